@@ -1,0 +1,1 @@
+"""newsfabric: the parts that every service of the fabric shares."""

@@ -1,0 +1,119 @@
+"""AMQP for asyncio: what services ask of a broker, as protocols.
+
+Two implementations, one contract suite (tests/amqp): :func:`newsfabric.amqp.link.connect` over
+pika (the only importer of pika is this package) and
+:class:`newsfabric.amqp.stub.StubBroker` in memory, for unit tests.
+
+A :class:`Link` reconnects by itself, with full jitter, to any of its URLs, and
+brings its consumers and its topology back. What was in flight when it broke
+fails with :class:`~newsfabric.errors.LinkClosed`; whoever cares sends it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from newsfabric.amqp.message import Delivery, Message, Properties
+
+__all__ = [
+    "Consumer",
+    "Declare",
+    "Delivery",
+    "Link",
+    "Message",
+    "OnDelivery",
+    "Properties",
+    "Publisher",
+]
+
+# Called on the loop for each delivery; must not block. Exceptions in it are bugs: they are
+# logged at ERROR and the delivery stays unacknowledged.
+OnDelivery = Callable[[Delivery], None]
+
+
+class Declare(Protocol):
+    """Declares exchanges, queues and bindings on a fresh channel; see :meth:`Link.on_connect`."""
+
+    async def exchange(self, name: str, *, type: str = "topic", durable: bool = True) -> None:
+        """Declare an exchange; no error if it is there with the same type."""
+
+    async def queue(
+        self,
+        name: str,
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: dict[str, Any] | None = None,
+    ) -> str:
+        """Declare a queue and return its name (the broker makes one up for ``""``)."""
+
+    async def bind(self, queue: str, exchange: str, key: str) -> None:
+        """Bind ``queue`` to ``exchange`` with ``key``."""
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue; no error if there is none."""
+
+
+class Publisher(Protocol):
+    """Publishes with confirms; at most ``in_flight`` are unconfirmed at a time."""
+
+    async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
+        """Publish and wait for the broker's confirm.
+
+        Waits while ``in_flight`` are unconfirmed. Raises LinkClosed when the link breaks
+        first or is down, PublishNacked when the broker refuses or (``mandatory``) returns it.
+        """
+
+    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+        """Publish without waiting; await the result for the confirm.
+
+        For pipelines. Raises LinkBusy at the bound (use :meth:`ready`), LinkClosed when down.
+        An unawaited failure isn't reported as "never retrieved".
+        """
+
+    async def ready(self) -> None:
+        """Return as soon as the link is up and fewer than ``in_flight`` are unconfirmed."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many are unconfirmed now."""
+
+
+class Consumer(Protocol):
+    """Takes deliveries from one queue until :meth:`cancel`, across reconnects."""
+
+    def ack(self, delivery: Delivery) -> None:
+        """Acknowledge. Acks of a contiguous run leave as one ``multiple`` ack per loop turn."""
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """Give a delivery back (``requeue``) or throw it away."""
+
+    async def cancel(self) -> None:
+        """Stop taking deliveries; those unacknowledged can still be acked until the link closes."""
+
+
+class Link(Protocol):
+    """One connection to a broker or cluster, kept alive until :meth:`close`."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the link is up now."""
+
+    async def publisher(self, *, in_flight: int = 1000) -> Publisher:
+        """A publisher on its own channel in confirm mode."""
+
+    async def consumer(
+        self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
+    ) -> Consumer:
+        """Consume ``queue`` with acks, again after each reconnect (and :meth:`on_connect`).
+
+        While the queue doesn't exist, tries again with backoff.
+        """
+
+    async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """Run ``declare`` now and, before consumers resume, after each reconnect."""
+
+    async def close(self) -> None:
+        """Flush acks, wait briefly for confirms, close. No task is left behind."""

@@ -1,0 +1,60 @@
+"""An AMQP message as values: what the adapters hand up and take down.
+
+Text that a publisher sent as something other than UTF-8 arrives with surrogate
+escapes (PEP 383), so nothing is lost on the way to ``rejected`` and
+nothing has to be decoded twice. Whoever validates refuses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+# AMQP 0-9-1: 1 is transient, 2 persistent. The fabric persists nothing in a broker.
+TRANSIENT: Final = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Properties:
+    """The basic properties (AMQP 0-9-1 section 1.8) that the fabric uses.
+
+    ``timestamp`` is in seconds, ``expiration`` milliseconds as text, both as
+    the protocol has them. ``headers`` values are what the wire had: str, int,
+    float, bool, bytes, None, datetime, Decimal, lists and dicts of these.
+    """
+
+    content_type: str | None = None
+    headers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    delivery_mode: int = TRANSIENT
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    expiration: str | None = None
+    message_id: str | None = None
+    timestamp: int | None = None
+    type: str | None = None
+    app_id: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message:
+    """One message: where it is addressed (``topic`` is its routing key), what it says."""
+
+    topic: str
+    body: bytes
+    properties: Properties = Properties()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that a consumer was given and owes an ack for.
+
+    Hand it back to the consumer's ``ack``; ``tag`` and ``generation`` (of the
+    channel) are the consumer's own bookkeeping: an ack for a channel that is
+    gone is dropped, since the broker delivers again by itself.
+    """
+
+    message: Message
+    redelivered: bool
+    tag: int
+    generation: int

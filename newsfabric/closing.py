@@ -1,0 +1,87 @@
+"""Why a reader's connection ends, and what each error to a reader means: one table.
+
+The wire, the logs, the metrics (label ``reason``) and the docs all read it, so
+they can't tell different stories. The *range* of a code tells any reader's
+library what to do, even one that doesn't know the code:
+
+========== =====================================================
+1000–1015  RFC 6455 section 7.4.1 and the IANA registry
+4000–4099  do not reconnect
+4100–4199  back off, then reconnect
+4200–4299  reconnect at once
+========== =====================================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Final
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloseReason:
+    """One way for a connection to end.
+
+    ``name`` is the metric label, ``code`` and ``text`` go on the wire
+    (``text`` ≤ 123 bytes, RFC 6455 section 5.5), ``reconnect`` and
+    ``retry_after_ms`` into the ``disconnect`` push that comes first.
+    """
+
+    name: str
+    code: int
+    text: str
+    reconnect: bool = True
+    retry_after_ms: int = 0
+
+
+NORMAL: Final = CloseReason("normal", 1000, "goodbye", reconnect=False)
+GOING_AWAY: Final = CloseReason("going_away", 1001, "the gateway stops")
+TOO_BIG: Final = CloseReason("too_big", 1009, "frame too large", reconnect=False)
+DRAIN: Final = CloseReason("drain", 1012, "this box is being drained", retry_after_ms=1_000)
+OVERLOAD: Final = CloseReason("overload", 1013, "this box is full", retry_after_ms=10_000)
+INVALID_TOKEN: Final = CloseReason("invalid_token", 4001, "invalid token", reconnect=False)
+PERMISSION_DENIED: Final = CloseReason(
+    "permission_denied", 4003, "permission denied", reconnect=False
+)
+BAD_REQUEST: Final = CloseReason("bad_request", 4007, "bad request", reconnect=False)
+INTERNAL: Final = CloseReason("internal", 4100, "internal error", retry_after_ms=5_000)
+SLOW_READER: Final = CloseReason("slow_reader", 4101, "too slow to read", retry_after_ms=2_000)
+TOO_MANY_REQUESTS: Final = CloseReason(
+    "too_many_requests", 4102, "too many requests", retry_after_ms=10_000
+)
+REBALANCE: Final = CloseReason("rebalance", 4200, "another box has more room")
+TOKEN_EXPIRED: Final = CloseReason("token_expired", 4202, "token expired")
+NO_PONG: Final = CloseReason("no_pong", 4203, "no sign of life")
+
+CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
+    NORMAL,
+    GOING_AWAY,
+    TOO_BIG,
+    DRAIN,
+    OVERLOAD,
+    INVALID_TOKEN,
+    PERMISSION_DENIED,
+    BAD_REQUEST,
+    INTERNAL,
+    SLOW_READER,
+    TOO_MANY_REQUESTS,
+    REBALANCE,
+    TOKEN_EXPIRED,
+    NO_PONG,
+)
+
+
+class ErrorCode(enum.IntEnum):
+    """``code`` of an ``error`` push (numbers shared with other fan-out servers)."""
+
+    INTERNAL = 100
+    UNAUTHORIZED = 101
+    UNKNOWN_TOPIC = 102
+    PERMISSION_DENIED = 103
+    ALREADY_SUBSCRIBED = 105
+    LIMIT_EXCEEDED = 106
+    BAD_REQUEST = 107
+    TOKEN_EXPIRED = 109
+    TOO_MANY_REQUESTS = 111
+    UNRECOVERABLE_POSITION = 112

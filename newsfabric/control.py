@@ -1,0 +1,215 @@
+"""What the fabric says to itself: ticks, load reports and receipts, as values and JSON.
+
+Each ``decode_*`` raises ValueError on anything else than what ``encode_*`` made, so
+a stranger's message on a control key is counted and dropped, not believed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, Literal
+
+import orjson
+
+from newsfabric.amqp.message import Message, Properties
+from newsfabric.topics import CONTROL_WORD
+
+TICK: Final = "tick"
+LOAD: Final = "load"
+RECEIPT: Final = "receipt"
+
+BoxState = Literal["starting", "ready", "draining"]
+_BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A router's sign of life, once a second: ``seq`` is the last one it has given out.
+
+    ``void`` are recent numbers that came to nothing. ``sent_ms`` is its clock.
+    """
+
+    origin: str
+    router: str
+    epoch: int
+    seq: int
+    sent_ms: int
+    void: tuple[int, ...] = ()
+
+
+def tick_key(origin: str) -> str:
+    """Routing key of the ticks of region ``origin``; ``tick_key("*")`` binds them all."""
+    return f"{CONTROL_WORD}.{TICK}.{origin}"
+
+
+def encode_tick(tick: Tick) -> Message:
+    """``tick`` for exchanges postoffice and outbound."""
+    return _message(tick_key(tick.origin), TICK, dataclasses.asdict(tick))
+
+
+def decode_tick(message: Message) -> Tick:
+    """The tick in ``message``; ValueError if it isn't one."""
+    fields = _fields(message, TICK)
+    return Tick(
+        origin=_text(fields, "origin"),
+        router=_text(fields, "router"),
+        epoch=_count(fields, "epoch"),
+        seq=_count(fields, "seq"),
+        sent_ms=_count(fields, "sent_ms"),
+        void=tuple(_counts(fields, "void")),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    """A box's word about itself, each second, over exchange ``upstream``.
+
+    ``deliveries_per_second`` and ``connects_per_second`` are of the last second.
+    """
+
+    region: str
+    box: str
+    state: BoxState
+    connections: int
+    capacity: int
+    deliveries_per_second: float
+    connects_per_second: float
+    sockjs_url: str
+    websocket_url: str
+    sse_url: str
+    sent_ms: int
+
+
+def load_key(region: str, box: str) -> str:
+    """Routing key of a box's load reports; ``load_key("*", "*")`` binds them all."""
+    return f"{CONTROL_WORD}.{LOAD}.{region}.{box}"
+
+
+def encode_load(report: LoadReport) -> Message:
+    """``report`` for exchange upstream."""
+    return _message(load_key(report.region, report.box), LOAD, dataclasses.asdict(report))
+
+
+def decode_load(message: Message) -> LoadReport:
+    """The load report in ``message``; ValueError if it isn't one."""
+    fields = _fields(message, LOAD)
+    return LoadReport(
+        region=_text(fields, "region"),
+        box=_text(fields, "box"),
+        state=_box_state(fields),
+        connections=_count(fields, "connections"),
+        capacity=_count(fields, "capacity"),
+        deliveries_per_second=_number(fields, "deliveries_per_second"),
+        connects_per_second=_number(fields, "connects_per_second"),
+        sockjs_url=_text(fields, "sockjs_url"),
+        websocket_url=_text(fields, "websocket_url"),
+        sse_url=_text(fields, "sse_url"),
+        sent_ms=_count(fields, "sent_ms"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """A router's answer to a publisher that set ``reply_to``.
+
+    ``status`` is ``routed`` (stored and given to the fabric; ``id`` and ``identity`` say as
+    what) or ``rejected`` (``reason`` and ``detail`` say why). ``repeated`` marks a
+    message that this router had routed before: its first id stands.
+    """
+
+    status: Literal["routed", "rejected"]
+    region: str
+    router: str
+    topic: str
+    message_id: str | None = None
+    id: str | None = None
+    identity: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    repeated: bool = False
+
+
+def encode_receipt(receipt: Receipt, *, reply_to: str, correlation_id: str | None) -> Message:
+    """``receipt`` for exchange ``receipts``, addressed by the publisher's ``reply_to``."""
+    body = {k: v for k, v in dataclasses.asdict(receipt).items() if v is not None}
+    return _message(reply_to, RECEIPT, body, correlation_id=correlation_id)
+
+
+def decode_receipt(message: Message) -> Receipt:
+    """The receipt in ``message``; ValueError if it isn't one."""
+    fields = _fields(message, RECEIPT)
+    status = _text(fields, "status")
+    if status not in ("routed", "rejected"):
+        raise ValueError(f"unknown status {status!r}")
+    texts = {
+        name: _optional_text(fields, name)
+        for name in ("message_id", "id", "identity", "reason", "detail")
+    }
+    return Receipt(
+        status="routed" if status == "routed" else "rejected",
+        region=_text(fields, "region"),
+        router=_text(fields, "router"),
+        topic=_text(fields, "topic"),
+        repeated=fields.get("repeated") is True,
+        **texts,
+    )
+
+
+def _message(
+    key: str, kind: str, fields: dict[str, Any], *, correlation_id: str | None = None
+) -> Message:
+    properties = Properties(
+        content_type="application/json", type=kind, correlation_id=correlation_id
+    )
+    return Message(key, orjson.dumps(fields), properties)
+
+
+def _fields(message: Message, kind: str) -> dict[str, Any]:
+    if message.properties.type != kind:
+        raise ValueError(f"not a {kind}: type is {message.properties.type!r}")
+    try:
+        fields = orjson.loads(message.body)
+    except orjson.JSONDecodeError as exc:
+        raise ValueError(f"not a {kind}: {exc}") from exc
+    if not isinstance(fields, dict):
+        raise ValueError(f"not a {kind}: the body is no object")
+    return fields
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text")
+    return value
+
+
+def _box_state(fields: dict[str, Any]) -> BoxState:
+    for state in _BOX_STATES:
+        if fields.get("state") == state:
+            return state
+    raise ValueError(f"state must be one of {', '.join(_BOX_STATES)}")
+
+
+def _optional_text(fields: dict[str, Any], name: str) -> str | None:
+    return None if fields.get(name) is None else _text(fields, name)
+
+
+def _count(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} must be a whole number")
+    return value
+
+
+def _counts(fields: dict[str, Any], name: str) -> list[int]:
+    values = fields.get(name)
+    if not isinstance(values, list):
+        raise ValueError(f"{name} must be a list")
+    return [_count({name: value}, name) for value in values]
+
+
+def _number(fields: dict[str, Any], name: str) -> float:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise ValueError(f"{name} must be a number")
+    return float(value)

@@ -1,0 +1,394 @@
+"""The envelope: what a publisher sends, what a router makes of it, and its limits.
+
+A :class:`Submission` is a publisher's message that has been found acceptable;
+:func:`receive` makes it from AMQP or raises :class:`~newsfabric.errors.Rejected`.
+An :class:`Envelope` is a submission that a router has numbered; :func:`encode`
+and :func:`decode` carry it between router, shovels and gateways.
+
+The body is never parsed beyond the check that it is JSON: its bytes go through
+the whole fabric as the publisher wrote them.
+
+``identity`` depends on the publisher alone, so copies and repeats of a message have the
+same one whoever routed them. ``id`` (UUIDv7, RFC 9562 section 5.7) puts the router's
+clock before it: it sorts roughly by arrival.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from typing import Any, Final
+
+import orjson
+
+from newsfabric.amqp.message import Message, Properties
+from newsfabric.errors import Rejected
+from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, is_topic
+
+IDENTITY_BITS: Final = 74
+JSON: Final = "application/json"
+REJECT_REASONS: Final = (
+    "bad_topic",
+    "topic_not_allowed",
+    "empty_body",
+    "too_large",
+    "not_utf8",
+    "not_json",
+    "bad_header",
+    "bad_property",
+)
+
+# Past 2**53 a browser can't tell two versions apart (RFC 8259 section 6).
+MAX_INTEGER: Final = 2**53 - 1
+# 48 bits of milliseconds, RFC 9562 section 5.7.
+MAX_MS: Final = 2**48 - 1
+_RAND_B_BITS: Final = 62
+# W3C Trace Context section 3.2: version 00, lower case hex.
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_DIGITS: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a message may be. Bytes are UTF-8 bytes.
+
+    ``max_text_bytes`` holds for ``key``, ``message_id``, ``app_id``, ``type``, ``reply_to`` and
+    ``correlation_id``; AMQP itself ends short strings at 255.
+    """
+
+    max_body_bytes: int = 64 * 1024
+    max_text_bytes: int = 255
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A publisher's message, validated. Times in ms since the epoch.
+
+    ``expires_ms`` is the moment after which nobody wants it, None for never.
+    ``reply_to`` is set when the publisher wants a receipt.
+    """
+
+    topic: str
+    body: bytes
+    identity: int
+    published_ms: int
+    key: str | None = None
+    version: int | None = None
+    message_id: str | None = None
+    app_id: str | None = None
+    type: str | None = None
+    expires_ms: int | None = None
+    traceparent: str | None = None
+    reply_to: str | None = None
+    correlation_id: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """A routed message: number ``seq`` of the stream (``router``, ``epoch``).
+
+    ``origin`` is the region that routed it, ``path`` the hops so far as
+    ``name@ms`` texts.
+    """
+
+    id: str
+    identity: int
+    topic: str
+    body: bytes
+    published_ms: int
+    origin: str
+    router: str
+    epoch: int
+    seq: int
+    path: tuple[str, ...] = ()
+    key: str | None = None
+    version: int | None = None
+    message_id: str | None = None
+    app_id: str | None = None
+    type: str | None = None
+    expires_ms: int | None = None
+    traceparent: str | None = None
+
+
+def identity_of(
+    *, app_id: str | None, message_id: str | None, topic: str, published_ms: int | None, body: bytes
+) -> int:
+    """74 bits that say which message this is, the same for each copy and repeat of it.
+
+    BLAKE2b over (app_id, message_id); without a message_id over (topic,
+    timestamp_in_ms, body). Fields are length-prefixed, so no two differ only
+    in where one field ends.
+    """
+    digest = hashlib.blake2b(digest_size=10)
+    if message_id is not None:
+        fields = [b"m", _bytes(app_id or ""), _bytes(message_id)]
+    else:
+        fields = [b"t", _bytes(topic), str(published_ms).encode(), body]
+    for field in fields:
+        digest.update(len(field).to_bytes(4, "big"))
+        digest.update(field)
+    return int.from_bytes(digest.digest(), "big") >> (80 - IDENTITY_BITS)
+
+
+def id_of(router_ms: int, identity: int) -> str:
+    """The UUIDv7 text of ``identity`` as routed at ``router_ms`` (ms since the epoch)."""
+    rand_a = identity >> _RAND_B_BITS
+    rand_b = identity & ((1 << _RAND_B_BITS) - 1)
+    value = router_ms << 80 | 0x7 << 76 | rand_a << 64 | 0b10 << 62 | rand_b
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def identity_of_id(id_text: str) -> int:
+    """The identity inside an id; ValueError if it isn't one of ours."""
+    value = int(id_text.replace("-", ""), 16)
+    if len(id_text) != 36 or value >> 76 & 0xF != 7 or value >> 62 & 0b11 != 0b10:
+        raise ValueError(f"not a message id: {id_text!r}")
+    return (value >> 64 & 0xFFF) << _RAND_B_BITS | value & ((1 << _RAND_B_BITS) - 1)
+
+
+def ms_of_id(id_text: str) -> int:
+    """The router's clock inside an id, in ms since the epoch."""
+    return int(id_text[:8] + id_text[9:13], 16)
+
+
+def identity_text(identity: int) -> str:
+    """Nineteen hex digits: how an identity is shown to people and publishers."""
+    return f"{identity:019x}"
+
+
+def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -> Submission:
+    """A publisher's AMQP message as a submission; Rejected says why it can't be one.
+
+    Whether the topic is one of topics.toml is the caller's question.
+    """
+    properties = message.properties
+    topic = _checked_topic(message.topic)
+    _check_body(message.body, properties.content_type, limits)
+    headers = properties.headers
+    stamp = _integer(headers, "timestamp_in_ms", MAX_MS)
+    if stamp is None and properties.timestamp is not None:
+        stamp = _seconds_to_ms(properties.timestamp)
+    published_ms = now_ms if stamp is None else stamp
+    text = _Texts(limits.max_text_bytes)
+    message_id = text.of("message_id", properties.message_id)
+    app_id = text.of("app_id", properties.app_id)
+    return Submission(
+        topic=topic,
+        body=message.body,
+        identity=identity_of(
+            app_id=app_id,
+            message_id=message_id,
+            topic=topic,
+            published_ms=stamp,
+            body=message.body,
+        ),
+        published_ms=published_ms,
+        key=text.of("key", headers.get("key"), reason="bad_header"),
+        version=_integer(headers, "version", MAX_INTEGER),
+        message_id=message_id,
+        app_id=app_id,
+        type=text.of("type", properties.type),
+        expires_ms=_expires(properties.expiration, published_ms),
+        traceparent=_traceparent(headers.get("traceparent")),
+        reply_to=text.of("reply_to", properties.reply_to),
+        correlation_id=text.of("correlation_id", properties.correlation_id),
+    )
+
+
+def _checked_topic(topic: str) -> str:
+    if not is_topic(topic):
+        raise Rejected("bad_topic", f"a topic is dotted words, at most {MAX_TOPIC_BYTES} bytes")
+    if topic.split(".", 1)[0] == CONTROL_WORD:
+        raise Rejected("topic_not_allowed", f"{CONTROL_WORD!r} is the fabric's own word")
+    return topic
+
+
+def _check_body(body: bytes, content_type: str | None, limits: Limits) -> None:
+    if content_type not in (None, "", JSON) and not _is_json_type(content_type):
+        raise Rejected("bad_property", f"content_type must be {JSON}")
+    if not body:
+        raise Rejected("empty_body", "the body is empty")
+    if len(body) > limits.max_body_bytes:
+        raise Rejected("too_large", f"{len(body)} bytes, at most {limits.max_body_bytes}")
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        # orjson says both in one error; publishers need to know which it was.
+        try:
+            body.decode("utf-8")
+        except UnicodeDecodeError as not_utf8:
+            raise Rejected("not_utf8", str(not_utf8)) from exc
+        raise Rejected("not_json", str(exc)) from exc
+
+
+def _is_json_type(content_type: str) -> bool:
+    # "application/json; charset=utf-8" is what several libraries send.
+    return content_type.split(";", 1)[0].strip().lower() == JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Texts:
+    """Checks short texts against one limit."""
+
+    max_bytes: int
+
+    def of(self, name: str, value: Any, *, reason: str = "bad_property") -> str | None:
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            raise Rejected(reason, f"{name} must be a string")
+        try:
+            size = len(value.encode("utf-8"))
+        except UnicodeEncodeError as exc:
+            raise Rejected(reason, f"{name} is not UTF-8") from exc
+        if size > self.max_bytes:
+            raise Rejected(reason, f"{name} has {size} bytes, at most {self.max_bytes}")
+        return value
+
+
+def _integer(headers: Any, name: str, most: int) -> int | None:
+    value = headers.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise Rejected("bad_header", f"{name} must be a whole number from 0 to {most}")
+    return value
+
+
+def _seconds_to_ms(seconds: int) -> int:
+    if not 0 <= seconds * 1000 <= MAX_MS:
+        raise Rejected("bad_property", "timestamp is in seconds since the epoch")
+    return seconds * 1000
+
+
+def _expires(expiration: str | None, published_ms: int) -> int | None:
+    if expiration is None or expiration == "":
+        return None
+    if not _DIGITS.fullmatch(expiration):
+        raise Rejected("bad_property", "expiration must be milliseconds in decimal digits")
+    return published_ms + int(expiration)
+
+
+def _traceparent(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _TRACEPARENT.fullmatch(value):
+        raise Rejected("bad_header", "traceparent is not as W3C Trace Context has it")
+    return value
+
+
+def routed(
+    submission: Submission,
+    *,
+    now_ms: int,
+    origin: str,
+    router: str,
+    epoch: int,
+    seq: int,
+) -> Envelope:
+    """``submission`` as number ``seq`` of a router's stream, at ``now_ms`` of its clock."""
+    return Envelope(
+        id=id_of(now_ms, submission.identity),
+        identity=submission.identity,
+        topic=submission.topic,
+        body=submission.body,
+        published_ms=submission.published_ms,
+        origin=origin,
+        router=router,
+        epoch=epoch,
+        seq=seq,
+        path=(f"{router}@{now_ms}",),
+        key=submission.key,
+        version=submission.version,
+        message_id=submission.message_id,
+        app_id=submission.app_id,
+        type=submission.type,
+        expires_ms=submission.expires_ms,
+        traceparent=submission.traceparent,
+    )
+
+
+_OPTIONAL_HEADERS: Final = ("key", "version", "traceparent", "expires_ms")
+
+
+def encode(envelope: Envelope) -> Message:
+    """``envelope`` as the AMQP message that travels from router to gateways.
+
+    Headers are built afresh: whatever else the publisher put there (``CC``,
+    ``BCC``, forged ``seq``) ends here. ``expiration`` isn't set again, because every
+    broker on the way would start counting anew; ``expires_ms`` is absolute.
+    """
+    headers: dict[str, Any] = {
+        "id": envelope.id,
+        "origin": envelope.origin,
+        "router": envelope.router,
+        "epoch": envelope.epoch,
+        "seq": envelope.seq,
+        "path": list(envelope.path),
+        "timestamp_in_ms": envelope.published_ms,
+    }
+    for name in _OPTIONAL_HEADERS:
+        value = getattr(envelope, name)
+        if value is not None:
+            headers[name] = value
+    properties = Properties(
+        content_type=JSON,
+        headers=headers,
+        message_id=envelope.message_id,
+        app_id=envelope.app_id,
+        type=envelope.type,
+    )
+    return Message(envelope.topic, envelope.body, properties)
+
+
+def decode(message: Message) -> Envelope:
+    """The envelope inside a routed message; ValueError if a router can't have sent it."""
+    headers = message.properties.headers
+    try:
+        return Envelope(
+            id=headers["id"],
+            identity=identity_of_id(headers["id"]),
+            topic=message.topic,
+            body=message.body,
+            published_ms=_int(headers["timestamp_in_ms"]),
+            origin=_str(headers["origin"]),
+            router=_str(headers["router"]),
+            epoch=_int(headers["epoch"]),
+            seq=_int(headers["seq"]),
+            path=tuple(_str(hop) for hop in headers.get("path", ())),
+            key=_optional(_str, headers.get("key")),
+            version=_optional(_int, headers.get("version")),
+            message_id=message.properties.message_id,
+            app_id=message.properties.app_id,
+            type=message.properties.type,
+            expires_ms=_optional(_int, headers.get("expires_ms")),
+            traceparent=_optional(_str, headers.get("traceparent")),
+        )
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise ValueError(f"not a routed message: {exc!r}") from exc
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8")
+
+
+def _int(value: Any) -> int:
+    # pika gives 64-bit fields as a subclass of int.
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"expected a whole number, got {value!r}")
+    return int(value)
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, got {value!r}")
+    return value
+
+
+def _optional(check: Any, value: Any) -> Any:
+    return None if value is None else check(value)

@@ -1,0 +1,102 @@
+"""The errors of newsfabric, and whose fault each one is.
+
+::
+
+    NewsfabricError
+    ├── SetupError            this machine lacks something; the text says what to install or change
+    ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text says where
+    ├── Rejected              a publisher's message can't be accepted (``reason``, ``detail``)
+    ├── ReaderError           a reader's verb can't be obeyed (``code``, ``reason``, ``temporary``)
+    ├── LinkError             an AMQP link failed; reconnect and send again
+    │   ├── LinkClosed        it closed under the operation
+    │   ├── PublishNacked     the broker refused or returned the message
+    │   └── LinkBusy          too many publications are in flight; slow down
+    ├── ManagementError       a broker's management API said no or is away
+    ├── StoreError            the store can't answer
+    │   └── StoreUnavailable  for now; try again
+    └── WorldError            the world on this machine can't be started or found
+
+Each carries one line for a person. Library errors (pika, sqlite3, tornado) are
+wrapped where they are met and kept as ``__cause__``, so that nothing above the
+adapters imports a driver to catch its errors.
+"""
+
+from __future__ import annotations
+
+
+class NewsfabricError(Exception):
+    """Base of every error that newsfabric raises on purpose."""
+
+
+class SetupError(NewsfabricError):
+    """Something this machine needs is missing; the text names what to install."""
+
+
+class ConfigError(NewsfabricError):
+    """A file or option is wrong; the text names the place and the mend."""
+
+
+class Rejected(NewsfabricError):
+    """A publisher's message can't be accepted. Sending it again won't help.
+
+    ``reason`` is one word from :data:`newsfabric.envelope.REJECT_REASONS`, fit
+    for a metric's label; ``detail`` is for the publisher.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class ReaderError(NewsfabricError):
+    """A reader's verb can't be obeyed; becomes an ``error`` push.
+
+    ``code`` is one of :class:`newsfabric.closing.ErrorCode`. ``temporary`` says
+    that the same verb may work later.
+    """
+
+    def __init__(self, code: int, reason: str, *, temporary: bool = False) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+        self.reason = reason
+        self.temporary = temporary
+
+
+class LinkError(NewsfabricError):
+    """An AMQP operation failed because of its link."""
+
+
+class LinkClosed(LinkError):
+    """The link closed before the operation was known to have worked: send again."""
+
+
+class PublishNacked(LinkError):
+    """The broker refused the message (``basic.nack``) or returned it as unroutable."""
+
+
+class LinkBusy(LinkError):
+    """The bounded number of unconfirmed publications is reached: wait, then go on."""
+
+
+class ManagementError(NewsfabricError):
+    """A broker's management API answered with an error or not at all.
+
+    ``status`` is the HTTP status, 0 when there was no answer.
+    """
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class StoreError(NewsfabricError):
+    """The store refused or failed; the text says what was asked of it."""
+
+
+class StoreUnavailable(StoreError):
+    """The store can't be reached now: keep the message and try again."""
+
+
+class WorldError(NewsfabricError):
+    """The world can't be started, found or stopped; the text is the whole message."""

@@ -1,0 +1,117 @@
+"""What every long-running process does alike: uvloop, logs, SIGTERM, health and metrics pages.
+
+A service is a coroutine that runs until its ``stop`` event is set and then drains.
+A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import tornado.web
+import uvloop
+
+from newsfabric import metrics
+from newsfabric.errors import NewsfabricError
+
+logger = logging.getLogger(__name__)
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:
+    """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors.
+
+    SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number.
+    """
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    logging.getLogger("pika").setLevel(logging.WARNING)
+    try:
+        uvloop.run(_until_stopped(main, name))
+    except NewsfabricError as exc:
+        logger.critical("%s: %s", name, exc)
+        sys.exit(1)
+
+
+async def _until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], name: str) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        logger.info("%s stops on %s", name, signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    logger.info("%s starts, pid %d", name, os.getpid())
+    await main(stop)
+    logger.info("%s has stopped", name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a process should be given work, and if not, what it waits for."""
+
+    ready: bool
+    waiting_for: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, **checks: bool) -> Readiness:
+        """Ready when all named ``checks`` hold; the others are what it waits for."""
+        return cls(all(checks.values()), tuple(name for name, good in checks.items() if not good))
+
+
+class PlainHandler(tornado.web.RequestHandler):
+    """Base of our HTTP handlers: no Server header, nothing cached unless said otherwise."""
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        self.set_header("Cache-Control", "no-store, no-transform")
+        self.set_header("X-Content-Type-Options", "nosniff")
+
+
+class LiveHandler(PlainHandler):
+    """``/healthz/live``: 200 while the loop turns. Restart the process if it doesn't answer."""
+
+    def get(self) -> None:
+        self.write({"live": True})
+
+
+class ReadyHandler(PlainHandler):
+    """``/healthz/ready``: 200, or 503 with what it waits for. Give it no work meanwhile."""
+
+    def initialize(self, readiness: Callable[[], Readiness]) -> None:
+        self._readiness = readiness
+
+    def get(self) -> None:
+        found = self._readiness()
+        self.set_status(200 if found.ready else 503)
+        if not found.ready:
+            self.set_header("Retry-After", "1")
+        self.write({"ready": found.ready, "waiting_for": list(found.waiting_for)})
+
+
+class MetricsHandler(PlainHandler):
+    """``/metrics`` in the Prometheus text format."""
+
+    def get(self) -> None:
+        self.set_header("Content-Type", metrics.CONTENT_TYPE)
+        self.write(metrics.exposition())
+
+
+def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:
+    """Tornado routes for ``/healthz/live``, ``/healthz/ready`` and ``/metrics``."""
+    return [
+        (r"/healthz/live", LiveHandler),
+        (r"/healthz/ready", ReadyHandler, {"readiness": readiness}),
+        (r"/metrics", MetricsHandler),
+    ]

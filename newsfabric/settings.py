@@ -1,0 +1,154 @@
+"""What a process is told when it starts: the fabric's regions and nodes, and credentials.
+
+``fabric.json`` lists every region with its brokers; deployment writes it, the world
+on one machine writes its own. It holds no secret: who logs in as whom comes
+from the environment (:func:`credentials_from`). Both are read once, in a
+``__main__``, and passed on as values.
+
+.. code-block:: json
+
+    {"regions": [{"name": "oregon",
+                  "frontdesk_url": "http://127.0.0.1:15080",
+                  "client": [{"name": "oregon-client-1", "amqp_url": "amqp://127.0.0.1:15672/%2F",
+                              "management_url": "http://127.0.0.1:15673"}],
+                  "core": [{"name": "oregon-core-1", "amqp_url": "…", "management_url": "…"}]}]}
+
+The first region isn't special: regions are equal, and a process is told which is its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from newsfabric.errors import ConfigError
+
+# Names become words of routing keys and parts of queue names.
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """One RabbitMQ node: where its AMQP and management listeners are, without credentials.
+
+    ``name`` is also the left part of its Erlang node name (``name@localhost`` in the world).
+    """
+
+    name: str
+    amqp_url: str
+    management_url: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """One region: its client cluster, its core cluster, its frontdesk's base URL."""
+
+    name: str
+    frontdesk_url: str
+    client: tuple[Node, ...]
+    core: tuple[Node, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fabric:
+    """All regions. None is first."""
+
+    regions: tuple[Region, ...]
+
+    def region(self, name: str) -> Region:
+        """The region called ``name``; ConfigError lists those there are."""
+        for region in self.regions:
+            if region.name == name:
+                return region
+        known = ", ".join(region.name for region in self.regions)
+        raise ConfigError(f"no region {name!r} in the fabric (there is: {known})")
+
+    def others(self, name: str) -> tuple[Region, ...]:
+        """Every region but ``name``."""
+        return tuple(region for region in self.regions if region.name != name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Credentials:
+    """A broker user. ``repr`` hides the password, so a log line can't leak it."""
+
+    username: str = "guest"
+    password: str = dataclasses.field(default="guest", repr=False)
+
+    def in_url(self, amqp_url: str) -> str:
+        """``amqp_url`` with these credentials, for drivers and shovels. Never log the result."""
+        parts = urlsplit(amqp_url)
+        host = parts.netloc.rsplit("@", 1)[-1]
+        login = f"{quote(self.username, safe='')}:{quote(self.password, safe='')}"
+        return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+
+
+def credentials_from(environ: Mapping[str, str]) -> Credentials:
+    """NEWSFABRIC_AMQP_USERNAME with NEWSFABRIC_AMQP_PASSWORD_FILE or NEWSFABRIC_AMQP_PASSWORD.
+
+    Without any of them ``guest``, whom RabbitMQ lets in from loopback alone.
+    """
+    username = environ.get("NEWSFABRIC_AMQP_USERNAME", "guest")
+    path = environ.get("NEWSFABRIC_AMQP_PASSWORD_FILE")
+    if path is None:
+        return Credentials(username, environ.get("NEWSFABRIC_AMQP_PASSWORD", "guest"))
+    try:
+        return Credentials(username, Path(path).read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"NEWSFABRIC_AMQP_PASSWORD_FILE: {exc}") from exc
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` can name a region, node, box or service: ``[a-z0-9-]``, at most 63."""
+    return _NAME.fullmatch(text) is not None
+
+
+def load_fabric(path: Path) -> Fabric:
+    """Read ``fabric.json``; ConfigError names what is wrong where."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"{path}: {exc}") from exc
+    return parse_fabric(document, source=str(path))
+
+
+def parse_fabric(document: Any, *, source: str = "fabric.json") -> Fabric:
+    """The fabric in a parsed ``fabric.json``."""
+    try:
+        regions = tuple(
+            Region(
+                name=entry["name"],
+                frontdesk_url=entry["frontdesk_url"],
+                client=tuple(Node(**node) for node in entry["client"]),
+                core=tuple(Node(**node) for node in entry["core"]),
+            )
+            for entry in document["regions"]
+        )
+    except (KeyError, TypeError) as exc:
+        raise ConfigError(f"{source}: missing or unknown field: {exc}") from exc
+    _check(regions, source)
+    return Fabric(regions)
+
+
+def dump_fabric(fabric: Fabric) -> str:
+    """``fabric`` as the text of a ``fabric.json``."""
+    return json.dumps(dataclasses.asdict(fabric), indent=2) + "\n"
+
+
+def _check(regions: tuple[Region, ...], source: str) -> None:
+    if not regions:
+        raise ConfigError(f"{source}: no region")
+    names = [r.name for r in regions] + [n.name for r in regions for n in r.client + r.core]
+    for name in names:
+        if not isinstance(name, str) or not is_name(name):
+            raise ConfigError(f"{source}: {name!r} is no name (a-z, 0-9 and -, at most 63)")
+        if names.count(name) > 1:
+            raise ConfigError(f"{source}: {name!r} is there twice")
+    for region in regions:
+        if not region.client or not region.core:
+            raise ConfigError(f"{source}: region {region.name!r} needs client and core nodes")

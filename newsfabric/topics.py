@@ -1,0 +1,185 @@
+"""Topics: their names, AMQP patterns over them, and the policies of ``topics.toml``.
+
+The matcher follows AMQP 0-9-1 section 3.1.3.3 (topic exchange): words are
+separated by dots, ``*`` is exactly one word, ``#`` is zero or more words. It must agree with
+RabbitMQ on every case (empty words included), because the gateway decides with
+it what the broker has decided before; tests/integration compares the two.
+
+Entries of topics.toml are tried in order and **the first match wins**.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args
+
+from newsfabric.errors import ConfigError
+
+TopicClass = Literal["gold", "silver", "bronze"]
+Access = Literal["public", "registered", "owner"]
+SlowPolicy = Literal["disconnect", "conflate", "drop_oldest"]
+
+# AMQP 0-9-1 section 4.2.5.3: a routing key is a short string of at most 255 octets.
+MAX_TOPIC_BYTES: Final = 255
+# First word of everything the fabric says to itself; no publisher may use it.
+CONTROL_WORD: Final = "_fabric"
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
+_PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*|#)(\.([A-Za-z0-9_-]+|\*|#))*", re.ASCII)
+_DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# Distinct topics come from outside, so the memory of matches is bounded.
+_MATCH_CACHE: Final = 16_384
+
+
+def is_topic(name: str) -> bool:
+    """Whether ``name`` is a well-formed topic: dotted words of ``[A-Za-z0-9_-]``, ≤ 255 bytes."""
+    return len(name) <= MAX_TOPIC_BYTES and _TOPIC.fullmatch(name) is not None
+
+
+def matches(pattern: str, key: str) -> bool:
+    """Whether an AMQP topic ``pattern`` matches routing key ``key``, as RabbitMQ decides it.
+
+    Both may be any strings; empty words count as words (``"a..b"`` has three).
+    The empty key has no words for RabbitMQ, so only ``#`` patterns match it.
+    """
+    return _matches_words(_words(pattern), _words(key))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(".")) if text else ()
+
+
+def _matches_words(pattern: tuple[str, ...], key: tuple[str, ...]) -> bool:
+    # Row by row over the pattern: reachable[i] says that the pattern so far can
+    # have eaten the first i words. Linear in pattern × key, whatever the number of '#'.
+    reachable = [True] + [False] * len(key)
+    for word in pattern:
+        if word == "#":
+            seen = False
+            for i, value in enumerate(reachable):
+                seen = seen or value
+                reachable[i] = seen
+        else:
+            reachable = [False] + [
+                reachable[i] and (word in ("*", part)) for i, part in enumerate(key)
+            ]
+    return reachable[-1]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in ``"90s"``, ``"15m"``, ``"12h"``, ``"7d"`` or ``"500ms"``; ValueError otherwise."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a duration: {text!r} (write 90s, 15m, 12h or 7d)")
+    return int(found[1]) * _UNIT_SECONDS[found[2]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicy:
+    """What topics.toml says of all topics that match ``pattern``.
+
+    ``keep`` counts messages in each hub's memory; ``ttl`` is seconds in the
+    store; ``latest`` sends the newest message of each key on subscribe.
+    """
+
+    pattern: str
+    topic_class: TopicClass = "silver"
+    access: Access = "public"
+    keep: int = 100
+    ttl: float = 7 * 86400.0
+    slow: SlowPolicy = "drop_oldest"
+    latest: bool = False
+
+
+class TopicTable:
+    """The policies of topics.toml in order; :meth:`find` is cached and cheap."""
+
+    def __init__(self, policies: Iterable[TopicPolicy]) -> None:
+        self.policies: tuple[TopicPolicy, ...] = tuple(policies)
+        self._split = [(_words(policy.pattern), policy) for policy in self.policies]
+        self.find = functools.lru_cache(maxsize=_MATCH_CACHE)(self._find)
+
+    def _find(self, topic: str) -> TopicPolicy | None:
+        """The first policy whose pattern matches ``topic``; None if malformed or not allowed."""
+        if not is_topic(topic):
+            return None
+        words = _words(topic)
+        return next((p for pattern, p in self._split if _matches_words(pattern, words)), None)
+
+    def patterns(self, topic_class: TopicClass) -> tuple[str, ...]:
+        """Patterns of one class, in order; what a shovel for that class binds."""
+        return tuple(p.pattern for p in self.policies if p.topic_class == topic_class)
+
+
+def load_topics(path: Path) -> TopicTable:
+    """Read ``topics.toml``; ConfigError names the entry and what is wrong with it."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise ConfigError(f"{path}: {exc}") from exc
+    return parse_topics(document, source=str(path))
+
+
+def parse_topics(document: Mapping[str, Any], *, source: str = "topics.toml") -> TopicTable:
+    """Policies of a parsed topics.toml; ConfigError where it isn't as design says."""
+    unknown = set(document) - {"topic"}
+    entries = document.get("topic")
+    if unknown or not isinstance(entries, list) or not entries:
+        raise ConfigError(f"{source}: expected one or more [[topic]] tables and nothing else")
+    return TopicTable(_policy(entry, f"{source}: topic {n}") for n, entry in enumerate(entries, 1))
+
+
+def _policy(entry: Mapping[str, Any], where: str) -> TopicPolicy:
+    unknown = set(entry) - {"pattern", "class", "access", "keep", "ttl", "slow", "latest"}
+    if unknown:
+        raise ConfigError(f"{where}: unknown field {sorted(unknown)[0]!r}")
+    pattern = entry.get("pattern")
+    if (
+        not isinstance(pattern, str)
+        or len(pattern) > MAX_TOPIC_BYTES
+        or not _PATTERN.fullmatch(pattern)
+    ):
+        raise ConfigError(f"{where}: pattern must be dotted words, '*' or '#'; got {pattern!r}")
+    if pattern.split(".")[0] == CONTROL_WORD:
+        raise ConfigError(f"{where}: {CONTROL_WORD!r} is the fabric's own word")
+    where = f"{where} ({pattern})"
+    try:
+        ttl = parse_duration(entry.get("ttl", "7d"))
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{where}: ttl: {exc}") from exc
+    return TopicPolicy(
+        pattern=pattern,
+        topic_class=cast(TopicClass, _one_of(entry, "class", TopicClass, "silver", where)),
+        access=cast(Access, _one_of(entry, "access", Access, "public", where)),
+        keep=_count(entry, "keep", 100, where),
+        ttl=ttl,
+        slow=cast(SlowPolicy, _one_of(entry, "slow", SlowPolicy, "drop_oldest", where)),
+        latest=_flag(entry, "latest", where),
+    )
+
+
+def _one_of(entry: Mapping[str, Any], field: str, allowed: Any, default: str, where: str) -> str:
+    value = entry.get(field, default)
+    if value not in get_args(allowed):
+        raise ConfigError(f"{where}: {field} must be one of {', '.join(get_args(allowed))}")
+    return cast(str, value)
+
+
+def _count(entry: Mapping[str, Any], field: str, default: int, where: str) -> int:
+    value = entry.get(field, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100_000:
+        raise ConfigError(f"{where}: {field} must be a whole number from 0 to 100000")
+    return value
+
+
+def _flag(entry: Mapping[str, Any], field: str, where: str) -> bool:
+    value = entry.get(field, False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where}: {field} must be true or false")
+    return value
