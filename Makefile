@@ -1,0 +1,58 @@
+# The one front door. `make` alone lists the targets.
+
+# What to start with other values:  make demo DEMO_ARGS='--regions oregon'
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+# The interpreter that .venv is made with.
+PYTHON ?= python3
+
+export PYTHON
+BIN = .venv/bin
+
+.DEFAULT_GOAL = help
+.PHONY: help setup python demo test lint types format unit integration bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing: .venv, RabbitMQ, Chromium for the browser tests
+	@scripts/setup test
+
+demo: ## Start the two-region world and watch it; Ctrl-C stops it (DEMO_ARGS=…)
+	@scripts/setup demo
+	@$(BIN)/newsfabric up $(DEMO_ARGS)
+
+test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: python ## Check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: python ## Check types (mypy --strict)
+	$(BIN)/mypy
+
+format: python ## Format the code and mend what ruff can mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+unit: python ## Run the tests that need no server (seconds)
+	$(BIN)/pytest -m 'not broker and not world and not browser' $(PYTEST_ARGS)
+
+integration: setup ## Run the tests that need RabbitMQ, a whole world or Chromium
+	$(BIN)/pytest -m 'broker or world or browser' $(PYTEST_ARGS)
+
+bench: ## Measure speed and print a table (BENCH_ARGS=…)
+	@scripts/setup demo
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+clean: ## Remove .venv, .tools and every cache
+	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }
+	rm -rf .venv .tools dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+python:
+	@scripts/setup python

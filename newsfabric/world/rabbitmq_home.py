@@ -1,0 +1,144 @@
+"""Where RabbitMQ is installed on this machine, and what it takes to run it from there.
+
+It starts nothing and installs nothing (``scripts/setup`` installs). Three places are
+tried, the same as in ``scripts/setup``: ``$NEWSFABRIC_RABBITMQ_HOME``, the system's
+package, and the tree that was unpacked without root into ``.tools/rabbitmq``.
+
+Brokers are run through ``sbin/rabbitmq-server`` of the installation itself: the
+wrappers in ``/usr/sbin`` insist on being root or the user ``rabbitmq``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from newsfabric.errors import SetupError
+
+_SERVERS = "usr/lib/rabbitmq/lib"
+_ERLANG = "usr/lib/erlang/bin"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RabbitmqHome:
+    """An installed RabbitMQ that the current user can run.
+
+    Start a process of it with ``{**os.environ, **home.environment}`` and a ``HOME``
+    of your own, since the Erlang cookie is looked for there.
+    """
+
+    version: str
+    sbin: Path
+    """Holds ``rabbitmq-server``, ``rabbitmqctl``, ``rabbitmq-plugins``, …"""
+    epmd: Path
+    environment: dict[str, str]
+    """Whole values for ``PATH`` and, where needed, ``LD_LIBRARY_PATH``."""
+
+
+def find_rabbitmq(
+    root: Path, environ: Mapping[str, str], *, system: Path = Path("/")
+) -> RabbitmqHome:
+    """Return the RabbitMQ to run; raise :class:`SetupError` when there is none.
+
+    ``root`` is the checkout (its ``.tools/rabbitmq`` is looked at), ``system`` the
+    folder that stands for ``/``. ``NEWSFABRIC_ROOTLESS=1`` in ``environ`` leaves the
+    system's installation out.
+    """
+    if named := environ.get("NEWSFABRIC_RABBITMQ_HOME"):
+        return _named_home(Path(named), environ, system)
+    if not environ.get("NEWSFABRIC_ROOTLESS") and (home := _system_home(environ, system)):
+        return home
+    if home := _unpacked_home(root.resolve() / ".tools" / "rabbitmq", environ):
+        return home
+    raise SetupError(
+        "RabbitMQ is missing: run `make setup`, or install the package rabbitmq-server"
+    )
+
+
+def _named_home(named: Path, environ: Mapping[str, str], system: Path) -> RabbitmqHome:
+    if not _is_server(named):
+        raise SetupError(f"NEWSFABRIC_RABBITMQ_HOME={named} has no sbin/rabbitmq-server")
+    erl = _erl_on_path(environ) or _executable(system / _ERLANG / "erl")
+    if erl is None:
+        raise SetupError(f"RabbitMQ in {named} needs Erlang: put erl on the PATH")
+    return _home(named, erl, environ)
+
+
+def _system_home(environ: Mapping[str, str], system: Path) -> RabbitmqHome | None:
+    server = _newest_server(system / _SERVERS)
+    if server is None:
+        return None
+    # The distribution's Erlang first: it was chosen for its RabbitMQ, while another
+    # on the PATH may be too new for it.
+    erl = _executable(system / _ERLANG / "erl") or _erl_on_path(environ)
+    if erl is None:
+        raise SetupError(f"RabbitMQ in {server} needs Erlang: install the package erlang-base")
+    return _home(server, erl, environ)
+
+
+def _unpacked_home(tree: Path, environ: Mapping[str, str]) -> RabbitmqHome | None:
+    server = _newest_server(tree / _SERVERS)
+    erl = _executable(tree / _ERLANG / "erl")
+    if server is None or erl is None:
+        return None
+    # Shared libraries that came along because the system lacks them (libsctp1, libwrap0, …).
+    libraries = sorted([*tree.glob("lib/*-linux-*"), *tree.glob("usr/lib/*-linux-*")])
+    return _home(server, erl, environ, libraries)
+
+
+def _home(
+    server: Path, erl: Path, environ: Mapping[str, str], libraries: list[Path] | None = None
+) -> RabbitmqHome:
+    sbin = server / "sbin"
+    environment = {"PATH": _prepend([erl.parent, sbin], environ.get("PATH", os.defpath))}
+    if libraries:
+        inherited = environ.get("LD_LIBRARY_PATH", "")
+        environment["LD_LIBRARY_PATH"] = _prepend(libraries, inherited)
+    return RabbitmqHome(
+        version=_version_of(server), sbin=sbin, epmd=_epmd_beside(erl), environment=environment
+    )
+
+
+def _newest_server(folder: Path) -> Path | None:
+    servers = filter(_is_server, folder.glob("rabbitmq_server-*"))
+    return max(servers, key=lambda server: _numbers(_version_of(server)), default=None)
+
+
+def _is_server(folder: Path) -> bool:
+    return _executable(folder / "sbin" / "rabbitmq-server") is not None
+
+
+def _version_of(server: Path) -> str:
+    # The plugin's name, not the folder's: a folder may have been renamed or be a link.
+    for plugin in server.glob("plugins/rabbit-[0-9]*"):
+        return plugin.name.removeprefix("rabbit-").removesuffix(".ez")
+    raise SetupError(f"RabbitMQ in {server} is incomplete: it has no plugins/rabbit-*")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def _epmd_beside(erl: Path) -> Path:
+    erlang = erl.resolve().parent
+    for candidate in [erlang / "epmd", *erlang.parent.glob("erts-*/bin/epmd")]:
+        if epmd := _executable(candidate):
+            return epmd
+    raise SetupError(f"Erlang in {erlang} has no epmd: install the package erlang-base")
+
+
+def _erl_on_path(environ: Mapping[str, str]) -> Path | None:
+    found = shutil.which("erl", path=environ.get("PATH", os.defpath))
+    return Path(found) if found else None
+
+
+def _executable(path: Path) -> Path | None:
+    return path if os.access(path, os.X_OK) else None
+
+
+def _prepend(folders: list[Path], inherited: str) -> str:
+    return os.pathsep.join([*map(str, folders), *filter(None, [inherited])])

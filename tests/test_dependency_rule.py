@@ -1,0 +1,109 @@
+"""The dependency rule of docs/architecture.md, read from the source itself.
+
+Only what is shipped is bound by it: tests, benches and examples may talk to RabbitMQ
+with a bare pika, as a stranger would.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SERVICES = {"gateway", "wholesale", "retail", "shovels"}
+SHIPPED = {"newsfabric", *SERVICES}
+#: Libraries that only one place may import, so that one place knows their faults.
+RESERVED = {
+    "pika": "newsfabric/amqp/",
+    "sockjs": "gateway/sockjs.py",
+    "cassandra": "newsfabric/store/cassandra.py",
+}
+
+
+def violations(sources: Mapping[str, str]) -> list[str]:
+    """Return one line for each breach in ``sources``, a map of path to Python source."""
+    found = []
+    for path, source in sorted(sources.items()):
+        package = PurePosixPath(path).parts[0]
+        if package == "cassandra":
+            found.append(f"{path}: Python below cassandra/ would hide the driver of that name")
+        elif package in SHIPPED:
+            found += [f"{path}: {breach}" for breach in _breaches(path, package, source)]
+    return found
+
+
+def _breaches(path: str, package: str, source: str) -> Iterator[str]:
+    for imported in sorted(set(_imported(ast.parse(source)))):
+        if imported in SERVICES and imported != package:
+            yield f"imports {imported}"
+        elif imported in RESERVED and not path.startswith(RESERVED[imported]):
+            yield f"imports {imported}, which belongs to {RESERVED[imported]}"
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Yield the top-level package of every absolute import, wherever in the file it is."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom(level=0, module=str(name)):
+                names = [name]
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__")
+                | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                names = [name]
+            case _:
+                continue
+        yield from (name.partition(".")[0] for name in names)
+
+
+def test_the_code_keeps_the_rule() -> None:
+    folders = [ROOT / name for name in sorted({*SHIPPED, "cassandra"})]
+    sources = {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
+    assert sources.keys() >= {f"{package}/__init__.py" for package in SHIPPED}
+    assert violations(sources) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("newsfabric/world/processes.py", "import gateway"),
+        ("newsfabric/world/processes.py", "from shovels.plan import diff"),
+        ("newsfabric/cli/app.py", "import importlib\nimportlib.import_module('retail.agent')"),
+        ("wholesale/router.py", "from gateway import hub"),
+        ("gateway/hub.py", "if True:\n    def late() -> None:\n        import wholesale.router"),
+        ("wholesale/router.py", "from pika.adapters import asyncio_connection"),
+        ("newsfabric/amqp_helpers.py", "import pika"),
+        ("gateway/websocket.py", "import sockjs.tornado"),
+        ("newsfabric/store/sqlite.py", "from cassandra.cluster import Cluster"),
+        ("cassandra/migrate.py", ""),
+    ],
+)
+def test_a_breach_is_found(path: str, source: str) -> None:
+    (breach,) = violations({path: source})
+    assert breach.startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("gateway/hub.py", "import gateway.outbox\nfrom newsfabric import envelope"),
+        ("gateway/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
+        ("gateway/sockjs.py", "from sockjs.tornado import SockJSRouter"),
+        ("newsfabric/amqp/connection.py", "import pika"),
+        ("newsfabric/store/cassandra.py", "from cassandra.cluster import Cluster"),
+        ("newsfabric/world/processes.py", "ARGUMENTS = ['-m', 'gateway']"),
+        ("tests/amqp/test_publisher.py", "import pika\nimport gateway"),
+    ],
+)
+def test_what_the_rule_allows_is_no_breach(path: str, source: str) -> None:
+    assert violations({path: source}) == []
