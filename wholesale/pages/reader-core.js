@@ -1,0 +1,316 @@
+/**
+ * What the reader's page decides, without a browser: no DOM, no socket, no clock, no randomness.
+ *
+ * Time (`now`, ms since the epoch) and randomness (`random`, in [0, 1)) are arguments, so each rule can
+ * be tested as a value. Messages are written by others: whatever comes in, these functions return
+ * bounded, harmless values and never throw.
+ */
+
+export const STORIES_MAX = 200;
+export const TOPICS_MAX = 128; // the gateway's limit for one reader
+const SEEN_MAX = 512; // identities remembered for each topic
+const TEXT_MAX = 24_000; // characters of one text; bodies end at 64 KiB
+
+const TOPIC = /^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/;
+const LANG = /^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$/;
+const TRANSPORTS = [
+  "websocket",
+  "xhr-streaming",
+  "eventsource",
+  "iframe-eventsource",
+  "xhr-polling",
+  "iframe-xhr-polling",
+];
+
+/* ---- The connection ------------------------------------------------------------------------ */
+
+/** state → event → next state. An event that a state doesn't list changes nothing. */
+export const STATES = {
+  idle: { start: "finding" },
+  finding: { found: "connecting", lost: "waiting" },
+  connecting: { opened: "open", lost: "waiting", refused: "stopped" },
+  open: { lost: "waiting", refused: "stopped" },
+  waiting: { retry: "finding" },
+  stopped: {},
+};
+
+/** The state after `event`; the same state if the table doesn't list it. */
+export function nextState(state, event) {
+  return STATES[state]?.[event] ?? state;
+}
+
+/** What a close code asks for: "stop", "now" or "back off". */
+export function closeAdvice(code) {
+  if (code >= 4000 && code <= 4099) return "stop";
+  if (code >= 4200 && code <= 4299) return "now";
+  return "back off";
+}
+
+/** Waits between attempts, with full jitter: anything from 0 to a bound that doubles, in ms. */
+export class Backoff {
+  constructor({ base = 500, cap = 30_000, stable = 60_000 } = {}) {
+    this.base = base;
+    this.cap = cap;
+    this.stable = stable;
+    this.attempts = 0;
+  }
+
+  /** The next wait. A connection that was open for `openFor` ≥ 60 s has earned a fresh start. */
+  next(random, openFor = 0) {
+    if (openFor >= this.stable) this.attempts = 0;
+    const bound = Math.min(this.cap, this.base * 2 ** this.attempts);
+    this.attempts = Math.min(this.attempts + 1, 30);
+    return Math.round(random * bound);
+  }
+}
+
+/**
+ * How long to wait after a loss, in ms; null means never try again.
+ *
+ * `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
+ * counts before the socket's. "At once" is granted to connections that lasted a second, or a gateway
+ * that closes each of them would be hammered.
+ */
+export function waitAfterLoss({ code, notice = null, openFor = 0 }, backoff, random) {
+  const advice = closeAdvice(notice?.code ?? code);
+  if (advice === "stop" || notice?.reconnect === false) return null;
+  const asked = Number.isFinite(notice?.retry_after_ms) ? Math.max(0, notice.retry_after_ms) : 0;
+  if (advice === "now" && openFor >= 1000) return asked;
+  return asked + backoff.next(random, openFor);
+}
+
+/** The names in `?transports=a,b` that sockjs-client knows; empty means its own order. */
+export function transportsFrom(query) {
+  const wanted = (new URLSearchParams(query).get("transports") ?? "").split(",");
+  return TRANSPORTS.filter((name) => wanted.some((w) => w.trim() === name));
+}
+
+/** `text` as an absolute http(s) URL, or null. */
+export function safeUrl(text, base) {
+  if (typeof text !== "string" || text.length > 2048) return null;
+  try {
+    const url = new URL(text, base);
+    return url.protocol === "http:" || url.protocol === "https:" ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+/** endpoints.json as {region, gateways: [url…], alternates: [{region, url}…], retryMs}, in its order. */
+export function parseEndpoints(answer, base) {
+  const gateways = listOf(answer?.gateways)
+    .map((gateway) => safeUrl(gateway?.sockjs_url, base))
+    .filter((url) => url !== null);
+  const alternates = listOf(answer?.alternates)
+    .map((other) => ({ region: text(other?.region, 64), url: safeUrl(other?.endpoints_url, base) }))
+    .filter((other) => other.url !== null);
+  const retryMs = Number.isFinite(answer?.retry_ms) ? Math.min(60_000, Math.max(0, answer.retry_ms)) : 0;
+  return { region: text(answer?.region, 64), gateways, alternates, retryMs };
+}
+
+/** A push of the gateway as an object with a string `type`, or null. */
+export function parsePush(data) {
+  try {
+    const push = JSON.parse(data);
+    return typeof push?.type === "string" ? push : null;
+  } catch {
+    return null;
+  }
+}
+
+/* ---- Topics -------------------------------------------------------------------------------- */
+
+/** Whether `name` is a topic: dotted words of A-Z a-z 0-9 _ -, at most 255 characters. */
+export function isTopic(name) {
+  return typeof name === "string" && name.length <= 255 && TOPIC.test(name);
+}
+
+/** The stored choice {chosen, added}; `defaults` are all chosen when nothing usable is stored. */
+export function parseChoice(stored, defaults) {
+  try {
+    const { chosen, added } = JSON.parse(stored);
+    const extra = unique(added.filter(isTopic)).filter((name) => !defaults.includes(name));
+    const known = [...defaults, ...extra].slice(0, TOPICS_MAX);
+    return { chosen: unique(chosen).filter((name) => known.includes(name)), added: extra };
+  } catch {
+    return { chosen: [...defaults], added: [] };
+  }
+}
+
+/* ---- Stories ------------------------------------------------------------------------------- */
+
+/**
+ * The identity in a message's id: all but the first 48 bits, which are a router's clock.
+ * Copies of one message, routed twice, differ in the clock alone.
+ */
+export function identityOf(id) {
+  return String(id).slice(13);
+}
+
+/**
+ * The newest stories of the chosen topics: one for each (topic, key), at its highest version.
+ *
+ * A story keeps its place while it is updated: `placed` is the publication time of the version that
+ * was newest when the reader began to follow. Bounded: the stories longest in place leave first.
+ */
+export class Board {
+  constructor(limit = STORIES_MAX) {
+    this.limit = limit;
+    this.stories = new Map(); // story id → story
+    this.seen = new Map(); // topic → identities, oldest first
+  }
+
+  /**
+   * Take a message push; say what became of it: "new", "updated", "repeat" or "older".
+   * `live` is false for what was published before the reader followed the topic.
+   */
+  offer(message, live) {
+    if (!this.#firstSight(message)) return "repeat";
+    const id = storyId(message);
+    const known = this.stories.get(id);
+    if (known && !supersedes(message, known.message)) return "older";
+    const published = Number.isFinite(message.published) ? message.published : 0;
+    const placed = known && live ? known.placed : published;
+    this.stories.set(id, { id, placed, message, updates: (known?.updates ?? 0) + 1 });
+    if (!known) this.#trim();
+    return known ? "updated" : "new";
+  }
+
+  /** Forget a topic that is no longer followed, so that it can be followed afresh. */
+  drop(topic) {
+    this.seen.delete(topic);
+    for (const [id, story] of this.stories) {
+      if (story.message.topic === topic) this.stories.delete(id);
+    }
+  }
+
+  /** Stories, the last placed first. */
+  newest() {
+    return [...this.stories.values()].sort((a, b) => b.placed - a.placed || (a.id < b.id ? -1 : 1));
+  }
+
+  #firstSight(message) {
+    const identity = identityOf(message.id);
+    let seen = this.seen.get(message.topic);
+    if (!seen) this.seen.set(message.topic, (seen = new Set()));
+    if (seen.has(identity)) return false;
+    seen.add(identity);
+    if (seen.size > SEEN_MAX) seen.delete(seen.values().next().value);
+    return true;
+  }
+
+  #trim() {
+    if (this.stories.size <= this.limit) return;
+    for (const story of this.newest().slice(this.limit)) this.stories.delete(story.id);
+  }
+}
+
+/** Versions of one story share this; a message without a key is a story of its own. */
+function storyId({ topic, key, id }) {
+  return JSON.stringify([topic, key ?? null, key == null ? identityOf(id) : null]);
+}
+
+/** A higher version replaces a lower one, never the reverse; equal ones go by id, which sorts by arrival. */
+function supersedes(message, current) {
+  const [a, b] = [message.version ?? 0, current.version ?? 0];
+  return a === b ? message.id > current.id : a > b;
+}
+
+/* ---- What a story shows -------------------------------------------------------------------- */
+
+/**
+ * What to show of a message, as bounded strings, whatever its body is.
+ * `figure` is a score, a price or a temperature; `trend` is "up", "down" or "".
+ */
+export function storyView(message, base) {
+  const given = message.body;
+  const body = given !== null && typeof given === "object" && !Array.isArray(given) ? given : { headline: given };
+  const headline = text(body.headline, 300) || JSON.stringify(given ?? null).slice(0, 300);
+  const lang = text(body.lang, 35);
+  const change = changeOf(body.price);
+  return {
+    headline,
+    summary: text(body.summary, 2000),
+    section: [text(body.section, 60), text(body.title, 120)].filter(Boolean).join(" · "),
+    lang: LANG.test(lang) ? lang : "",
+    byline: text(body.byline, 120),
+    url: safeUrl(body.url, base),
+    paragraphs: paragraphsOf(body),
+    figure: text(body.score, 40) || number(body.price?.value ?? body.price) || number(body.temperature, " °C"),
+    detail: change === null ? text(body.clock, 40) : changeText(change),
+    trend: change > 0 ? "up" : change < 0 ? "down" : "",
+    corrected: text(body.correction, 500),
+    version: Number.isInteger(message.version) ? message.version : null,
+  };
+}
+
+function number(value, unit = "") {
+  if (!Number.isFinite(value)) return "";
+  return value.toLocaleString("en", { maximumFractionDigits: 4 }).replace("-", "−") + unit;
+}
+
+/** The change of a price in per cent, or null. */
+function changeOf(price) {
+  return Number.isFinite(price?.change_percent) ? price.change_percent : null;
+}
+
+function changeText(change) {
+  const sign = change > 0 ? "+" : change < 0 ? "−" : "";
+  return `${sign}${number(Math.abs(change))} %`;
+}
+
+/** The full text as [{lead, text}…]: a live blog's posts, led by time and headline, then the paragraphs. */
+function paragraphsOf(body) {
+  const posts = listOf(body.posts)
+    .slice(0, 200)
+    .map((post) => ({
+      lead: [text(post?.at, 20), text(post?.headline, 300)].filter(Boolean).join(" · "),
+      text: text(post?.text, TEXT_MAX),
+    }));
+  const paragraphs = text(body.text, TEXT_MAX).split(/\n{2,}/).filter(Boolean);
+  return [...posts, ...paragraphs.map((paragraph) => ({ lead: "", text: paragraph }))];
+}
+
+/* ---- Delay --------------------------------------------------------------------------------- */
+
+/** The median of the last delays, for a display that doesn't twitch. */
+export class Delays {
+  constructor(size = 21) {
+    this.size = size;
+    this.values = [];
+  }
+
+  add(ms) {
+    this.values.push(ms);
+    if (this.values.length > this.size) this.values.shift();
+  }
+
+  /** Whole ms; null before the first. Negative where the publisher's clock is ahead of ours. */
+  median() {
+    if (this.values.length === 0) return null;
+    const sorted = [...this.values].sort((a, b) => a - b);
+    return Math.round(sorted[sorted.length >> 1]);
+  }
+}
+
+/** "12 ms", "1.4 s"; "–" for null. */
+export function delayText(ms) {
+  if (ms === null) return "–";
+  return Math.abs(ms) < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+/* ---- Small things -------------------------------------------------------------------------- */
+
+function listOf(value) {
+  return Array.isArray(value) ? value : [];
+}
+
+function unique(values) {
+  return [...new Set(values)];
+}
+
+/** A string or a number as a trimmed string of at most `max` characters; anything else is "". */
+function text(value, max) {
+  if (typeof value !== "string" && typeof value !== "number") return "";
+  return String(value).slice(0, max).trim();
+}
