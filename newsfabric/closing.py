@@ -37,6 +37,10 @@ class CloseReason:
 
 NORMAL: Final = CloseReason("normal", 1000, "goodbye", reconnect=False)
 GOING_AWAY: Final = CloseReason("going_away", 1001, "the gateway stops")
+PROTOCOL_ERROR: Final = CloseReason(
+    "protocol_error", 1002, "broken framing", reconnect=False
+)
+INVALID_PAYLOAD: Final = CloseReason("invalid_payload", 1007, "text is not UTF-8", reconnect=False)
 TOO_BIG: Final = CloseReason("too_big", 1009, "frame too large", reconnect=False)
 DRAIN: Final = CloseReason("drain", 1012, "this box is being drained", retry_after_ms=1_000)
 OVERLOAD: Final = CloseReason("overload", 1013, "this box is full", retry_after_ms=10_000)
@@ -57,6 +61,8 @@ NO_PONG: Final = CloseReason("no_pong", 4203, "no sign of life")
 CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
     NORMAL,
     GOING_AWAY,
+    PROTOCOL_ERROR,
+    INVALID_PAYLOAD,
     TOO_BIG,
     DRAIN,
     OVERLOAD,

@@ -47,6 +47,8 @@ _RAND_B_BITS: Final = 62
 # W3C Trace Context section 3.2: version 00, lower case hex.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _DIGITS: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
+# int(…, 16) alone would take signs, spaces and underscores, and upper case sorts elsewhere.
+_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +147,9 @@ def id_of(router_ms: int, identity: int) -> str:
 
 def identity_of_id(id_text: str) -> int:
     """The identity inside an id; ValueError if it isn't one of ours."""
-    value = int(id_text.replace("-", ""), 16)
-    if len(id_text) != 36 or value >> 76 & 0xF != 7 or value >> 62 & 0b11 != 0b10:
+    if not _ID.fullmatch(id_text):
         raise ValueError(f"not a message id: {id_text!r}")
+    value = int(id_text.replace("-", ""), 16)
     return (value >> 64 & 0xFFF) << _RAND_B_BITS | value & ((1 << _RAND_B_BITS) - 1)
 
 
@@ -353,19 +355,19 @@ def decode(message: Message) -> Envelope:
         return Envelope(
             id=headers["id"],
             identity=identity_of_id(headers["id"]),
-            topic=message.topic,
+            topic=_str(message.topic),
             body=message.body,
             published_ms=_int(headers["timestamp_in_ms"]),
             origin=_str(headers["origin"]),
             router=_str(headers["router"]),
             epoch=_int(headers["epoch"]),
             seq=_int(headers["seq"]),
-            path=tuple(_str(hop) for hop in headers.get("path", ())),
+            path=_path(headers.get("path", [])),
             key=_optional(_str, headers.get("key")),
             version=_optional(_int, headers.get("version")),
-            message_id=message.properties.message_id,
-            app_id=message.properties.app_id,
-            type=message.properties.type,
+            message_id=_optional(_str, message.properties.message_id),
+            app_id=_optional(_str, message.properties.app_id),
+            type=_optional(_str, message.properties.type),
             expires_ms=_optional(_int, headers.get("expires_ms")),
             traceparent=_optional(_str, headers.get("traceparent")),
         )
@@ -387,7 +389,16 @@ def _int(value: Any) -> int:
 def _str(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected text, got {value!r}")
+    if not value.isascii():
+        # UnicodeEncodeError, a ValueError, for what came as something else than UTF-8.
+        value.encode("utf-8")
     return value
+
+
+def _path(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list of hops, got {value!r}")
+    return tuple(_str(hop) for hop in value)
 
 
 def _optional(check: Any, value: Any) -> Any:

@@ -7,6 +7,7 @@
     ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text says where
     ├── Rejected              a publisher's message can't be accepted (``reason``, ``detail``)
     ├── ReaderError           a reader's verb can't be obeyed (``code``, ``reason``, ``temporary``)
+    ├── Disconnected          a gateway ended a reader's connection, or it broke
     ├── LinkError             an AMQP link failed; reconnect and send again
     │   ├── LinkClosed        it closed under the operation
     │   ├── PublishNacked     the broker refused or returned the message
@@ -61,6 +62,19 @@ class ReaderError(NewsfabricError):
         self.code = code
         self.reason = reason
         self.temporary = temporary
+
+
+class Disconnected(NewsfabricError):
+    """A reader's connection has ended. ``code`` is the close code, 1006 when there was none.
+
+    Connect again, to any gateway, unless ``reconnect`` is False.
+    """
+
+    def __init__(self, code: int, reason: str, *, reconnect: bool = True) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+        self.reason = reason
+        self.reconnect = reconnect
 
 
 class LinkError(NewsfabricError):

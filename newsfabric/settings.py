@@ -143,12 +143,22 @@ def dump_fabric(fabric: Fabric) -> str:
 def _check(regions: tuple[Region, ...], source: str) -> None:
     if not regions:
         raise ConfigError(f"{source}: no region")
-    names = [r.name for r in regions] + [n.name for r in regions for n in r.client + r.core]
+    nodes = [node for region in regions for node in region.client + region.core]
+    _check_texts(regions, nodes, source)
+    names = [region.name for region in regions] + [node.name for node in nodes]
     for name in names:
-        if not isinstance(name, str) or not is_name(name):
+        if not is_name(name):
             raise ConfigError(f"{source}: {name!r} is no name (a-z, 0-9 and -, at most 63)")
         if names.count(name) > 1:
             raise ConfigError(f"{source}: {name!r} is there twice")
     for region in regions:
         if not region.client or not region.core:
             raise ConfigError(f"{source}: region {region.name!r} needs client and core nodes")
+
+
+def _check_texts(regions: tuple[Region, ...], nodes: list[Node], source: str) -> None:
+    texts = [text for region in regions for text in (region.name, region.frontdesk_url)]
+    texts += [text for node in nodes for text in dataclasses.astuple(node)]
+    for text in texts:
+        if not isinstance(text, str):
+            raise ConfigError(f"{source}: expected a name or URL, got {text!r}")

@@ -31,7 +31,7 @@ CONTROL_WORD: Final = "_fabric"
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*|#)(\.([A-Za-z0-9_-]+|\*|#))*", re.ASCII)
-_DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # Distinct topics come from outside, so the memory of matches is bounded.
 _MATCH_CACHE: Final = 16_384
@@ -135,7 +135,9 @@ def parse_topics(document: Mapping[str, Any], *, source: str = "topics.toml") ->
     return TopicTable(_policy(entry, f"{source}: topic {n}") for n, entry in enumerate(entries, 1))
 
 
-def _policy(entry: Mapping[str, Any], where: str) -> TopicPolicy:
+def _policy(entry: Any, where: str) -> TopicPolicy:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{where}: expected a table, got {entry!r}")
     unknown = set(entry) - {"pattern", "class", "access", "keep", "ttl", "slow", "latest"}
     if unknown:
         raise ConfigError(f"{where}: unknown field {sorted(unknown)[0]!r}")

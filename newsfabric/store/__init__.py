@@ -3,6 +3,10 @@
 Writes are idempotent upserts, so "when in doubt, write again" is always safe.
 Every envelope is found in two ways: by topic (history, resume) and by time in
 the journal (repair).
+
+An envelope is the same as another if its id *and* its place in a stream (router, epoch, seq)
+are. The id alone won't do: routers that route copies of one message in the same
+millisecond give them the same id, and a gateway that repairs a hole needs the one of its stream.
 """
 
 from __future__ import annotations
@@ -17,13 +21,17 @@ from newsfabric.topics import TopicTable
 
 
 class Store(Protocol):
-    """Where routed envelopes last. Every method may raise StoreUnavailable: try again."""
+    """Where routed envelopes last. Every method may raise StoreUnavailable: try again.
+
+    After :meth:`close` they may raise StoreError.
+    """
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         """Keep ``envelopes`` for their topics' ttl; on return they are readable by everyone.
 
         Writing one again changes nothing. All or nothing for a reader of the journal
-        isn't promised: after an error, write all of them again.
+        isn't promised: after an error, write all of them again. So too after a cancelled call,
+        which may or may not have written.
         """
 
     async def history(
@@ -32,18 +40,24 @@ class Store(Protocol):
         """The newest ``limit`` envelopes of ``topic``, oldest first, one per identity.
 
         ``since_ms`` leaves out those routed before it (the time in their id);
-        ``before`` is an id: only older ones (to page backwards). Expired ones are left out.
+        ``before`` is an id: only older ones (to page backwards), ValueError if it is none.
+        Of several copies the newest among these stands for all. Expired ones are left out.
         """
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
-        """The newest envelope of each key of ``topic``, oldest first, at most ``limit``.
+        """The newest envelope of each key of ``topic``, oldest first, at most ``limit`` and 1,000.
 
-        Newest is the highest version where both have one, else the highest id. Those
-        without a key aren't among them.
+        Newest is the highest version, then the highest id; one without a version is older than
+        any with one. Those without a key aren't among them. A newest one that has expired
+        hides its key: what it replaced doesn't come back.
         """
 
     async def journal(self, *, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
-        """All envelopes routed in [from_ms, to_ms) by their ids' time, in id order."""
+        """All envelopes routed in [from_ms, to_ms) by their ids' time, in id order.
+
+        The first ``limit`` of them; to go on, ask again from the time of the last one. Those of
+        topics with a short ttl and those that expired are here for ten minutes at least.
+        """
 
     async def check(self) -> None:
         """Return if the store answers; StoreUnavailable otherwise. For readiness."""

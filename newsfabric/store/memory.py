@@ -1,0 +1,141 @@
+"""The store of one process and its tests: nothing lasts, everything else is as in the others.
+
+Bounded in bytes, not per topic: the topics ``user.<id>`` alone can be millions. At the bound
+the oldest twentieth goes, whichever topics it is of, so a hole that far back
+can't be repaired any more.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from newsfabric.envelope import Envelope
+from newsfabric.store import rules
+from newsfabric.topics import TopicTable
+
+DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
+# An envelope's objects beside its body, roughly, and its places in our tables.
+_OVERHEAD_BYTES: Final = 1_500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Row:
+    envelope: Envelope
+    life: rules.Lifetime
+
+    @property
+    def cost(self) -> int:
+        return len(self.envelope.body) + _OVERHEAD_BYTES
+
+
+class MemoryStore:
+    """A :class:`~newsfabric.store.Store` in dicts and sorted lists.
+
+    ``now_ms`` is the clock that expiry goes by; expired envelopes are hidden at once
+    and freed at the bound.
+    """
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        now_ms: Callable[[], int] = rules.clock_ms,
+    ) -> None:
+        self.bytes_kept = 0
+        self._topics = topics
+        self._max_bytes = max_bytes
+        self._now_ms = now_ms
+        self._rows: dict[rules.RowKey, _Row] = {}
+        # Row keys sort by time first; nearly all are inserted at the end.
+        self._journal: list[rules.RowKey] = []
+        self._by_topic: dict[str, list[rules.RowKey]] = {}
+        self._latest: dict[str, dict[str, _Row]] = {}
+
+    async def write(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            key = rules.row_key(envelope)
+            if key not in self._rows:
+                self._add(key, _Row(envelope, rules.lifetime(envelope, self._topics)))
+        if self.bytes_kept > self._max_bytes:
+            self._shrink()
+
+    async def history(
+        self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
+    ) -> list[Envelope]:
+        newest_first = self._readable(topic, since_ms, before)
+        return rules.newest_of_each(newest_first, limit)[::-1]
+
+    async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
+        now = self._now_ms()
+        rows = self._latest.get(topic, {}).values()
+        shown = [row.envelope for row in rows if now < row.life.readable_until]
+        shown.sort(key=rules.row_key)
+        return shown[max(0, len(shown) - rules.latest_limit(limit)) :]
+
+    async def journal(self, *, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
+        now = self._now_ms()
+        start = bisect.bisect_left(self._journal, (rules.first_id(from_ms),))
+        end = bisect.bisect_left(self._journal, (rules.first_id(to_ms),))
+        rows = (self._rows[key] for key in itertools.islice(self._journal, start, end))
+        kept = (row.envelope for row in rows if now < row.life.kept_until)
+        return list(itertools.islice(kept, max(limit, 0)))
+
+    async def check(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def _add(self, key: rules.RowKey, row: _Row) -> None:
+        envelope = row.envelope
+        self._rows[key] = row
+        self.bytes_kept += row.cost
+        bisect.insort(self._journal, key)
+        bisect.insort(self._by_topic.setdefault(envelope.topic, []), key)
+        if envelope.key is None:
+            return
+        newest = self._latest.setdefault(envelope.topic, {})
+        known = newest.get(envelope.key)
+        if known is None or rules.rank(known.envelope) < rules.rank(envelope):
+            newest[envelope.key] = row
+
+    def _readable(self, topic: str, since_ms: int, before: str | None) -> Iterator[Envelope]:
+        """Envelopes of ``topic`` that readers may see, newest first."""
+        now = self._now_ms()
+        keys = self._by_topic.get(topic, [])
+        start = bisect.bisect_left(keys, (rules.first_id(since_ms),))
+        end = len(keys) if before is None else bisect.bisect_left(keys, (rules.checked_id(before),))
+        for i in range(end - 1, start - 1, -1):
+            row = self._rows[keys[i]]
+            if now < row.life.readable_until:
+                yield row.envelope
+
+    def _shrink(self) -> None:
+        """Drop the oldest until a twentieth of the room is free."""
+        counts: collections.Counter[str] = collections.Counter()
+        for key in self._journal:
+            if self.bytes_kept <= self._max_bytes * 19 // 20:
+                break
+            counts[self._forget(key)] += 1
+        # The oldest of all are the oldest of their topics: one cut each, not one per row.
+        del self._journal[: counts.total()]
+        for topic, count in counts.items():
+            del self._by_topic[topic][:count]
+            if not self._by_topic[topic]:
+                del self._by_topic[topic]
+                self._latest.pop(topic, None)
+
+    def _forget(self, key: rules.RowKey) -> str:
+        """Let go of one row; returns its topic, whose list the caller has to cut."""
+        row = self._rows.pop(key)
+        self.bytes_kept -= row.cost
+        topic, story = row.envelope.topic, row.envelope.key
+        if story is not None and self._latest[topic].get(story) is row:
+            del self._latest[topic][story]
+        return topic

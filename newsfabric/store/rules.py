@@ -1,0 +1,102 @@
+"""What every store agrees on: how long an envelope is kept and which version of a key is newest.
+
+Pure. An envelope has two ends. After the first no reader is shown it; after the second it is
+gone. The second is never earlier than ten minutes after routing, whatever the topic's ttl:
+the numbers of a stream run through all topics, and a gateway that repairs a hole must
+be able to find even what nobody reads any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
+from newsfabric.topics import TopicPolicy, TopicTable
+
+# What a gateway may look back for when it repairs; the dedup window is as long.
+JOURNAL_MS: Final = 600_000
+# Bodies that `latest` may be asked to hold in memory at once.
+MAX_LATEST: Final = 1_000
+# For topics that topics.toml doesn't know (any more): routers reject them, old rows remain.
+_DEFAULT_TTL: Final = TopicPolicy(pattern="#").ttl
+# Ids are hex digits in lower case.
+_AFTER_ALL_IDS: Final = "g"
+
+# One envelope of one stream. Not the id alone: two routers that route copies of one message
+# in the same millisecond give them one id, and each stream has a number to account for.
+RowKey = tuple[str, str, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The two ends of an envelope, ms since the epoch: readers see it before ``readable_until``,
+    the journal has it before ``kept_until``."""
+
+    readable_until: int
+    kept_until: int
+
+
+def lifetime(envelope: Envelope, topics: TopicTable) -> Lifetime:
+    """When ``envelope`` stops being shown and when it is dropped.
+
+    Counted from the time in its id, so that writing it again later changes nothing.
+    """
+    policy = topics.find(envelope.topic)
+    ttl_ms = int((_DEFAULT_TTL if policy is None else policy.ttl) * 1000)
+    routed_ms = ms_of_id(envelope.id)
+    end = routed_ms + ttl_ms
+    shown = end if envelope.expires_ms is None else min(end, envelope.expires_ms)
+    return Lifetime(shown, max(end, routed_ms + JOURNAL_MS))
+
+
+def row_key(envelope: Envelope) -> RowKey:
+    """What makes a second write of ``envelope`` the same; sorts as the journal does."""
+    return (envelope.id, envelope.router, envelope.epoch, envelope.seq)
+
+
+def rank(envelope: Envelope) -> tuple[int, str]:
+    """Orders the versions of one key: by version, then by id.
+
+    One without a version ranks below any with one. It has to be a total order, or what is
+    newest would depend on the order of writing.
+    """
+    return (-1 if envelope.version is None else envelope.version, envelope.id)
+
+
+def clock_ms() -> int:
+    """This machine's clock in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def first_id(ms: int) -> str:
+    """A text that sorts after all ids routed before ``ms`` and before all others."""
+    if ms > MAX_MS:
+        return _AFTER_ALL_IDS
+    text = f"{max(ms, 0):012x}"
+    return f"{text[:8]}-{text[8:]}"
+
+
+def checked_id(before: str) -> str:
+    """``before`` if it is a message id, else ValueError. For what a reader asked for."""
+    identity_of_id(before)
+    return before
+
+
+def newest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelope]:
+    """At most ``limit`` envelopes, newest first, of each identity the first one met."""
+    found: dict[int, Envelope] = {}
+    if limit <= 0:
+        return []
+    for envelope in newest_first:
+        found.setdefault(envelope.identity, envelope)
+        if len(found) == limit:
+            break
+    return list(found.values())
+
+
+def latest_limit(limit: int) -> int:
+    """What ``limit`` of :meth:`newsfabric.store.Store.latest` comes to."""
+    return min(max(limit, 0), MAX_LATEST)

@@ -1,0 +1,497 @@
+"""What every store promises, asked of each of them.
+
+Another store joins by one more entry in STORES: a function from a folder, topics and
+a clock to an open store. One whose clock can't be set says so there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from envelopes import START_MS, Clock, envelope
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newsfabric.envelope import MAX_MS, Envelope, id_of, identity_of, ms_of_id
+from newsfabric.store import Store
+from newsfabric.store.memory import MemoryStore
+from newsfabric.store.sqlite import SqliteStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TTL_MS = 3_600_000
+SHORT_TTL_MS = 1_000
+JOURNAL_MS = 600_000
+TOPICS = TopicTable(
+    [
+        TopicPolicy(pattern="markets.#", ttl=SHORT_TTL_MS / 1000),
+        TopicPolicy(pattern="news.#", ttl=TTL_MS / 1000),
+    ]
+)
+FOREVER = 2**48
+
+Opener = Callable[[Path, TopicTable, Clock], Store]
+STORES: dict[str, Opener] = {
+    "memory": lambda _folder, topics, clock: MemoryStore(topics, now_ms=clock),
+    "sqlite": lambda folder, topics, clock: SqliteStore(folder / "store.db", topics, now_ms=clock),
+}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(at=10_000)
+
+
+@pytest.fixture(params=STORES)
+def opener(request: pytest.FixtureRequest) -> Opener:
+    return STORES[request.param]
+
+
+@pytest.fixture
+async def store(opener: Opener, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+    opened = opener(tmp_path, TOPICS, clock)
+    yield opened
+    await opened.close()
+
+
+async def all_of_journal(store: Store) -> list[Envelope]:
+    return await store.journal(from_ms=0, to_ms=FOREVER, limit=10_000)
+
+
+# write
+
+
+FULL = envelope(
+    1,
+    body='{"headline": "Überraschung in Zürich \\u0000 日本"}'.encode(),
+    path=("oregon-router-1@1735689600000", "dublin-retail-1@1735689600042"),
+    key="live/2025-01-01 — election",
+    version=2**53 - 1,
+    app_id="cms",
+    type="article",
+    expires_ms=START_MS + TTL_MS,
+    traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+)
+BARE = envelope(2, message_id=None, path=(), body=b"0", seq=0, epoch=0)
+# Text that came over a wire as something else than UTF-8 can't get this far; bytes can.
+ODD_BODY = envelope(3, body=bytes(range(256)))
+
+
+@pytest.mark.parametrize("written", [FULL, BARE, ODD_BODY], ids=["full", "bare", "odd body"])
+async def test_an_envelope_comes_back_with_every_field_as_it_was(store, written):
+    await store.write([written])
+    assert await store.history(written.topic, limit=10) == [written]
+    assert await all_of_journal(store) == [written]
+
+
+async def test_an_empty_store_has_nothing(store):
+    assert await store.history("news.breaking", limit=10) == []
+    assert await store.latest("news.breaking", limit=10) == []
+    assert await all_of_journal(store) == []
+    await store.check()
+
+
+async def test_writing_nothing_is_allowed(store):
+    await store.write([])
+    assert await all_of_journal(store) == []
+
+
+async def test_writing_again_changes_nothing(store):
+    written = envelope(1, key="story", version=1)
+    await store.write([written, written])
+    await store.write([written])
+    await store.write([dataclasses.replace(written, body=b"{}")])
+    assert await all_of_journal(store) == [written]
+    assert await store.history("news.breaking", limit=10) == [written]
+    assert await store.latest("news.breaking", limit=10) == [written]
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 300])
+async def test_a_batch_of_any_size_is_written_whole(store, count):
+    batch = [envelope(n, at=n, key=f"story-{n}") for n in range(count)]
+    await store.write(batch)
+    assert await all_of_journal(store) == batch
+    assert await store.latest("news.breaking", limit=count) == batch
+
+
+async def test_writes_at_the_same_time_all_last(store):
+    batches = [[envelope(n, at=n), envelope(n + 1, at=n + 1)] for n in range(100)]
+    await asyncio.gather(*(store.write(batch) for batch in batches))
+    assert await all_of_journal(store) == [envelope(n, at=n) for n in range(101)]
+
+
+async def test_a_cancelled_write_leaves_the_store_at_work(store):
+    given_up = asyncio.create_task(store.write([envelope(1, at=1)]))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    await store.write([envelope(2, at=2)])
+    assert (await all_of_journal(store))[-1] == envelope(2, at=2)
+
+
+async def test_closing_twice_is_closing_once(opener, tmp_path, clock):
+    store = opener(tmp_path, TOPICS, clock)
+    await store.write([envelope(1)])
+    await store.close()
+    await store.close()
+
+
+# history
+
+
+async def test_history_is_the_newest_of_one_topic_oldest_first(store):
+    ours = [envelope(n, at=n) for n in range(5)]
+    other = envelope(9, at=9, topic="news.sport")
+    await store.write([*reversed(ours), other])
+    assert await store.history("news.breaking", limit=3) == ours[2:]
+    assert await store.history("news.sport", limit=3) == [other]
+    assert await store.history("news", limit=3) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_a_limit_of_nothing_gives_nothing(store, limit):
+    await store.write([envelope(1, key="story")])
+    assert await store.history("news.breaking", limit=limit) == []
+    assert await store.latest("news.breaking", limit=limit) == []
+    assert await store.journal(from_ms=0, to_ms=FOREVER, limit=limit) == []
+
+
+async def test_history_has_one_per_identity_and_the_newest_copy_stands_for_it(store):
+    first = envelope(1, at=1, message_id="a")
+    between = envelope(2, at=2, message_id="b")
+    copy = envelope(7, at=3, message_id="a", router="dublin-router-1", origin="dublin")
+    await store.write([first, between, copy])
+    assert await store.history("news.breaking", limit=10) == [between, copy]
+    assert await store.history("news.breaking", limit=1) == [copy]
+
+
+async def test_many_copies_do_not_crowd_out_what_is_older(store):
+    old = [envelope(n, at=n) for n in range(3)]
+    copies = [envelope(n, at=100 + n, message_id="again") for n in range(400)]
+    await store.write([*old, *copies])
+    assert await store.history("news.breaking", limit=4) == [*old, copies[-1]]
+
+
+async def test_history_since_a_moment_includes_that_moment(store):
+    batch = [envelope(n, at=n) for n in range(4)]
+    await store.write(batch)
+    assert await store.history("news.breaking", limit=10, since_ms=START_MS + 2) == batch[2:]
+
+
+async def test_history_before_an_id_excludes_that_id(store):
+    batch = [envelope(n, at=n) for n in range(4)]
+    await store.write(batch)
+    page = await store.history("news.breaking", limit=2, before=batch[3].id)
+    assert page == batch[1:3]
+
+
+async def test_paging_backwards_meets_every_envelope_once(store):
+    batch = [envelope(n, at=n // 3) for n in range(50)]
+    await store.write(batch)
+    pages = [await store.history("news.breaking", limit=7)]
+    while pages[-1]:
+        pages.append(await store.history("news.breaking", limit=7, before=pages[-1][0].id))
+    met = list(itertools.chain.from_iterable(reversed(pages)))
+    assert met == sorted(batch, key=lambda e: e.id)
+
+
+@pytest.mark.parametrize("before", ["", "yesterday", "\ud800", "0" * 36, "' OR 1=1 --"])
+async def test_history_before_what_is_no_id_is_a_value_error(store, before):
+    await store.write([envelope(1)])
+    with pytest.raises(ValueError, match="not a message id"):
+        await store.history("news.breaking", limit=1, before=before)
+
+
+async def test_a_message_is_shown_until_its_topics_ttl_ends(store, clock):
+    await store.write([envelope(1, at=0, key="story")])
+    clock.ms = START_MS + TTL_MS - 1
+    assert len(await store.history("news.breaking", limit=1)) == 1
+    assert len(await store.latest("news.breaking", limit=1)) == 1
+    clock.ms = START_MS + TTL_MS
+    assert await store.history("news.breaking", limit=1) == []
+    assert await store.latest("news.breaking", limit=1) == []
+    assert await all_of_journal(store) == []
+
+
+async def test_the_publishers_expiration_ends_it_sooner_but_not_for_the_journal(store, clock):
+    short = envelope(1, at=0, key="story", expires_ms=START_MS + 60_000)
+    await store.write([short])
+    clock.ms = START_MS + 59_999
+    assert await store.history("news.breaking", limit=1) == [short]
+    clock.ms = START_MS + 60_000
+    assert await store.history("news.breaking", limit=1) == []
+    assert await store.latest("news.breaking", limit=1) == []
+    assert await all_of_journal(store) == [short]
+
+
+async def test_an_expiration_beyond_the_ttl_does_not_lengthen_it(store, clock):
+    await store.write([envelope(1, at=0, expires_ms=START_MS + 2 * TTL_MS)])
+    clock.ms = START_MS + TTL_MS
+    assert await store.history("news.breaking", limit=1) == []
+
+
+async def test_the_first_matching_policy_gives_the_ttl(store, clock):
+    await store.write([envelope(1, topic="markets.dax")])
+    clock.ms = START_MS + SHORT_TTL_MS
+    assert await store.history("markets.dax", limit=1) == []
+
+
+async def test_a_topic_that_topics_toml_no_longer_has_keeps_its_history(store):
+    old = envelope(1, topic="weather.rain")
+    await store.write([old])
+    assert await store.history("weather.rain", limit=1) == [old]
+
+
+# journal
+
+
+async def test_the_journal_has_all_topics_in_id_order(store):
+    batch = [envelope(n, at=n, topic=f"news.t{n % 3}") for n in range(9)]
+    await store.write(batch[::-1])
+    assert await all_of_journal(store) == batch
+
+
+async def test_the_journal_goes_from_a_moment_up_to_another(store):
+    batch = [envelope(n, at=n) for n in range(6)]
+    await store.write(batch)
+    part = await store.journal(from_ms=START_MS + 2, to_ms=START_MS + 4, limit=10)
+    assert part == batch[2:4]
+    assert await store.journal(from_ms=START_MS + 4, to_ms=START_MS + 2, limit=10) == []
+
+
+async def test_the_last_moment_an_id_can_hold_is_within_reach(store):
+    last = envelope(1, at=MAX_MS - START_MS)
+    await store.write([last])
+    assert await store.journal(from_ms=MAX_MS, to_ms=MAX_MS + 1, limit=1) == [last]
+    assert await store.journal(from_ms=0, to_ms=MAX_MS, limit=1) == []
+    assert await store.history("news.breaking", limit=1) == [last]
+
+
+async def test_the_journal_can_be_walked_by_time(store):
+    batch = [envelope(n, at=n // 2) for n in range(600)]
+    await store.write(batch)
+    found: dict[str, Envelope] = {}
+    from_ms = 0
+    while part := await store.journal(from_ms=from_ms, to_ms=FOREVER, limit=100):
+        found |= {e.id: e for e in part}
+        if len(part) < 100:
+            break
+        from_ms = ms_of_id(part[-1].id)
+    assert sorted(found) == sorted(e.id for e in batch)
+
+
+async def test_copies_with_one_id_are_both_in_the_journal(store):
+    ours = envelope(1, at=1, message_id="a")
+    theirs = envelope(8, at=1, message_id="a", router="dublin-router-2", origin="dublin")
+    assert ours.id == theirs.id
+    await store.write([ours])
+    await store.write([theirs])
+    assert await all_of_journal(store) == [theirs, ours]
+    assert await store.history("news.breaking", limit=10) == [ours]
+
+
+async def test_a_router_that_restarted_is_another_stream(store):
+    before = envelope(1, at=1, message_id="a")
+    after = dataclasses.replace(before, epoch=before.epoch + 5)
+    await store.write([before, after])
+    assert await all_of_journal(store) == [before, after]
+
+
+async def test_the_journal_keeps_for_ten_minutes_what_nobody_reads_any_more(store, clock):
+    short = envelope(1, at=0, topic="markets.dax")
+    await store.write([short])
+    clock.ms = START_MS + JOURNAL_MS - 1
+    assert await store.history("markets.dax", limit=1) == []
+    assert await all_of_journal(store) == [short]
+    clock.ms = START_MS + JOURNAL_MS
+    assert await all_of_journal(store) == []
+
+
+# latest
+
+
+async def test_latest_is_the_newest_of_each_key_oldest_first(store):
+    a1 = envelope(1, at=1, key="a", version=1)
+    b1 = envelope(2, at=2, key="b", version=1)
+    a2 = envelope(3, at=3, key="a", version=2)
+    loose = envelope(4, at=4)
+    elsewhere = envelope(5, at=5, key="a", version=9, topic="news.sport")
+    await store.write([a1, b1, a2, loose, elsewhere])
+    assert await store.latest("news.breaking", limit=10) == [b1, a2]
+    assert await store.latest("news.breaking", limit=1) == [a2]
+
+
+OLD = {"at": 1, "number": 1}
+NEW = {"at": 2, "number": 2}
+
+
+@pytest.mark.parametrize(
+    ("newest", "other"),
+    [
+        ({**NEW, "version": 2}, {**OLD, "version": 1}),
+        ({**OLD, "version": 2}, {**NEW, "version": 1}),
+        ({**NEW, "version": 2}, {**OLD, "version": 2}),
+        ({**NEW}, {**OLD}),
+        ({**OLD, "version": 0}, {**NEW}),
+        ({**NEW, "version": 10}, {**OLD, "version": 9}),
+    ],
+    ids=[
+        "the higher version",
+        "the higher version though routed first",
+        "of equal versions the later",
+        "without versions the later",
+        "any version before none",
+        "versions as numbers, not as text",
+    ],
+)
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_the_order_of_writing_does_not_decide_what_is_latest(
+    store, newest, other, newest_first, at_once
+):
+    newest, other = (envelope(**fields, key="story") for fields in (newest, other))
+    order = [newest, other] if newest_first else [other, newest]
+    for batch in [order] if at_once else [[e] for e in order]:
+        await store.write(batch)
+    assert await store.latest("news.breaking", limit=10) == [newest]
+
+
+async def test_what_was_replaced_does_not_come_back_when_the_newest_expires(store, clock):
+    old = envelope(1, at=1, key="story", version=1)
+    new = envelope(2, at=2, key="story", version=2, expires_ms=START_MS + 20_000)
+    await store.write([old, new])
+    clock.ms = START_MS + 20_000
+    assert await store.latest("news.breaking", limit=10) == []
+    assert await store.history("news.breaking", limit=10) == [old]
+
+
+async def test_latest_never_gives_more_than_a_thousand(store):
+    batch = [envelope(n, at=n, key=f"story-{n}", body=b"1") for n in range(1_005)]
+    await store.write(batch)
+    assert await store.latest("news.breaking", limit=5_000) == batch[5:]
+
+
+# Random histories against a model that is nothing but comprehensions.
+
+
+class Model:
+    """The contract as plainly as it can be computed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.rows: dict[tuple[str, str, int, int], Envelope] = {}
+
+    def write(self, batch: list[Envelope]) -> None:
+        for e in batch:
+            self.rows.setdefault((e.id, e.router, e.epoch, e.seq), e)
+
+    def journal(self, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
+        ordered = [self.rows[key] for key in sorted(self.rows)]
+        ends = {"markets.dax": max(SHORT_TTL_MS, JOURNAL_MS)}
+        found = [
+            e
+            for e in ordered
+            if from_ms <= _routed(e) < to_ms
+            and self.clock.ms < _routed(e) + ends.get(e.topic, TTL_MS)
+        ]
+        return found[:limit]
+
+    def history(self, topic: str, limit: int, since_ms: int, before: str | None) -> list[Envelope]:
+        newest_first = [
+            self.rows[key]
+            for key in sorted(self.rows, reverse=True)
+            if self.rows[key].topic == topic and self._shown(self.rows[key])
+        ]
+        chosen: list[Envelope] = []
+        for e in newest_first:
+            if _routed(e) < since_ms or (before is not None and e.id >= before):
+                continue
+            if all(e.identity != other.identity for other in chosen):
+                chosen.append(e)
+        return chosen[:limit][::-1]
+
+    def latest(self, topic: str, limit: int) -> list[Envelope]:
+        newest: dict[str, Envelope] = {}
+        for e in self.rows.values():
+            if e.topic == topic and e.key is not None:
+                newest[e.key] = max(newest.get(e.key, e), e, key=_rank)
+        shown = sorted((e for e in newest.values() if self._shown(e)), key=lambda e: e.id)
+        return shown[-limit:]
+
+    def _shown(self, e: Envelope) -> bool:
+        ttl = SHORT_TTL_MS if e.topic == "markets.dax" else TTL_MS
+        expired = e.expires_ms is not None and self.clock.ms >= e.expires_ms
+        return self.clock.ms < _routed(e) + ttl and not expired
+
+
+def _routed(e: Envelope) -> int:
+    return int(e.id[:8] + e.id[9:13], 16)
+
+
+def _rank(e: Envelope) -> tuple[int, str]:
+    return (-1 if e.version is None else e.version, e.id)
+
+
+@st.composite
+def envelopes(draw: st.DrawFn) -> Envelope:
+    # Few of everything, so that copies, ties and repeats are frequent. A message
+    # has one topic, key and version, whoever routes it.
+    message = draw(st.integers(0, 12))
+    ms = START_MS + draw(st.sampled_from([0, 1, 2, 900, 1_000, 590_000]))
+    identity = identity_of(
+        app_id=None, message_id=str(message), topic="", published_ms=None, body=b""
+    )
+    router = draw(st.sampled_from(["oregon-router-1", "dublin-router-1"]))
+    return Envelope(
+        id=id_of(ms, identity),
+        identity=identity,
+        topic="markets.dax" if message % 3 == 0 else "news.breaking",
+        body=b"%d" % message,
+        published_ms=START_MS,
+        origin=router.partition("-")[0],
+        router=router,
+        epoch=draw(st.integers(0, 1)),
+        seq=message,
+        key=(None, "a", "b")[message % 4 % 3],
+        version=(None, 3, 1, 2, 3)[message % 5],
+        expires_ms=START_MS + 500 if message % 7 == 0 else None,
+    )
+
+
+QUERIES = st.tuples(
+    st.sampled_from(["markets.dax", "news.breaking"]),
+    st.integers(1, 12),
+    st.sampled_from([0, START_MS + 1, START_MS + 900]),
+    st.none() | envelopes().map(lambda e: e.id),
+    st.sampled_from([0, 700, 1_000, 1_500, 599_999, 600_000, TTL_MS]),
+)
+
+
+@pytest.mark.parametrize("name", STORES)
+@settings(max_examples=60, deadline=None)
+@given(batches=st.lists(st.lists(envelopes(), max_size=8), max_size=8), queries=st.lists(QUERIES))
+def test_a_store_agrees_with_the_model(name, batches, queries):
+    async def scenario(folder: Path) -> None:
+        clock = Clock()
+        store = STORES[name](folder, TOPICS, clock)
+        model = Model(clock)
+        for batch in batches:
+            await store.write(batch)
+            model.write(batch)
+        for topic, limit, since_ms, before, at in queries:
+            clock.ms = START_MS + at
+            assert await store.history(
+                topic, limit=limit, since_ms=since_ms, before=before
+            ) == model.history(topic, limit, since_ms, before)
+            assert await store.latest(topic, limit=limit) == model.latest(topic, limit)
+            part = await store.journal(from_ms=since_ms, to_ms=START_MS + 2_000, limit=limit)
+            assert part == model.journal(since_ms, START_MS + 2_000, limit)
+        await store.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(scenario(Path(folder)))

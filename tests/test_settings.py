@@ -1,0 +1,211 @@
+"""fabric.json, names, and credentials that don't leak."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.errors import ConfigError
+from newsfabric.settings import (
+    Credentials,
+    Fabric,
+    Node,
+    Region,
+    credentials_from,
+    dump_fabric,
+    is_name,
+    load_fabric,
+    parse_fabric,
+)
+
+
+def node(name: str) -> Node:
+    return Node(name, f"amqp://{name}:5672/%2F", f"http://{name}:15672")
+
+
+def region(name: str, *, core: int = 1) -> Region:
+    return Region(
+        name=name,
+        frontdesk_url=f"http://{name}",
+        client=(node(f"{name}-client-1"),),
+        core=tuple(node(f"{name}-core-{n}") for n in range(1, core + 1)),
+    )
+
+
+FABRIC = Fabric((region("oregon", core=3), region("dublin"), region("tokyo")))
+
+# fabric.json
+
+
+def test_a_fabric_comes_back_from_its_file(tmp_path: Path):
+    path = tmp_path / "fabric.json"
+    path.write_text(dump_fabric(FABRIC), encoding="utf-8")
+    assert load_fabric(path) == FABRIC
+
+
+def test_a_region_is_found_by_its_name_and_the_others_are_all_but_it():
+    assert FABRIC.region("dublin") == region("dublin")
+    assert [r.name for r in FABRIC.others("dublin")] == ["oregon", "tokyo"]
+
+
+def test_an_unknown_region_is_told_which_there_are():
+    with pytest.raises(ConfigError, match=r"no region 'mars'.*oregon, dublin, tokyo"):
+        FABRIC.region("mars")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", None])
+def test_a_file_that_is_missing_or_no_json_is_named(tmp_path: Path, content):
+    path = tmp_path / "fabric.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=re.escape(str(path))):
+        load_fabric(path)
+
+
+def document() -> dict[str, list[dict[str, object]]]:
+    return json.loads(dump_fabric(Fabric((region("oregon"),))))
+
+
+@pytest.mark.parametrize("broken", [None, [], 1, "regions", {}, {"regions": None}, {"regions": 1}])
+def test_what_is_no_fabric_is_refused(broken):
+    with pytest.raises(ConfigError, match=r"^fabric\.json: missing or unknown field"):
+        parse_fabric(broken)
+
+
+def test_a_fabric_needs_a_region():
+    with pytest.raises(ConfigError, match="no region"):
+        parse_fabric({"regions": []})
+
+
+@pytest.mark.parametrize("field", ["name", "frontdesk_url", "client", "core"])
+def test_a_region_needs_each_of_its_fields(field):
+    broken = document()
+    del broken["regions"][0][field]
+    with pytest.raises(ConfigError, match=field):
+        parse_fabric(broken)
+
+
+@pytest.mark.parametrize("field", ["name", "amqp_url", "management_url"])
+def test_a_node_needs_each_of_its_fields_as_text(field):
+    for value in (..., 5672, None, ["x"]):
+        broken = document()
+        fields = broken["regions"][0]["core"][0]
+        if value is ...:
+            del fields[field]
+        else:
+            fields[field] = value
+        with pytest.raises(ConfigError, match=r"fabric\.json: "):
+            parse_fabric(broken)
+
+
+def test_a_node_with_a_field_too_many_is_refused():
+    broken = document()
+    broken["regions"][0]["core"][0]["password"] = "secret"
+    with pytest.raises(ConfigError, match="password"):
+        parse_fabric(broken)
+
+
+@pytest.mark.parametrize("role", ["client", "core"])
+def test_a_region_needs_nodes_of_both_kinds(role):
+    broken = document()
+    broken["regions"][0][role] = []
+    with pytest.raises(ConfigError, match="'oregon' needs client and core nodes"):
+        parse_fabric(broken)
+
+
+def test_a_name_can_be_there_only_once():
+    broken = document()
+    broken["regions"][0]["core"][0]["name"] = "oregon-client-1"
+    with pytest.raises(ConfigError, match="'oregon-client-1' is there twice"):
+        parse_fabric(broken)
+
+
+@pytest.mark.parametrize("name", ["", "Oregon", "us.west", "-a", "ä", "a b", "a" * 64, "a\n"])
+def test_a_bad_name_is_refused(name):
+    assert not is_name(name)
+    broken = document()
+    broken["regions"][0]["name"] = name
+    with pytest.raises(ConfigError, match="is no name"):
+        parse_fabric(broken)
+
+
+@pytest.mark.parametrize("name", ["a", "0", "us-west-2", "oregon-retail-1", "a" * 63])
+def test_a_good_name_is_taken(name):
+    assert is_name(name)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["regions", "name", "frontdesk_url", "client", "core"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_values | st.fixed_dictionaries({"regions": json_values}))
+def test_whatever_the_file_says_it_is_a_fabric_or_a_config_error(odd):
+    try:
+        fabric = parse_fabric(odd)
+    except ConfigError as exc:
+        fabric = exc
+    assert isinstance(fabric, Fabric | ConfigError)
+
+
+# Credentials
+
+
+def test_without_a_word_it_is_the_guest():
+    assert credentials_from({}) == Credentials("guest", "guest")
+
+
+def test_the_environment_names_user_and_password():
+    environ = {"NEWSFABRIC_AMQP_USERNAME": "router", "NEWSFABRIC_AMQP_PASSWORD": "s3cret"}
+    assert credentials_from(environ) == Credentials("router", "s3cret")
+
+
+def test_a_password_file_goes_before_a_password(tmp_path: Path):
+    path = tmp_path / "password"
+    path.write_text("from-file\n", encoding="utf-8")
+    environ = {
+        "NEWSFABRIC_AMQP_USERNAME": "router",
+        "NEWSFABRIC_AMQP_PASSWORD": "from-environment",
+        "NEWSFABRIC_AMQP_PASSWORD_FILE": str(path),
+    }
+    assert credentials_from(environ) == Credentials("router", "from-file")
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+def test_a_password_file_that_cannot_be_read_is_a_config_error(tmp_path: Path, content):
+    path = tmp_path / "password"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match="NEWSFABRIC_AMQP_PASSWORD_FILE"):
+        credentials_from({"NEWSFABRIC_AMQP_PASSWORD_FILE": str(path)})
+
+
+def test_a_password_is_not_in_the_repr():
+    assert "s3cret" not in repr(Credentials("router", "s3cret"))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("amqp://127.0.0.1:5672/%2F", "amqp://us%40er:p%3Aa%2Fs@127.0.0.1:5672/%2F"),
+        ("amqp://old:pw@host/vhost", "amqp://us%40er:p%3Aa%2Fs@host/vhost"),
+        (
+            "amqps://[::1]:5671/%2F?heartbeat=5",
+            "amqps://us%40er:p%3Aa%2Fs@[::1]:5671/%2F?heartbeat=5",
+        ),
+    ],
+)
+def test_credentials_go_into_a_url_escaped_and_replace_what_was_there(url, expected):
+    assert Credentials("us@er", "p:a/s").in_url(url) == expected

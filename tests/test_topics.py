@@ -1,0 +1,296 @@
+"""Topics, the matcher against a naive one, and what topics.toml may say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from newsfabric.errors import ConfigError
+from newsfabric.topics import (
+    TopicPolicy,
+    TopicTable,
+    is_topic,
+    load_topics,
+    matches,
+    parse_duration,
+    parse_topics,
+)
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["a", "news.breaking", "user.42", "A-b_c.0.-", "x" * 255])
+def test_these_are_topics(name):
+    assert is_topic(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "a.", ".a", "a..b", "a b", "a.*", "#", "a/b", "ä", "a\n", "a\0", "\udcff", "x" * 256],
+)
+def test_these_are_not(name):
+    assert not is_topic(name)
+
+
+# The matcher
+
+
+def naive(pattern: list[str], key: list[str]) -> bool:
+    """AMQP 0-9-1 section 3.1.3.3, word by word, exponential and obvious."""
+    if not pattern:
+        return not key
+    if pattern[0] == "#":
+        return naive(pattern[1:], key) or (bool(key) and naive(pattern, key[1:]))
+    return bool(key) and pattern[0] in ("*", key[0]) and naive(pattern[1:], key[1:])
+
+
+def words(text: str) -> list[str]:
+    return text.split(".") if text else []
+
+
+# Few different words, so that many pairs match; empty ones among them.
+key_words = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), max_size=6).map(".".join)
+pattern_words = st.lists(st.sampled_from(["a", "b", "", "*", "#", "#"]), max_size=6).map(".".join)
+
+
+@given(pattern_words, key_words)
+@example("#", "")
+@example("#.#", "")
+@example("*", "")
+@example("", "")
+@example("#.*", "a")
+@example("*.#.b", "a.b")
+def test_the_matcher_agrees_with_a_naive_one(pattern, key):
+    assert matches(pattern, key) == naive(words(pattern), words(key))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "expected"),
+    [
+        ("news.breaking", "news.breaking", True),
+        ("news.breaking", "news", False),
+        ("news.*", "news.sport", True),
+        ("news.*", "news", False),
+        ("news.*", "news.sport.f1", False),
+        ("news.#", "news", True),
+        ("news.#", "news.sport.f1", True),
+        ("news.#", "newsroom", False),
+        ("#.sport", "sport", True),
+        ("#.sport", "news.sport", True),
+        ("*.#", "a", True),
+        ("*.#", "", False),
+        ("#.*.#", "", False),
+        ("#", "", True),
+        ("", "", True),
+        ("", "a", False),
+        ("*", ".", False),
+        ("*.*", ".", True),
+        ("a.*.b", "a..b", True),
+        ("a.b", "a.B", False),
+        ("a*", "ab", False),
+        ("a#", "a", False),
+    ],
+)
+def test_the_matcher_decides_as_the_broker_does(pattern, key, expected):
+    assert matches(pattern, key) is expected
+
+
+def test_many_hashes_take_no_time():
+    pattern = ".".join(["#"] * 60 + ["b"])
+    assert not matches(pattern, ".".join(["a"] * 120))
+
+
+# Durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("0s", 0.0),
+        ("90s", 90.0),
+        ("15m", 900.0),
+        ("12h", 43_200.0),
+        ("7d", 604_800.0),
+    ],
+)
+def test_a_duration_is_a_number_and_a_unit(text, seconds):
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "d", "7 d", "-7d", "1.5h", "7D", "7w", "7dd", "7d\n", "٧d", "1234567890s"]
+)
+def test_anything_else_is_no_duration(text):
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(text)
+
+
+# The table
+
+
+def test_the_first_match_wins():
+    table = TopicTable([TopicPolicy(pattern=p) for p in ("news.breaking", "news.*", "#")])
+    found = {
+        topic: policy.pattern
+        for topic in ("news.breaking", "news.sport", "weather")
+        if (policy := table.find(topic))
+    }
+    assert found == {"news.breaking": "news.breaking", "news.sport": "news.*", "weather": "#"}
+
+
+@pytest.mark.parametrize("topic", ["weather", "news", "news.", "", "news.*", "news.\udcff"])
+def test_a_topic_that_nothing_matches_or_is_malformed_has_no_policy(topic):
+    assert TopicTable([TopicPolicy(pattern="news.*")]).find(topic) is None
+
+
+@given(st.lists(pattern_words.filter(bool), max_size=4), key_words)
+def test_find_is_the_first_pattern_that_matches(patterns, topic):
+    table = TopicTable([TopicPolicy(pattern=pattern) for pattern in patterns])
+    expected = next((p for p in table.policies if matches(p.pattern, topic)), None)
+    assert table.find(topic) == (expected if is_topic(topic) else None)
+
+
+def test_patterns_of_a_class_are_in_order():
+    table = TopicTable(
+        [
+            TopicPolicy(pattern="user.*", topic_class="gold"),
+            TopicPolicy(pattern="news.#", topic_class="silver"),
+            TopicPolicy(pattern="news.breaking", topic_class="gold"),
+        ]
+    )
+    assert table.patterns("gold") == ("user.*", "news.breaking")
+    assert table.patterns("bronze") == ()
+
+
+# topics.toml
+
+FULL = """
+[[topic]]
+pattern = "news.breaking"
+class = "gold"
+access = "registered"
+keep = 200
+ttl = "90s"
+slow = "disconnect"
+latest = true
+
+[[topic]]
+pattern = "#"
+"""
+
+
+def test_a_file_is_read_field_by_field_and_the_rest_has_defaults(tmp_path: Path):
+    path = tmp_path / "topics.toml"
+    path.write_text(FULL, encoding="utf-8")
+    assert load_topics(path).policies == (
+        TopicPolicy(
+            pattern="news.breaking",
+            topic_class="gold",
+            access="registered",
+            keep=200,
+            ttl=90.0,
+            slow="disconnect",
+            latest=True,
+        ),
+        TopicPolicy(
+            pattern="#",
+            topic_class="silver",
+            access="public",
+            keep=100,
+            ttl=7 * 86_400.0,
+            slow="drop_oldest",
+            latest=False,
+        ),
+    )
+
+
+@pytest.mark.parametrize("content", [b"[[topic", b"\xff\xfe", b"a = 1\na = 2"])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content):
+    path = tmp_path / "topics.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=re.escape(str(path))):
+        load_topics(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"gone\.toml"):
+        load_topics(tmp_path / "gone.toml")
+
+
+TABLES = "expected one or more [[topic]] tables and nothing else"
+
+
+@pytest.mark.parametrize("document", [{}, {"topic": []}, {"topic": {}}, {"topics": []}])
+def test_a_document_without_topics_is_refused(document):
+    with pytest.raises(ConfigError, match=re.escape(f"topics.toml: {TABLES}")):
+        parse_topics(document)
+
+
+def test_a_document_with_something_beside_topics_is_refused():
+    with pytest.raises(ConfigError, match=re.escape(TABLES)):
+        parse_topics({"topic": [{"pattern": "#"}], "other": 1})
+
+
+PATTERN = "pattern must be dotted words, '*' or '#'"
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (1, "topic 2: expected a table, got 1"),
+        ("x", "topic 2: expected a table, got 'x'"),
+        ({"pattern": "a", "colour": 1}, "topic 2: unknown field 'colour'"),
+        ({}, f"topic 2: {PATTERN}; got None"),
+        ({"pattern": 1}, f"topic 2: {PATTERN}; got 1"),
+        ({"pattern": ""}, f"topic 2: {PATTERN}; got ''"),
+        ({"pattern": "a..b"}, f"topic 2: {PATTERN}"),
+        ({"pattern": "a.b*"}, f"topic 2: {PATTERN}"),
+        ({"pattern": "a\n"}, f"topic 2: {PATTERN}"),
+        ({"pattern": "x" * 256}, f"topic 2: {PATTERN}"),
+        ({"pattern": "_fabric.#"}, "topic 2: '_fabric' is the fabric's own word"),
+        ({"pattern": "a", "class": "lead"}, "(a): class must be one of gold, silver, bronze"),
+        ({"pattern": "a", "class": []}, "(a): class must be one of gold, silver, bronze"),
+        ({"pattern": "a", "access": ""}, "(a): access must be one of public, registered, owner"),
+        ({"pattern": "a", "slow": 1}, "slow must be one of disconnect, conflate, drop_oldest"),
+        ({"pattern": "a", "keep": -1}, "(a): keep must be a whole number from 0 to 100000"),
+        ({"pattern": "a", "keep": 100_001}, "keep must be a whole number from 0 to 100000"),
+        ({"pattern": "a", "keep": True}, "keep must be a whole number from 0 to 100000"),
+        ({"pattern": "a", "keep": 1.0}, "keep must be a whole number from 0 to 100000"),
+        ({"pattern": "a", "ttl": "soon"}, "(a): ttl: not a duration: 'soon'"),
+        ({"pattern": "a", "ttl": 7}, "(a): ttl: "),
+        ({"pattern": "a", "latest": 1}, "(a): latest must be true or false"),
+    ],
+)
+def test_a_bad_entry_is_named_with_what_is_wrong(entry, text):
+    with pytest.raises(ConfigError, match=re.escape(text)) as caught:
+        parse_topics({"topic": [{"pattern": "#"}, entry]}, source="feeds.toml")
+    assert str(caught.value).startswith("feeds.toml: topic 2")
+
+
+@pytest.mark.parametrize("keep", [0, 100_000])
+def test_keep_may_be_at_either_end(keep):
+    (policy,) = parse_topics({"topic": [{"pattern": "a", "keep": keep}]}).policies
+    assert policy.keep == keep
+
+
+toml_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+FIELDS = ("pattern", "class", "access", "keep", "ttl", "slow", "latest")
+entries = st.dictionaries(st.sampled_from(FIELDS), toml_values | st.just("news.*"))
+
+
+@given(st.fixed_dictionaries({"topic": st.lists(entries | toml_values, max_size=2) | toml_values}))
+def test_whatever_the_file_says_it_is_a_table_or_a_config_error(document):
+    try:
+        table = parse_topics(document)
+    except ConfigError as exc:
+        table = exc
+    assert isinstance(table, TopicTable | ConfigError)
