@@ -11,17 +11,22 @@ import dataclasses
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import tornado.httpserver
 import tornado.web
 import uvloop
 
 from newsfabric import metrics
-from newsfabric.errors import NewsfabricError
+from newsfabric.errors import ConfigError, NewsfabricError
 
 logger = logging.getLogger(__name__)
+
+# Connections that wait to be accepted while the loop is busy.
+BACKLOG = 1024
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -115,3 +120,22 @@ def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:
         (r"/healthz/ready", ReadyHandler, {"readiness": readiness}),
         (r"/metrics", MetricsHandler),
     ]
+
+
+def listen(
+    application: tornado.web.Application, *, host: str, port: int, **options: int
+) -> tuple[tornado.httpserver.HTTPServer, int]:
+    """Serve ``application`` on ``host``:``port`` (0: a free one); returns the server and its port.
+
+    ``options`` go to Tornado's HTTPServer. ConfigError when the address can't be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        # Not Tornado's bind_sockets, which leaves a socket open when the port is taken.
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as exc:
+        raise ConfigError(f"can't listen on {host} port {port}: {exc.strerror or exc}") from exc
+    listener.setblocking(False)
+    server = tornado.httpserver.HTTPServer(application, **options)
+    server.add_socket(listener)
+    return server, int(listener.getsockname()[1])

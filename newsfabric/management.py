@@ -1,0 +1,300 @@
+"""A small asyncio client for one broker's management HTTP API.
+
+Only what the fabric asks: list, put and delete exchanges, queues, bindings and shovels, shovels'
+states, who is up, and a look into a queue. Every failure is a :class:`ManagementError`:
+no answer (status 0), an answer that says no, one that is too large or isn't what it should be.
+
+Puts and deletes are idempotent: deleting what isn't there is no error. A cluster has
+several of these; who needs any of its nodes asks each in turn (see ``shovels.apply``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote, quote_plus
+
+import orjson
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from newsfabric.errors import ManagementError
+from newsfabric.settings import Credentials
+from newsfabric.topology import VHOST, Binding, Exchange
+
+# 10,000 queues answer with about 2 MiB; a broker that sends more than this has lost its mind.
+MAX_ANSWER_BYTES: Final = 16 << 20
+# The most messages and bytes of each that one look into a queue brings.
+PEEK_MESSAGES: Final = 100
+PEEK_BYTES: Final = 50_000
+
+_VHOST: Final = quote(VHOST, safe="")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue as a broker lists it. ``home`` is an Erlang node name, ``name@host``."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    home: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShovelState:
+    """What a shovel says of itself: ``starting``, ``running``, ``blocked`` … or ``terminated``.
+
+    ``reason`` is why it terminated, without URIs. "running" doesn't prove that anything moves.
+    """
+
+    name: str
+    state: str
+    node: str
+    reason: str = ""
+
+
+class Management:
+    """One node's management API. Use as an async context manager, or :meth:`close` it."""
+
+    def __init__(self, url: str, credentials: Credentials, *, timeout: float = 5.0) -> None:
+        self.url = url.rstrip("/")
+        self._credentials = credentials
+        self._timeout = timeout
+        self._http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER_BYTES)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    async def overview(self) -> dict[str, Any]:
+        """``/api/overview``: version, cluster name, totals."""
+        return _object(await self._get("/overview"))
+
+    async def alive(self) -> bool:
+        """Whether the node answers its management API."""
+        try:
+            await self.overview()
+        except ManagementError:
+            return False
+        return True
+
+    async def connections(self) -> int:
+        """How many connections the cluster has."""
+        totals = (await self.overview()).get("object_totals")
+        return _count(totals if isinstance(totals, dict) else {}, "connections")
+
+    async def nodes(self) -> dict[str, bool]:
+        """Erlang names of the cluster's nodes, and whether each runs, as this node sees it."""
+        entries = _objects(await self._get("/nodes?columns=name,running"))
+        return {_text(entry, "name"): entry.get("running") is True for entry in entries}
+
+    async def exchanges(self) -> dict[str, str]:
+        """Names and types of the exchanges."""
+        entries = _objects(await self._get(f"/exchanges/{_VHOST}?columns=name,type"))
+        return {_text(entry, "name"): _text(entry, "type") for entry in entries}
+
+    async def put_exchange(self, exchange: Exchange) -> None:
+        """Declare ``exchange``, durable."""
+        body = {"type": exchange.type, "durable": True}
+        await self._send("PUT", f"/exchanges/{_VHOST}/{_quote(exchange.name)}", body)
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange and its bindings."""
+        await self._delete(f"/exchanges/{_VHOST}/{_quote(name)}")
+
+    async def queues(self) -> dict[str, QueueState]:
+        """The queues by name."""
+        columns = "name,arguments,node"
+        entries = _objects(await self._get(f"/queues/{_VHOST}?columns={columns}"))
+        return {state.name: state for state in map(_queue_state, entries)}
+
+    async def put_queue(
+        self, name: str, arguments: Mapping[str, Any], *, node: str | None = None
+    ) -> None:
+        """Declare a durable queue, homed on the Erlang node ``node`` if given.
+
+        Status 400 when there is one with other arguments, or when its home is down.
+        """
+        body: dict[str, Any] = {"durable": True, "arguments": dict(arguments)}
+        if node is not None:
+            body["node"] = node
+        await self._send("PUT", f"/queues/{_VHOST}/{_quote(name)}", body)
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue and what is in it."""
+        await self._delete(f"/queues/{_VHOST}/{_quote(name)}")
+
+    async def bindings(self) -> set[Binding]:
+        """The bindings of queues to exchanges, the default exchange's left out."""
+        columns = "source,destination,destination_type,routing_key"
+        entries = _objects(await self._get(f"/bindings/{_VHOST}?columns={columns}"))
+        return {
+            Binding(
+                _text(entry, "source"), _text(entry, "destination"), _text(entry, "routing_key")
+            )
+            for entry in entries
+            # "" is the default exchange, to which every queue is bound by nature.
+            if _text(entry, "source") and _text(entry, "destination_type") == "queue"
+        }
+
+    async def put_binding(self, binding: Binding) -> None:
+        """Bind; status 404 when queue or exchange is missing."""
+        await self._send("POST", _binding_path(binding), {"routing_key": binding.key})
+
+    async def delete_binding(self, binding: Binding) -> None:
+        """Unbind."""
+        # rabbit_mgmt_format:pack_binding_props/2: the key, encoded as in a form, names the binding;
+        # "~" stands for the empty one. A path encodes it once more.
+        name = quote_plus(binding.key).replace("~", "%7E") if binding.key else "~"
+        await self._delete(f"{_binding_path(binding)}/{_quote(name)}")
+
+    async def shovels(self) -> dict[str, dict[str, Any]]:
+        """The parameters of the dynamic shovels by name. They hold passwords: never log them."""
+        entries = _objects(await self._get(f"/parameters/shovel/{_VHOST}"))
+        return {_text(entry, "name"): _object(entry.get("value")) for entry in entries}
+
+    async def put_shovel(self, name: str, value: Mapping[str, Any]) -> None:
+        """Create a shovel, or restart it with another ``value`` (topology.shovel_value)."""
+        await self._send("PUT", f"/parameters/shovel/{_VHOST}/{_quote(name)}", {"value": value})
+
+    async def delete_shovel(self, name: str) -> None:
+        """Stop and forget a shovel."""
+        await self._delete(f"/parameters/shovel/{_VHOST}/{_quote(name)}")
+
+    async def shovel_states(self) -> dict[str, ShovelState]:
+        """What the shovels of the cluster say of themselves, by name."""
+        entries = _objects(await self._get(f"/shovels/{_VHOST}"))
+        return {state.name: state for state in map(_shovel_state, entries)}
+
+    async def peek(self, queue: str, count: int = PEEK_MESSAGES) -> list[dict[str, Any]]:
+        """Look at up to ``count`` messages of ``queue`` and leave them there.
+
+        They are requeued at their old places but marked as redelivered. Each has ``payload``,
+        ``payload_encoding`` (``string`` or ``base64``), ``properties`` and ``routing_key``.
+        """
+        body = {
+            "count": min(count, PEEK_MESSAGES),
+            "ackmode": "ack_requeue_true",
+            "encoding": "auto",
+            "truncate": PEEK_BYTES,
+        }
+        answer = await self._send("POST", f"/queues/{_VHOST}/{_quote(queue)}/get", body)
+        return _objects(_parse(answer))
+
+    async def _get(self, path: str) -> Any:
+        return _parse(await self._send("GET", path))
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await self._send("DELETE", path)
+        except ManagementError as exc:
+            if exc.status != 404:
+                raise
+
+    async def _send(self, method: str, path: str, body: Any = None) -> bytes:
+        """The answer's body; ManagementError names the request, never its body."""
+        request = HTTPRequest(
+            f"{self.url}/api{path}",
+            method=method,
+            body=None if body is None else orjson.dumps(body),
+            headers={"Content-Type": "application/json"},
+            auth_username=self._credentials.username,
+            auth_password=self._credentials.password,
+            connect_timeout=self._timeout,
+            request_timeout=self._timeout,
+            follow_redirects=False,
+        )
+        where = f"{method} {self.url}/api{path.partition('?')[0]}"
+        try:
+            response = await self._http.fetch(request)
+        except HTTPClientError as exc:
+            # Tornado's own 599 stands for "no answer".
+            status = 0 if exc.code == 599 else exc.code
+            raise ManagementError(f"{where}: {_why(exc)}", status=status) from exc
+        except (OSError, ValueError) as exc:
+            raise ManagementError(f"{where}: {exc}") from exc
+        return response.body
+
+
+def _why(error: HTTPClientError) -> str:
+    """RabbitMQ's ``reason`` where it gives one, else the status."""
+    body = error.response.body if error.response is not None else b""
+    try:
+        answer = orjson.loads(body or b"{}")
+    except ValueError:
+        answer = {}
+    reason = answer.get("reason") if isinstance(answer, dict) else None
+    said = f" ({reason[:200]})" if isinstance(reason, str) else ""
+    return f"{error.message or error.code}{said}"
+
+
+def _binding_path(binding: Binding) -> str:
+    return f"/bindings/{_VHOST}/e/{_quote(binding.exchange)}/q/{_quote(binding.queue)}"
+
+
+def _quote(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _queue_state(entry: Mapping[str, Any]) -> QueueState:
+    arguments = entry.get("arguments")
+    return QueueState(
+        name=_text(entry, "name"),
+        # An empty Erlang list and an empty object look alike to RabbitMQ.
+        arguments=arguments if isinstance(arguments, dict) else {},
+        home=str(entry.get("node", "")),
+    )
+
+
+def _shovel_state(entry: Mapping[str, Any]) -> ShovelState:
+    return ShovelState(
+        name=_text(entry, "name"),
+        state=_text(entry, "state"),
+        node=str(entry.get("node", "")),
+        reason=str(entry.get("reason", ""))[:300],
+    )
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except ValueError as exc:
+        raise ManagementError(f"the management API answered with no JSON: {exc}") from exc
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ManagementError("the management API answered with no object where one belongs")
+    return value
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise ManagementError("the management API answered with no list where one belongs")
+    return [_object(entry) for entry in value]
+
+
+def _text(entry: Mapping[str, Any], field: str) -> str:
+    value = entry.get(field)
+    if not isinstance(value, str):
+        raise ManagementError(f"the management API's answer lacks {field!r}")
+    return value
+
+
+def _count(entry: Mapping[str, Any], field: str) -> int:
+    """0 where a broker hasn't counted yet."""
+    value = entry.get(field)
+    return value if isinstance(value, int) else 0

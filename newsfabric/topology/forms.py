@@ -1,0 +1,177 @@
+"""The topology in the forms that RabbitMQ takes: definitions.json, shovel values, declarations."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+from newsfabric.amqp import Declare
+from newsfabric.settings import Credentials, Region
+from newsfabric.topics import TopicTable
+from newsfabric.topology.parts import (
+    CLIENT,
+    CORE_EXCHANGES,
+    RETAIL,
+    core,
+)
+from newsfabric.topology.values import (
+    DIRECT,
+    VHOST,
+    Binding,
+    Exchange,
+    Part,
+    Queue,
+    ShovelLink,
+)
+
+# RFC 3986 section 3.2: an authority ends at "/", "?" or "#". A "/" in a password isn't legal
+# there, but hide it all the same: up to the last "@" before a space or quote.
+_LOGIN: Final = re.compile(r"//[^\s'\"]*@")
+
+
+def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
+    """The ``value`` of ``link``'s shovel parameter. It holds the password: never log it."""
+    return {
+        "src-protocol": "amqp091",
+        "src-uri": _uris(link.sources, credentials),
+        "src-queue": link.queue.name,
+        # A shovel declares its source queue when that is missing; with these it gets the same one.
+        "src-queue-args": link.queue.bounds.arguments(),
+        # Enough for a link of 100 ms at 10,000 messages a second.
+        "src-prefetch-count": 1000,
+        "src-delete-after": "never",
+        "dest-protocol": "amqp091",
+        "dest-uri": _uris(link.destinations, credentials),
+        "dest-exchange": link.exchange,
+        "dest-add-forward-headers": False,
+        # The source keeps a message until the destination has it: duplicates, never losses.
+        "ack-mode": "on-confirm",
+        "reconnect-delay": 1,
+    }
+
+
+def mask(text: str) -> str:
+    """``text`` with the login of every URI in it hidden; what may be shown of URIs and errors."""
+    return _LOGIN.sub("//***@", text)
+
+
+def definitions(part: Part, credentials: Credentials | None = None) -> dict[str, Any]:
+    """``part`` as a RabbitMQ ``definitions.json``; shovels aren't in it.
+
+    A node that loads definitions makes no default user, so ``credentials`` become one
+    here. The tag ``impersonator`` lets a shovel that logs in republish a message whose ``user_id``
+    names the publisher: RabbitMQ closes the channel otherwise (406), the message is
+    requeued, and the shovel meets it again for ever. (A :data:`DIRECT` one needs no tag.)
+    """
+    document: dict[str, Any] = {
+        "vhosts": [{"name": VHOST}],
+        "exchanges": [_exchange_definition(exchange) for exchange in part.exchanges],
+        "queues": [_queue_definition(queue) for queue in part.queues],
+        "bindings": [_binding_definition(binding) for binding in part.bindings],
+    }
+    if credentials is not None:
+        document["users"] = [_user_definition(credentials, secrets.token_bytes(4))]
+        document["permissions"] = [
+            {"user": credentials.username, "vhost": VHOST}
+            | {"configure": ".*", "write": ".*", "read": ".*"}
+        ]
+    return document
+
+
+def client_definitions(credentials: Credentials | None = None) -> dict[str, Any]:
+    """``definitions.json`` of a client cluster's nodes."""
+    return definitions(CLIENT, credentials)
+
+
+def core_definitions(
+    topics: TopicTable, region: Region, credentials: Credentials | None = None
+) -> dict[str, Any]:
+    """``definitions.json`` of a core cluster's nodes.
+
+    With several nodes the queues are left out: a definition can't name a home. The
+    keeper of shovels makes them.
+    """
+    part = core(topics, [node.name for node in region.core])
+    if len(region.core) > 1:
+        part = Part(exchanges=part.exchanges)
+    return definitions(part, credentials)
+
+
+def retail_definitions(credentials: Credentials | None = None) -> dict[str, Any]:
+    """``definitions.json`` of a retail box's broker."""
+    return definitions(RETAIL, credentials)
+
+
+async def declare_part(declare: Declare, part: Part) -> None:
+    """Declare exchanges, queues and bindings of ``part`` (queues: on the node connected to)."""
+    for exchange in part.exchanges:
+        await declare.exchange(exchange.name, type=exchange.type)
+    for queue in part.queues:
+        await declare.queue(queue.name, arguments=queue.bounds.arguments())
+    for binding in part.bindings:
+        await declare.bind(binding.queue, binding.exchange, binding.key)
+
+
+async def declare_client(declare: Declare) -> None:
+    """Declare a client cluster's exchanges."""
+    await declare_part(declare, CLIENT)
+
+
+async def declare_core(declare: Declare) -> None:
+    """Declare a core cluster's exchanges: all that a router publishes to.
+
+    Not its queues: one that a router declared would live on the node that the router
+    happens to be connected to. They come with the definitions or from the keeper of shovels.
+    """
+    await declare_part(declare, Part(exchanges=CORE_EXCHANGES))
+
+
+async def declare_retail(declare: Declare) -> None:
+    """Declare a retail box's exchanges, queues and bindings."""
+    await declare_part(declare, RETAIL)
+
+
+def hash_password(password: str, salt: bytes) -> str:
+    """RabbitMQ's ``password_hash`` (rabbit_password_hashing_sha256); ``salt`` has four bytes."""
+    digest = hashlib.sha256(salt + password.encode()).digest()
+    return base64.b64encode(salt + digest).decode("ascii")
+
+
+def _user_definition(credentials: Credentials, salt: bytes) -> dict[str, Any]:
+    return {
+        "name": credentials.username,
+        "password_hash": hash_password(credentials.password, salt),
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "tags": ["administrator", "impersonator"],
+        "limits": {},
+    }
+
+
+def _exchange_definition(exchange: Exchange) -> dict[str, Any]:
+    flags = {"durable": True, "auto_delete": False, "internal": False, "arguments": {}}
+    return {"name": exchange.name, "vhost": VHOST, "type": exchange.type, **flags}
+
+
+def _queue_definition(queue: Queue) -> dict[str, Any]:
+    flags = {"durable": True, "auto_delete": False, "arguments": queue.bounds.arguments()}
+    return {"name": queue.name, "vhost": VHOST, **flags}
+
+
+def _binding_definition(binding: Binding) -> dict[str, Any]:
+    return {
+        "source": binding.exchange,
+        "vhost": VHOST,
+        "destination": binding.queue,
+        "destination_type": "queue",
+        "routing_key": binding.key,
+        "arguments": {},
+    }
+
+
+def _uris(urls: Sequence[str], credentials: Credentials) -> str | list[str]:
+    found = [url if url == DIRECT else credentials.in_url(url) for url in urls]
+    return found[0] if len(found) == 1 else found

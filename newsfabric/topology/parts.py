@@ -1,0 +1,113 @@
+"""What each kind of broker holds by itself: client cluster, core cluster, retail box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from newsfabric.topics import TopicTable
+from newsfabric.topology.values import (
+    ALL,
+    BOX_BOUNDS,
+    DIRECT,
+    GATEWAY_BOUNDS,
+    GATEWAY_QUEUE,
+    INTAKE,
+    OUTBOUND,
+    POSTOFFICE,
+    PUBLISH,
+    RECEIPTS,
+    REJECTED,
+    REJECTED_BOUNDS,
+    ROUTER_BOUNDS,
+    UPSTREAM,
+    UPSTREAM_BOUNDS,
+    UPSTREAM_QUEUE,
+    Binding,
+    Exchange,
+    Part,
+    Queue,
+    ShovelLink,
+)
+
+CLIENT: Final = Part((Exchange(PUBLISH), Exchange(RECEIPTS, "direct")))
+
+CORE_EXCHANGES: Final = tuple(
+    Exchange(name) for name in (INTAKE, POSTOFFICE, OUTBOUND, UPSTREAM, REJECTED, RECEIPTS)
+)
+
+RETAIL: Final = Part(
+    exchanges=(Exchange(POSTOFFICE), Exchange(UPSTREAM)),
+    queues=(Queue(GATEWAY_QUEUE, GATEWAY_BOUNDS), Queue(UPSTREAM_QUEUE, UPSTREAM_BOUNDS)),
+    bindings=(Binding(POSTOFFICE, GATEWAY_QUEUE), Binding(UPSTREAM, UPSTREAM_QUEUE)),
+)
+
+
+def router_queue(n: int) -> str:
+    """Name of the ``n``-th (1, 2) queue that routers compete on."""
+    return f"router.{n}"
+
+
+def router_queues(nodes: int) -> tuple[str, ...]:
+    """Names of all queues that routers consume in a core cluster of ``nodes`` nodes."""
+    return tuple(router_queue(n) for n in range(1, paths(nodes) + 1))
+
+
+def box_queue(box: str, n: int) -> str:
+    """Name of the core's ``n``-th (1, 2) queue for ``box``."""
+    return f"box.{box}.{n}"
+
+
+def paths(nodes: int) -> int:
+    """On how many queues, each with another home, a cluster of ``nodes`` keeps what must live."""
+    return min(2, nodes)
+
+
+def core(topics: TopicTable, nodes: Sequence[str], *, away: frozenset[str] = frozenset()) -> Part:
+    """A core cluster's own part; ``nodes`` are its nodes' names, ``away`` those that are down.
+
+    While the first node is away nothing reaches ``router.1``, so ``router.2`` takes everything.
+    """
+    homes = nodes[: paths(len(nodes))]
+    queues = [Queue(router_queue(n), ROUTER_BOUNDS, home) for n, home in enumerate(homes, 1)]
+    bindings = [Binding(INTAKE, router_queue(1))]
+    if len(homes) > 1:
+        keys = (ALL,) if homes[0] in away else topics.patterns("gold")
+        bindings += [Binding(INTAKE, router_queue(2), key) for key in keys]
+    return Part(
+        exchanges=CORE_EXCHANGES,
+        queues=(*queues, Queue(REJECTED, REJECTED_BOUNDS, nodes[0])),
+        bindings=(*bindings, Binding(REJECTED, REJECTED)),
+    )
+
+
+def box_part(box: str, n: int) -> Part:
+    """What box ``box`` declares on the core node that its ``n``-th feed comes from."""
+    queue = Queue(box_queue(box, n), BOX_BOUNDS)
+    return Part((Exchange(POSTOFFICE),), (queue,), (Binding(POSTOFFICE, queue.name),))
+
+
+def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
+    """The shovel on box ``box`` that is its ``n``-th feed, from the core node at ``core_url``."""
+    return ShovelLink(
+        name=f"postoffice.{n}",
+        sources=(core_url,),
+        queue=Queue(box_queue(box, n), BOX_BOUNDS),
+        exchange=POSTOFFICE,
+    )
+
+
+def box_upstream(core_urls: Sequence[str]) -> ShovelLink:
+    """The shovel on a box that carries ``upstream`` to whichever core node answers."""
+    return ShovelLink(
+        name="upstream",
+        sources=(DIRECT,),
+        queue=Queue(UPSTREAM_QUEUE, UPSTREAM_BOUNDS),
+        exchange=UPSTREAM,
+        destinations=tuple(core_urls),
+    )
+
+
+def owned_box_shovel(name: str) -> bool:
+    """Whether shovel ``name`` on a box's broker is for its agent to keep or remove."""
+    return name == "upstream" or name.startswith("postoffice.")

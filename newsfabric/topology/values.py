@@ -1,0 +1,185 @@
+"""What the topology is made of: exchanges, queues with bounds and homes, bindings, shovels."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, Literal
+
+VHOST: Final = "/"
+ALL: Final = "#"
+
+PUBLISH: Final = "publish"
+RECEIPTS: Final = "receipts"
+INTAKE: Final = "intake"
+POSTOFFICE: Final = "postoffice"
+OUTBOUND: Final = "outbound"
+UPSTREAM: Final = "upstream"
+REJECTED: Final = "rejected"
+GATEWAY_QUEUE: Final = "gateway"
+UPSTREAM_QUEUE: Final = "shovel.upstream"
+
+# A shovel's URI for the very node it runs on: no socket, no login, no TLS.
+DIRECT: Final = "amqp://"
+
+MIB: Final = 1 << 20
+
+Role = Literal["client", "core"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much a queue may hold, and how long. At ``max_length`` or ``max_bytes`` the head goes.
+
+    The head is the oldest: news that waited longest is worth least, and what was
+    dropped is found again by its stream's numbers or by a missing receipt.
+    ``message_ttl_ms`` drops a message that waited that long; ``expires_ms`` deletes the queue
+    after it had no consumer for that long. None: no such bound.
+    """
+
+    max_length: int
+    max_bytes: int
+    message_ttl_ms: int | None = None
+    expires_ms: int | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The ``x-arguments`` of queue.declare."""
+        arguments: dict[str, Any] = {
+            # Said aloud, because a virtual host of RabbitMQ 4 may have another default.
+            "x-queue-type": "classic",
+            "x-max-length": self.max_length,
+            "x-max-length-bytes": self.max_bytes,
+            "x-overflow": "drop-head",
+        }
+        if self.message_ttl_ms is not None:
+            arguments["x-message-ttl"] = self.message_ttl_ms
+        if self.expires_ms is not None:
+            arguments["x-expires"] = self.expires_ms
+        return arguments
+
+
+ROUTER_BOUNDS: Final = Bounds(
+    # 20 s of a region's whole input at one router's 5,000 a second.
+    max_length=100_000,
+    # Half of the smallest broker's memory, so that 100,000 large messages can't stop publishers.
+    max_bytes=256 * MIB,
+)
+REJECTED_BOUNDS: Final = Bounds(
+    # Evidence for a person, not a queue that anyone must empty: the newest 10,000 of the last hour.
+    max_length=10_000,
+    max_bytes=64 * MIB,
+    message_ttl_ms=3_600_000,
+)
+REGION_BOUNDS: Final = Bounds(
+    max_length=100_000,
+    max_bytes=256 * MIB,
+    # Below the 10 minutes for which routers and hubs remember identities: a copy that
+    # was held back for longer would no longer be known as one.
+    message_ttl_ms=540_000,
+    # A region that is gone for half an hour rereads the store; its queue mustn't cost others more.
+    expires_ms=1_800_000,
+)
+RECEIPT_BOUNDS: Final = Bounds(
+    max_length=100_000,
+    max_bytes=64 * MIB,
+    # A publisher that has waited a minute has sent again.
+    message_ttl_ms=60_000,
+    expires_ms=1_800_000,
+)
+BOX_BOUNDS: Final = Bounds(
+    # As long as the gateway's own queue can use it.
+    max_length=100_000,
+    max_bytes=128 * MIB,
+    # What a box missed for longer than a minute it rereads from the journal, in order.
+    message_ttl_ms=60_000,
+    # A box that died leaves nothing behind; a restart of its broker takes some ten seconds.
+    expires_ms=120_000,
+)
+GATEWAY_BOUNDS: Final = Bounds(
+    max_length=100_000,
+    max_bytes=128 * MIB,
+    # A gateway that was away for a minute rereads the journal before it is ready.
+    message_ttl_ms=60_000,
+)
+UPSTREAM_BOUNDS: Final = Bounds(
+    # Load reports (one a second) and the actions of a box's readers for a minute.
+    max_length=50_000,
+    max_bytes=32 * MIB,
+    message_ttl_ms=60_000,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    type: Literal["topic", "direct"] = "topic"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Queue:
+    """A durable classic queue; ``home`` is the :class:`~newsfabric.settings.Node` it lives on.
+
+    ``home`` None: wherever it is declared (a broker with one node, or its owner chooses).
+    """
+
+    name: str
+    bounds: Bounds
+    home: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binding:
+    """``queue`` gets what matches ``key`` from ``exchange``."""
+
+    exchange: str
+    queue: str
+    key: str = ALL
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ShovelLink:
+    """A dynamic shovel: from a queue elsewhere to an exchange here (``upstream``: here to there).
+
+    ``sources`` and ``destinations`` are AMQP URLs without credentials or :data:`DIRECT`; the
+    shovel picks any of them each time it connects. Routing keys stay as they are.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    queue: Queue
+    exchange: str
+    destinations: tuple[str, ...] = (DIRECT,)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """What one broker or cluster holds."""
+
+    exchanges: tuple[Exchange, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    shovels: tuple[ShovelLink, ...] = ()
+
+    def __add__(self, other: Part) -> Part:
+        return Part(
+            _union(self.exchanges, other.exchanges),
+            _union(self.queues, other.queues),
+            _union(self.bindings, other.bindings),
+            _union(self.shovels, other.shovels),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Cluster:
+    """A region's client or core cluster."""
+
+    region: str
+    role: Role
+
+    def __str__(self) -> str:
+        return f"{self.region}/{self.role}"
+
+
+def _union(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(first + second))

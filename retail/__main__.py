@@ -1,0 +1,86 @@
+"""``python -m retail``: the agent of one retail box, as a service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+import tornado.web
+
+from newsfabric import service
+from newsfabric.errors import ConfigError
+from newsfabric.settings import credentials_from, is_name
+from retail.agent import Agent, AgentSettings
+
+
+@click.command(
+    context_settings={"auto_envvar_prefix": "NEWSFABRIC"},
+    epilog="\b\nExample:\n  python -m retail --name oregon-retail-1 --region oregon \\\n"
+    "    --core amqp://core-1/%2F --core amqp://core-2/%2F --broker amqp://127.0.0.1/%2F \\\n"
+    "    --management http://127.0.0.1:15672 --gateway-admin http://127.0.0.1:9101 --port 9100",
+)
+@click.option("--name", required=True, help="The box's name.")
+@click.option("--region", required=True, help="The box's region.")
+@click.option("--core", "cores", multiple=True, required=True, help="A core node's AMQP URL.")
+@click.option("--broker", required=True, help="AMQP URL of the box's own broker.")
+@click.option("--management", required=True, help="Management URL of the box's own broker.")
+@click.option("--gateway-admin", required=True, help="URL of the gateway's admin port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where --port listens.")
+@click.option("--port", type=click.IntRange(0, 65535), required=True, help="/healthz and /metrics.")
+@click.option(
+    "--drain-timeout",
+    type=click.FloatRange(0),
+    default=120.0,
+    show_default=True,
+    help="Seconds that readers get to leave.",
+)
+@click.option("--log-level", default="info", show_default=True)
+def main(
+    name: str,
+    region: str,
+    cores: tuple[str, ...],
+    broker: str,
+    management: str,
+    gateway_admin: str,
+    host: str,
+    port: int,
+    drain_timeout: float,
+    log_level: str,
+) -> None:
+    """Feed a retail box from the core, report its load, drain it on SIGTERM."""
+
+    async def serve(stop: asyncio.Event) -> None:
+        for word in (name, region):
+            if not is_name(word):
+                raise ConfigError(f"{word!r} is no name (a-z, 0-9 and -, at most 63)")
+        settings = AgentSettings(
+            box=name,
+            region=region,
+            cores=tuple(dict.fromkeys(cores)),
+            broker=broker,
+            management=management,
+            gateway_admin=gateway_admin,
+            drain_timeout=drain_timeout,
+            credentials=credentials_from(os.environ),
+        )
+        await run(stop, settings, address=(host, port))
+
+    service.run(serve, name=f"{name}-agent", log_level=log_level)
+
+
+async def run(stop: asyncio.Event, settings: AgentSettings, *, address: tuple[str, int]) -> None:
+    """Serve health and metrics on ``address``, feed and report until ``stop`` is set, drain."""
+    agent = Agent(settings)
+    routes = service.health_routes(agent.readiness)
+    pages = tornado.web.Application(routes, log_function=lambda _: None)
+    server, _ = service.listen(pages, host=address[0], port=address[1])
+    try:
+        await agent.run(stop)
+    finally:
+        server.stop()
+        await server.close_all_connections()
+
+
+if __name__ == "__main__":
+    main()

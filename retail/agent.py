@@ -1,0 +1,277 @@
+"""The agent of a retail box: a thin shell around ``feed``, ``load`` and ``drain``.
+
+Each second it looks at its shovels and does what :class:`~retail.feed.Feeds` says, and tells the
+core what its gateway says. It listens to the routers' ticks on its own broker, since
+only what arrives proves that a feed moves. Told to stop, it walks through
+:class:`~retail.drain.Drain`, reporting on until the readers are gone.
+
+The box knows nobody but the core nodes that it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from newsfabric import metrics
+from newsfabric.amqp import Declare, Delivery, Link
+from newsfabric.amqp.complaints import Complaints
+from newsfabric.amqp.link import connect
+from newsfabric.control import decode_tick, encode_load, tick_key
+from newsfabric.errors import LinkError, ManagementError
+from newsfabric.management import Management
+from newsfabric.service import Readiness
+from newsfabric.settings import Credentials
+from newsfabric.topology import (
+    POSTOFFICE,
+    UPSTREAM,
+    ShovelLink,
+    box_feed,
+    box_upstream,
+    declare_retail,
+    mask,
+)
+from retail.drain import Drain
+from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
+from retail.feed import Command, Feeds, Move, Restart, Ticks
+from retail.load import AWAY, GatewayLoad, box_state, report
+
+logger = logging.getLogger(__name__)
+
+EVERY: Final = 1.0
+# A shovel that somebody deleted is made again within so many looks.
+KEEP_EVERY: Final = 5
+# The part of a drain that is ours alone: shovels and two queues.
+CLEAN_TIMEOUT: Final = 8.0
+
+TICK_QUEUE: Final = "agent.ticks"
+# Only the newest tick matters, and the agent reads them at once.
+_TICK_ARGUMENTS: Final = {"x-max-length": 100, "x-message-ttl": 5000}
+
+TICKS: Final = metrics.counter("retail_ticks", "Ticks of routers that arrived")
+COMMANDS: Final = metrics.counter("retail_feed_commands", "Feeds moved or restarted", ["command"])
+REPORTS: Final = metrics.counter("retail_load_reports", "Load reports", ["outcome"])
+FEEDS: Final = metrics.gauge("retail_feeds_running", "Feeds whose shovel says it runs")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What an agent is told. URLs are without credentials."""
+
+    box: str
+    region: str
+    cores: tuple[str, ...]
+    broker: str
+    management: str
+    gateway_admin: str
+    drain_timeout: float
+    credentials: Credentials
+
+
+class Agent:
+    """One box's agent; :meth:`run` it once."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self._gateway = GatewayAdmin(settings.gateway_admin)
+        self._management = Management(settings.management, settings.credentials, timeout=3.0)
+        self._shovels = BoxShovels(self._management, settings.credentials)
+        self._ticks = Ticks(settings.region)
+        self._drain = Drain()
+        self._running: frozenset[str] = frozenset()
+        self._load: GatewayLoad | None = None
+        self._looks = 0
+        self._complaints = Complaints()
+
+    def readiness(self) -> Readiness:
+        """Ready while news arrive: a feed and the way back run, and ticks come through."""
+        return Readiness.of(
+            ticks=self._ticks.moving(_now()),
+            feed=any(name.startswith("postoffice.") for name in self._running),
+            upstream="upstream" in self._running,
+            serving=not self._drain.draining,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Feed the box and report until ``stop`` is set, then drain."""
+        settings = self._settings
+        self._feeds = Feeds(settings.box, settings.cores, _now())
+        self._cores = {n: self._core_end(n, url) for n, url in self._feeds.urls.items()}
+        link = await connect(
+            [settings.broker], name=f"{settings.box}-agent", credentials=settings.credentials
+        )
+        try:
+            await self._begin(link)
+            await self._serve(stop)
+        finally:
+            for core in self._cores.values():
+                await core.close()
+            await link.close()
+            self._management.close()
+            self._gateway.close()
+
+    async def _begin(self, link: Link) -> None:
+        await link.on_connect(self._declare)
+        self._ticking = await link.consumer(TICK_QUEUE, self._on_tick, prefetch=100)
+        self._publisher = await link.publisher(in_flight=10)
+        for core in self._cores.values():
+            await core.open()
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        tending = asyncio.create_task(_each_second(self._tend))
+        reporting = asyncio.create_task(_each_second(self._report))
+        tasks: set[asyncio.Task[Any]] = {tending, reporting, asyncio.create_task(stop.wait())}
+        try:
+            # A task that ends before `stop` has met a bug: its error must end the process.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in (tending, reporting):
+                if task.done():
+                    task.result()
+            await self._empty()
+            tending.cancel()
+            await self._clean()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- the feeds ------------------------------------------------------------------------
+
+    async def _declare(self, declare: Declare) -> None:
+        await declare_retail(declare)
+        # Exclusive: a second agent on the same box is a mistake, and waits here.
+        await declare.queue(TICK_QUEUE, durable=False, exclusive=True, arguments=_TICK_ARGUMENTS)
+        await declare.bind(TICK_QUEUE, POSTOFFICE, tick_key("#"))
+
+    def _on_tick(self, delivery: Delivery) -> None:
+        self._ticking.ack(delivery)
+        try:
+            tick = decode_tick(delivery.message)
+        except ValueError as exc:
+            logger.debug("not a tick: %s", exc)
+            return
+        TICKS.inc()
+        self._ticks.heard(tick, _now())
+
+    async def _tend(self) -> None:
+        """One look at the shovels, and what follows from it."""
+        try:
+            if self._looks % KEEP_EVERY == 0:
+                await self._shovels.keep(self._links())
+            running = await self._shovels.running()
+            self._looks += 1
+        except ManagementError as exc:
+            self._running = frozenset()
+            # From the top when it is back: it may have lost everything.
+            self._looks = 0
+            if self._complaints.is_news(str(exc), _now()):
+                logger.warning("own broker: %s", mask(str(exc)))
+            return
+        self._complaints.over()
+        await self._follow(running)
+
+    async def _follow(self, running: frozenset[str]) -> None:
+        fresh = running - self._running
+        self._running = running
+        names = {n: f"postoffice.{n}" for n in self._cores}
+        runs = frozenset(n for n, name in names.items() if name in running)
+        FEEDS.set(len(runs))
+        for n, name in names.items():
+            if name in fresh:
+                await self._cores[n].renew()
+        for command in self._feeds.look(runs, self._ticks.copies(_now()), _now()):
+            with suppress(ManagementError):
+                await self._obey(command)
+
+    async def _obey(self, command: Command) -> None:
+        match command:
+            case Move(n, url):
+                logger.warning("feed %d: %s is silent, taking %s", n, self._cores[n].url, url)
+                await self._cores[n].close()
+                self._cores[n] = self._core_end(n, url)
+                await self._cores[n].open()
+                await self._shovels.keep(self._links())
+            case Restart(n):
+                logger.warning("feed %d: runs and brings nothing, restarting its shovel", n)
+                await self._shovels.restart(box_feed(self._settings.box, n, self._cores[n].url))
+        COMMANDS.labels(type(command).__name__.lower()).inc()
+
+    def _links(self) -> dict[str, ShovelLink]:
+        settings = self._settings
+        feeds = [box_feed(settings.box, n, core.url) for n, core in self._cores.items()]
+        return {link.name: link for link in (*feeds, box_upstream(settings.cores))}
+
+    def _core_end(self, n: int, url: str) -> CoreEnd:
+        return CoreEnd(self._settings.box, n, url, self._settings.credentials)
+
+    # --- load -----------------------------------------------------------------------------
+
+    async def _report(self) -> None:
+        """Ask the gateway and tell the core."""
+        self._load = await self._gateway.load()
+        load = self._load or AWAY
+        fed = self.readiness().ready
+        state = box_state(load, fed=fed, draining=self._drain.draining)
+        settings = self._settings
+        message = report(settings.region, settings.box, load, state, time.time_ns() // 1_000_000)
+        try:
+            async with asyncio.timeout(EVERY):
+                await self._publisher.publish(UPSTREAM, encode_load(message))
+        except (LinkError, TimeoutError):
+            REPORTS.labels("lost").inc()
+        else:
+            REPORTS.labels("sent").inc()
+
+    # --- leaving --------------------------------------------------------------------------
+
+    async def _empty(self) -> None:
+        """Have the gateway send its readers elsewhere, and wait until they are gone."""
+        self._drain.on("stop")
+        logger.info("draining")
+        try:
+            async with asyncio.timeout(self._settings.drain_timeout):
+                # At once, and not with the next second: nobody new should be sent here.
+                await self._report()
+                while self._drain.state == "telling":
+                    if self._drain.told(await self._gateway.drain()) == "telling":
+                        await asyncio.sleep(EVERY / 2)
+                while self._drain.state == "emptying":
+                    load = await self._gateway.load()
+                    if (
+                        self._drain.counted(None if load is None else load.connections)
+                        == "emptying"
+                    ):
+                        await asyncio.sleep(EVERY / 2)
+        except TimeoutError:
+            logger.warning(
+                "drain: time is up, %s readers left", self._load and self._load.connections
+            )
+            self._drain.on("overdue")
+
+    async def _clean(self) -> None:
+        """Take away what this box made on its broker and on the core."""
+        try:
+            async with asyncio.timeout(CLEAN_TIMEOUT):
+                await self._shovels.keep({})
+                for core in self._cores.values():
+                    await core.delete()
+            self._drain.on("cleaned")
+        except (TimeoutError, ManagementError) as exc:
+            logger.warning("left to expire on the core: %s", mask(str(exc)) or "out of time")
+            self._drain.on("overdue")
+
+
+async def _each_second(work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        began = _now()
+        await work()
+        await asyncio.sleep(max(0.0, EVERY - (_now() - began)))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,158 @@
+"""What the agent talks to: the gateway's admin port, the core nodes, its broker's shovels.
+
+Thin adapters; each says what happened and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from newsfabric.amqp import Declare, Link
+from newsfabric.amqp.link import connect
+from newsfabric.management import Management
+from newsfabric.settings import Credentials
+from newsfabric.topology import (
+    ShovelLink,
+    box_part,
+    box_queue,
+    declare_part,
+    owned_box_shovel,
+    shovel_value,
+)
+from retail.load import GatewayLoad, parse_load
+
+logger = logging.getLogger(__name__)
+
+# The gateway answers from memory in a ms; a report is due each second.
+GATEWAY_TIMEOUT: Final = 0.8
+_MAX_LOAD_BYTES: Final = 64 * 1024
+# How long the core may take to delete a queue when the box leaves.
+DELETE_TIMEOUT: Final = 3.0
+
+
+class GatewayAdmin:
+    """The admin port of the box's gateway. :meth:`close` it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        self._http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_LOAD_BYTES)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    async def load(self) -> GatewayLoad | None:
+        """``GET /load``; None if the gateway is away or answers nonsense."""
+        try:
+            body = await self._send("GET", "/load")
+            return parse_load(orjson.loads(body))
+        except (HTTPClientError, OSError, ValueError) as exc:
+            logger.debug("gateway: %s", exc)
+            return None
+
+    async def drain(self) -> bool:
+        """``POST /drain``; whether the gateway accepted."""
+        try:
+            await self._send("POST", "/drain")
+        except (HTTPClientError, OSError) as exc:
+            logger.debug("gateway: %s", exc)
+            return False
+        return True
+
+    async def _send(self, method: str, path: str) -> bytes:
+        request = HTTPRequest(
+            self._url + path,
+            method=method,
+            body=b"" if method == "POST" else None,
+            connect_timeout=GATEWAY_TIMEOUT,
+            request_timeout=GATEWAY_TIMEOUT,
+        )
+        return (await self._http.fetch(request)).body
+
+
+class CoreEnd:
+    """One feed's queue on one core node: declared there, so homed there, as long as the box lives.
+
+    The link has one URL only. It declares queue and binding again whenever that node comes back.
+    """
+
+    def __init__(self, box: str, n: int, url: str, credentials: Credentials) -> None:
+        self.url = url
+        self._box = box
+        self._n = n
+        self._credentials = credentials
+        self._link: Link | None = None
+
+    async def open(self) -> None:
+        """Declare, now or as soon as the node answers."""
+        name = f"{self._box}-agent feed {self._n}"
+        self._link = await connect([self.url], name=name, credentials=self._credentials)
+        await self._link.on_connect(self._declare)
+
+    async def renew(self) -> None:
+        """Declare again: a shovel whose queue had expired made one that nothing is bound to."""
+        await self.close()
+        await self.open()
+
+    async def close(self) -> None:
+        """Leave the queue to its ``x-expires``."""
+        if self._link is not None:
+            await self._link.close()
+            self._link = None
+
+    async def delete(self) -> None:
+        """Delete the queue if the node answers in time, and close."""
+        if self._link is not None and self._link.connected:
+            try:
+                async with asyncio.timeout(DELETE_TIMEOUT):
+                    await self._link.on_connect(self._delete)
+            except TimeoutError:
+                logger.warning("%s: left on the core, where it will expire", self._queue)
+        await self.close()
+
+    @property
+    def _queue(self) -> str:
+        return box_queue(self._box, self._n)
+
+    async def _declare(self, declare: Declare) -> None:
+        await declare_part(declare, box_part(self._box, self._n))
+
+    async def _delete(self, declare: Declare) -> None:
+        await declare.delete_queue(self._queue)
+
+
+class BoxShovels:
+    """The shovels on the box's own broker. Every method may raise ManagementError."""
+
+    def __init__(self, management: Management, credentials: Credentials) -> None:
+        self._management = management
+        self._credentials = credentials
+
+    async def running(self) -> frozenset[str]:
+        """Names of the shovels that say they run."""
+        states = await self._management.shovel_states()
+        return frozenset(name for name, state in states.items() if state.state == "running")
+
+    async def keep(self, links: Mapping[str, ShovelLink]) -> None:
+        """Make the box's shovels ``links`` (by name) and no others. Idempotent."""
+        found = await self._management.shovels()
+        for name, link in links.items():
+            value: dict[str, Any] = shovel_value(link, self._credentials)
+            if found.get(name) != value:
+                await self._management.put_shovel(name, value)
+                logger.info("shovel %s: %s", name, "made" if name not in found else "changed")
+        for name in filter(owned_box_shovel, found.keys() - links.keys()):
+            await self._management.delete_shovel(name)
+            logger.info("shovel %s: deleted", name)
+
+    async def restart(self, link: ShovelLink) -> None:
+        """Make a shovel anew."""
+        await self._management.delete_shovel(link.name)
+        await self._management.put_shovel(link.name, shovel_value(link, self._credentials))

@@ -1,0 +1,104 @@
+"""What a box says of itself each second, from what its gateway says. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from newsfabric.control import BoxState, LoadReport
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLoad:
+    """The gateway's answer to ``GET /load`` on its admin port."""
+
+    connections: int
+    capacity: int
+    deliveries_per_second: float
+    connects_per_second: float
+    ready: bool
+    draining: bool
+    sockjs_url: str
+    websocket_url: str
+    sse_url: str
+
+
+def parse_load(document: Any) -> GatewayLoad:
+    """The load in a parsed answer; ValueError names what is wrong with it."""
+    if not isinstance(document, dict):
+        raise ValueError("the gateway's load is no object")
+    return GatewayLoad(
+        connections=_count(document, "connections"),
+        capacity=_count(document, "capacity"),
+        deliveries_per_second=_rate(document, "deliveries_per_second"),
+        connects_per_second=_rate(document, "connects_per_second"),
+        ready=document.get("ready") is True,
+        draining=document.get("draining") is True,
+        sockjs_url=_text(document, "sockjs_url"),
+        websocket_url=_text(document, "websocket_url"),
+        sse_url=_text(document, "sse_url"),
+    )
+
+
+# A gateway that doesn't answer: nobody can be sent there.
+AWAY = GatewayLoad(
+    connections=0,
+    capacity=0,
+    deliveries_per_second=0.0,
+    connects_per_second=0.0,
+    ready=False,
+    draining=False,
+    sockjs_url="",
+    websocket_url="",
+    sse_url="",
+)
+
+
+def box_state(gateway: GatewayLoad, *, fed: bool, draining: bool) -> BoxState:
+    """``ready`` only while the gateway is, and while news arrive (``fed``)."""
+    if draining or gateway.draining:
+        return "draining"
+    return "ready" if gateway.ready and fed else "starting"
+
+
+def report(
+    region: str, box: str, gateway: GatewayLoad, state: BoxState, sent_ms: int
+) -> LoadReport:
+    """The load report to send upstream."""
+    return LoadReport(
+        region=region,
+        box=box,
+        state=state,
+        connections=gateway.connections,
+        capacity=gateway.capacity,
+        deliveries_per_second=gateway.deliveries_per_second,
+        connects_per_second=gateway.connects_per_second,
+        sockjs_url=gateway.sockjs_url,
+        websocket_url=gateway.websocket_url,
+        sse_url=gateway.sse_url,
+        sent_ms=sent_ms,
+    )
+
+
+def _count(document: dict[str, Any], field: str) -> int:
+    value = document.get(field)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"the gateway's {field} must be a whole number")
+    return value
+
+
+def _rate(document: dict[str, Any], field: str) -> float:
+    value = document.get(field)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"the gateway's {field} must be a number")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"the gateway's {field} must be a number")
+    return float(value)
+
+
+def _text(document: dict[str, Any], field: str) -> str:
+    value = document.get(field)
+    if not isinstance(value, str):
+        raise ValueError(f"the gateway's {field} must be text")
+    return value

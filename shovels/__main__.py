@@ -1,0 +1,71 @@
+"""``python -m shovels``: the keeper of one region's shovels, as a service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+import tornado.web
+
+from newsfabric import service
+from newsfabric.settings import Credentials, Fabric, credentials_from, load_fabric
+from newsfabric.topics import TopicTable, load_topics
+from shovels.apply import Brokers
+from shovels.keeper import Keeper
+
+
+@click.command(
+    context_settings={"auto_envvar_prefix": "NEWSFABRIC"},
+    epilog="\b\nExample:\n  python -m shovels --region oregon --fabric fabric.json "
+    "--topics topics.toml --port 15090",
+)
+@click.option("--region", required=True, help="The region to keep.")
+@click.option("--fabric", type=click.Path(path_type=Path), required=True, help="fabric.json")
+@click.option("--topics", type=click.Path(path_type=Path), required=True, help="topics.toml")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where --port listens.")
+@click.option("--port", type=click.IntRange(0, 65535), required=True, help="/healthz and /metrics.")
+@click.option("--log-level", default="info", show_default=True)
+def main(region: str, fabric: Path, topics: Path, host: str, port: int, log_level: str) -> None:
+    """Keep the shovels of a region as planned, for ever."""
+
+    async def keep(stop: asyncio.Event) -> None:
+        known = load_fabric(fabric)
+        known.region(region)
+        await run(
+            stop,
+            region=region,
+            fabric=known,
+            topics=load_topics(topics),
+            credentials=credentials_from(os.environ),
+            address=(host, port),
+        )
+
+    service.run(keep, name=f"shovels of {region}", log_level=log_level)
+
+
+async def run(
+    stop: asyncio.Event,
+    *,
+    region: str,
+    fabric: Fabric,
+    topics: TopicTable,
+    credentials: Credentials,
+    address: tuple[str, int],
+) -> None:
+    """Serve health and metrics on ``address`` and keep until ``stop`` is set."""
+    async with Brokers(fabric, credentials) as brokers:
+        keeper = Keeper(brokers, region, topics)
+        routes = service.health_routes(keeper.readiness)
+        pages = tornado.web.Application(routes, log_function=lambda _: None)
+        server, _ = service.listen(pages, host=address[0], port=address[1])
+        try:
+            await keeper.run(stop)
+        finally:
+            server.stop()
+            await server.close_all_connections()
+
+
+if __name__ == "__main__":
+    main()

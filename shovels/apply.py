@@ -1,0 +1,213 @@
+"""Carries a region's plan to its brokers through their management API. No decision is made here.
+
+A cluster is asked through the first of its nodes that answers. One that doesn't answer is named in
+the outcome, and everything else is done all the same; so is everything that doesn't depend
+on a step that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from newsfabric.errors import ManagementError
+from newsfabric.management import Management, ShovelState
+from newsfabric.settings import Credentials, Fabric, Node
+from newsfabric.topics import TopicTable
+from newsfabric.topology import Binding, Cluster, Exchange, Queue, ShovelLink, mask, shovel_value
+from shovels.homes import wanted_now
+from shovels.plan import Action, Actual, diff, short_name
+
+# What decides which nodes stay away: called once for each look, with the nodes of the clusters that
+# answered and those of them that run.
+Observe = Callable[[Iterable[str], frozenset[str]], frozenset[str]]
+
+
+def missing_now(expected: Iterable[str], running: frozenset[str]) -> frozenset[str]:
+    """The :data:`Observe` of whoever looks only once: away is what doesn't run now."""
+    return frozenset(expected) - running
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Done:
+    """An action that was tried; ``error`` is empty if it worked. Shows no login."""
+
+    action: Action
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a region's plan comes to, given what could be seen of its clusters."""
+
+    actions: tuple[Action, ...]
+    moving: tuple[str, ...]
+    shovels: frozenset[tuple[Cluster, str]]
+    """Every shovel that the region wants, done or not."""
+    actual: Mapping[Cluster, Actual]
+    unreachable: Mapping[Cluster, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """The shovels of one cluster, wanted or not."""
+
+    cluster: Cluster
+    shovels: tuple[ShovelState, ...]
+
+
+class Brokers:
+    """The management APIs of a fabric's clusters. Use as an async context manager."""
+
+    def __init__(self, fabric: Fabric, credentials: Credentials, *, timeout: float = 5.0) -> None:
+        self.fabric = fabric
+        self.credentials = credentials
+        self._apis = {
+            cluster: [
+                Management(node.management_url, credentials, timeout=timeout) for node in nodes
+            ]
+            for cluster, nodes in _clusters(fabric).items()
+        }
+
+    async def __aenter__(self) -> Brokers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for apis in self._apis.values():
+            for api in apis:
+                api.close()
+
+    async def reach(self, cluster: Cluster) -> Management:
+        """The first node of ``cluster`` that answers; ManagementError says why the last didn't."""
+        failure = ManagementError(f"{cluster} has no node")
+        for api in self._apis[cluster]:
+            try:
+                await api.overview()
+            except ManagementError as exc:
+                failure = exc
+            else:
+                return api
+        raise failure
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """All clusters: a region keeps something on each, its own and the others'."""
+        return sorted(self._apis)
+
+
+async def look(
+    brokers: Brokers, region: str, topics: TopicTable, observe: Observe = missing_now
+) -> Look:
+    """Read the clusters of ``region`` and compare them with its plan. Changes nothing."""
+    clusters = brokers.clusters
+    read = await asyncio.gather(*(_read(brokers, cluster) for cluster in clusters))
+    found = dict(zip(clusters, read, strict=True))
+    actual = {cluster: got for cluster, got in found.items() if isinstance(got, Actual)}
+    unreachable = {cluster: got for cluster, got in found.items() if isinstance(got, str)}
+    nodes = _clusters(brokers.fabric)
+    expected = [node.name for cluster in actual for node in nodes[cluster]]
+    running = frozenset[str]().union(*(each.running() for each in actual.values()))
+    away = observe(expected, running)
+    wanted = wanted_now(brokers.fabric, region, topics, actual, away)
+    shovels = {(at, each.name) for at, part in wanted.parts.items() for each in part.shovels}
+    return Look(
+        actions=diff(region, wanted.parts, actual, brokers.credentials),
+        moving=wanted.moving,
+        shovels=frozenset(shovels),
+        actual=actual,
+        unreachable=unreachable,
+    )
+
+
+async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
+    """Do the actions of ``found`` in order; one that fails doesn't stop the others."""
+    apis: dict[Cluster, Management] = {}
+    done = []
+    for action in found.actions:
+        try:
+            if action.cluster not in apis:
+                apis[action.cluster] = await brokers.reach(action.cluster)
+            actual = found.actual[action.cluster]
+            await _perform(apis[action.cluster], action, actual, brokers.credentials)
+        except ManagementError as exc:
+            done.append(Done(action, mask(str(exc))))
+        else:
+            done.append(Done(action))
+    return done
+
+
+async def states(brokers: Brokers, clusters: Iterable[Cluster]) -> dict[Cluster, Status | str]:
+    """The shovels of each cluster by what they say of themselves; text where one is away."""
+    wanted = list(clusters)
+    read = await asyncio.gather(*(_states(brokers, cluster) for cluster in wanted))
+    return dict(zip(wanted, read, strict=True))
+
+
+async def _perform(
+    api: Management, action: Action, actual: Actual, credentials: Credentials
+) -> None:
+    match action.verb, action.wanted:
+        case "delete", Binding() as binding:
+            await api.delete_binding(binding)
+        case "delete", _ if action.kind == "shovel":
+            await api.delete_shovel(action.name)
+        case "delete", _:
+            await api.delete_queue(action.name)
+        case _, Exchange() as exchange:
+            await api.put_exchange(exchange)
+        case verb, Queue() as queue:
+            home = _erlang_name(queue, actual)
+            if verb == "update":
+                await api.delete_queue(queue.name)
+            await api.put_queue(queue.name, queue.bounds.arguments(), node=home)
+        case _, Binding() as binding:
+            await api.put_binding(binding)
+        case _, ShovelLink() as link:
+            await api.put_shovel(link.name, shovel_value(link, credentials))
+
+
+def _erlang_name(queue: Queue, actual: Actual) -> str | None:
+    if queue.home is None:
+        return None
+    for node in actual.nodes:
+        if short_name(node) == queue.home:
+            return node
+    known = ", ".join(sorted(actual.nodes))
+    raise ManagementError(f"the cluster has no node {queue.home!r} (it has: {known})")
+
+
+async def _read(brokers: Brokers, cluster: Cluster) -> Actual | str:
+    try:
+        api = await brokers.reach(cluster)
+        return Actual(
+            exchanges=await api.exchanges(),
+            queues=await api.queues(),
+            bindings=frozenset(await api.bindings()),
+            shovels=await api.shovels(),
+            nodes=await api.nodes(),
+        )
+    except ManagementError as exc:
+        return mask(str(exc))
+
+
+async def _states(brokers: Brokers, cluster: Cluster) -> Status | str:
+    try:
+        api = await brokers.reach(cluster)
+        found: dict[str, Any] = await api.shovel_states()
+    except ManagementError as exc:
+        return mask(str(exc))
+    return Status(cluster, tuple(found[name] for name in sorted(found)))
+
+
+def _clusters(fabric: Fabric) -> dict[Cluster, tuple[Node, ...]]:
+    found: dict[Cluster, tuple[Node, ...]] = {}
+    for region in fabric.regions:
+        found[Cluster(region.name, "client")] = region.client
+        found[Cluster(region.name, "core")] = region.core
+    return found

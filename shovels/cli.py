@@ -1,0 +1,222 @@
+"""``newsfabric shovels plan | apply | status``: for a person or a playbook, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from rich.console import Console
+
+from newsfabric.errors import NewsfabricError
+from newsfabric.settings import Fabric, credentials_from, load_fabric
+from newsfabric.topics import TopicTable, load_topics
+from newsfabric.topology import Cluster
+from shovels import show
+from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
+
+# A move takes two rounds (shovels.homes); the third would be a surprise.
+MAX_ROUNDS: Final = 3
+
+EXIT_CHANGES: Final = 2
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_PLAN_EXAMPLES: Final = """
+\b
+Examples:
+  newsfabric shovels plan
+  newsfabric shovels plan --region oregon --json
+  newsfabric shovels plan --fabric fabric.json --detailed-exitcode
+"""
+
+
+@click.group()
+def shovels() -> None:
+    """Shovels: what carries messages between brokers, with the queues and bindings it needs."""
+
+
+def _options(command: _Command) -> _Command:
+    """The options of all three commands."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--region", "names", multiple=True, help="Only this region; repeatable."),
+        click.option(
+            "--topics",
+            type=path,
+            envvar="NEWSFABRIC_TOPICS",
+            help="topics.toml.  [default: STATE/topics.toml, else ./topics.toml]",
+        ),
+        click.option(
+            "--fabric",
+            type=path,
+            envvar="NEWSFABRIC_FABRIC",
+            help="fabric.json.  [default: STATE/fabric.json]",
+        ),
+        click.option(
+            "--state",
+            type=click.Path(file_okay=False, path_type=Path),
+            default=Path(".world"),
+            show_default=True,
+            help="Folder of a running world.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@shovels.command(epilog=_PLAN_EXAMPLES)
+@_options
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
+def plan(
+    state: Path,
+    fabric: Path | None,
+    topics: Path | None,
+    names: tuple[str, ...],
+    as_json: bool,
+    detailed_exitcode: bool,
+) -> None:
+    """Show what `apply` would change. Changes nothing.
+
+    Exits 1 when a broker is away, since nothing is known of it.
+    """
+    job = _job(state, fabric, topics, names)
+    looks = asyncio.run(_look_all(job))
+    actions = [action for each in looks for action in each.actions]
+    if as_json:
+        _print_json(show.looks_as_json(looks))
+    else:
+        console = Console()
+        show.show_actions(console, actions)
+        show.show_unreachable(console, _unreachable(looks))
+        console.print(show.summary(actions))
+    if _unreachable(looks):
+        sys.exit(1)
+    if actions and detailed_exitcode:
+        sys.exit(EXIT_CHANGES)
+
+
+@shovels.command(
+    epilog="\b\nExamples:\n  newsfabric shovels apply\n  newsfabric shovels apply --region dublin"
+)
+@_options
+def apply(
+    state: Path,
+    fabric: Path | None,
+    topics: Path | None,
+    names: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Make the brokers what the plan says. Applying again changes nothing.
+
+    Exits 1 when a broker is away or a change failed; everything else is done all the same.
+    """
+    job = _job(state, fabric, topics, names)
+    console = Console(quiet=as_json)
+    looks, done = asyncio.run(_apply_all(job, console))
+    failed = [each for each in done if each.error]
+    if as_json:
+        _print_json(show.done_as_json(looks, done))
+    else:
+        show.show_unreachable(console, _unreachable(looks))
+        show.show_failed(console, failed)
+        console.print(show.done_summary(done))
+    if failed or _unreachable(looks):
+        sys.exit(1)
+
+
+@shovels.command(
+    epilog="\b\nExamples:\n  newsfabric shovels status\n  newsfabric shovels status --json"
+)
+@_options
+def status(
+    state: Path,
+    fabric: Path | None,
+    topics: Path | None,
+    names: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show what every shovel says of itself.
+
+    Exits 1 when a broker is away or a shovel doesn't run. A shovel that runs may still move
+    nothing: `newsfabric tail` and the canaries show whether messages arrive.
+    """
+    found = asyncio.run(_states(_job(state, fabric, topics, names)))
+    statuses = [each for each in found.values() if isinstance(each, Status)]
+    away = {cluster: each for cluster, each in found.items() if isinstance(each, str)}
+    if as_json:
+        _print_json(show.statuses_as_json(found))
+    else:
+        console = Console()
+        console.print(show.status_table(statuses))
+        show.show_unreachable(console, away)
+    idle = [shovel for each in statuses for shovel in each.shovels if shovel.state != "running"]
+    if away or idle:
+        sys.exit(1)
+
+
+class _Job:
+    """What to work on: the fabric, its topics, the regions that were asked for."""
+
+    def __init__(self, fabric: Fabric, topics: TopicTable, regions: Sequence[str]) -> None:
+        self.fabric = fabric
+        self.topics = topics
+        self.regions = regions
+
+    def brokers(self) -> Brokers:
+        return Brokers(self.fabric, credentials_from(os.environ))
+
+
+def _job(
+    state: Path, fabric_file: Path | None, topics_file: Path | None, names: tuple[str, ...]
+) -> _Job:
+    try:
+        fabric = load_fabric(fabric_file or state / "fabric.json")
+        own = state / "topics.toml"
+        topics = load_topics(topics_file or (own if own.exists() else Path("topics.toml")))
+        regions = [fabric.region(name).name for name in dict.fromkeys(names)]
+        # A missing password file is found now, not in the middle of the work.
+        credentials_from(os.environ)
+    except NewsfabricError as exc:
+        raise click.ClickException(str(exc)) from exc
+    return _Job(fabric, topics, regions or [region.name for region in fabric.regions])
+
+
+async def _look_all(job: _Job) -> list[Look]:
+    async with job.brokers() as brokers:
+        return [await look(brokers, region, job.topics) for region in job.regions]
+
+
+async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done]]:
+    looks: list[Look] = []
+    done: list[Done] = []
+    async with job.brokers() as brokers:
+        for region in job.regions:
+            for _ in range(MAX_ROUNDS):
+                found = await look(brokers, region, job.topics)
+                looks.append(found)
+                show.show_actions(console, found.actions)
+                done += await carry_out(brokers, found)
+                if not found.moving:
+                    break
+    return looks, done
+
+
+async def _states(job: _Job) -> dict[Cluster, Status | str]:
+    async with job.brokers() as brokers:
+        wanted = [cluster for cluster in brokers.clusters if cluster.region in job.regions]
+        return await states(brokers, wanted)
+
+
+def _unreachable(looks: Sequence[Look]) -> dict[Cluster, str]:
+    return {cluster: why for each in looks for cluster, why in each.unreachable.items()}
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))

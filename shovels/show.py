@@ -1,0 +1,138 @@
+"""How plans and states look to a person (rich) and to a program (JSON). No login gets through here.
+
+Colours follow the terminal and NO_COLOR by themselves; the signs ``+ ~ -`` say the same without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from newsfabric.topology import Cluster
+from shovels.apply import Done, Look, Status
+from shovels.plan import Action, Verb
+
+_SIGN: Final[Mapping[Verb, str]] = {
+    "create": "[green]+[/]",
+    "update": "[yellow]~[/]",
+    "delete": "[red]-[/]",
+}
+_STATE_COLOUR: Final = {"running": "green", "starting": "yellow", "terminated": "red"}
+
+
+def show_actions(console: Console, actions: Sequence[Action]) -> None:
+    """The diff: one line for each action, its fields below where something is replaced."""
+    cluster = None
+    for action in sorted(actions, key=lambda action: action.cluster):
+        if action.cluster != cluster:
+            cluster = action.cluster
+            console.print(f"[bold]{cluster}[/]")
+        console.print(f"  {_SIGN[action.verb]} {action.kind} {escape(action.name)}", soft_wrap=True)
+        if action.verb == "update":
+            for change in action.changes:
+                before, after = (escape(str(side)) for side in (change.before, change.after))
+                line = f"      {change.field}: [red]{before}[/] → [green]{after}[/]"
+                console.print(line, soft_wrap=True)
+
+
+def show_unreachable(console: Console, unreachable: Mapping[Cluster, str]) -> None:
+    """The clusters that don't answer, and why."""
+    for cluster, error in sorted(unreachable.items()):
+        console.print(f"[red]{cluster} is away:[/] {escape(error)}", soft_wrap=True)
+
+
+def summary(actions: Iterable[Action]) -> str:
+    """``No changes.`` or how many of which."""
+    verbs = [action.verb for action in actions]
+    if not verbs:
+        return "No changes."
+    counts = ((verb, verbs.count(verb)) for verb in ("create", "update", "delete"))
+    return ", ".join(f"{count} to {verb}" for verb, count in counts if count) + "."
+
+
+def show_failed(console: Console, failed: Iterable[Done]) -> None:
+    """The actions that didn't work, and why."""
+    for each in failed:
+        name = f"{each.action.cluster}: {each.action.verb} {each.action.kind} {each.action.name}"
+        console.print(f"[red]failed:[/] {escape(name)}: {escape(each.error)}", soft_wrap=True)
+
+
+def done_summary(done: Sequence[Done]) -> str:
+    """``No changes.`` or how many were made, and how many failed."""
+    if not done:
+        return "No changes."
+    failed = sum(1 for each in done if each.error)
+    made = f"{len(done) - failed} changed"
+    return f"{made}, {failed} failed." if failed else f"{made}."
+
+
+def status_table(statuses: Iterable[Status]) -> Table:
+    """The shovels with their states."""
+    table = Table("cluster", "shovel", "state", "node", "reason", box=None)
+    for status in statuses:
+        for shovel in status.shovels:
+            colour = _STATE_COLOUR.get(shovel.state, "yellow")
+            state = f"[{colour}]{escape(shovel.state)}[/]"
+            cells = (str(status.cluster), shovel.name, state, shovel.node, escape(shovel.reason))
+            table.add_row(*cells)
+    return table
+
+
+def looks_as_json(looks: Iterable[Look]) -> dict[str, Any]:
+    """``plan --json``."""
+    found = list(looks)
+    return {
+        "actions": [_action(action) for each in found for action in each.actions],
+        "unreachable": _unreachable(found),
+    }
+
+
+def done_as_json(looks: Iterable[Look], done: Iterable[Done]) -> dict[str, Any]:
+    """``apply --json``: the actions that were tried, with ``error`` where one failed."""
+    return {
+        "actions": [_action(each.action) | {"error": each.error or None} for each in done],
+        "unreachable": _unreachable(looks),
+    }
+
+
+def statuses_as_json(found: Mapping[Cluster, Status | str]) -> dict[str, Any]:
+    """``status --json``."""
+    return {
+        "shovels": [
+            {
+                "region": cluster.region,
+                "role": cluster.role,
+                "name": shovel.name,
+                "state": shovel.state,
+                "node": shovel.node,
+                "reason": shovel.reason or None,
+            }
+            for cluster, status in found.items()
+            if isinstance(status, Status)
+            for shovel in status.shovels
+        ],
+        "unreachable": {
+            str(cluster): status for cluster, status in found.items() if isinstance(status, str)
+        },
+    }
+
+
+def _unreachable(looks: Iterable[Look]) -> dict[str, str]:
+    return {str(cluster): why for each in looks for cluster, why in each.unreachable.items()}
+
+
+def _action(action: Action) -> dict[str, Any]:
+    return {
+        "cluster": str(action.cluster),
+        "verb": action.verb,
+        "kind": action.kind,
+        "name": action.name,
+        "changes": [
+            {"field": change.field, "before": change.before, "after": change.after}
+            for change in action.changes
+        ],
+    }

@@ -1,0 +1,229 @@
+"""The agent between two real brokers, a gateway that is a value, and a router that is a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import tornado.httpserver
+import tornado.netutil
+import tornado.web
+from brokers import Brokers as Nodes
+
+from newsfabric.amqp import Declare, Delivery
+from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.control import LoadReport, Tick, decode_load, encode_tick
+from newsfabric.management import Management
+from newsfabric.settings import Credentials
+from newsfabric.topology import Binding, declare_core
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+from retail.agent import Agent, AgentSettings
+
+pytestmark = pytest.mark.broker
+
+GUEST = Credentials()
+BOX = "oregon-retail-1"
+QUEUE = f"box.{BOX}.1"
+TIMEOUT = 20.0
+
+
+@pytest.fixture(scope="module")
+def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("retail")
+    with Nodes(folder, rabbitmq_home, [["oregon-core-1"], [BOX]]) as started:
+        yield started
+
+
+class Gateway:
+    """The admin port of a gateway with three readers, who leave one by one when it drains."""
+
+    def __init__(self) -> None:
+        self.connections = 3
+        self.draining = False
+        routes = [("/load", _Load, {"gateway": self}), ("/drain", _Drain, {"gateway": self})]
+        application = tornado.web.Application(routes, log_function=lambda _: None)
+        self._server = tornado.httpserver.HTTPServer(application)
+        (socket,) = tornado.netutil.bind_sockets(0, "127.0.0.1")
+        self._server.add_socket(socket)
+        self.url = f"http://127.0.0.1:{socket.getsockname()[1]}"
+
+    async def close(self) -> None:
+        self._server.stop()
+        await self._server.close_all_connections()
+
+    def load(self) -> dict[str, Any]:
+        if self.draining:
+            self.connections = max(0, self.connections - 1)
+        return {
+            "connections": self.connections,
+            "capacity": 100,
+            "deliveries_per_second": 1.5,
+            "connects_per_second": 0.5,
+            "ready": True,
+            "draining": self.draining,
+            "sockjs_url": "http://127.0.0.1:1/sockjs",
+            "websocket_url": "ws://127.0.0.1:1/websocket",
+            "sse_url": "http://127.0.0.1:1/events",
+        }
+
+
+class _Load(tornado.web.RequestHandler):
+    def initialize(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    def get(self) -> None:
+        self.write(self.gateway.load())
+
+
+class _Drain(tornado.web.RequestHandler):
+    def initialize(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    def post(self) -> None:
+        self.gateway.draining = True
+        self.set_status(202)
+
+
+class Core:
+    """A router's place on the core: ticks go out, load reports come in."""
+
+    def __init__(self, link: PikaLink) -> None:
+        self._link = link
+        self.reports: asyncio.Queue[LoadReport] = asyncio.Queue()
+
+    async def open(self) -> None:
+        await self._link.on_connect(self._declare)
+        await self._link.consumer("t.loads", self._on_load)
+        self._publisher = await self._link.publisher()
+        await self._publisher.ready()
+
+    async def tick(self, seq: int) -> None:
+        tick = Tick(origin="oregon", router="oregon-router-1", epoch=1, seq=seq, sent_ms=seq)
+        await self._publisher.publish("postoffice", encode_tick(tick))
+
+    async def until(self, state: str) -> LoadReport:
+        """The next report of that state, ticking meanwhile."""
+        async with asyncio.timeout(TIMEOUT):
+            for seq in range(10_000):
+                await self.tick(seq)
+                if (found := await self.reports.get()).state == state:
+                    return found
+        raise AssertionError
+
+    async def _declare(self, declare: Declare) -> None:
+        await declare_core(declare)
+        await declare.queue("t.loads", durable=False, exclusive=True)
+        await declare.bind("t.loads", "upstream", "_fabric.load.#")
+
+    def _on_load(self, delivery: Delivery) -> None:
+        self.reports.put_nowait(decode_load(delivery.message))
+
+
+@pytest.fixture
+async def core(nodes: Nodes) -> AsyncIterator[Core]:
+    link = await connect([nodes.node("oregon-core-1").amqp_url], name="test core")
+    core = Core(link)
+    await core.open()
+    yield core
+    await link.close()
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    gateway = Gateway()
+    yield gateway
+    await gateway.close()
+
+
+def _agent(nodes: Nodes, gateway_admin: str) -> Agent:
+    return Agent(
+        AgentSettings(
+            box=BOX,
+            region="oregon",
+            cores=(nodes.node("oregon-core-1").amqp_url,),
+            broker=nodes.node(BOX).amqp_url,
+            management=nodes.node(BOX).management_url,
+            gateway_admin=gateway_admin,
+            drain_timeout=10.0,
+            credentials=GUEST,
+        )
+    )
+
+
+async def _until(check: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(TIMEOUT):
+        # A broker's management has no events to wait for.
+        while not await check():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_a_box_comes_up_reports_its_load_and_leaves_nothing_behind(
+    nodes: Nodes, core: Core, gateway: Gateway
+) -> None:
+    stop = asyncio.Event()
+    agent = _agent(nodes, gateway.url)
+    running = asyncio.create_task(agent.run(stop))
+    box = Management(nodes.node(BOX).management_url, GUEST)
+    there = Management(nodes.node("oregon-core-1").management_url, GUEST)
+    async with box, there:
+        ready = await core.until("ready")
+        assert (ready.box, ready.connections, ready.capacity) == (BOX, 3, 100)
+        assert agent.readiness().ready
+        assert set(await box.shovels()) == {"postoffice.1", "upstream"}
+        assert Binding("postoffice", QUEUE) in await there.bindings()
+        assert {"gateway", "shovel.upstream"} <= set(await box.queues())
+
+        stop.set()
+        leaving = await core.until("draining")
+        assert leaving.box == BOX
+        async with asyncio.timeout(TIMEOUT):
+            await running
+        assert gateway.draining
+        assert gateway.connections == 0
+        assert await box.shovels() == {}
+        assert QUEUE not in await there.queues()
+
+
+async def test_a_box_whose_gateway_is_away_says_so_and_leaves_all_the_same(
+    nodes: Nodes, core: Core, gateway: Gateway
+) -> None:
+    await gateway.close()
+    stop = asyncio.Event()
+    running = asyncio.create_task(_agent(nodes, gateway.url).run(stop))
+    found = await core.until("starting")
+    assert (found.connections, found.capacity, found.sockjs_url) == (0, 0, "")
+    stop.set()
+    async with asyncio.timeout(TIMEOUT):
+        await running
+    async with Management(nodes.node("oregon-core-1").management_url, GUEST) as there:
+        assert QUEUE not in await there.queues()
+
+
+async def test_what_is_taken_from_a_box_is_made_again(
+    nodes: Nodes, core: Core, gateway: Gateway
+) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(_agent(nodes, gateway.url).run(stop))
+    box = Management(nodes.node(BOX).management_url, GUEST)
+    there = Management(nodes.node("oregon-core-1").management_url, GUEST)
+    async with box, there:
+        await core.until("ready")
+        await box.put_shovel("archive", (await box.shovels())["upstream"])
+        await box.delete_shovel("postoffice.1")
+        # As if it had expired: the shovel makes the queue again, but only the agent binds it.
+        await there.delete_queue(QUEUE)
+
+        async def made() -> bool:
+            bound = Binding("postoffice", QUEUE) in await there.bindings()
+            return bound and "postoffice.1" in await box.shovels()
+
+        await _until(made)
+        await core.until("ready")
+        stop.set()
+        async with asyncio.timeout(TIMEOUT):
+            await running
+        # What isn't the agent's by name is left alone.
+        assert set(await box.shovels()) == {"archive"}
+        await box.delete_shovel("archive")

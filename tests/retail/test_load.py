@@ -1,0 +1,89 @@
+"""What a box says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.control import decode_load, encode_load
+from retail.load import AWAY, box_state, parse_load, report
+
+ANSWER: dict[str, Any] = {
+    "connections": 41,
+    "capacity": 1000,
+    "deliveries_per_second": 12.5,
+    "connects_per_second": 2,
+    "ready": True,
+    "draining": False,
+    "sockjs_url": "http://127.0.0.1:1/sockjs",
+    "websocket_url": "ws://127.0.0.1:1/websocket",
+    "sse_url": "http://127.0.0.1:1/events",
+}
+
+
+def test_the_gateways_numbers_arrive_in_the_report() -> None:
+    load = parse_load(ANSWER)
+    state = box_state(load, fed=True, draining=False)
+    found = report("oregon", "oregon-retail-1", load, state, sent_ms=7)
+    assert decode_load(encode_load(found)) == found
+    assert (found.state, found.connections, found.capacity) == ("ready", 41, 1000)
+    assert found.websocket_url == "ws://127.0.0.1:1/websocket"
+
+
+@pytest.mark.parametrize(
+    ("ready", "fed", "told", "draining", "state"),
+    [
+        (True, True, False, False, "ready"),
+        (False, True, False, False, "starting"),
+        (True, False, False, False, "starting"),
+        (True, True, True, False, "draining"),
+        # Somebody drained the gateway by itself.
+        (False, True, False, True, "draining"),
+    ],
+)
+def test_a_box_is_ready_only_while_its_gateway_is_and_news_arrive(
+    ready: bool, fed: bool, told: bool, draining: bool, state: str
+) -> None:
+    load = parse_load(ANSWER | {"ready": ready, "draining": draining})
+    assert box_state(load, fed=fed, draining=told) == state
+
+
+def test_a_box_without_its_gateway_reports_that_it_starts() -> None:
+    state = box_state(AWAY, fed=True, draining=False)
+    found = report("oregon", "box", AWAY, state, sent_ms=7)
+    assert (found.state, found.connections, found.capacity) == ("starting", 0, 0)
+    assert decode_load(encode_load(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("connections", -1),
+        ("connections", True),
+        ("connections", 1.5),
+        ("capacity", None),
+        ("deliveries_per_second", float("nan")),
+        ("deliveries_per_second", float("inf")),
+        ("connects_per_second", -0.1),
+        ("connects_per_second", "2"),
+        ("sockjs_url", None),
+        ("sse_url", 7),
+    ],
+)
+def test_an_answer_with_a_wrong_field_isnt_believed(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=field):
+        parse_load(ANSWER | {field: value})
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(sorted(ANSWER)), inner),
+    )
+)
+def test_nonsense_is_a_value_error_and_nothing_else(document: object) -> None:
+    with pytest.raises(ValueError, match="gateway"):
+        parse_load(document)

@@ -1,0 +1,88 @@
+"""A source queue's node dies, stays away and comes back, in a real cluster of two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from brokers import Brokers as Nodes
+from fabrics import TOPICS
+
+from newsfabric.settings import Credentials, Fabric, Region
+from newsfabric.topology import Binding, Cluster
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+from shovels.apply import Brokers, Done, Status, carry_out, look, states
+from shovels.homes import Absences
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+CLIENT, CORE = Cluster("oregon", "client"), Cluster("oregon", "core")
+FIRST, SECOND = "oregon-client-1", "oregon-client-2"
+ROUNDS = 2
+
+
+@pytest.fixture
+def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with Nodes(folder, rabbitmq_home, [[FIRST, SECOND], ["oregon-core-1"]]) as started:
+        yield started
+
+
+async def _rounds(brokers: Brokers, absences: Absences, count: int) -> list[Done]:
+    done: list[Done] = []
+    for _ in range(count):
+        found = await look(brokers, "oregon", TOPICS, absences.observe)
+        done += await carry_out(brokers, found)
+    assert [(each.action.name, each.error) for each in done if each.error] == []
+    return done
+
+
+async def _source_queue(brokers: Brokers) -> str:
+    shovels = await (await brokers.reach(CORE)).shovels()
+    return str(shovels["publish.oregon.1"]["src-queue"])
+
+
+async def _until_running(brokers: Brokers) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            status = (await states(brokers, [CORE]))[CORE]
+            assert isinstance(status, Status)
+            if {shovel.state for shovel in status.shovels} == {"running"}:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes) -> None:
+    region = Region(
+        name="oregon",
+        frontdesk_url="http://127.0.0.1:1",
+        client=(nodes.node(FIRST), nodes.node(SECOND)),
+        core=(nodes.node("oregon-core-1"),),
+    )
+    absences = Absences(ROUNDS)
+    async with Brokers(Fabric((region,)), Credentials()) as brokers:
+        await _rounds(brokers, absences, 1)
+        homes = {q.name: q.home for q in (await (await brokers.reach(CLIENT)).queues()).values()}
+        assert homes["shovel.publish.oregon.1"] == f"{FIRST}@localhost"
+        assert homes["shovel.publish.oregon.2"] == f"{SECOND}@localhost"
+        assert await _rounds(brokers, absences, 1) == []
+
+        await asyncio.to_thread(nodes.kill, FIRST)
+        assert await _rounds(brokers, absences, ROUNDS - 1) == []
+        await _rounds(brokers, absences, 1)
+        moved = f"shovel.publish.oregon.1.{SECOND}"
+        assert await _source_queue(brokers) == moved
+        client = await brokers.reach(CLIENT)
+        assert Binding("publish", moved) in await client.bindings()
+        await _until_running(brokers)
+        assert await _rounds(brokers, absences, 2) == []
+
+        await asyncio.to_thread(nodes.start, FIRST)
+        await _rounds(brokers, absences, 3)
+        assert await _source_queue(brokers) == "shovel.publish.oregon.1"
+        client = await brokers.reach(CLIENT)
+        assert moved not in await client.queues()
+        assert Binding("publish", "shovel.publish.oregon.1") in await client.bindings()
+        await _until_running(brokers)
+        assert await _rounds(brokers, absences, 1) == []

@@ -1,0 +1,338 @@
+"""Plan, apply, status and keeper against two real RabbitMQ nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from brokers import Brokers as Nodes
+from click.testing import CliRunner, Result
+from fabrics import TOPICS
+
+from newsfabric.amqp import Declare, Delivery, Message, Properties
+from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.management import Management
+from newsfabric.settings import Credentials, Fabric, dump_fabric
+from newsfabric.topology import Binding, Cluster, declare_core
+from shovels.apply import Brokers, Status, carry_out, look, states
+from shovels.cli import shovels
+from shovels.keeper import Keeper
+
+pytestmark = pytest.mark.broker
+
+GUEST = Credentials()
+CLIENT = Cluster("oregon", "client")
+CORE = Cluster("oregon", "core")
+TIMEOUT = 20.0
+
+
+@pytest.fixture
+async def brokers(known: Fabric) -> AsyncIterator[Brokers]:
+    async with Brokers(known, GUEST) as opened:
+        yield opened
+
+
+async def _apply(brokers: Brokers) -> None:
+    done = await carry_out(brokers, await look(brokers, "oregon", TOPICS))
+    assert [(each.action, each.error) for each in done if each.error] == []
+
+
+async def _until(check: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(TIMEOUT):
+        # A broker's management has no events to wait for.
+        while not await check():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def _running(brokers: Brokers) -> bool:
+    found = await states(brokers, [CLIENT, CORE])
+    seen = [s.state for each in found.values() if isinstance(each, Status) for s in each.shovels]
+    return seen == ["running", "running"]
+
+
+async def test_applying_twice_changes_nothing_the_second_time(brokers: Brokers) -> None:
+    await _apply(brokers)
+    again = await look(brokers, "oregon", TOPICS)
+    assert again.actions == ()
+    assert again.unreachable == {}
+    assert again.shovels == {(CORE, "publish.oregon.1"), (CLIENT, "receipts.1")}
+
+
+async def test_a_plan_changes_nothing(brokers: Brokers) -> None:
+    await _apply(brokers)
+    api = await brokers.reach(CORE)
+    await api.delete_shovel("publish.oregon.1")
+    for _ in range(2):
+        found = await look(brokers, "oregon", TOPICS)
+        assert [(a.verb, a.name) for a in found.actions] == [("create", "publish.oregon.1")]
+    await _apply(brokers)
+
+
+async def test_a_message_keeps_everything_on_its_way_even_a_publishers_name(
+    brokers: Brokers, nodes: Nodes
+) -> None:
+    await _apply(brokers)
+    await _until(lambda: _running(brokers))
+    sent = Message(
+        "news.breaking",
+        '{"headline":"Überraschung in São Tomé"}'.encode(),
+        Properties(
+            content_type="application/json",
+            headers={"key": "story-1", "version": 3, "timestamp_in_ms": 1_700_000_000_123},
+            correlation_id="c-1",
+            reply_to="desk-1",
+            expiration="60000",
+            message_id="m-1",
+            timestamp=1_700_000_000,
+            type="story",
+            app_id="desk",
+        ),
+    )
+    arrived: asyncio.Queue[Delivery] = asyncio.Queue()
+    core = await _link(nodes, "oregon-core-1")
+    client = await _link(nodes, "oregon-client-1")
+    try:
+        await core.on_connect(_own_queue)
+        await core.consumer("t.arrived", arrived.put_nowait)
+        # A link connects in the background; now the queue is there and bound.
+        await (await core.publisher()).ready()
+        publisher = await client.publisher()
+        await publisher.ready()
+        await publisher.publish("publish", sent)
+        async with asyncio.timeout(TIMEOUT):
+            delivery = await arrived.get()
+    finally:
+        await client.close()
+        await core.close()
+    assert delivery.message == sent
+
+
+async def _add_user(api: Management, user: Credentials, tags: str = "administrator") -> None:
+    await api._send("PUT", f"/users/{user.username}", {"password": user.password, "tags": tags})
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    await api._send("PUT", f"/permissions/%2F/{user.username}", everything)
+
+
+async def _link(nodes: Nodes, name: str) -> PikaLink:
+    return await connect([nodes.node(name).amqp_url], name=f"test {name}")
+
+
+async def _own_queue(declare: Declare) -> None:
+    await declare_core(declare)
+    await declare.queue("t.arrived", durable=False, exclusive=True)
+    await declare.bind("t.arrived", "intake", "#")
+
+
+@pytest.mark.parametrize(
+    ("destination", "tags", "arrives"),
+    [
+        ("amqp://", "administrator", True),
+        (None, "administrator,impersonator", True),
+        # What would happen without the tag: the shovel stops at this message again and again.
+        (None, "administrator", False),
+    ],
+)
+async def test_a_message_that_names_its_user_needs_a_direct_shovel_or_the_tag_impersonator(
+    nodes: Nodes, destination: str | None, tags: str, arrives: bool
+) -> None:
+    node = nodes.node("oregon-core-1")
+    carrier = Credentials("carrier", "secret")
+    async with Management(node.management_url, GUEST) as api:
+        await _add_user(api, carrier, tags)
+        for queue in ("t.from", "t.to"):
+            await api.put_queue(queue, {"x-expires": 60_000})
+        await api.put_binding(Binding("amq.topic", "t.to", "t.from"))
+        value = {
+            "src-protocol": "amqp091",
+            "src-uri": "amqp://",
+            "src-queue": "t.from",
+            "dest-protocol": "amqp091",
+            "dest-uri": destination or carrier.in_url(node.amqp_url),
+            "dest-exchange": "amq.topic",
+            "ack-mode": "on-confirm",
+            "reconnect-delay": 60,
+        }
+        message = {
+            "properties": {"user_id": "guest"},
+            "routing_key": "t.from",
+            "payload": "{}",
+            "payload_encoding": "string",
+        }
+        await api._send("POST", "/exchanges/%2F/amq.default/publish", message)
+        await api.put_shovel("t.user", value)
+        try:
+
+            async def done() -> bool:
+                if arrives:
+                    return [m["properties"]["user_id"] for m in await api.peek("t.to")] == ["guest"]
+                state = (await api.shovel_states())["t.user"]
+                return state.state == "terminated" and "user_id" in state.reason
+
+            await _until(done)
+        finally:
+            await api.delete_shovel("t.user")
+            for queue in ("t.from", "t.to"):
+                await api.delete_queue(queue)
+
+
+async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(brokers: Brokers) -> None:
+    await _apply(brokers)
+    core, client = await brokers.reach(CORE), await brokers.reach(CLIENT)
+    stale = dict((await core.shovels())["publish.oregon.1"])
+    await core.put_shovel("publish.atlantis.1", stale)
+    await core.put_shovel("archive", stale)
+    await client.put_queue("shovel.publish.oregon.9", {})
+    await client.put_queue("desk", {})
+    found = await look(brokers, "oregon", TOPICS)
+    assert [(a.verb, a.kind, a.name) for a in found.actions] == [
+        ("delete", "shovel", "publish.atlantis.1"),
+        ("delete", "queue", "shovel.publish.oregon.9"),
+    ]
+    await carry_out(brokers, found)
+    assert (await look(brokers, "oregon", TOPICS)).actions == ()
+    assert "archive" in await core.shovels()
+    assert "desk" in await client.queues()
+    await core.delete_shovel("archive")
+    await client.delete_queue("desk")
+
+
+async def test_a_keeper_mends_what_somebody_broke(brokers: Brokers) -> None:
+    stop = asyncio.Event()
+    keeper = Keeper(brokers, "oregon", TOPICS)
+    keeping = asyncio.create_task(keeper.run(stop))
+    try:
+        await _until(lambda: _ready(keeper))
+        client = await brokers.reach(CLIENT)
+        await client.delete_queue("shovel.publish.oregon.1")
+        await client.delete_shovel("receipts.1")
+
+        async def mended() -> bool:
+            bound = Binding("publish", "shovel.publish.oregon.1") in await client.bindings()
+            return bound and "receipts.1" in await client.shovels()
+
+        await _until(mended)
+        await _until(lambda: _ready(keeper))
+    finally:
+        stop.set()
+        await keeping
+
+
+async def _ready(keeper: Keeper) -> bool:
+    return keeper.readiness().ready
+
+
+async def test_two_keepers_agree(brokers: Brokers) -> None:
+    first, second = (Keeper(brokers, "oregon", TOPICS) for _ in range(2))
+    core = await brokers.reach(CORE)
+    await core.delete_shovel("publish.oregon.1")
+    await asyncio.gather(first.round(), second.round())
+    await _until(lambda: _running(brokers))
+    assert await first.round()
+    assert await second.round()
+
+
+def _command(folder: Path, known: Fabric, *arguments: str) -> Result:
+    (folder / "fabric.json").write_text(dump_fabric(known), encoding="utf-8")
+    (folder / "topics.toml").write_text('[[topic]]\npattern = "#"\n', encoding="utf-8")
+    return CliRunner().invoke(shovels, [*arguments, "--state", str(folder)])
+
+
+def test_the_commands_show_what_they_do_and_never_a_password(known: Fabric, tmp_path: Path) -> None:
+    assert _command(tmp_path, known, "apply").exit_code == 0
+    planned = _command(tmp_path, known, "plan", "--detailed-exitcode")
+    assert (planned.exit_code, planned.output) == (0, "No changes.\n")
+    _in_loop(known, CORE, lambda api: api.delete_shovel("publish.oregon.1"))
+    planned = _command(tmp_path, known, "plan", "--detailed-exitcode")
+    assert planned.exit_code == 2
+    assert "+ shovel publish.oregon.1" in planned.output
+    assert "1 to create." in planned.output
+    assert _command(tmp_path, known, "plan").exit_code == 0
+    applied = _command(tmp_path, known, "apply", "--json")
+    assert applied.exit_code == 0
+    (action,) = json.loads(applied.output)["actions"]
+    assert (action["verb"], action["name"], action["error"]) == ("create", "publish.oregon.1", None)
+    assert "guest" not in planned.output + applied.output
+
+
+def test_another_login_is_a_change_that_shows_no_login(
+    known: Fabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _command(tmp_path, known, "apply").exit_code == 0
+    for cluster in (CORE, CLIENT):
+        _in_loop(known, cluster, lambda api: _add_user(api, Credentials("other", "hush")))
+    monkeypatch.setenv("NEWSFABRIC_AMQP_USERNAME", "other")
+    monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "hush")
+    planned = _command(tmp_path, known, "plan")
+    assert "~ shovel publish.oregon.1" in planned.output
+    assert "amqp://***@127.0.0.1" in planned.output
+    assert "another login" in planned.output
+    assert "hush" not in planned.output
+    assert "guest" not in planned.output
+
+
+def test_status_shows_each_shovel(known: Fabric, tmp_path: Path) -> None:
+    assert _command(tmp_path, known, "apply").exit_code == 0
+
+    def running() -> bool:
+        shown = _command(tmp_path, known, "status", "--json")
+        found = {s["name"]: s["state"] for s in json.loads(shown.output)["shovels"]}
+        return found == {"publish.oregon.1": "running", "receipts.1": "running"}
+
+    async def wait() -> None:
+        await _until(lambda: asyncio.to_thread(running))
+
+    asyncio.run(wait())
+    assert "publish.oregon.1" in _command(tmp_path, known, "status").output
+
+
+def _in_loop(
+    known: Fabric, cluster: Cluster, work: Callable[[Management], Awaitable[object]]
+) -> None:
+    async def run() -> None:
+        async with Brokers(known, GUEST) as brokers:
+            await work(await brokers.reach(cluster))
+
+    asyncio.run(run())
+
+
+async def test_a_broker_that_is_away_is_named_and_the_others_are_done(
+    known: Fabric, nodes: Nodes, tmp_path: Path
+) -> None:
+    assert (await asyncio.to_thread(_command, tmp_path, known, "apply")).exit_code == 0
+    async with Management(nodes.node("oregon-core-1").management_url, GUEST) as api:
+        await api.delete_shovel("publish.oregon.1")
+    await asyncio.to_thread(nodes.kill, "oregon-client-1")
+    try:
+        applied = await asyncio.to_thread(_command, tmp_path, known, "apply")
+        assert applied.exit_code == 1
+        assert "oregon/client is away" in applied.output
+        assert "+ shovel publish.oregon.1" in applied.output
+        planned = await asyncio.to_thread(_command, tmp_path, known, "plan")
+        assert planned.exit_code == 1
+    finally:
+        await asyncio.to_thread(nodes.start, "oregon-client-1")
+    applied = await asyncio.to_thread(_command, tmp_path, known, "apply")
+    assert applied.exit_code == 0, applied.output
+
+
+@pytest.mark.parametrize(
+    ("fabric", "complaint"),
+    [
+        (None, "fabric.json"),
+        ("{", "fabric.json"),
+        ('{"regions": []}', "no region"),
+    ],
+)
+def test_a_fabric_that_cant_be_read_is_one_clear_line(
+    tmp_path: Path, fabric: str | None, complaint: str
+) -> None:
+    if fabric is not None:
+        (tmp_path / "fabric.json").write_text(fabric, encoding="utf-8")
+    result = CliRunner().invoke(shovels, ["plan", "--state", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert complaint in result.output
+    assert result.output.count("\n") == 1

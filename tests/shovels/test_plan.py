@@ -1,0 +1,218 @@
+"""The diff between plan and brokers: what it finds, in which order, and what it shows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fabrics import (
+    CREDENTIALS,
+    TOPICS,
+    clusters,
+    fabric,
+    fresh_fabric,
+    performed,
+    topics_of,
+    with_down,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newsfabric.management import QueueState
+from newsfabric.settings import Credentials, Fabric
+from newsfabric.topics import TopicTable
+from newsfabric.topology import Binding, Cluster, shovel_plan
+from shovels.plan import Action, Actual, Change, diff
+
+OREGON_CORE = Cluster("oregon", "core")
+OREGON_CLIENT = Cluster("oregon", "client")
+DUBLIN_CLIENT = Cluster("dublin", "client")
+
+FABRICS = st.builds(
+    lambda regions, client, core: fabric(regions=regions, client=client, core=core),
+    st.lists(st.sampled_from(["oregon", "dublin", "tokyo"]), min_size=1, max_size=3, unique=True),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+GOLD = st.lists(st.sampled_from(["news.breaking", "live.*", "user.*", "#"]), unique=True)
+
+
+def _actions(
+    known: Fabric,
+    actual: dict[Cluster, Actual],
+    *,
+    topics: TopicTable = TOPICS,
+    region: str = "oregon",
+    credentials: Credentials = CREDENTIALS,
+) -> tuple[Action, ...]:
+    return diff(region, shovel_plan(known, region, topics), actual, credentials)
+
+
+def _applied(known: Fabric, topics: TopicTable = TOPICS) -> dict[Cluster, Actual]:
+    actual = fresh_fabric(known)
+    for _ in range(2):
+        for region in known.regions:
+            wanted = shovel_plan(known, region.name, topics)
+            # A source exchange is another region's to declare: its bindings wait until it is there.
+            possible = [
+                action
+                for action in diff(region.name, wanted, actual, CREDENTIALS)
+                if not isinstance(action.wanted, Binding)
+                or action.wanted.exchange in actual[action.cluster].exchanges
+                or action.cluster.region == region.name
+            ]
+            actual = performed(actual, possible)
+    return actual
+
+
+def _edited(
+    actual: dict[Cluster, Actual], cluster: Cluster, **changes: object
+) -> dict[Cluster, Actual]:
+    return {**actual, cluster: dataclasses.replace(actual[cluster], **changes)}  # type: ignore[arg-type]
+
+
+@given(FABRICS, GOLD)
+@settings(max_examples=60)
+def test_after_the_plan_was_applied_there_is_nothing_left_to_do(
+    known: Fabric, gold: list[str]
+) -> None:
+    topics = topics_of(*gold)
+    actual = _applied(known, topics)
+    for region in known.regions:
+        assert _actions(known, actual, topics=topics, region=region.name) == ()
+
+
+@given(FABRICS, GOLD, GOLD)
+@settings(max_examples=60)
+def test_a_change_of_topics_is_applied_in_one_go(
+    known: Fabric, before: list[str], after: list[str]
+) -> None:
+    region = known.regions[0].name
+    actual = _applied(known, topics_of(*before))
+    actions = _actions(known, actual, topics=topics_of(*after), region=region)
+    assert {action.kind for action in actions} <= {"binding"}
+    then = performed(actual, actions)
+    assert _actions(known, then, topics=topics_of(*after), region=region) == ()
+
+
+@given(FABRICS, GOLD)
+@settings(max_examples=30)
+def test_two_looks_at_the_same_brokers_give_the_same_actions(
+    known: Fabric, gold: list[str]
+) -> None:
+    topics = topics_of(*gold)
+    region = known.regions[0].name
+    once = _actions(known, fresh_fabric(known), topics=topics, region=region)
+    again = _actions(known, fresh_fabric(known), topics=topics, region=region)
+    assert once == again
+
+
+@given(FABRICS)
+@settings(max_examples=30)
+def test_a_shovel_comes_after_both_its_ends_and_leaves_before_them(known: Fabric) -> None:
+    region = known.regions[0].name
+    making = _actions(known, fresh_fabric(known), region=region)
+    order = [action.kind for action in making]
+    assert order == sorted(order, key=["exchange", "queue", "binding", "shovel"].index)
+    nothing = diff(region, {}, _applied(known), CREDENTIALS)
+    order = [action.kind for action in nothing]
+    assert {action.verb for action in nothing} == {"delete"}
+    assert order == sorted(order, key=["shovel", "binding", "queue"].index)
+
+
+def test_what_isnt_ours_by_name_stays() -> None:
+    known = fabric()
+    actual = _applied(known)
+    core = actual[OREGON_CORE]
+    queues = dict(core.queues)
+    queues["box.oregon-retail-1.1"] = QueueState("box.oregon-retail-1.1", {}, "x@host")
+    queues["desk"] = QueueState("desk", {}, "oregon-core-1@host")
+    actual = _edited(
+        actual,
+        OREGON_CORE,
+        exchanges={**core.exchanges, "desk": "fanout"},
+        queues=queues,
+        bindings=core.bindings | {Binding("intake", "desk")},
+        shovels={**core.shovels, "to-the-archive": {"src-uri": "amqp://"}},
+    )
+    assert _actions(known, actual) == ()
+
+
+def test_a_shovel_of_a_region_that_is_gone_is_removed_with_its_queues() -> None:
+    before = _applied(fabric())
+    left = fabric(regions=("oregon",))
+    actual = {cluster: before[cluster] for cluster in clusters(left)}
+    removed = [(a.verb, a.kind, a.name) for a in _actions(left, actual)]
+    assert removed == [
+        ("delete", "shovel", "outbound.dublin.1"),
+        ("delete", "shovel", "publish.dublin.1"),
+    ]
+
+
+def test_a_queue_that_isnt_wanted_on_a_node_that_is_down_waits_for_it() -> None:
+    known = fabric(client=2)
+    actual = _applied(known)
+    client = actual[OREGON_CLIENT]
+    moved = "shovel.publish.oregon.1.oregon-client-2"
+    queues = {**client.queues, moved: QueueState(moved, {}, "oregon-client-2@host")}
+    actual = _edited(actual, OREGON_CLIENT, queues=queues)
+    assert [(a.verb, a.name) for a in _actions(known, actual)] == [("delete", moved)]
+    assert _actions(known, with_down(actual, ["oregon-client-2"])) == ()
+
+
+def test_bindings_that_a_down_node_hides_arent_made_again() -> None:
+    known = fabric(client=2)
+    actual = with_down(_applied(known), ["oregon-client-1"])
+    client = actual[OREGON_CLIENT]
+    hidden = frozenset(b for b in client.bindings if b.queue != "shovel.publish.oregon.1")
+    assert hidden < client.bindings
+    assert _actions(known, _edited(actual, OREGON_CLIENT, bindings=hidden)) == ()
+
+
+def test_a_binding_that_replaces_another_leaves_no_gap() -> None:
+    known = fabric()
+    actions = _actions(known, _applied(known, topics_of("a")), topics=topics_of("b"))
+    assert [(a.verb, a.name) for a in actions] == [
+        ("create", "publish -b-> shovel.publish.oregon.1"),
+        ("delete", "publish -a-> shovel.publish.oregon.1"),
+    ]
+
+
+def test_a_queue_on_the_wrong_node_is_made_anew() -> None:
+    known = fabric(core=2)
+    actual = _applied(known)
+    queues = dict(actual[OREGON_CORE].queues)
+    queues["router.2"] = dataclasses.replace(queues["router.2"], home="oregon-core-1@host")
+    (action,) = _actions(known, _edited(actual, OREGON_CORE, queues=queues))
+    assert (action.verb, action.kind, action.name) == ("update", "queue", "router.2")
+    assert action.changes == (Change("home", "oregon-core-1", "oregon-core-2"),)
+
+
+def test_a_broker_that_is_away_is_left_alone() -> None:
+    known = fabric()
+    actual = fresh_fabric(known)
+    del actual[DUBLIN_CLIENT]
+    actions = _actions(known, actual)
+    assert {action.cluster for action in actions} == set(actual)
+    # Its shovel is made all the same: it goes on trying by itself.
+    assert ("shovel", "publish.dublin.1") in {(a.kind, a.name) for a in actions}
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=4), st.text(min_size=1))
+def test_no_password_is_ever_shown(old: str, user: str) -> None:
+    known = fabric()
+    actual = _applied(known)
+    secret = Credentials(user, old + "-pässwörd")
+    actions = _actions(known, actual, credentials=secret)
+    assert {action.kind for action in actions} == {"shovel"}
+    for change in (change for action in actions for change in action.changes):
+        assert change.field in {"src-uri", "dest-uri"}
+        assert change.after is not None
+        assert change.after.startswith("amqp://***@")
+        assert change.after.endswith("(another login)")
+        assert CREDENTIALS.password not in repr(change)
+
+
+def test_the_login_is_hidden_in_what_python_prints_too() -> None:
+    actual = _applied(fabric())
+    assert "s3cret" not in repr(actual)
+    assert "s3cret" not in repr(_actions(fabric(), fresh_fabric(fabric())))

@@ -1,0 +1,310 @@
+"""The topology as values, and the forms that RabbitMQ takes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from fabrics import CREDENTIALS, TOPICS, fabric
+
+from newsfabric.management import Management
+from newsfabric.settings import Credentials
+from newsfabric.topology import (
+    ALL,
+    DIRECT,
+    Binding,
+    Cluster,
+    Part,
+    box_feed,
+    box_part,
+    box_upstream,
+    client_definitions,
+    core,
+    core_definitions,
+    declare_retail,
+    mask,
+    owned_queue,
+    owned_shovel,
+    region_links,
+    retail_definitions,
+    shovel_plan,
+    shovel_value,
+)
+from newsfabric.topology.forms import hash_password
+from newsfabric.world.broker import LocalNode
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+
+OREGON_CORE = Cluster("oregon", "core")
+OREGON_CLIENT = Cluster("oregon", "client")
+DUBLIN_CORE = Cluster("dublin", "core")
+DUBLIN_CLIENT = Cluster("dublin", "client")
+
+
+def _shovels(part: Part) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    return {s.name: (s.queue.name, s.exchange, s.sources) for s in part.shovels}
+
+
+def _keys(part: Part, queue: str) -> set[tuple[str, str]]:
+    return {(b.exchange, b.key) for b in part.bindings if b.queue == queue}
+
+
+def test_a_region_of_single_nodes_has_one_shovel_for_each_way() -> None:
+    plan = shovel_plan(fabric(), "oregon", TOPICS)
+    assert _shovels(plan[OREGON_CORE]) == {
+        "publish.oregon.1": (
+            "shovel.publish.oregon.1",
+            "intake",
+            ("amqp://oregon-client-1.test/%2F",),
+        ),
+        "publish.dublin.1": (
+            "shovel.publish.oregon.1",
+            "intake",
+            ("amqp://dublin-client-1.test/%2F",),
+        ),
+        "outbound.dublin.1": (
+            "shovel.outbound.oregon.1",
+            "postoffice",
+            ("amqp://dublin-core-1.test/%2F",),
+        ),
+    }
+    assert _shovels(plan[OREGON_CLIENT]) == {
+        "receipts.1": ("shovel.receipts.1", "receipts", ("amqp://oregon-core-1.test/%2F",))
+    }
+
+
+def test_everything_comes_from_the_own_region_and_gold_from_the_others() -> None:
+    plan = shovel_plan(fabric(), "oregon", TOPICS)
+    assert _keys(plan[OREGON_CLIENT], "shovel.publish.oregon.1") == {("publish", ALL)}
+    assert _keys(plan[DUBLIN_CLIENT], "shovel.publish.oregon.1") == {
+        ("publish", "news.breaking"),
+        ("publish", "user.*"),
+    }
+    assert _keys(plan[DUBLIN_CORE], "shovel.outbound.oregon.1") == {("outbound", ALL)}
+    assert _keys(plan[OREGON_CORE], "shovel.receipts.1") == {("receipts", ALL)}
+
+
+def test_with_two_nodes_gold_enters_by_two_queues_on_two_nodes() -> None:
+    plan = shovel_plan(fabric(client=3, core=2), "oregon", TOPICS)
+    homes = {queue.name: queue.home for queue in plan[OREGON_CLIENT].queues}
+    assert homes == {
+        "shovel.publish.oregon.1": "oregon-client-1",
+        "shovel.publish.oregon.2": "oregon-client-2",
+    }
+    gold = {("publish", "news.breaking"), ("publish", "user.*")}
+    assert _keys(plan[OREGON_CLIENT], "shovel.publish.oregon.2") == gold
+    routers = {queue.name: queue.home for queue in plan[OREGON_CORE].queues}
+    assert routers["router.1"] == "oregon-core-1"
+    assert routers["router.2"] == "oregon-core-2"
+    assert _keys(plan[OREGON_CORE], "router.1") == {("intake", ALL)}
+    assert _keys(plan[OREGON_CORE], "router.2") == {
+        ("intake", "news.breaking"),
+        ("intake", "user.*"),
+    }
+
+
+def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything() -> None:
+    part = core(TOPICS, ["one", "two"], away=frozenset({"one"}))
+    assert _keys(part, "router.2") == {("intake", ALL)}
+
+
+def test_what_another_region_plans_on_a_cluster_is_disjoint_from_the_regions_own() -> None:
+    known = fabric(client=2, core=2)
+    plans = [shovel_plan(known, region.name, TOPICS) for region in known.regions]
+    for cluster in plans[0].keys() & plans[1].keys():
+        queues = [{queue.name for queue in plan[cluster].queues} for plan in plans]
+        assert queues[0].isdisjoint(queues[1])
+
+
+def test_every_planned_shovel_and_source_queue_is_its_regions_by_name_and_nobody_elses() -> None:
+    known = fabric(regions=("oregon", "dublin", "oregon-2"), client=2, core=3)
+    for region in known.regions:
+        for link in region_links(known, region.name, TOPICS):
+            for other in known.regions:
+                own = other == region
+                assert owned_shovel(other.name, link.runs_on, link.name) is own
+                for home in link.nodes:
+                    queue = link.queue(home)
+                    assert owned_queue(other.name, link.source, queue.name) is own
+                    assert link.home_of(queue.name) == home
+
+
+def test_nobody_owns_what_isnt_a_shovels() -> None:
+    for name in ("router.1", "rejected", "box.oregon-retail-1.1", "amq.gen-x", "shovelling"):
+        assert not owned_queue("oregon", OREGON_CORE, name)
+    assert not owned_shovel("oregon", OREGON_CORE, "federate-wires")
+    assert not owned_shovel("oregon", OREGON_CORE, "receipts.1")
+
+
+def test_every_queue_is_bounded_and_loses_its_oldest() -> None:
+    parts = [*shovel_plan(fabric(core=2), "oregon", TOPICS).values(), box_part("box", 1)]
+    for queue in (queue for part in parts for queue in part.queues):
+        arguments = queue.bounds.arguments()
+        assert 0 < arguments["x-max-length"] <= 100_000
+        assert 0 < arguments["x-max-length-bytes"] <= 256 << 20
+        assert arguments["x-overflow"] == "drop-head"
+
+
+def test_a_source_queue_on_anothers_broker_expires_and_forgets() -> None:
+    for link in region_links(fabric(), "oregon", TOPICS):
+        arguments = link.bounds.arguments()
+        assert 0 < arguments["x-message-ttl"] < arguments["x-expires"]
+
+
+def test_copies_never_wait_longer_than_identities_are_remembered() -> None:
+    for link in region_links(fabric(), "oregon", TOPICS):
+        assert link.bounds.arguments()["x-message-ttl"] < 600_000
+
+
+def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> None:
+    link = box_feed("oregon-retail-1", 2, "amqp://core-2/%2F")
+    value = shovel_value(link, CREDENTIALS)
+    assert value["src-uri"] == "amqp://shovel:s3cret%2F%40%3A@core-2/%2F"
+    assert value["src-queue"] == "box.oregon-retail-1.2"
+    assert value["src-queue-args"]["x-expires"] == 120_000
+    assert value["dest-uri"] == DIRECT
+    assert value["dest-exchange"] == "postoffice"
+    assert "dest-exchange-key" not in value
+    assert value["ack-mode"] == "on-confirm"
+
+
+def test_the_way_upstream_may_take_any_core_node() -> None:
+    value = shovel_value(box_upstream(["amqp://a/%2F", "amqp://b/%2F"]), Credentials())
+    assert value["src-uri"] == DIRECT
+    assert value["dest-uri"] == ["amqp://guest:guest@a/%2F", "amqp://guest:guest@b/%2F"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("amqp://guest:guest@127.0.0.1:5672/%2F", "amqp://***@127.0.0.1:5672/%2F"),
+        ("amqps://u:p%40@host", "amqps://***@host"),
+        (
+            "can't reach amqp://u:p@a/x or 'amqp://u:q@b'",
+            "can't reach amqp://***@a/x or 'amqp://***@b'",
+        ),
+        ("amqp://u:p/w@host", "amqp://***@host"),
+        ("amqp://", "amqp://"),
+        ("mail a@b", "mail a@b"),
+    ],
+)
+def test_logins_in_uris_are_masked(text: str, shown: str) -> None:
+    assert mask(text) == shown
+
+
+def test_definitions_make_the_user_whom_shovels_need() -> None:
+    document = client_definitions(Credentials("guest", "guest"))
+    (user,) = document["users"]
+    assert set(user["tags"]) == {"administrator", "impersonator"}
+    assert "guest:guest" not in json.dumps(document)
+    salt = base64.b64decode(user["password_hash"])[:4]
+    assert hash_password("guest", salt) == user["password_hash"]
+    assert document["permissions"][0]["user"] == "guest"
+
+
+def test_a_password_hash_is_salted_sha256() -> None:
+    salt = b"\x90\x8d\xc6\x0a"
+    expected = base64.b64encode(salt + hashlib.sha256(salt + b"test12").digest()).decode()
+    # The example of RabbitMQ's guide to passwords.
+    assert expected == "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
+    assert hash_password("test12", salt) == expected
+
+
+def test_without_credentials_definitions_name_no_user() -> None:
+    assert "users" not in client_definitions()
+
+
+def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
+    document = core_definitions(TOPICS, fabric().region("oregon"))
+    assert {queue["name"] for queue in document["queues"]} == {"router.1", "rejected"}
+    assert {exchange["name"] for exchange in document["exchanges"]} == {
+        "intake",
+        "postoffice",
+        "outbound",
+        "upstream",
+        "rejected",
+        "receipts",
+    }
+
+
+def test_a_core_of_several_nodes_waits_for_the_keeper_since_definitions_have_no_homes() -> None:
+    document = core_definitions(TOPICS, fabric(core=3).region("oregon"))
+    assert document["queues"] == []
+    assert document["bindings"] == []
+    assert len(document["exchanges"]) == 6
+
+
+@pytest.mark.broker
+async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_user(
+    rabbitmq_home: RabbitmqHome, tmp_path: Path
+) -> None:
+    user = Credentials("fabric", "s3cret/@:")
+    document = core_definitions(TOPICS, fabric().region("oregon"), user)
+    path = tmp_path / "definitions.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    node = LocalNode(tmp_path, rabbitmq_home, definitions=path)
+    try:
+        await asyncio.to_thread(node.start)
+        async with Management(node.management_url, user) as api:
+            declared = {
+                queue.name: dict(queue.arguments) for queue in (await api.queues()).values()
+            }
+            assert declared == {q["name"]: q["arguments"] for q in document["queues"]}
+            assert {Binding("intake", "router.1"), Binding("rejected", "rejected")} == (
+                await api.bindings()
+            )
+            assert {e["name"] for e in document["exchanges"]} <= set(await api.exchanges())
+        async with Management(node.management_url, Credentials()) as stranger:
+            assert not await stranger.alive()
+    finally:
+        await asyncio.to_thread(node.close)
+
+
+class _Recorded:
+    """A Declare that keeps what was declared in the shape of definitions."""
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, str] = {}
+        self.queues: dict[str, object] = {}
+        self.bindings: set[Binding] = set()
+
+    async def exchange(self, name: str, *, type: str = "topic", durable: bool = True) -> None:
+        assert durable
+        self.exchanges[name] = type
+
+    async def queue(
+        self,
+        name: str,
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: dict[str, object] | None = None,
+    ) -> str:
+        assert durable
+        assert not exclusive
+        assert not auto_delete
+        self.queues[name] = arguments
+        return name
+
+    async def bind(self, queue: str, exchange: str, key: str) -> None:
+        assert queue in self.queues
+        assert exchange in self.exchanges
+        self.bindings.add(Binding(exchange, queue, key))
+
+    async def delete_queue(self, name: str) -> None:
+        raise AssertionError(name)
+
+
+async def test_a_box_declares_what_its_definitions_say() -> None:
+    declared = _Recorded()
+    await declare_retail(declared)
+    document = retail_definitions()
+    assert declared.exchanges == {e["name"]: e["type"] for e in document["exchanges"]}
+    assert declared.queues == {q["name"]: q["arguments"] for q in document["queues"]}
+    assert declared.bindings == {
+        Binding(b["source"], b["destination"], b["routing_key"]) for b in document["bindings"]
+    }
