@@ -1,0 +1,240 @@
+"""One router process against one real broker: how many messages a second, and how much delay.
+
+The queue is filled before the router starts and the clock stops when it has confirmed the last one,
+so neither the publisher's speed nor a backlog flatters the figure. The broker shares the machine.
+
+``python -m bench.router`` prints all of it; ``python -m bench`` shows the first line of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from newsfabric import topology
+from newsfabric.amqp import Declare, Delivery, Link, Message, Properties
+from newsfabric.amqp.link import connect
+from newsfabric.settings import Fabric, Node, Region, dump_fabric
+from newsfabric.topics import load_topics
+from newsfabric.world.broker import LocalNode, free_ports
+from newsfabric.world.rabbitmq_home import find_rabbitmq
+
+ROOT = Path(__file__).parent.parent
+TOPICS = ROOT / "topics.toml"
+TOPIC = "metrics.bench"
+MESSAGES = 40_000
+# Not timed: caches fill and the first batches form.
+WARM_UP = 5_000
+SINK = "bench.sink"
+# What it takes a news headline.
+PADDING = "x" * 220
+
+
+def messages_per_second(store: str = "memory:") -> float:
+    """Messages that one router takes, stores, publishes twice (confirmed) and acknowledges."""
+    with _node() as node:
+        asyncio.run(_fill(node.amqp_url, MESSAGES))
+        with _router(node, store) as metrics_url:
+            return _rate(metrics_url)
+
+
+def added_delay(store: str) -> tuple[list[float], list[float]]:
+    """Delays in ms at 100 messages/s from intake to postoffice: through the router, and one line.
+
+    The one line is a consumer that publishes what it gets: no checks, no store, no receipts.
+    """
+    with _node() as node:
+        with _router(node, store):
+            routed = asyncio.run(_delays(node.amqp_url))
+        return routed, asyncio.run(_delays(node.amqp_url, forward=True))
+
+
+def main() -> None:
+    """Measure everything and print a table."""
+    table = Table(title="one router, one broker, one machine")
+    table.add_column("figure")
+    table.add_column("measured", justify="right")
+    with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
+        stores = {"memory": "memory:", "sqlite": f"sqlite:{folder}/rate.sqlite"}
+        for name, store in stores.items():
+            table.add_row(f"messages/s, {name} store", f"{messages_per_second(store):,.0f}")
+        routed, bare = added_delay(f"sqlite:{folder}/delay.sqlite")
+    for name, cut in (("p50", 49), ("p99", 98)):
+        with_it = statistics.quantiles(routed, n=100)[cut]
+        without = statistics.quantiles(bare, n=100)[cut]
+        table.add_row(f"intake to postoffice, sqlite store, {name}", f"{with_it:.2f} ms")
+        table.add_row(f"… through one line instead, {name}", f"{without:.2f} ms")
+    Console().print(table)
+
+
+@contextlib.contextmanager
+def _node() -> Iterator[LocalNode]:
+    """A broker with a core cluster's topology and a queue that nobody reads."""
+    with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
+        home = find_rabbitmq(ROOT, os.environ)
+        with LocalNode(Path(folder), home) as node:
+            asyncio.run(_declare(node.amqp_url))
+            yield node
+
+
+async def _declare(url: str) -> None:
+    async def declare(broker: Declare) -> None:
+        await topology.declare_part(broker, topology.core(load_topics(TOPICS), ["node"]))
+
+    async with _link(url) as link:
+        await link.on_connect(declare)
+        await (await link.publisher()).ready()
+
+
+@contextlib.asynccontextmanager
+async def _link(url: str) -> AsyncIterator[Link]:
+    link = await connect([url], name="bench")
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+async def _fill(url: str, count: int) -> None:
+    async with _link(url) as link:
+        publisher = await link.publisher()
+        await publisher.ready()
+        pending: list[Awaitable[None]] = []
+        for n in range(count):
+            if publisher.in_flight >= 900:
+                await publisher.ready()
+                await pending[-1]
+            pending.append(publisher.publish_nowait(topology.INTAKE, _message(n)))
+        for confirm in pending:
+            await confirm
+
+
+def _message(n: int) -> Message:
+    body = orjson.dumps({"n": n, "sent_ns": time.monotonic_ns(), "text": PADDING})
+    properties = Properties(content_type="application/json", app_id="bench", message_id=str(n))
+    return Message(TOPIC, body, properties)
+
+
+@contextlib.contextmanager
+def _router(node: LocalNode, store: str) -> Iterator[str]:
+    """A router process on ``node``, ready; yields where its metrics are."""
+    here = Node("node", node.amqp_url, node.management_url)
+    region = Region(
+        name="bench",
+        frontdesk_url="http://127.0.0.1:1",
+        client=(Node("client", node.amqp_url, node.management_url),),
+        core=(here,),
+    )
+    fabric = node.folder / "fabric.json"
+    fabric.write_text(dump_fabric(Fabric((region,))), encoding="utf-8")
+    (port,) = free_ports(1)
+    options = {
+        "name": "bench-router-1",
+        "region": "bench",
+        "fabric": fabric,
+        "topics": TOPICS,
+        "store": store,
+        "port": port,
+        "log-level": "warning",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    process = subprocess.Popen([sys.executable, "-m", "wholesale", "router", *words])
+    try:
+        _await_ready(f"http://127.0.0.1:{port}/healthz/ready", process)
+        yield f"http://127.0.0.1:{port}/metrics"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _await_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        time.sleep(0.02)
+    raise SystemExit("the router isn't ready")
+
+
+def _rate(metrics_url: str) -> float:
+    started_at, started_with = 0.0, 0.0
+    while True:
+        count = _routed(metrics_url)
+        now = time.monotonic()
+        if count < WARM_UP:
+            started_at, started_with = now, count
+        if count >= MESSAGES:
+            return (count - started_with) / (now - started_at)
+        time.sleep(0.05)
+
+
+def _routed(metrics_url: str) -> float:
+    with urllib.request.urlopen(metrics_url, timeout=5) as page:
+        text = page.read().decode()
+    found = re.search(r'router_stage_left_total\{stage="route"\} (\S+)', text)
+    return float(found[1]) if found else 0.0
+
+
+async def _delays(url: str, *, forward: bool = False, count: int = 1000) -> list[float]:
+    delays: list[float] = []
+    complete = asyncio.Event()
+
+    def on_delivery(delivery: Delivery) -> None:
+        sent = orjson.loads(delivery.message.body)["sent_ns"]
+        delays.append((time.monotonic_ns() - sent) / 1e6)
+        sink.ack(delivery)
+        if len(delays) == count:
+            complete.set()
+
+    async def declare(broker: Declare) -> None:
+        await broker.queue(SINK)
+        await broker.bind(SINK, topology.POSTOFFICE, TOPIC)
+
+    async with _link(url) as link:
+        await link.on_connect(declare)
+        publisher = await link.publisher()
+        await publisher.ready()
+        sink = await link.consumer(SINK, on_delivery)
+        if forward:
+            await _forward(link)
+        await _send_steadily(lambda n: publisher.publish(topology.INTAKE, _message(n)), count)
+        await complete.wait()
+    return delays[100:]
+
+
+async def _forward(link: Link) -> None:
+    publisher = await link.publisher()
+    await publisher.ready()
+
+    def on_delivery(delivery: Delivery) -> None:
+        publisher.publish_nowait(topology.POSTOFFICE, delivery.message)
+        source.ack(delivery)
+
+    source = await link.consumer(topology.router_queue(1), on_delivery)
+
+
+async def _send_steadily(send: Callable[[int], Awaitable[None]], count: int) -> None:
+    base = time.time_ns()
+    start = time.monotonic()
+    for n in range(count):
+        await asyncio.sleep(max(0.0, start + n / 100 - time.monotonic()))
+        await send(base + n)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Endpoints and history as readers get them."""
+
+from __future__ import annotations
+
+import orjson
+from envelopes import envelope
+
+from newsfabric.settings import Node, Region
+from wholesale.frontdesk.answers import Endpoints, history_document
+
+
+def test_alternates_are_the_other_regions_frontdesks():
+    node = (Node("n", "amqp://127.0.0.1", "http://127.0.0.1"),)
+    dublin = Region(name="dublin", frontdesk_url="http://d.example/", client=node, core=node)
+    assert Endpoints("oregon", (dublin,)).document([]) == {
+        "region": "oregon",
+        "gateways": [],
+        "alternates": [{"region": "dublin", "endpoints_url": "http://d.example/endpoints.json"}],
+        "ttl": 5,
+        "retry_ms": 2000,
+    }
+
+
+def test_history_is_what_readers_get_pushed_without_a_position():
+    stored = envelope(1, body=b'{"b":1.0}', key="story", version=2)
+    document = history_document("news.breaking", "gold", [stored])
+    assert orjson.loads(orjson.dumps(document)) == {
+        "topic": "news.breaking",
+        "messages": [
+            {
+                "type": "message",
+                "topic": "news.breaking",
+                "id": stored.id,
+                "key": "story",
+                "version": 2,
+                "published": stored.published_ms,
+                "origin": "oregon",
+                "class": "gold",
+                "body": {"b": 1.0},
+            }
+        ],
+    }
+    assert b'"body":{"b":1.0}' in orjson.dumps(document)

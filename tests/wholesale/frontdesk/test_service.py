@@ -1,0 +1,433 @@
+"""The frontdesk over real sockets, with brokers and a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from core_desk import EPOCH, until
+from envelopes import envelope
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
+
+from newsfabric import control
+from newsfabric.amqp import Message
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.control import LoadReport, Receipt
+from newsfabric.errors import ConfigError, StoreUnavailable
+from newsfabric.settings import Fabric, Node, Region
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicTable
+from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
+
+NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
+FABRIC = Fabric(
+    tuple(
+        Region(name=name, frontdesk_url=f"http://{name}.example", client=NODE, core=NODE)
+        for name in ("oregon", "dublin")
+    )
+)
+SETTINGS = FrontdeskSettings(name="oregon-frontdesk-1", region="oregon")
+
+
+@dataclasses.dataclass
+class House:
+    """A frontdesk, its two clusters, and a router that is nothing but its receipts."""
+
+    client: StubBroker
+    core: StubBroker
+    store: MemoryStore
+    service: FrontdeskService
+    tap: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.service.port}"
+
+    def published(self) -> list[Message]:
+        return self.client.take(self.tap)
+
+    def answer(self, message: Message, **fields: Any) -> None:
+        said: dict[str, Any] = {
+            "status": "routed",
+            "region": "oregon",
+            "router": "oregon-router-1",
+            "topic": message.topic,
+        }
+        properties = message.properties
+        assert properties.reply_to is not None
+        receipt = control.encode_receipt(
+            Receipt(**(said | fields)),
+            reply_to=properties.reply_to,
+            correlation_id=properties.correlation_id,
+        )
+        self.client.publish("receipts", receipt)
+
+    def report(self, **fields: Any) -> None:
+        said = LoadReport(
+            region="oregon",
+            box="oregon-retail-1",
+            state="ready",
+            connections=1,
+            capacity=100,
+            deliveries_per_second=0,
+            connects_per_second=0,
+            sockjs_url="http://r1.example/sockjs",
+            websocket_url="ws://r1.example/websocket",
+            sse_url="http://r1.example/events",
+            sent_ms=1,
+        )
+        report = dataclasses.replace(said, **fields)
+        self.core.publish("upstream", control.encode_load(report))
+
+    async def publish(self, document: Any, **headers: str) -> HTTPResponse:
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.fetch(
+            "/publish", method="POST", body=body, headers={"Content-Type": JSON} | named
+        )
+
+    async def fetch(self, path: str, **options: Any) -> HTTPResponse:
+        request = HTTPRequest(self.url + path, **options)
+        return await AsyncHTTPClient().fetch(request, raise_error=False)
+
+
+JSON = "application/json"
+HEADLINE = {"topic": "news.world", "body": {"headline": "x"}}
+
+
+@contextlib.asynccontextmanager
+async def open_house(
+    topics: TopicTable, settings: FrontdeskSettings = SETTINGS
+) -> AsyncIterator[House]:
+    client, core = StubBroker(), StubBroker()
+    store = MemoryStore(topics, now_ms=lambda: EPOCH)
+    service = FrontdeskService(
+        settings,
+        fabric=FABRIC,
+        topics=topics,
+        core=core.connect(),
+        client=client.connect(),
+        store=store,
+    )
+    stop = asyncio.Event()
+    task = asyncio.create_task(service.serve(stop))
+    await service.listening.wait()
+    house = House(client, core, store, service, client.tap("publish"))
+    try:
+        yield house
+    finally:
+        stop.set()
+        await task
+
+
+@pytest.fixture
+async def house(topics: TopicTable) -> AsyncIterator[House]:
+    async with open_house(topics) as opened:
+        yield opened
+
+
+def said(response: HTTPResponse) -> Any:
+    assert response.headers["Content-Type"] == JSON
+    return json.loads(response.body)
+
+
+# --- endpoints
+
+
+async def test_endpoints_name_the_ready_boxes_and_the_other_regions(house: House):
+    house.report()
+    await until(lambda: house.service.boxes.count(now=0.0) == 1)
+    response = await house.fetch("/endpoints.json")
+    assert response.code == 200
+    assert said(response) == {
+        "region": "oregon",
+        "gateways": [
+            {
+                "sockjs_url": "http://r1.example/sockjs",
+                "websocket_url": "ws://r1.example/websocket",
+                "sse_url": "http://r1.example/events",
+            }
+        ],
+        "alternates": [
+            {"region": "dublin", "endpoints_url": "http://dublin.example/endpoints.json"}
+        ],
+        "ttl": 5,
+        "retry_ms": 2000,
+    }
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert "max-age=5" in response.headers["Cache-Control"]
+
+
+async def test_without_a_ready_box_it_is_503_and_still_tells_where_else(house: House):
+    house.report(state="draining")
+    await until(lambda: house.service.boxes.count(now=0.0) == 1)
+    response = await house.fetch("/endpoints.json")
+    assert response.code == 503
+    assert response.headers["Retry-After"] == "2"
+    assert "no-store" in response.headers["Cache-Control"]
+    assert said(response)["gateways"] == []
+    assert [a["region"] for a in said(response)["alternates"]] == ["dublin"]
+
+
+async def test_a_strangers_message_among_the_load_reports_is_ignored(house: House):
+    key = control.load_key("oregon", "x")
+    house.core.publish("upstream", Message(key, b"not a report"))
+    house.report()
+    await until(lambda: house.service.boxes.count(now=0.0) == 1)
+    assert (await house.fetch("/endpoints.json")).code == 200
+
+
+# --- publish
+
+
+async def test_a_publication_is_answered_with_its_id_once_it_is_routed(house: House):
+    asking = asyncio.create_task(house.publish(HEADLINE, Idempotency_Key="k1"))
+    await until(lambda: house.client.depth(house.tap))
+    (message,) = house.published()
+    assert (message.topic, message.body) == ("news.world", b'{"headline":"x"}')
+    assert message.properties.message_id == "k1"
+    house.answer(message, id="an-id", identity="an-identity")
+    response = await asking
+    assert response.code == 201
+    assert said(response) == {
+        "id": "an-id",
+        "identity": "an-identity",
+        "message_id": "k1",
+        "repeated": False,
+    }
+
+
+async def test_a_repeat_is_200_with_the_first_id(house: House):
+    asking = asyncio.create_task(house.publish(HEADLINE, Idempotency_Key="k1"))
+    await until(lambda: house.client.depth(house.tap))
+    house.answer(house.published()[0], id="first", identity="i", repeated=True)
+    response = await asking
+    assert (response.code, said(response)["id"]) == (200, "first")
+
+
+@pytest.mark.parametrize(("reason", "status"), [("topic_not_allowed", 422), ("too_large", 413)])
+async def test_a_rejection_comes_with_its_reason(house: House, reason: str, status: int):
+    asking = asyncio.create_task(house.publish(HEADLINE))
+    await until(lambda: house.client.depth(house.tap))
+    house.answer(house.published()[0], status="rejected", reason=reason, detail="because")
+    response = await asking
+    assert response.code == status
+    assert said(response) == {"error": {"reason": reason, "detail": "because"}}
+
+
+async def test_each_answer_finds_its_own_request(house: House):
+    asking = [asyncio.create_task(house.publish(HEADLINE, Idempotency_Key=k)) for k in "abc"]
+    await until(lambda: house.client.depth(house.tap) == 3)
+    for message in reversed(house.published()):
+        house.answer(message, id=f"id-{message.properties.message_id}", identity="i")
+    answers = await asyncio.gather(*asking)
+    assert [said(answer)["id"] for answer in answers] == ["id-a", "id-b", "id-c"]
+
+
+async def test_a_receipt_that_nobody_waits_for_is_ignored(house: House):
+    asking = asyncio.create_task(house.publish(HEADLINE))
+    await until(lambda: house.client.depth(house.tap))
+    (message,) = house.published()
+    guessed = dataclasses.replace(message.properties, correlation_id="0" * 32)
+    house.answer(dataclasses.replace(message, properties=guessed), id="forged", identity="i")
+    house.client.publish("receipts", dataclasses.replace(message, topic=guessed.reply_to or ""))
+    house.answer(message, id="true", identity="i")
+    assert said(await asking)["id"] == "true"
+
+
+async def test_without_a_receipt_in_time_it_is_504_with_the_key_to_send_again(topics: TopicTable):
+    hurried = dataclasses.replace(SETTINGS, receipt_seconds=0.05)
+    async with open_house(topics, hurried) as house:
+        response = await house.publish(HEADLINE)
+        (message,) = house.published()
+        assert response.code == 504
+        error = said(response)["error"]
+        assert error["reason"] == "no_receipt"
+        assert "same Idempotency-Key" in error["detail"]
+        assert error["message_id"] == message.properties.message_id
+
+
+async def test_without_a_broker_it_is_503(house: House):
+    house.client.cut()
+    response = await house.publish(HEADLINE)
+    assert (response.code, response.headers["Retry-After"]) == (503, "1")
+
+
+async def test_what_no_shovel_would_take_away_is_503(house: House):
+    house.client.delete_queue(house.tap)
+    assert (await house.publish(HEADLINE)).code == 503
+
+
+async def test_at_the_bound_of_waiting_publications_the_next_is_503(topics: TopicTable):
+    async with open_house(topics, dataclasses.replace(SETTINGS, max_pending=1)) as house:
+        first = asyncio.create_task(house.publish(HEADLINE))
+        await until(lambda: house.client.depth(house.tap))
+        assert said(await house.publish(HEADLINE))["error"]["reason"] == "busy"
+        house.answer(house.published()[0], id="i", identity="i")
+        assert (await first).code == 201
+
+
+@pytest.mark.parametrize(
+    ("document", "headers", "status", "reason"),
+    [
+        (b"{", {}, 400, "bad_request"),
+        ({"topic": "news.world"}, {}, 400, "bad_request"),
+        (HEADLINE | {"body": "x" * 70_000}, {}, 413, "too_large"),
+        (b" " * 500_000, {}, 413, "too_large"),
+        (HEADLINE, {"Content_Type": "text/plain"}, 415, "unsupported_media_type"),
+        (HEADLINE, {"Content_Type": ""}, 415, "unsupported_media_type"),
+    ],
+)
+async def test_a_bad_request_is_refused_with_its_reason(
+    house: House, document: Any, headers: dict[str, str], status: int, reason: str
+):
+    response = await house.publish(document, **headers)
+    assert response.code == status
+    assert said(response)["error"]["reason"] == reason
+    assert house.published() == []
+
+
+async def test_a_body_of_unknown_length_is_bounded_too(house: House):
+    async def body_in_pieces(write: Any) -> None:
+        for _ in range(50):
+            await write(b" " * 10_000)
+
+    response = await house.fetch(
+        "/publish", method="POST", headers={"Content-Type": JSON}, body_producer=body_in_pieces
+    )
+    assert response.code == 413
+
+
+async def test_only_post_publishes(house: House):
+    response = await house.fetch("/publish")
+    assert (response.code, response.headers["Allow"]) == (405, "POST")
+
+
+async def test_web_pages_may_not_publish(house: House):
+    response = await house.fetch(
+        "/publish",
+        method="OPTIONS",
+        headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"},
+    )
+    assert response.code == 405
+    assert "Access-Control-Allow-Origin" not in response.headers
+    # A name that resolves to loopback makes it the same origin: there is no preflight then.
+    assert (await house.publish(HEADLINE, Origin="http://evil.example")).code == 403
+    assert house.published() == []
+
+
+async def test_with_a_key_only_its_holder_publishes(topics: TopicTable):
+    guarded = dataclasses.replace(SETTINGS, api_key="0123456789abcdef")
+    async with open_house(topics, guarded) as house:
+        response = await house.publish(HEADLINE)
+        assert (response.code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+        asking = asyncio.create_task(house.publish(HEADLINE, X_API_Key="0123456789abcdef"))
+        await until(lambda: house.client.depth(house.tap))
+        house.answer(house.published()[0], id="i", identity="i")
+        assert (await asking).code == 201
+
+
+def test_it_doesnt_listen_to_the_world_without_a_key():
+    with pytest.raises(ConfigError, match="--api-key-file"):
+        dataclasses.replace(SETTINGS, host="0.0.0.0")
+
+
+async def test_told_to_stop_it_finishes_the_requests_that_wait(topics: TopicTable):
+    async with open_house(topics) as house:
+        asking = asyncio.create_task(house.publish(HEADLINE))
+        await until(lambda: house.client.depth(house.tap))
+        (message,) = house.published()
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.05, lambda: house.answer(message, id="late", identity="i"))
+    response = await asking
+    assert (response.code, said(response)["id"]) == (201, "late")
+
+
+# --- history
+
+
+async def test_history_of_a_public_topic_is_oldest_first_and_pages_backwards(house: House):
+    written = [
+        envelope(n, at=n - 10_000, topic="news.world", body=b'{"n":%d}' % n) for n in range(5)
+    ]
+    await house.store.write(written)
+    newest = said(await house.fetch("/history?topic=news.world&limit=2"))
+    assert [m["body"]["n"] for m in newest["messages"]] == [3, 4]
+    before = newest["messages"][0]["id"]
+    older = said(await house.fetch(f"/history?topic=news.world&limit=2&before={before}"))
+    assert [m["body"]["n"] for m in older["messages"]] == [1, 2]
+    assert older["topic"] == "news.world"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 404),
+        ("topic=sport.today", 404),
+        ("topic=news..x", 404),
+        ("topic=user.7", 403),
+        ("topic=desk.plan", 403),
+        ("topic=news.world&limit=0", 400),
+        ("topic=news.world&limit=201", 400),
+        ("topic=news.world&limit=9999999999999", 400),
+        ("topic=news.world&limit=x", 400),
+        ("topic=news.world&before=x", 400),
+    ],
+)
+async def test_what_isnt_there_or_not_public_isnt_shown(house: House, query: str, status: int):
+    response = await house.fetch(f"/history?{query}")
+    assert response.code == status
+    assert set(said(response)["error"]) == {"reason", "detail"}
+
+
+async def test_without_the_store_history_is_503(house: House, monkeypatch: pytest.MonkeyPatch):
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(house.store, "history", away)
+    assert (await house.fetch("/history?topic=news.world")).code == 503
+
+
+# --- pages and health
+
+
+async def test_the_page_is_served_with_a_policy_and_revalidated(house: House):
+    page = await house.fetch("/")
+    assert page.code == 200
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+    again = await house.fetch("/", headers={"If-None-Match": page.headers["Etag"]})
+    assert again.code == 304
+    assert page.headers["Cache-Control"] == "no-cache"
+
+
+@pytest.mark.parametrize("name", ["reader.js", "reader.css", "sockjs.min.js"])
+async def test_what_the_page_loads_is_there(house: House, name: str):
+    assert (await house.fetch(f"/static/{name}")).code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/static/none.js", "/static/../boxes.py", "/static/%2e%2e/__init__.py"]
+)
+async def test_nothing_else_is_served(house: House, path: str):
+    assert (await house.fetch(path)).code in (403, 404)
+
+
+async def test_it_is_ready_while_both_links_are_up(house: House):
+    assert (await house.fetch("/healthz/ready")).code == 200
+    house.core.cut()
+    response = await house.fetch("/healthz/ready")
+    assert response.code == 503
+    assert json.loads(response.body)["waiting_for"] == ["core"]
+    assert (await house.fetch("/healthz/live")).code == 200
+
+
+async def test_it_counts_what_it_does(house: House):
+    await house.fetch("/endpoints.json")
+    page = (await house.fetch("/metrics")).body.decode()
+    assert 'newsfabric_frontdesk_endpoints_total{gateways="none"}' in page

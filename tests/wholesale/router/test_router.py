@@ -1,0 +1,170 @@
+"""A router over a broker and a store in memory: what goes in, what comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pytest
+from core_desk import EPOCH, Desk, message, running, until
+
+from newsfabric.amqp import Message
+from newsfabric.envelope import ms_of_id
+from wholesale.router import counters
+
+
+async def test_a_message_is_stored_routed_here_and_to_the_others_and_acknowledged(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(message(body=b'{"headline":1}', headers={"key": "k"}, message_id="m1"))
+        await desk.none_owed(router)
+        (here,) = desk.envelopes("postoffice")
+        assert (here.topic, here.body, here.seq) == ("news.world", b'{"headline":1}', 1)
+        assert desk.envelopes("outbound") == [here]
+        assert await desk.store.history("news.world", limit=10) == [here]
+    desk.link.lose()
+    assert desk.broker.depth("router.1") == 0
+
+
+async def test_a_thousand_messages_leave_in_the_order_of_their_numbers(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(*(message(message_id=str(n)) for n in range(1000)))
+        await desk.none_owed(router)
+        assert [e.seq for e in desk.envelopes("postoffice")] == list(range(1, 1001))
+        assert [e.message_id for e in desk.envelopes("outbound")] == list(map(str, range(1000)))
+
+
+async def test_a_receipt_comes_when_it_is_stored_and_routed(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(message(reply_to="me", correlation_id="c1", message_id="m1"))
+        await desk.none_owed(router)
+        (receipt,) = desk.receipts()
+        (routed,) = desk.envelopes()
+        assert (receipt.status, receipt.id, receipt.repeated) == ("routed", routed.id, False)
+        assert desk.arrived("receipts")[0].topic == "me"
+
+
+async def test_without_reply_to_there_is_no_receipt(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(message())
+        await desk.none_owed(router)
+        assert desk.receipts() == []
+
+
+async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(desk: Desk):
+    clock = [EPOCH]
+    async with running(desk, now_ms=lambda: clock[0]) as router:
+        desk.publish(message(reply_to="me", message_id="m1"))
+        await desk.none_owed(router)
+        clock[0] += 9 * 60_000
+        desk.publish(message(reply_to="me", message_id="m1"))
+        await desk.none_owed(router)
+        first, second = desk.receipts()
+        assert len(desk.envelopes()) == 1
+        assert second.repeated
+        assert second.id == first.id
+        assert ms_of_id(first.id or "") == EPOCH
+
+
+async def test_after_ten_minutes_it_is_routed_again(desk: Desk):
+    clock = [EPOCH]
+    async with running(desk, now_ms=lambda: clock[0]) as router:
+        for _ in range(2):
+            desk.publish(message(message_id="m1"))
+            await desk.none_owed(router)
+            clock[0] += 10 * 60_000
+        first, second = desk.envelopes()
+        assert (first.identity, first.seq + 1) == (second.identity, second.seq)
+
+
+async def test_copies_that_come_together_are_routed_once_and_each_is_answered(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(*(message(reply_to="me", message_id="m1") for _ in range(5)))
+        await desk.none_owed(router)
+        assert len(desk.envelopes()) == 1
+        assert [r.repeated for r in desk.receipts()] == [False, True, True, True, True]
+
+
+async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_once(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+):
+    before = counters.DIFFERING._value.get()
+    async with running(desk) as router:
+        desk.publish(*(message(body=b"%d" % n, message_id="m1") for n in range(4)))
+        await desk.none_owed(router)
+        assert [e.body for e in desk.envelopes()] == [b"0"]
+    assert counters.DIFFERING._value.get() == before + 3
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(warnings) == 1
+
+
+BAD: dict[str, tuple[str, Message]] = {
+    "not JSON": ("not_json", message(body=b"{not json")),
+    "JSON cut off": ("not_json", message(body=b'{"a":')),
+    "not UTF-8": ("not_utf8", message(body=b'"\xff\xfe"')),
+    "empty": ("empty_body", message(body=b"")),
+    "too large": ("too_large", message(body=b'"' + b"x" * 65_535 + b'"')),
+    "forbidden topic": ("topic_not_allowed", message("sport.today")),
+    "the fabric's own word": ("topic_not_allowed", message("_fabric.tick.oregon")),
+    "malformed topic": ("bad_topic", message("news..world")),
+    "topic that isn't UTF-8": ("bad_topic", message("news.\udcff")),
+    "key that is no text": ("bad_header", message(headers={"key": 7})),
+    "negative version": ("bad_header", message(headers={"version": -1})),
+    "traceparent": ("bad_header", message(headers={"traceparent": "yes"})),
+    "content type": ("bad_property", message(content_type="text/xml")),
+    "timestamp": ("bad_property", message(timestamp=2**60)),
+    "message_id that isn't UTF-8": ("bad_property", message(message_id="\udcff")),
+}
+
+
+@pytest.mark.parametrize(("reason", "bad"), BAD.values(), ids=BAD.keys())
+async def test_bad_input_is_rejected_with_its_bytes_counted_answered_and_gone(
+    desk: Desk, reason: str, bad: Message
+):
+    before = _rejected(reason)
+    asked = dataclasses.replace(bad.properties, reply_to="me", correlation_id="c1")
+    bad = dataclasses.replace(bad, properties=asked)
+    async with running(desk) as router:
+        desk.publish(bad, message(message_id="good"))
+        await desk.none_owed(router)
+        (evidence,) = desk.arrived("rejected")
+        assert (evidence.topic, evidence.body) == (reason, bad.body)
+        assert evidence.properties.headers["reason"] == reason
+        (receipt,) = desk.receipts()
+        assert (receipt.status, receipt.reason) == ("rejected", reason)
+        assert _rejected(reason) == before + 1
+        assert [e.message_id for e in desk.envelopes()] == ["good"]
+    desk.link.lose()
+    assert desk.broker.depth("router.1") == 0
+
+
+def _rejected(reason: str) -> float:
+    return counters.REJECTED[reason]._value.get()
+
+
+async def test_a_tick_names_the_last_number_in_both_exchanges(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(message())
+        await desk.none_owed(router)
+        desk.arrived("outbound")
+        await router.tick()
+        (tick,) = desk.ticks()
+        assert (tick.origin, tick.router, tick.epoch) == ("oregon", "oregon-router-1", EPOCH)
+        assert (tick.seq, tick.void) == (1, ())
+        assert len(desk.broker.take(desk.taps["outbound"])) == 1
+
+
+async def test_two_routers_share_the_work_and_have_streams_of_their_own(desk: Desk):
+    other = desk.broker.connect()
+    async with (
+        running(desk, prefetch=10) as first,
+        running(desk, name="oregon-router-2", link=other, prefetch=10) as second,
+    ):
+        desk.publish(*(message(message_id=str(n)) for n in range(200)))
+        await until(lambda: len(desk.envelopes()) == 200)
+        await desk.none_owed(first)
+        await desk.none_owed(second)
+        assert first.stream.seq + second.stream.seq == 200
+        assert {e.message_id for e in desk.envelopes()} == set(map(str, range(200)))
+        by_router = [e.seq for e in desk.envelopes() if e.router == "oregon-router-2"]
+        assert by_router == list(range(1, second.stream.seq + 1))
+        assert by_router

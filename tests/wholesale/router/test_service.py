@@ -1,0 +1,117 @@
+"""A router as a process sees it: ready, healthy, drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from core_desk import Desk, message, until
+from tornado.httpclient import AsyncHTTPClient, HTTPResponse
+
+from newsfabric.errors import ConfigError, StoreUnavailable
+from newsfabric.store.memory import MemoryStore
+from wholesale.router.service import RouterService, RouterSettings
+
+
+class UnreachableStore(MemoryStore):
+    async def check(self) -> None:
+        raise StoreUnavailable("nobody there")
+
+
+def service(desk: Desk, **settings: Any) -> RouterService:
+    return RouterService(
+        RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings),
+        link=desk.link,
+        store=desk.store,
+        topics=desk.topics,
+    )
+
+
+@contextlib.asynccontextmanager
+async def serving(desk: Desk, **settings: Any) -> AsyncIterator[tuple[RouterService, str]]:
+    router = service(desk, **settings)
+    stop = asyncio.Event()
+    task = asyncio.create_task(router.serve(stop))
+    await router.listening.wait()
+    try:
+        yield router, f"http://127.0.0.1:{router.port}"
+    finally:
+        stop.set()
+        await task
+
+
+async def get(url: str) -> HTTPResponse:
+    return await AsyncHTTPClient().fetch(url, raise_error=False)
+
+
+async def test_it_is_ready_once_it_consumes_and_the_store_answers(desk: Desk):
+    async with serving(desk) as (router, url):
+        await until(lambda: router.readiness().ready)
+        assert (await get(f"{url}/healthz/ready")).code == 200
+        assert (await get(f"{url}/healthz/live")).code == 200
+
+
+async def test_without_its_link_it_isnt_ready_and_says_so(desk: Desk):
+    async with serving(desk) as (router, url):
+        await until(lambda: router.readiness().ready)
+        desk.broker.cut()
+        response = await get(f"{url}/healthz/ready")
+        assert response.code == 503
+        assert json.loads(response.body) == {"ready": False, "waiting_for": ["link"]}
+
+
+async def test_without_its_store_it_isnt_ready(desk: Desk):
+    desk.store = UnreachableStore(desk.topics)
+    async with serving(desk) as (router, _):
+        await until(lambda: router.readiness().waiting_for == ("store",))
+
+
+async def test_what_it_counts_is_in_its_metrics(desk: Desk):
+    async with serving(desk) as (_, url):
+        desk.publish(message())
+        await until(lambda: desk.envelopes())
+        page = (await get(f"{url}/metrics")).body.decode()
+        for stage in ("decode", "validate", "identify", "store", "route"):
+            assert f'newsfabric_router_stage_entered_total{{stage="{stage}"}}' in page
+
+
+async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(desk: Desk):
+    async with serving(desk) as (router, _):
+        await until(lambda: router.readiness().ready)
+        desk.publish(*(message(message_id=str(n), reply_to="me") for n in range(300)))
+        await until(lambda: desk.broker.depth("router.1") < 300)
+    left = desk.broker.depth("router.1")
+    receipts = desk.receipts()
+    assert len(receipts) + left == 300
+    # The tick comes last: it names every number that was given out.
+    last = desk.broker.take(desk.taps["outbound"])[-1]
+    assert json.loads(last.body)["seq"] == len(receipts)
+
+
+async def test_it_stops_in_time_when_the_store_never_comes_back(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+):
+    class Away(MemoryStore):
+        async def write(self, envelopes: object) -> None:
+            raise StoreUnavailable("gone")
+
+    desk.store = Away(desk.topics)
+    async with serving(desk, drain_seconds=0.05):
+        desk.publish(message())
+        await until(lambda: desk.broker.depth("router.1") == 0)
+    desk.link.lose()
+    assert desk.broker.depth("router.1") == 1
+    assert desk.ticks()[-1].void == (1,)
+    assert "leaves 1 messages to the other routers" in caplog.text
+
+
+async def test_a_taken_port_is_one_clear_line(desk: Desk):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"can't listen on 127.0.0.1 port {port}"):
+            await service(desk, port=port).serve(asyncio.Event())

@@ -1,0 +1,286 @@
+"""What a router does when its store, its broker or its own code fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import pytest
+from core_desk import EPOCH, Desk, message, running, until
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+from wholesale.router import storing
+
+
+class FailingStore(MemoryStore):
+    """Raises what ``fails`` returns for the envelopes of a write, if anything."""
+
+    def __init__(self, topics: TopicTable) -> None:
+        super().__init__(topics, now_ms=lambda: EPOCH)
+        self.fails: Callable[[Sequence[Envelope]], Exception | None] = lambda _: None
+        self.writes = 0
+
+    async def write(self, envelopes: Sequence[Envelope]) -> None:
+        self.writes += 1
+        problem = self.fails(envelopes)
+        if problem is not None:
+            raise problem
+        await super().write(envelopes)
+
+
+@pytest.fixture
+def store(desk: Desk) -> FailingStore:
+    desk.store = store = FailingStore(desk.topics)
+    return store
+
+
+def away(_: Sequence[Envelope]) -> Exception | None:
+    return StoreUnavailable("on holiday")
+
+
+async def test_nothing_is_routed_or_answered_before_it_is_stored(desk: Desk, store: FailingStore):
+    store.fails = away
+    async with running(desk) as router:
+        desk.publish(*(message(reply_to="me", message_id=str(n)) for n in range(20)))
+        await until(lambda: store.writes >= 3)
+        assert (desk.envelopes(), desk.receipts()) == ([], [])
+        assert not router.store_answers
+        store.fails = lambda _: None
+        await desk.none_owed(router)
+        assert [e.seq for e in desk.envelopes()] == list(range(1, 21))
+        assert len(desk.receipts()) == 20
+        assert router.store_answers
+
+
+async def test_a_broken_store_costs_no_message_while_it_says_that_it_is_broken(
+    desk: Desk, store: FailingStore, monkeypatch: pytest.MonkeyPatch
+):
+    async def broken() -> None:
+        raise StoreError("malformed disk image")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "check", broken)
+        store.fails = lambda _: StoreError("malformed disk image")
+        async with running(desk) as router:
+            desk.publish(*(message(message_id=str(n)) for n in range(3)))
+            await until(lambda: store.writes >= 3)
+            assert desk.arrived("rejected") == []
+            store.fails = lambda _: None
+            await desk.none_owed(router)
+            assert len(desk.envelopes()) == 3
+
+
+async def test_an_outage_of_the_store_is_logged_once_and_its_end_once(
+    desk: Desk, store: FailingStore, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, logger=storing.__name__)
+    store.fails = away
+    async with running(desk) as router:
+        desk.publish(message())
+        await until(lambda: store.writes >= 3)
+        store.fails = lambda _: None
+        await desk.none_owed(router)
+    assert [r.getMessage() for r in caplog.records] == [
+        "the store is away: on holiday; trying again",
+        "the store is back",
+    ]
+
+
+async def test_while_the_store_is_away_the_broker_keeps_what_is_over_the_prefetch(
+    desk: Desk, store: FailingStore
+):
+    store.fails = away
+    async with running(desk, prefetch=10) as router:
+        desk.publish(*(message(message_id=str(n)) for n in range(100)))
+        await until(lambda: store.writes >= 2)
+        assert desk.broker.depth("router.1") == 90
+        store.fails = lambda _: None
+        await desk.none_owed(router)
+        assert len(desk.envelopes()) == 100
+
+
+async def test_a_flapping_link_during_an_outage_doesnt_fill_the_memory(
+    desk: Desk, store: FailingStore
+):
+    store.fails = away
+    # Another router takes a share at each reconnect, so that new messages come every time.
+    async with running(desk, prefetch=50) as router:
+        for start in range(0, 5000, 100):
+            desk.publish(*(message(message_id=str(start + n)) for n in range(100)))
+            await _depth(desk, start + 50)
+            desk.broker.cut()
+            _rotate(desk.broker)
+            await desk.broker.heal()
+        # What was numbered, and one prefetch.
+        assert router.under_way <= 50 + storing.MAX_BATCH
+
+
+async def _depth(desk: Desk, count: int) -> None:
+    await until(lambda: desk.broker.depth("router.1") == count)
+
+
+def _rotate(broker: StubBroker) -> None:
+    """The queue's oldest go to its end, as if others had taken and returned them."""
+    taken = broker.take("router.1")
+    for each in taken[50:] + taken[:50]:
+        broker.publish("intake", each)
+
+
+async def test_one_message_that_the_store_refuses_doesnt_take_the_others_with_it(
+    desk: Desk, store: FailingStore, expect_error_log: Callable[[str], None]
+):
+    expect_error_log("can't adapt")
+
+    def refuse_three(envelopes: Sequence[Envelope]) -> Exception | None:
+        poison = any(e.message_id == "3" for e in envelopes)
+        return TypeError("can't adapt") if poison else None
+
+    store.fails = refuse_three
+    async with running(desk) as router:
+        desk.publish(*(message(reply_to="me", message_id=str(n)) for n in range(6)))
+        await desk.none_owed(router)
+        assert [e.message_id for e in desk.envelopes()] == list("01245")
+        (evidence,) = desk.arrived("rejected")
+        assert (evidence.topic, evidence.properties.message_id) == ("internal", "3")
+        statuses = {r.message_id: r.status for r in desk.receipts()}
+        assert statuses["3"] == "rejected"
+        await router.tick()
+        (tick,) = desk.ticks()
+        assert (tick.seq, tick.void) == (6, (4,))
+
+
+async def test_a_fault_of_ours_in_the_first_stages_rejects_the_message_and_no_other(
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    expect_error_log: Callable[[str], None],
+):
+    expect_error_log("m1")
+    find = desk.topics.find
+
+    def failing(topic: str) -> object:
+        if topic == "news.poison":
+            raise ZeroDivisionError("a bug")
+        return find(topic)
+
+    monkeypatch.setattr(desk.topics, "find", failing)
+    async with running(desk) as router:
+        desk.publish(
+            message("news.poison", b'{"secret":1}', message_id="m1", reply_to="me"),
+            message(message_id="good"),
+        )
+        await desk.none_owed(router)
+        assert [e.message_id for e in desk.envelopes()] == ["good"]
+        assert [m.topic for m in desk.arrived("rejected")] == ["internal"]
+        assert [r.reason for r in desk.receipts()] == ["internal"]
+    assert "secret" not in caplog.text
+
+
+async def test_a_rejection_that_no_wire_can_carry_goes_out_plain(
+    desk: Desk, expect_error_log: Callable[[str], None]
+):
+    expect_error_log("a letter to rejected can't be sent")
+    async with running(desk) as router:
+        desk.publish(message(body=b"{", timestamp=-1, headers={"own": 1}))
+        await desk.none_owed(router)
+        (evidence,) = desk.arrived("rejected")
+        assert (evidence.topic, evidence.body) == ("not_json", b"{")
+        assert "own" not in evidence.properties.headers
+
+
+async def test_what_the_broker_refuses_is_published_again_as_it_was(desk: Desk):
+    desk.broker.nacks = True
+    async with running(desk) as router:
+        desk.publish(message(reply_to="me", message_id="m1"), message("news.world", b"{"))
+        await until(lambda: router.stream.seq == 1)
+        desk.broker.nacks = False
+        await desk.none_owed(router)
+        assert [e.seq for e in desk.envelopes("outbound")] == [1]
+        assert [r.status for r in desk.receipts()].count("routed") == 1
+        assert len(desk.arrived("rejected")) == 1
+
+
+async def test_a_message_under_way_when_the_link_breaks_keeps_its_number(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(message(reply_to="me", message_id="m1"))
+        await until(lambda: router.stream.seq == 1)
+        desk.broker.cut()
+        await desk.broker.heal()
+        await desk.none_owed(router)
+        assert {(e.message_id, e.seq) for e in desk.envelopes()} == {("m1", 1)}
+        assert desk.receipts()[-1].id == desk.envelopes()[0].id
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 120))
+async def test_whatever_is_cut_each_receipted_message_is_stored_and_routed(
+    turns_between_cuts: list[int], count: int
+):
+    topics = TopicTable([TopicPolicy(pattern="news.*")])
+    broker = StubBroker()
+    desk = Desk(broker, broker.connect(), MemoryStore(topics, now_ms=lambda: EPOCH), topics)
+    await desk.open()
+    async with running(desk, prefetch=50) as router:
+        desk.publish(*(message(reply_to="me", message_id=str(n)) for n in range(count)))
+        for turns in turns_between_cuts:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            broker.cut()
+            await broker.heal()
+        await desk.none_owed(router)
+        names = {str(n) for n in range(count)}
+        stored = await desk.store.history("news.world", limit=1000)
+        assert {r.message_id for r in desk.receipts()} == names
+        for exchange in ("postoffice", "outbound"):
+            routed = desk.envelopes(exchange)
+            assert {e.message_id for e in routed} == names
+            # Copies there may be, but a number is never used for two messages.
+            assert len({(e.seq, e.identity) for e in routed}) == len({e.seq for e in routed})
+        assert {e.message_id for e in stored} == names
+
+
+async def test_what_a_killed_router_had_not_acknowledged_goes_to_the_other(
+    desk: Desk, store: FailingStore
+):
+    store.fails = away
+    doomed = desk.broker.connect()
+    async with running(desk, name="oregon-router-2", link=doomed):
+        desk.publish(*(message(reply_to="me", message_id=str(n)) for n in range(50)))
+        await until(lambda: desk.broker.depth("router.1") == 0)
+        store.fails = lambda _: None
+        await doomed.close()
+        async with running(desk) as router:
+            await until(lambda: len(desk.receipts()) == 50)
+            await desk.none_owed(router)
+            assert {e.message_id for e in desk.envelopes()} == {str(n) for n in range(50)}
+
+
+async def test_numbers_that_a_stopping_router_could_not_store_are_void(
+    desk: Desk, store: FailingStore
+):
+    async with running(desk) as router:
+        desk.publish(message(message_id="good"))
+        await desk.none_owed(router)
+        store.fails = away
+        desk.publish(*(message(message_id=str(n)) for n in range(3)))
+        await until(lambda: router.stream.seq > 1)
+    router.give_up()
+    await router.tick()
+    tick = desk.ticks()[-1]
+    assert tick.void == tuple(range(2, tick.seq + 1))
+
+
+async def test_a_tick_without_a_link_is_left_out(desk: Desk):
+    async with running(desk) as router:
+        desk.broker.cut()
+        await router.tick()
+        await desk.broker.heal()
+        await router.tick()
+        assert len(desk.ticks()) == 1

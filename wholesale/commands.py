@@ -1,0 +1,181 @@
+"""The command line of both services: options into settings, links and store around them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from newsfabric import service, topology
+from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.settings import Node, credentials_from, is_name, load_fabric
+from newsfabric.store import Store, open_store
+from newsfabric.topics import TopicTable, load_topics
+from wholesale.frontdesk.access import read_key
+from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
+from wholesale.router.service import RouterService, RouterSettings
+
+_ROUTER_EXAMPLES = """
+\b
+Examples:
+  python -m wholesale router --name oregon-router-1 --region oregon \\
+      --fabric fabric.json --topics topics.toml --store sqlite:news.db --port 15081
+  curl http://127.0.0.1:15081/healthz/ready
+"""
+
+_FRONTDESK_EXAMPLES = """
+\b
+Examples:
+  python -m wholesale frontdesk --name oregon-frontdesk-1 --region oregon \\
+      --fabric fabric.json --topics topics.toml --store sqlite:news.db --port 15080
+  curl http://127.0.0.1:15080/endpoints.json
+  curl http://127.0.0.1:15080/publish -H 'Content-Type: application/json' \\
+      -d '{"topic": "news.breaking", "body": {"headline": "…"}}'
+"""
+
+
+def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option that can also come from NEWSFABRIC_…"""
+    envvar = f"NEWSFABRIC_{name.upper().replace('-', '_')}"
+    return click.option(f"--{name}", envvar=envvar, show_envvar=True, **settings)
+
+
+def _name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not is_name(value):
+        raise click.BadParameter("a name has a-z, 0-9 and -, at most 63 of them", param=parameter)
+    return value
+
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_COMMON = [
+    _option("name", required=True, callback=_name, help="Name of this process, unique."),
+    _option("region", required=True, callback=_name, help="Which region of fabric.json it is in."),
+    _option(
+        "fabric", required=True, type=_FILE, help="fabric.json: the regions and their brokers."
+    ),
+    _option("topics", required=True, type=_FILE, help="topics.toml: every feed and its policy."),
+    _option("store", required=True, help="sqlite:PATH, or memory: (one process only)."),
+    _option("host", default="127.0.0.1", show_default=True, help="Address of the HTTP pages."),
+    _option("port", required=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."),
+    _option(
+        "log-level",
+        default="info",
+        show_default=True,
+        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        help="What is logged.",
+    ),
+]
+
+
+def _common(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_COMMON):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def main() -> None:
+    """The wholesale services of one region: router and frontdesk."""
+
+
+@main.command(epilog=_ROUTER_EXAMPLES)
+@_common
+def router(*, name: str, log_level: str, **options: Any) -> None:
+    """Number, store and route what publishers send.
+
+    Run two or more per region: they compete, and what one leaves behind the others take.
+    The HTTP port has /healthz/live, /healthz/ready and /metrics.
+    """
+
+    async def run(stop: asyncio.Event) -> None:
+        await _run_router(stop, name=name, **options)
+
+    service.run(run, name=name, log_level=log_level)
+
+
+@main.command(epilog=_FRONTDESK_EXAMPLES)
+@_common
+@_option("api-key-file", type=_FILE, help="Publishing takes the key in this file.")
+def frontdesk(*, name: str, log_level: str, **options: Any) -> None:
+    """Answer endpoints, publications and history over HTTP, and serve the reader's page.
+
+    On other addresses than loopback it insists on --api-key-file.
+    """
+
+    async def run(stop: asyncio.Event) -> None:
+        await _run_frontdesk(stop, name=name, **options)
+
+    service.run(run, name=name, log_level=log_level)
+
+
+async def _run_router(
+    stop: asyncio.Event,
+    *,
+    name: str,
+    region: str,
+    fabric: Path,
+    topics: Path,
+    store: str,
+    host: str,
+    port: int,
+) -> None:
+    own = load_fabric(fabric).region(region)
+    table = load_topics(topics)
+    settings = RouterSettings(
+        name=name, region=region, queues=topology.router_queues(len(own.core)), host=host, port=port
+    )
+    async with _store(store, table) as opened, _link(own.core, name) as link:
+        await RouterService(settings, link=link, store=opened, topics=table).serve(stop)
+
+
+async def _run_frontdesk(
+    stop: asyncio.Event,
+    *,
+    name: str,
+    region: str,
+    fabric: Path,
+    topics: Path,
+    store: str,
+    host: str,
+    port: int,
+    api_key_file: Path | None,
+) -> None:
+    regions = load_fabric(fabric)
+    own = regions.region(region)
+    table = load_topics(topics)
+    settings = FrontdeskSettings(
+        name=name, region=region, host=host, port=port, api_key=read_key(api_key_file)
+    )
+    async with (
+        _store(store, table) as opened,
+        _link(own.core, f"{name} core") as core,
+        _link(own.client, f"{name} client") as client,
+    ):
+        desk = FrontdeskService(
+            settings, fabric=regions, topics=table, core=core, client=client, store=opened
+        )
+        await desk.serve(stop)
+
+
+@contextlib.asynccontextmanager
+async def _store(url: str, topics: TopicTable) -> AsyncIterator[Store]:
+    store = open_store(url, topics)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def _link(nodes: Sequence[Node], name: str) -> AsyncIterator[PikaLink]:
+    urls = [node.amqp_url for node in nodes]
+    link = await connect(urls, name=name, credentials=credentials_from(os.environ))
+    try:
+        yield link
+    finally:
+        await link.close()

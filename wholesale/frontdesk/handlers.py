@@ -1,0 +1,183 @@
+"""The frontdesk's requests and answers over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+import tornado.web
+
+from newsfabric.envelope import JSON, Limits, identity_of_id
+from newsfabric.errors import StoreError
+from newsfabric.store import Store
+from newsfabric.topics import TopicTable
+from wholesale.frontdesk import counters
+from wholesale.frontdesk.access import PublishAccess
+from wholesale.frontdesk.answers import (
+    ENDPOINTS_TTL,
+    RETRY_MS,
+    Endpoints,
+    history_document,
+)
+from wholesale.frontdesk.awaiting import Receipts
+from wholesale.frontdesk.boxes import Boxes
+from wholesale.frontdesk.publication import parse_publication
+from wholesale.http import RETRY, HttpProblem, JsonHandler
+
+logger = logging.getLogger(__name__)
+
+# JSON can spell one byte as six ("\u0041"), and there are the other fields.
+MAX_REQUEST_BYTES: Final = 6 * 64 * 1024 + 16 * 1024
+_MAX_HISTORY: Final = 200
+_DEFAULT_HISTORY: Final = 20
+
+
+class OpenHandler(JsonHandler):
+    """Answers that any page may read: public, and without credentials."""
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Access-Control-Allow-Origin", "*")
+
+
+class EndpointsHandler(OpenHandler):
+    """``GET /endpoints.json``: which boxes to connect to, or 503 with the other regions."""
+
+    def initialize(self, boxes: Boxes, endpoints: Endpoints) -> None:
+        self._boxes = boxes
+        self._endpoints = endpoints
+
+    def get(self) -> None:
+        now = time.monotonic()
+        offered = self._boxes.offer(now=now)
+        counters.BOXES.set(self._boxes.count(now=now))
+        if offered:
+            counters.WITH_GATEWAYS.inc()
+            self.set_header("Cache-Control", f"public, max-age={ENDPOINTS_TTL}, no-transform")
+        else:
+            counters.WITHOUT_GATEWAYS.inc()
+            self.set_header("Retry-After", str(math.ceil(RETRY_MS / 1000)))
+        self.answer(self._endpoints.document(offered), 200 if offered else 503)
+
+
+class HistoryHandler(OpenHandler):
+    """``GET /history?topic=&limit=&before=``: the newest of a public topic, oldest first."""
+
+    def initialize(self, store: Store, topics: TopicTable) -> None:
+        self._store = store
+        self._topics = topics
+
+    async def get(self) -> None:
+        topic = self.get_argument("topic", "")
+        limit, before = self._limit(), self._before()
+        policy = self._topics.find(topic)
+        if policy is None:
+            raise HttpProblem(404, "unknown_topic", "no such topic")
+        if policy.access != "public":
+            raise HttpProblem(403, "permission_denied", "this topic isn't public")
+        try:
+            envelopes = await self._store.history(topic, limit=limit, before=before)
+        except StoreError as exc:
+            logger.warning("no history: %s", exc)
+            raise HttpProblem(503, "unavailable", "the store is away", headers=RETRY) from exc
+        self.answer(history_document(topic, policy.topic_class, envelopes))
+
+    def _limit(self) -> int:
+        text = self.get_argument("limit", str(_DEFAULT_HISTORY))
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= _MAX_HISTORY:
+            raise HttpProblem(400, "bad_request", f"limit must be from 1 to {_MAX_HISTORY}")
+        return int(text)
+
+    def _before(self) -> str | None:
+        before = self.get_argument("before", "")
+        if not before:
+            return None
+        try:
+            identity_of_id(before)
+        except ValueError as exc:
+            raise HttpProblem(400, "bad_request", "before must be a message's id") from exc
+        return before
+
+
+@tornado.web.stream_request_body
+class PublishHandler(JsonHandler):
+    """``POST /publish``: 201 once the message is stored and routed, 200 if it had been before.
+
+    The body is taken as it streams in, so that one that is too large is refused when that is
+    known. Browsers say where a page is from (``Origin``), and pages don't publish: otherwise any
+    site could make the browser of someone in the newsroom do it.
+    """
+
+    def initialize(
+        self,
+        receipts: Receipts,
+        access: PublishAccess,
+        limits: Limits,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._receipts = receipts
+        self._access = access
+        self._limits = limits
+        self._draining = draining
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def prepare(self) -> None:
+        if self.request.method != "POST":
+            raise HttpProblem(
+                405, "method_not_allowed", "POST a JSON object", headers={"Allow": "POST"}
+            )
+        if not self._access.allows(self.request.headers):
+            challenge = {"WWW-Authenticate": "Bearer"}
+            raise HttpProblem(
+                401, "unauthorized", "the API key is missing or wrong", headers=challenge
+            )
+        if "Origin" in self.request.headers:
+            raise HttpProblem(403, "permission_denied", "web pages can't publish")
+        content_type = self.request.headers.get("Content-Type", "")
+        if content_type.split(";", 1)[0].strip().lower() != JSON:
+            raise HttpProblem(415, "unsupported_media_type", f"Content-Type must be {JSON}")
+        if self._draining():
+            raise HttpProblem(503, "draining", "this frontdesk is going away", headers=RETRY)
+        self._check_size(int(self.request.headers.get("Content-Length", "0")))
+
+    def data_received(self, chunk: bytes) -> None:
+        # Tornado drops the connection when this raises, so post() refuses what is too large.
+        self._size += len(chunk)
+        if self._size <= MAX_REQUEST_BYTES:
+            self._chunks.append(chunk)
+
+    def _check_size(self, size: int) -> None:
+        if size > MAX_REQUEST_BYTES:
+            raise HttpProblem(413, "too_large", f"at most {MAX_REQUEST_BYTES} bytes")
+
+    async def post(self) -> None:
+        self._check_size(self._size)
+        start = time.monotonic()
+        message = parse_publication(
+            b"".join(self._chunks),
+            idempotency_key=self.request.headers.get("Idempotency-Key"),
+            fresh_id=secrets.token_hex(16),
+            now_ms=time.time_ns() // 1_000_000,
+            limits=self._limits,
+        )
+        receipt = await self._receipts.publish(message)
+        counters.PUBLISH_SECONDS.observe(time.monotonic() - start)
+        if receipt.status == "rejected":
+            reason = receipt.reason or "rejected"
+            status = 413 if reason == "too_large" else 422
+            raise HttpProblem(status, reason, receipt.detail or "")
+        document = {
+            "id": receipt.id,
+            "identity": receipt.identity,
+            "message_id": message.properties.message_id,
+            "repeated": receipt.repeated,
+        }
+        self.answer(document, 200 if receipt.repeated else 201)
+
+    def on_finish(self) -> None:
+        counters.PUBLISHED.labels(str(self.get_status())).inc()

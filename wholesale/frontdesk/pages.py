@@ -1,0 +1,57 @@
+"""The pages: files as they are, with an ETag and a policy that lets them load nothing else.
+
+``connect-src`` is open, because which gateways there are is only known when they are asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import tornado.web
+
+import newsfabric
+
+FOLDER: Final = Path(__file__).parent.parent / "pages"
+# What more than one service serves: sockjs-client.
+SHARED: Final = Path(newsfabric.__file__).parent / "static"
+
+_POLICY: Final = "; ".join(
+    [
+        "default-src 'self'",
+        "connect-src * ws: wss:",
+        "img-src 'self' data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+
+
+class PageHandler(tornado.web.StaticFileHandler):
+    """One file, as it is. Browsers ask each time and are told 304 when nothing changed.
+
+    So a page never runs with the script of another release.
+    """
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Content-Security-Policy", _POLICY)
+        self.set_header("Referrer-Policy", "no-referrer")
+
+    def set_extra_headers(self, path: str) -> None:
+        self.set_header("Cache-Control", "no-cache")
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{status_code}\n")
+
+
+def page_routes(folder: Path = FOLDER) -> list[Any]:
+    """Tornado routes for ``/`` and ``/static/…``."""
+    return [
+        (r"/(|index\.html)", PageHandler, {"path": folder, "default_filename": "index.html"}),
+        (r"/static/(sockjs\.min\.js)", PageHandler, {"path": SHARED}),
+        (r"/static/(.+)", PageHandler, {"path": folder}),
+    ]

@@ -1,0 +1,114 @@
+"""The body of ``POST /publish`` as an AMQP message. Pure.
+
+Only what AMQP couldn't carry is refused here; what a message may be is the router's decision,
+so that a publisher hears the same over HTTP and AMQP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from newsfabric.amqp.message import Message, Properties
+from newsfabric.envelope import JSON, MAX_INTEGER, Limits
+from wholesale.http import HttpProblem
+
+_TEXTS: Final = ("key", "message_id", "app_id", "type", "traceparent")
+_NUMBERS: Final = ("version", "expiration")
+_FIELDS: Final = frozenset({"topic", "body", *_TEXTS, *_NUMBERS})
+# AMQP 0-9-1 section 4.2.5.3: routing keys and text properties are short strings.
+_MAX_SHORT: Final = 255
+
+
+def parse_publication(
+    document: bytes, *, idempotency_key: str | None, fresh_id: str, now_ms: int, limits: Limits
+) -> Message:
+    """The message that ``document`` asks for, without ``reply_to``; HttpProblem says what is wrong.
+
+    It always has a message_id: ``idempotency_key`` (the header), else the field, else
+    ``fresh_id``, so that whoever hears no answer can send it again.
+    """
+    fields = _object(document)
+    topic = _text(fields, "topic")
+    if not topic:
+        raise _bad("topic is required")
+    if "body" not in fields:
+        raise _bad("body is required")
+    body = orjson.dumps(fields["body"])
+    if len(body) > limits.max_body_bytes:
+        raise HttpProblem(
+            413, "too_large", f"the body has {len(body)} bytes, at most {limits.max_body_bytes}"
+        )
+    return Message(topic, body, _properties(fields, idempotency_key, fresh_id, now_ms))
+
+
+def _properties(
+    fields: Mapping[str, Any], idempotency_key: str | None, fresh_id: str, now_ms: int
+) -> Properties:
+    headers: dict[str, Any] = {
+        "key": _text(fields, "key"),
+        "version": _number(fields, "version"),
+        "traceparent": _text(fields, "traceparent"),
+        "timestamp_in_ms": now_ms,
+    }
+    expiration = _number(fields, "expiration")
+    return Properties(
+        content_type=JSON,
+        headers={name: value for name, value in headers.items() if value is not None},
+        message_id=_message_id(_text(fields, "message_id"), idempotency_key) or fresh_id,
+        app_id=_text(fields, "app_id"),
+        type=_text(fields, "type"),
+        expiration=None if expiration is None else str(expiration),
+    )
+
+
+def _object(document: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(document)
+    except orjson.JSONDecodeError as exc:
+        raise _bad(f"not JSON: {exc}") from exc
+    if not isinstance(fields, dict):
+        raise _bad("expected a JSON object")
+    unknown = sorted(fields.keys() - _FIELDS)
+    if unknown:
+        raise _bad(f"unknown field {unknown[0][:60]!r}; there are {', '.join(sorted(_FIELDS))}")
+    return fields
+
+
+def _message_id(field: str | None, header: str | None) -> str | None:
+    if header is not None:
+        _check_length("Idempotency-Key", header)
+    if field and header and field != header:
+        raise _bad("message_id and Idempotency-Key differ")
+    return header or field
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _bad(f"{name} must be a string")
+    _check_length(name, value)
+    return value
+
+
+def _check_length(name: str, value: str) -> None:
+    size = len(value.encode("utf-8", "surrogatepass"))
+    if size > _MAX_SHORT:
+        raise _bad(f"{name} has {size} bytes, at most {_MAX_SHORT}")
+
+
+def _number(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INTEGER:
+        raise _bad(f"{name} must be a whole number from 0 to {MAX_INTEGER}")
+    return value
+
+
+def _bad(detail: str) -> HttpProblem:
+    return HttpProblem(400, "bad_request", detail)

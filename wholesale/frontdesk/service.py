@@ -1,0 +1,205 @@
+"""A frontdesk in its region: links, load reports, receipts, HTTP, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from newsfabric import control, topology
+from newsfabric.amqp import Consumer, Declare, Link
+from newsfabric.amqp.message import Delivery
+from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.service import Readiness, health_routes, listen
+from newsfabric.settings import Fabric
+from newsfabric.store import Store
+from newsfabric.topics import TopicTable
+from newsfabric.topology import Bounds
+from wholesale.frontdesk import counters
+from wholesale.frontdesk.access import PublishAccess, check_exposure
+from wholesale.frontdesk.answers import Endpoints
+from wholesale.frontdesk.awaiting import Receipts
+from wholesale.frontdesk.boxes import Boxes
+from wholesale.frontdesk.handlers import (
+    EndpointsHandler,
+    HistoryHandler,
+    PublishHandler,
+)
+from wholesale.frontdesk.pages import page_routes
+from wholesale.http import application
+from wholesale.source import QueueSource
+
+logger = logging.getLogger(__name__)
+
+_MAX_READ: Final = 8 << 20
+# Old reports and receipts are of no use to anyone, so these queues keep little and briefly.
+_BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FrontdeskSettings:
+    """How one frontdesk runs. ``port`` 0 takes a free one; ``api_key`` None: no key is asked for.
+
+    A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
+    a time, and ``drain_seconds`` once the frontdesk was told to stop.
+    """
+
+    name: str
+    region: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    api_key: str | None = dataclasses.field(default=None, repr=False)
+    drain_seconds: float = 5.0
+    receipt_seconds: float = 5.0
+    max_pending: int = 1000
+    limits: Limits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        check_exposure(self.host, self.api_key)
+
+
+class FrontdeskService:
+    """Runs one frontdesk over ``core``, ``client`` (links to those clusters) and ``store``."""
+
+    def __init__(
+        self,
+        settings: FrontdeskSettings,
+        *,
+        fabric: Fabric,
+        topics: TopicTable,
+        core: Link,
+        client: Link,
+        store: Store,
+    ) -> None:
+        self.settings = settings
+        # Set as soon as ``port`` is known and answers.
+        self.listening = asyncio.Event()
+        self.port = 0
+        self._endpoints = Endpoints(settings.region, fabric.others(settings.region))
+        self._topics = topics
+        self._core = core
+        self._client = client
+        self._store = store
+        self.boxes = Boxes(settings.region)
+        # Exclusive queues are this connection's own; the suffix keeps two processes apart.
+        self._queue = f"frontdesk.{settings.name}.{secrets.token_hex(4)}"
+        self._draining = False
+
+    def readiness(self) -> Readiness:
+        """Whether it can answer, and otherwise what it waits for.
+
+        The store isn't asked for: without it there is no history, and everything else.
+        """
+        return Readiness.of(
+            core=self._core.connected,
+            client=self._client.connected,
+            not_draining=not self._draining,
+        )
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Answer until ``stop`` is set, then finish what is under way."""
+        receipts = await self._await_receipts()
+        reports = await self._watch_boxes()
+        server, self.port = listen(
+            application(self._routes(receipts)),
+            host=self.settings.host,
+            port=self.settings.port,
+            # What is refused is still read up to here, so that the answer arrives.
+            max_body_size=_MAX_READ,
+        )
+        self.listening.set()
+        try:
+            await stop.wait()
+            self._draining = True
+            server.stop()
+            await self._finish(receipts)
+        finally:
+            await server.close_all_connections()
+            await reports.cancel()
+
+    def _routes(self, receipts: Receipts) -> list[Any]:
+        publish = {
+            "receipts": receipts,
+            "access": PublishAccess(self.settings.api_key),
+            "limits": self.settings.limits,
+            "draining": lambda: self._draining,
+        }
+        endpoints = {"boxes": self.boxes, "endpoints": self._endpoints}
+        return [
+            (r"/endpoints\.json", EndpointsHandler, endpoints),
+            (r"/publish", PublishHandler, publish),
+            (r"/history", HistoryHandler, {"store": self._store, "topics": self._topics}),
+            *health_routes(self.readiness),
+            *page_routes(),
+        ]
+
+    async def _await_receipts(self) -> Receipts:
+        async def declare(broker: Declare) -> None:
+            await topology.declare_client(broker)
+            await self._own_queue(broker)
+            await broker.bind(self._queue, topology.RECEIPTS, self._queue)
+
+        await self._client.on_connect(declare)
+        settings = self.settings
+        receipts = Receipts(
+            await self._client.publisher(in_flight=settings.max_pending),
+            self._queue,
+            most=settings.max_pending,
+            timeout=settings.receipt_seconds,
+        )
+        await _consume(self._client, self._queue, receipts.take)
+        return receipts
+
+    async def _watch_boxes(self) -> Consumer:
+        async def declare(broker: Declare) -> None:
+            await topology.declare_core(broker)
+            await self._own_queue(broker)
+            key = control.load_key(self.settings.region, "*")
+            await broker.bind(self._queue, topology.UPSTREAM, key)
+
+        await self._core.on_connect(declare)
+        return await _consume(self._core, self._queue, self._take_report)
+
+    async def _own_queue(self, broker: Declare) -> None:
+        await broker.queue(
+            self._queue,
+            durable=False,
+            exclusive=True,
+            auto_delete=True,
+            arguments=_BOUNDS.arguments(),
+        )
+
+    def _take_report(self, delivery: Delivery) -> None:
+        try:
+            report = control.decode_load(delivery.message)
+        except ValueError as exc:
+            counters.REPORT_BAD.inc()
+            logger.debug("no load report: %s", exc)
+            return
+        taken = self.boxes.report(report, now=time.monotonic())
+        (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()
+
+    async def _finish(self, receipts: Receipts) -> None:
+        try:
+            async with asyncio.timeout(self.settings.drain_seconds):
+                await receipts.idle()
+        except TimeoutError:
+            logger.warning("%s leaves %d requests", self.settings.name, receipts.pending)
+
+
+async def _consume(link: Link, queue: str, take: Callable[[Delivery], None]) -> Consumer:
+    """Consume ``queue``, each delivery acknowledged as soon as it was taken."""
+    source = QueueSource()
+
+    def on_delivery(delivery: Delivery) -> None:
+        source.saw(delivery)
+        take(delivery)
+        source.ack(delivery)
+
+    consumer = await link.consumer(queue, on_delivery)
+    source.attach(consumer)
+    return consumer

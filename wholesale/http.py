@@ -1,0 +1,81 @@
+"""HTTP as both services speak it: JSON, errors too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+import tornado.web
+
+from newsfabric.envelope import JSON
+from newsfabric.service import PlainHandler
+
+# For whatever passes by itself.
+RETRY: Final = {"Retry-After": "1"}
+
+
+class HttpProblem(Exception):
+    """A request that is answered with ``status``, ``headers`` and a JSON error.
+
+    ``reason`` is one word for programs, ``detail`` a line for people; ``extra`` joins them.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, str | None] | None = None,
+    ) -> None:
+        super().__init__(f"{status} {reason}: {detail}")
+        self.status = status
+        self.headers = dict(headers or {})
+        self.document = {"error": {"reason": reason, "detail": detail, **(extra or {})}}
+
+
+class JsonHandler(PlainHandler):
+    """Answers JSON and turns what goes wrong into JSON."""
+
+    def answer(self, document: dict[str, Any], status: int = 200) -> None:
+        """Finish with ``document``."""
+        self.set_status(status)
+        self.set_header("Content-Type", JSON)
+        self.finish(orjson.dumps(document))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        problem = kwargs.get("exc_info", (None, None))[1]
+        if not isinstance(problem, HttpProblem):
+            phrase = HTTPStatus(status_code).phrase
+            problem = HttpProblem(status_code, phrase.lower().replace(" ", "_"), phrase)
+        for name, value in problem.headers.items():
+            self.set_header(name, value)
+        self.answer(problem.document, problem.status)
+
+    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        problem = kwargs.get("exc_info", (None, None))[1]
+        super().send_error(
+            problem.status if isinstance(problem, HttpProblem) else status_code, **kwargs
+        )
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        # A refused request is no fault of ours, and peers could fill the log with it.
+        if not isinstance(value, HttpProblem | tornado.web.HTTPError):
+            super().log_exception(typ, value, tb)
+
+
+class NotFoundHandler(JsonHandler):
+    """Every path that there isn't."""
+
+    def prepare(self) -> None:
+        raise HttpProblem(404, "not_found", "there is nothing here")
+
+
+def application(routes: list[Any]) -> tornado.web.Application:
+    """``routes``, and a JSON 404 for all others. Requests aren't logged, they are counted."""
+    return tornado.web.Application(
+        routes, default_handler_class=NotFoundHandler, log_function=lambda _handler: None
+    )

@@ -1,0 +1,45 @@
+"""What the router counts. Every stage at its input and output, so that a loss shows where it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from newsfabric import metrics
+from newsfabric.envelope import REJECT_REASONS
+
+INTERNAL: Final = "internal"
+
+_ENTERED = metrics.counter("router_stage_entered", "Messages into each stage.", ["stage"])
+_LEFT = metrics.counter("router_stage_left", "Messages that a stage handed on.", ["stage"])
+_REJECTED = metrics.counter("router_rejected", "Messages that can't be accepted.", ["reason"])
+_REPEATED = metrics.counter("router_repeated", "Messages that had been seen before.", ["while"])
+
+ROUTED_BEFORE = _REPEATED.labels("routed")
+UNDER_WAY = _REPEATED.labels("under_way")
+DIFFERING = metrics.counter(
+    "router_differing", "Repeats of a message_id with another topic or body; the first one stands."
+)
+STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again.")
+PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again.")
+VOID = metrics.counter("router_void", "Numbers that came to nothing.")
+RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed.")
+SEQ = metrics.gauge("router_seq", "Last number given out.")
+WAITING = metrics.gauge("router_waiting", "Messages waiting for the store.")
+SECONDS = metrics.histogram("router_pass", "From delivery until both publications are confirmed.")
+
+REJECTED: Final = {reason: _REJECTED.labels(reason) for reason in (*REJECT_REASONS, INTERNAL)}
+
+
+class StageCounter:
+    """Counts one stage: :meth:`entered` before it works, :meth:`left` for what it hands on."""
+
+    def __init__(self, stage: str) -> None:
+        self.entered = _ENTERED.labels(stage).inc
+        self.left = _LEFT.labels(stage).inc
+
+
+DECODE: Final = StageCounter("decode")
+VALIDATE: Final = StageCounter("validate")
+IDENTIFY: Final = StageCounter("identify")
+STORE: Final = StageCounter("store")
+ROUTE: Final = StageCounter("route")

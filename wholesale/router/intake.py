@@ -1,0 +1,116 @@
+"""The first three stages, run where a delivery arrives: decode → validate → identify.
+
+Nothing here waits or raises: a delivery becomes a job, an answer (it is bad, or was routed
+before), or nothing because it has joined a job that is under way.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from newsfabric.amqp.message import Delivery
+from newsfabric.envelope import Limits, Submission, identity_text, receive
+from newsfabric.errors import Rejected
+from newsfabric.topics import TopicTable
+from wholesale.router import counters
+from wholesale.router.identities import Found, Identified, Identities
+from wholesale.router.jobs import Answer, Claim, Job, Source
+from wholesale.router.letters import Sender, readable
+from wholesale.seldom import Seldom
+
+logger = logging.getLogger(__name__)
+
+
+class Intake:
+    """Decides what each delivery is."""
+
+    def __init__(
+        self, *, sender: Sender, topics: TopicTable, identities: Identities, limits: Limits
+    ) -> None:
+        self._sender = sender
+        self._topics = topics
+        self._identities = identities
+        self._limits = limits
+        self._differing = Seldom(every=10.0)
+
+    def take(
+        self, delivery: Delivery, source: Source, *, now_ms: int, now: float
+    ) -> Job | Answer | None:
+        """What is to be done about ``delivery``: store a job, send an answer, or nothing yet.
+
+        ``now_ms`` is the wall clock, ``now`` the monotonic one in seconds.
+        """
+        try:
+            return self._take(delivery, source, now_ms, now)
+        except Rejected as problem:
+            return self.refuse(_unread(delivery, source), problem, now_ms=now_ms)
+        except Exception as exc:
+            # A fault of ours must not make the broker deliver the same message for ever.
+            name = readable(delivery.message.properties.message_id or "(none)")
+            logger.error("message_id %s: %r while it was taken in", name, exc, exc_info=True)
+            failure = Rejected(counters.INTERNAL, "the router failed on this message")
+            return self.refuse(_unread(delivery, source), failure, now_ms=now_ms)
+
+    def refuse(self, claim: Claim, problem: Rejected, *, now_ms: int) -> Answer:
+        """The answer to a message that can't be accepted."""
+        counters.REJECTED[problem.reason].inc()
+        return Answer(self._sender.rejected(claim.delivery, problem, now_ms=now_ms), [claim])
+
+    def _take(
+        self, delivery: Delivery, source: Source, now_ms: int, now: float
+    ) -> Job | Answer | None:
+        submission = self._decode(delivery, now_ms)
+        self._validate(submission)
+        claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
+        found = self._identify(submission, claim, now_ms, now)
+        if found.found is Found.ROUTED:
+            return self._repeat(submission, claim, found.routed_ms)
+        return found.job if found.found is Found.NEW else None
+
+    def _decode(self, delivery: Delivery, now_ms: int) -> Submission:
+        counters.DECODE.entered()
+        submission = receive(delivery.message, now_ms=now_ms, limits=self._limits)
+        counters.DECODE.left()
+        return submission
+
+    def _validate(self, submission: Submission) -> None:
+        counters.VALIDATE.entered()
+        if self._topics.find(submission.topic) is None:
+            raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
+        counters.VALIDATE.left()
+
+    def _identify(
+        self, submission: Submission, claim: Claim, now_ms: int, now: float
+    ) -> Identified:
+        counters.IDENTIFY.entered()
+        found = self._identities.identify(submission, claim, now_ms=now_ms, now=now)
+        if found.found is Found.NEW:
+            counters.IDENTIFY.left()
+        else:
+            self._count_repeat(submission, found, now)
+        return found
+
+    def _count_repeat(self, submission: Submission, found: Identified, now: float) -> None:
+        before = found.found is Found.ROUTED
+        (counters.ROUTED_BEFORE if before else counters.UNDER_WAY).inc()
+        if not found.differs:
+            return
+        counters.DIFFERING.inc()
+        unsaid = self._differing.may_say(now)
+        if unsaid is not None:
+            logger.warning(
+                "message %s came again with another topic or body; the first stands (and %d more)",
+                identity_text(submission.identity),
+                unsaid,
+            )
+
+    def _repeat(self, submission: Submission, claim: Claim, routed_ms: int) -> Answer:
+        if claim.reply_to is None:
+            return Answer([], [claim])
+        letter = self._sender.routed(submission, claim, router_ms=routed_ms, repeated=True)
+        return Answer([letter], [claim])
+
+
+def _unread(delivery: Delivery, source: Source) -> Claim:
+    # What the publisher wrote can't be trusted here; letters.py reads reply_to with care.
+    return Claim(delivery, source, None, None)

@@ -1,0 +1,51 @@
+"""Sends letters until the broker has confirmed each, whatever happens to the link.
+
+The same message goes out again, so a letter may arrive twice: the gateways drop the second by its
+identity. Letters leave in order; only what has to be sent again comes late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from prometheus_client import Counter
+
+from newsfabric.amqp import Publisher
+from newsfabric.backoff import Backoff
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError
+from wholesale.router.jobs import Letter
+
+
+async def send(publisher: Publisher, letter: Letter) -> None:
+    """Put ``letter`` on the wire, as soon as the link is up and has room for it."""
+    while True:
+        try:
+            letter.confirm = publisher.publish_nowait(letter.exchange, letter.message)
+            return
+        except (LinkBusy, LinkClosed):
+            await publisher.ready()
+
+
+async def confirmed(publisher: Publisher, letters: Sequence[Letter], retries: Counter) -> None:
+    """Return when the broker has confirmed all of ``letters``, which have been sent once."""
+    backoff = Backoff(base=0.05, cap=2.0)
+    while failed := await _failed(letters):
+        retries.inc(len(failed))
+        await asyncio.sleep(backoff.failed(time.monotonic()))
+        for letter in failed:
+            letter.fall_back()
+            await send(publisher, letter)
+        letters = failed
+
+
+async def _failed(letters: Sequence[Letter]) -> list[Letter]:
+    failed = []
+    for letter in letters:
+        assert letter.confirm is not None
+        try:
+            await letter.confirm
+        except LinkError:
+            failed.append(letter)
+    return failed

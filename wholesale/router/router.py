@@ -1,0 +1,166 @@
+"""A router: the stages put together over given publishers and a given store.
+
+It knows no broker and no socket, so tests run it over stubs; service.py gives it real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from newsfabric import control, topology
+from newsfabric.amqp import Publisher
+from newsfabric.amqp.message import Delivery
+from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.errors import LinkError
+from newsfabric.store import Store
+from newsfabric.topics import TopicTable
+from wholesale.progress import Progress
+from wholesale.router.answering import Answering
+from wholesale.router.identities import Identities
+from wholesale.router.intake import Intake
+from wholesale.router.jobs import Answer, Job
+from wholesale.router.letters import Sender
+from wholesale.router.routing import Routing
+from wholesale.router.settling import Settling
+from wholesale.router.storing import Storing
+from wholesale.router.stream import Stream
+from wholesale.router.window import Window
+from wholesale.source import QueueSource
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 1.0
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which router this is. ``epoch`` is its start in ms, so that a restart begins a new stream."""
+
+    region: str
+    name: str
+    epoch: int
+
+
+class Router:
+    """Takes deliveries with :meth:`offer` while :meth:`run` is running.
+
+    ``routes`` carries envelopes and ticks, ``answers`` receipts and rejections: two publishers,
+    so that a flood of the one doesn't use up the other's room.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        topics: TopicTable,
+        store: Store,
+        routes: Publisher,
+        answers: Publisher,
+        limits: Limits = DEFAULT_LIMITS,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        sender = Sender(identity.region, identity.name)
+        self.stream = Stream(origin=identity.region, router=identity.name, epoch=identity.epoch)
+        self._now_ms = now_ms
+        self._routes = routes
+        self._progress = Progress()
+        self._identities = Identities(Window())
+        self._intake = Intake(
+            sender=sender, topics=topics, identities=self._identities, limits=limits
+        )
+        self._answering = Answering(answers, self._progress)
+        settling = Settling(
+            sender=sender,
+            stream=self.stream,
+            identities=self._identities,
+            intake=self._intake,
+            answering=self._answering,
+            progress=self._progress,
+            now_ms=now_ms,
+        )
+        self._routing = Routing(publisher=routes, settling=settling)
+        self._storing = Storing(
+            store=store,
+            stream=self.stream,
+            settling=settling,
+            hand_on=self._routing.put,
+            now_ms=now_ms,
+        )
+
+    @property
+    def store_answers(self) -> bool:
+        """Whether the last write worked (True before the first)."""
+        return self._storing.store_answers
+
+    @property
+    def under_way(self) -> int:
+        """How many messages and answers are neither settled nor given up."""
+        return self._progress.under_way
+
+    def source(self) -> QueueSource:
+        """A new queue to take deliveries from; attach its consumer once there is one."""
+        return QueueSource()
+
+    def offer(self, source: QueueSource, delivery: Delivery) -> None:
+        """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
+        if source.saw(delivery):
+            self._forget_stale()
+        taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=time.monotonic())
+        match taken:
+            case Job():
+                self._progress.begin()
+                self._storing.put(taken)
+            case Answer():
+                self._answering.put(taken)
+
+    async def run(self) -> None:
+        """Turn the stages and tick, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for stage in (
+                self._storing.run,
+                self._routing.publish,
+                self._routing.confirm,
+                self._answering.run,
+                self._tick_on,
+            ):
+                tasks.create_task(stage(), name=f"router {stage.__qualname__}")
+
+    async def settled(self) -> None:
+        """Return when everything taken so far is settled and answered."""
+        await self._progress.idle()
+
+    def give_up(self) -> None:
+        """Declare void what was numbered and not stored; :meth:`run` must have ended."""
+        self._storing.void_unstored()
+
+    async def tick(self) -> None:
+        """Tell this region and the others which number was the last; a lost tick is no harm."""
+        message = control.encode_tick(self.stream.tick(now_ms=self._now_ms()))
+        try:
+            async with asyncio.timeout(TICK_SECONDS):
+                await self._routes.publish(topology.POSTOFFICE, message)
+                await self._routes.publish(topology.OUTBOUND, message)
+        except (LinkError, TimeoutError) as exc:
+            logger.debug("no tick: %r", exc)
+
+    async def _tick_on(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            await self.tick()
+
+    def _forget_stale(self) -> None:
+        # The broker delivers again what was unacknowledged on the old channel. Without this,
+        # each reconnect during a long outage of the store would add a prefetch to the memory.
+        self._identities.forget_stale_claims()
+        self._storing.forget_unclaimed()
+        self._answering.forget_stale()

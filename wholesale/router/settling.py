@@ -1,0 +1,86 @@
+"""How a job ends: routed, or given up. One place, so that no end forgets a part of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from newsfabric.envelope import identity_text, ms_of_id
+from newsfabric.errors import Rejected
+from wholesale.progress import Progress
+from wholesale.router import counters
+from wholesale.router.answering import Answering
+from wholesale.router.identities import Identities
+from wholesale.router.intake import Intake
+from wholesale.router.jobs import Answer, Job
+from wholesale.router.letters import Sender
+from wholesale.router.stream import Stream
+
+logger = logging.getLogger(__name__)
+
+
+class Settling:
+    """Ends jobs: tells the window and the stream, hands the answers on."""
+
+    def __init__(
+        self,
+        *,
+        sender: Sender,
+        stream: Stream,
+        identities: Identities,
+        intake: Intake,
+        answering: Answering,
+        progress: Progress,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._sender = sender
+        self._stream = stream
+        self._identities = identities
+        self._intake = intake
+        self._answering = answering
+        self._progress = progress
+        self._now_ms = now_ms
+
+    def routed(self, job: Job) -> None:
+        """``job`` is stored and both exchanges have confirmed it."""
+        assert job.envelope is not None
+        counters.SECONDS.observe(time.monotonic() - job.started)
+        router_ms = ms_of_id(job.envelope.id)
+        self._identities.routed(job, router_ms=router_ms, now_ms=self._now_ms())
+        letters = [
+            self._sender.routed(job.submission, claim, router_ms=router_ms, repeated=n > 0)
+            for n, claim in enumerate(job.claims)
+            if claim.reply_to is not None
+        ]
+        self._end(job, Answer(letters, job.claims))
+
+    def failed(self, job: Job, problem: Exception) -> None:
+        """``job`` met an error that isn't known: reject it, or it would come round for ever."""
+        logger.error(
+            "message %s: %r while it was routed",
+            identity_text(job.submission.identity),
+            problem,
+            exc_info=problem,
+        )
+        self.void(job)
+        self._identities.given_up(job)
+        rejected = Rejected(counters.INTERNAL, "the router failed on this message")
+        for claim in job.claims:
+            self._answering.put(self._intake.refuse(claim, rejected, now_ms=self._now_ms()))
+        self._progress.end()
+
+    def abandoned(self, job: Job) -> None:
+        """Nobody here owes anything for ``job`` any more: the broker delivers it anew."""
+        self._identities.given_up(job)
+        self._progress.end()
+
+    def void(self, job: Job) -> None:
+        """Nothing will come as ``job``'s number, if it has one."""
+        if job.envelope is not None:
+            self._stream.void(job.envelope.seq)
+            counters.VOID.inc()
+
+    def _end(self, job: Job, answer: Answer) -> None:
+        self._answering.put(answer)
+        self._progress.end()
