@@ -1,6 +1,7 @@
 """The pages: files as they are, with an ETag and a policy that lets them load nothing else.
 
-``connect-src`` is open, because which gateways there are is only known when they are asked for.
+``connect-src`` and ``frame-src`` (SockJS's iframe transports) are open, because which gateways there
+are is only known when they are asked for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _POLICY: Final = "; ".join(
     [
         "default-src 'self'",
         "connect-src * ws: wss:",
+        "frame-src *",
         "img-src 'self' data:",
         "base-uri 'none'",
         "form-action 'none'",

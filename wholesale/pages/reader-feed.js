@@ -201,7 +201,8 @@ async function lookUp(url) {
   try {
     const signal = AbortSignal.timeout(LOOKUP_MS);
     const answer = await fetch(url, { cache: "no-store", credentials: "omit", signal });
-    return answer.ok ? parseEndpoints(await answer.json(), url) : null;
+    // A region without a ready gateway says 503, and in the same document who has one.
+    return answer.ok || answer.status === 503 ? parseEndpoints(await answer.json(), url) : null;
   } catch {
     return null;
   }
