@@ -1,0 +1,17 @@
+"""The command ``newsfabric``.
+
+Commands are loaded when they are asked for, and what they need when they run, so that
+``--help`` is quick. Packages that ``newsfabric`` may not import hang theirs in through the
+entry-point group ``newsfabric.commands``. An error of ours is one line on stderr and exit code 1.
+"""
+
+from __future__ import annotations
+
+from newsfabric.cli.group import cli
+
+__all__ = ["cli", "main"]
+
+
+def main() -> None:
+    """Entry point of the ``newsfabric`` script."""
+    cli(prog_name="newsfabric")

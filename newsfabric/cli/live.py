@@ -1,0 +1,45 @@
+"""What ``newsfabric up`` shows while it stays in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from newsfabric.cli.show import console, live_table
+from newsfabric.world.running import Running
+from newsfabric.world.status import observe, status_document
+
+_EVERY: Final = 2.0
+
+
+async def watch_world(running: Running) -> None:
+    """Show how the world is, until cancelled. Not on a terminal: say only what dies."""
+    terminal = console(stderr=True)
+    if not terminal.is_terminal:
+        await _say_deaths(running)
+        return
+    with Live(console=terminal, auto_refresh=False, transient=True) as live:
+        while True:
+            live.update(await _view(running), refresh=True)
+            await asyncio.sleep(_EVERY)
+
+
+async def _say_deaths(running: Running) -> None:
+    terminal = console(stderr=True)
+    said: set[str] = set()
+    while True:
+        for name, ending in running.died().items():
+            if name not in said:
+                said.add(name)
+                terminal.print(f"{name} {ending}", soft_wrap=True)
+        await asyncio.sleep(_EVERY)
+
+
+async def _view(running: Running) -> RenderableType:
+    document = status_document(running.layout, running.notes, await observe(running.layout))
+    deaths = [Text(f"{name} {ending}", style="bold red") for name, ending in running.died().items()]
+    return Group(live_table(document), *deaths, Text("Ctrl-C stops everything", style="dim"))

@@ -1,0 +1,146 @@
+"""``newsfabric publish``, ``tail``, ``replay`` and ``rejected``."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from newsfabric.cli.options import examples, json_option, region_option, state_option
+
+
+@click.command(
+    epilog=examples(
+        """newsfabric publish news.breaking '{"headline": "It works"}'""",
+        "newsfabric publish live.election @post.json --key election --version 3 --region dublin",
+        "jq -c .story < in.json | newsfabric publish news.world - --message-id story-17",
+    )
+)
+@click.argument("topic")
+@click.argument("body")
+@state_option
+@region_option("Where to publish.")
+@click.option("--key", help="What it is a version of, such as a story.")
+@click.option("--version", type=int, help="Which version of the key.")
+@click.option("--message-id", help="What makes a repeat of it known as one.  [default: made up]")
+@click.option("--app-id", help="Who publishes; the message id is unique within it.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=10.0, show_default=True)
+@json_option
+def publish(
+    topic: str,
+    body: str,
+    state: Path,
+    region: str | None,
+    key: str | None,
+    version: int | None,
+    message_id: str | None,
+    app_id: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Publish BODY to TOPIC over AMQP and print the id it got.
+
+    BODY is JSON, - for stdin or @FILE. The id comes from the receipt, so the message is stored
+    and routed when it is printed; until then it is sent again and again with the same message id.
+    A message that the fabric rejects is an error.
+    """
+    from newsfabric.cli.publish import run_publish
+
+    run_publish(
+        topic,
+        body,
+        state=state,
+        region=region,
+        key=key,
+        version=version,
+        message_id=message_id,
+        app_id=app_id,
+        seconds=timeout,
+        as_json=as_json,
+    )
+
+
+@click.command(
+    epilog=examples(
+        "newsfabric tail news.breaking live.election",
+        "newsfabric tail news.breaking --region dublin --count 1 --timeout 20 --json",
+        "newsfabric tail sport.football --transport sse --rewind 10",
+    )
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@state_option
+@region_option("Whose readers to be one of.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many messages.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), help="Stop after so many seconds.")
+@click.option(
+    "--transport",
+    type=click.Choice(["websocket", "sockjs", "xhr-streaming", "sse"]),
+    default="websocket",
+    show_default=True,
+)
+@click.option("--rewind", help="Begin with the last N messages, or with those of 90s, 5m, 2h.")
+@json_option
+def tail(
+    topics: tuple[str, ...],
+    state: Path,
+    region: str | None,
+    count: int | None,
+    timeout: float | None,
+    transport: str,
+    rewind: str | None,
+    as_json: bool,
+) -> None:
+    """Subscribe to TOPICs as a reader does, and print each message as it arrives.
+
+    Exits with 1 when --count messages haven't come within --timeout. Reconnects by itself.
+    With --json each message is a line, as the gateway sent it.
+    """
+    from newsfabric.cli.tail import run_tail
+
+    run_tail(
+        topics,
+        state=state,
+        region=region,
+        count=count,
+        seconds=timeout,
+        transport=transport,
+        rewind=rewind,
+        as_json=as_json,
+    )
+
+
+@click.command(
+    epilog=examples(
+        "newsfabric replay examples/newsday.jsonl --speed 60      a minute is a second",
+        "newsfabric replay examples/newsday.jsonl --speed 0       as fast as it goes",
+        "newsfabric replay examples/newsday.jsonl --region oregon --region dublin",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@state_option
+@click.option("--speed", type=click.FloatRange(min=0.0), default=1.0, show_default=True)
+@click.option("--region", "regions", multiple=True, help="Where to publish; several take turns.")
+@click.option("--keep-ids", is_flag=True, help="Keep message ids: a second replay is a repeat.")
+def replay(file: Path, state: Path, speed: float, regions: tuple[str, ...], keep_ids: bool) -> None:
+    """Publish the messages recorded in FILE at their own rhythm, or --speed times as fast.
+
+    Speed 0 is as fast as the fabric answers. Each message waits for its receipt.
+    """
+    from newsfabric.cli.replay import run_replay
+
+    run_replay(file, state=state, regions=regions, speed=speed, keep_ids=keep_ids)
+
+
+@click.command(epilog=examples("newsfabric rejected", "newsfabric rejected --json | jq .reason"))
+@state_option
+@region_option("Whose.")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True)
+@json_option
+def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None:
+    """Show messages that a router has refused in the last hour, the oldest first, and why."""
+    from newsfabric.cli.rejected import show_rejected
+    from newsfabric.world.state import running_world
+
+    layout, _ = running_world(state)
+    asyncio.run(show_rejected(layout.region(region), limit=limit, as_json=as_json))

@@ -1,0 +1,72 @@
+"""``newsfabric publish``."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import secrets
+import time
+from pathlib import Path
+
+import click
+
+from newsfabric.amqp import Message
+from newsfabric.cli.find_world import world_to_publish_to
+from newsfabric.cli.messages import make_message, read_body
+from newsfabric.cli.sending import APP_ID, Sender
+from newsfabric.control import Receipt
+from newsfabric.errors import NewsfabricError, Rejected
+from newsfabric.world.layout import RegionLayout
+
+
+def run_publish(
+    topic: str,
+    body: str,
+    *,
+    state: Path,
+    region: str | None,
+    key: str | None,
+    version: int | None,
+    message_id: str | None,
+    app_id: str | None,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Publish one message and print its receipt's id, or the receipt; Rejected if it was."""
+    content = read_body(body)
+    layout = world_to_publish_to(state, lambda text: click.echo(text, err=True))
+    message = make_message(
+        topic,
+        content,
+        message_id=message_id or f"cli-{secrets.token_hex(8)}",
+        app_id=app_id or APP_ID,
+        now_ms=time.time_ns() // 1_000_000,
+        key=key,
+        version=version,
+    )
+    receipt = asyncio.run(_send(layout.region(region), message, seconds))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
+    if receipt.status == "rejected":
+        raise Rejected(receipt.reason or "?", receipt.detail or "")
+    if not as_json:
+        click.echo(receipt.id)
+
+
+async def _send(region: RegionLayout, message: Message, seconds: float) -> Receipt:
+    try:
+        async with asyncio.timeout(seconds):
+            sender = await Sender.open(
+                [b.amqp_url for b in region.client], name="newsfabric publish"
+            )
+            try:
+                return await sender.send(message)
+            finally:
+                await sender.close()
+    except TimeoutError as exc:
+        again = message.properties.message_id
+        raise NewsfabricError(
+            f"no receipt from {region.name} within {seconds:g} s; the message may have been routed "
+            f"nevertheless: send it again with --message-id {again}"
+        ) from exc

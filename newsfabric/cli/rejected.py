@@ -1,0 +1,24 @@
+"""``newsfabric rejected``."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from newsfabric.cli.messages import rejection, rejection_line
+from newsfabric.management import Management
+from newsfabric.settings import Credentials
+from newsfabric.topology import REJECTED
+from newsfabric.world.layout import RegionLayout
+
+
+async def show_rejected(region: RegionLayout, *, limit: int, as_json: bool) -> None:
+    """Print what lies in ``region``'s queue of rejected messages, and leave it there."""
+    async with Management(region.core[0].management_url, Credentials()) as management:
+        entries = await management.peek(REJECTED, limit)
+    for entry in entries:
+        found = rejection(entry)
+        click.echo(json.dumps(found, ensure_ascii=False) if as_json else rejection_line(found))
+    if not entries and not as_json:
+        click.echo(f"nothing was rejected in {region.name}")

@@ -1,0 +1,62 @@
+"""``newsfabric replay``."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from newsfabric.cli.find_world import world_to_publish_to
+from newsfabric.cli.recording import Line, Tally, play, read_recording
+from newsfabric.cli.sending import Sender
+from newsfabric.cli.show import console
+from newsfabric.errors import NewsfabricError
+from newsfabric.world.layout import RegionLayout
+
+
+def run_replay(
+    file: Path, *, state: Path, regions: Sequence[str], speed: float, keep_ids: bool
+) -> None:
+    """Replay ``file`` and say what became of it; an error if anything was rejected."""
+    lines = read_recording(file)
+    layout = world_to_publish_to(state, lambda text: click.echo(text, err=True))
+    chosen = [layout.region(name) for name in regions] or [layout.region(None)]
+    suffix = "" if keep_ids else secrets.token_hex(4)
+    tally = asyncio.run(_replay(lines, chosen, speed, suffix))
+    click.echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
+    if tally.rejected:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
+        raise NewsfabricError(f"rejected: {reasons}; see `newsfabric rejected`")
+
+
+async def _replay(
+    lines: Sequence[Line], regions: Sequence[RegionLayout], speed: float, suffix: str
+) -> Tally:
+    async with AsyncExitStack() as stack:
+        senders = []
+        for region in regions:
+            sender = await Sender.open(
+                [b.amqp_url for b in region.client], name="newsfabric replay"
+            )
+            stack.push_async_callback(sender.close)
+            senders.append(sender)
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console(stderr=True),
+        ) as bars:
+            bar = bars.add_task("replaying", total=len(lines))
+            return await play(
+                lines,
+                senders,
+                speed=speed,
+                suffix=suffix,
+                on_receipt=lambda tally: bars.update(bar, completed=tally.answered),
+            )

@@ -1,0 +1,93 @@
+"""``newsfabric up``: starts a world, shows how far it is, then stays with it or lets it go."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from newsfabric.cli.live import watch_world
+from newsfabric.cli.show import console, progress, urls
+from newsfabric.errors import ConfigError, WorldError
+from newsfabric.world.layout import WorldOptions, lay_out
+from newsfabric.world.processes import process_id
+from newsfabric.world.rabbitmq_home import find_rabbitmq
+from newsfabric.world.running import Running, planned
+from newsfabric.world.start import bring_up, check_ports, write_files
+from newsfabric.world.state import Notes, check_free, locked, make_folder, shown
+from newsfabric.world.stop import stop_world
+
+_CHECKOUT: Final = Path(__file__).resolve().parents[2]
+# A closed terminal ends a foreground world as Ctrl-C does.
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def topics_file(chosen: Path | None) -> Path:
+    """The topics.toml to use: ``chosen``, the one here, or the project's."""
+    candidates = [chosen] if chosen else [Path("topics.toml"), _CHECKOUT / "topics.toml"]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise ConfigError(f"there is no {candidates[0]}: say where it is with --topics")
+
+
+def run_up(
+    options: WorldOptions, state: Path, topics: Path, *, seconds: float, detach: bool
+) -> None:
+    """Start a world. With ``detach`` return when it is ready, else stay until a signal comes."""
+    home = find_rabbitmq(_CHECKOUT, os.environ)
+    layout = lay_out(options, state)
+    with locked(state):
+        check_free(state)
+        check_ports(layout)
+        keeper = process_id(os.getpid())
+        notes = Notes(options=options, processes=dict(planned(layout)), keeper=keeper)
+        running = Running(layout, notes, home)
+        try:
+            make_folder(state, notes)
+            write_files(layout, topics)
+            asyncio.run(_run(running, seconds=seconds, detach=detach))
+        except asyncio.CancelledError:
+            _ignore_signals()
+            stop_world(state, say=_say)
+            if not running.notes.ready:
+                raise WorldError("stopped before it was ready; nothing is left running") from None
+            _say("stopped; nothing is left running")
+        except BaseException:
+            _ignore_signals()
+            stop_world(state, keep_logs=True, say=_say)
+            _say(f"the logs are kept in {shown(layout.paths.logs)}")
+            raise
+
+
+async def _run(running: Running, *, seconds: float, detach: bool) -> None:
+    """Ends by returning (detached) or by CancelledError (a signal)."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    began = time.monotonic()
+    with progress() as shown_progress:
+        await bring_up(running, shown_progress, seconds=seconds)
+    keeper = None if detach else running.notes.keeper
+    running.update(dataclasses.replace(running.notes, ready=True, keeper=keeper))
+    _say(f"ready after {time.monotonic() - began:.1f} s")
+    console().print(urls(running.layout))
+    if not detach:
+        await watch_world(running)
+
+
+def _ignore_signals() -> None:
+    """An impatient second Ctrl-C mustn't leave half a world behind."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

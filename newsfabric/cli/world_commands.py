@@ -1,0 +1,113 @@
+"""``newsfabric up``, ``status`` and ``down``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import click
+
+from newsfabric.cli.options import examples, json_option, state_option
+from newsfabric.world.layout import WorldOptions
+
+
+@click.command(
+    epilog=examples(
+        "newsfabric up                         two regions, until Ctrl-C",
+        "newsfabric up --detach                the same, in the background",
+        "newsfabric up --core-nodes 3          with core clusters of three nodes",
+        "newsfabric up --regions a,b,c --retail 2 --state /tmp/w2 --port-base 22000",
+    )
+)
+@state_option
+@click.option(
+    "--regions", default=",".join(WorldOptions().regions), show_default=True, help="Their names."
+)
+@click.option(
+    "--client-nodes", default=1, show_default=True, help="RabbitMQ nodes a client cluster."
+)
+@click.option("--core-nodes", default=1, show_default=True, help="RabbitMQ nodes a core cluster.")
+@click.option("--retail", default=1, show_default=True, help="Retail boxes a region.")
+@click.option(
+    "--port-base",
+    default=WorldOptions().port_base,
+    envvar="NEWSFABRIC_PORT_BASE",
+    show_default=True,
+    show_envvar=True,
+    help="The first port; see docs/world.md for the others.",
+)
+@click.option(
+    "--topics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="NEWSFABRIC_TOPICS",
+    help="topics.toml.  [default: ./topics.toml, else the project's]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1.0),
+    default=120.0,
+    show_default=True,
+    help="Give up after so many seconds.",
+)
+@click.option("--detach", is_flag=True, help="Return when everything works; `down` stops it.")
+def up(
+    state: Path,
+    regions: str,
+    client_nodes: int,
+    core_nodes: int,
+    retail: int,
+    port_base: int,
+    topics: Path | None,
+    timeout: float,
+    detach: bool,
+) -> None:
+    """Start a whole fabric on this machine: RabbitMQ nodes, services and gateways, on loopback.
+
+    It is ready when a canary published in each region has reached a reader at every gateway.
+    Otherwise this says what isn't ready, stops everything and exits with 1.
+    """
+    from newsfabric.cli.up import run_up, topics_file
+
+    options = WorldOptions(
+        regions=tuple(name.strip() for name in regions.split(",")),
+        client_nodes=client_nodes,
+        core_nodes=core_nodes,
+        retail=retail,
+        port_base=port_base,
+    )
+    run_up(options, state, topics_file(topics), seconds=timeout, detach=detach)
+
+
+@click.command(epilog=examples("newsfabric status", "newsfabric status --json | jq .regions[0]"))
+@state_option
+@json_option
+def status(state: Path, as_json: bool) -> None:
+    """Show regions, brokers, services, shovels and gateways, and which of them are dead."""
+    from newsfabric.cli.show import console, status_tables
+    from newsfabric.world.state import running_world
+    from newsfabric.world.status import observe, status_document
+
+    layout, notes = running_world(state)
+    document = status_document(layout, notes, asyncio.run(observe(layout)))
+    if as_json:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        console().print(status_tables(document))
+
+
+@click.command(epilog=examples("newsfabric down", "newsfabric down --keep-logs"))
+@state_option
+@click.option("--keep-logs", is_flag=True, help="Leave the logs in the world's folder.")
+def down(state: Path, keep_logs: bool) -> None:
+    """Stop a world, also what is left of a crashed one, and leave no process, port or file."""
+    from newsfabric.world.state import shown
+    from newsfabric.world.stop import stop_world
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    if stop_world(state, keep_logs=keep_logs, say=say):
+        click.echo(f"stopped; nothing is left of the world in {shown(state)}")
+    else:
+        click.echo(f"nothing is running in {shown(state)}")

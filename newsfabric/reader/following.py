@@ -1,0 +1,96 @@
+"""Topics of a region for as long as one likes, whatever happens to gateways.
+
+After a disconnect it asks for the endpoints again, connects to another gateway if there is one
+and rewinds over the time that it was away; what was there already is dropped by identity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from newsfabric.backoff import Backoff
+from newsfabric.closing import ErrorCode
+from newsfabric.envelope import identity_of_id
+from newsfabric.errors import Disconnected, ReaderError
+from newsfabric.reader.endpoints import fetch_endpoints
+from newsfabric.reader.push import Push
+from newsfabric.reader.transports import Transport, connect
+
+# What a reader who was away gets again; the rest is in the history.
+_AWAY: Final = "5m"
+_SEEN: Final = 10_000
+
+
+async def follow(
+    endpoints_url: str,
+    topics: Sequence[str],
+    *,
+    transport: Transport = "websocket",
+    rewind: int | str | None = None,
+    on_subscribed: Callable[[str], None] = lambda _topic: None,
+) -> AsyncGenerator[Push]:
+    """The messages of ``topics``, each once.
+
+    ``on_subscribed`` is called with each topic as soon as its messages come, also after a
+    reconnect. Ends only with ReaderError: a topic was refused, or with a Disconnected that says
+    not to come again.
+    """
+    seen: collections.OrderedDict[int, None] = collections.OrderedDict()
+    backoff = Backoff(base=0.2, cap=5.0)
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            async with aclosing(_once(endpoints_url, topics, transport, rewind)) as pushes:
+                async for push in pushes:
+                    backoff.succeeded(loop.time())
+                    if push.type == "subscribed":
+                        on_subscribed(str(push.fields.get("topic")))
+                    if push.is_message and _is_new(push, seen):
+                        yield push
+        except Disconnected as exc:
+            if not exc.reconnect:
+                raise
+            if seen:
+                rewind = _AWAY
+            await asyncio.sleep(backoff.failed(loop.time()))
+
+
+async def _once(
+    endpoints_url: str, topics: Sequence[str], transport: Transport, rewind: int | str | None
+) -> AsyncGenerator[Push]:
+    endpoints = await fetch_endpoints(endpoints_url)
+    if not endpoints.gateways:
+        raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
+    async with await connect(endpoints.gateways[0], transport) as reader:
+        for topic in topics:
+            await reader.subscribe(topic, rewind=rewind)
+        async for push in reader:
+            if push.type == "error":
+                _refuse(push)
+            yield push
+
+
+def _refuse(push: Push) -> None:
+    code = int(push.fields.get("code", ErrorCode.INTERNAL))
+    topic = push.fields.get("topic") or push.fields.get("ref")
+    reason = push.fields.get("reason")
+    if push.fields.get("temporary"):
+        raise Disconnected(1013, f"{topic}: {reason}")
+    raise ReaderError(code, f"{topic}: {reason}")
+
+
+def _is_new(push: Push, seen: collections.OrderedDict[int, None]) -> bool:
+    try:
+        identity = identity_of_id(str(push.fields.get("id")))
+    except ValueError:
+        return True
+    if identity in seen:
+        return False
+    seen[identity] = None
+    if len(seen) > _SEEN:
+        seen.popitem(last=False)
+    return True

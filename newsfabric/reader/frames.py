@@ -1,0 +1,77 @@
+"""Frames of SockJS and of event streams, read from bytes in pieces of any size. Pure.
+
+SockJS 1.0: ``o`` open, ``h`` heartbeat, ``a[…]`` messages, ``c[code,"reason"]`` close; over
+xhr-streaming each on a line of its own, after a prelude of ``h``. Event streams: WHATWG HTML
+section 9.2.6, without ``retry`` and named events, which gateways don't send.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from newsfabric.errors import Disconnected
+
+# The largest push is a body of 64 KiB, six times as long when all of it is escaped.
+MAX_LINE_BYTES: Final = 1 << 20
+
+
+class Lines:
+    """Cuts a stream of bytes into lines at LF; a line longer than a push can be is an error."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that ``chunk`` completes, without their LF (and CR before it)."""
+        self._rest += chunk
+        *lines, rest = self._rest.split(b"\n")
+        self._rest = bytearray(rest)
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise Disconnected(1009, "the gateway sent a line without end", reconnect=False)
+        return [bytes(line).removesuffix(b"\r") for line in lines]
+
+
+def sockjs_messages(frame: str | bytes) -> list[str]:
+    """The messages in a SockJS frame (none in ``o`` and ``h``); Disconnected for a close frame."""
+    text = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else frame
+    kind, rest = text[:1], text[1:]
+    # The prelude of xhr-streaming is 2,048 times "h".
+    if kind in ("o", "h", ""):
+        return []
+    try:
+        values = orjson.loads(rest)
+    except orjson.JSONDecodeError as exc:
+        raise Disconnected(1002, f"not a SockJS frame: {exc}", reconnect=False) from exc
+    if kind == "a" and isinstance(values, list):
+        return [str(value) for value in values]
+    if kind == "c" and isinstance(values, list) and len(values) == 2:
+        raise closed(int(values[0]), str(values[1]))
+    raise Disconnected(1002, f"not a SockJS frame: {text[:20]!r}", reconnect=False)
+
+
+class EventStream:
+    """Makes the ``data`` of events out of a ``text/event-stream``."""
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of the events that ``chunk`` completes."""
+        events = []
+        for line in self._lines.feed(chunk):
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._data.append(value.removeprefix(b" "))
+            elif not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data = []
+        return events
+
+
+def closed(code: int, reason: str) -> Disconnected:
+    """A close with ``code``; its range says whether to come again (newsfabric.closing)."""
+    final = 4000 <= code <= 4099 or code in (1000, 1009)
+    return Disconnected(code, reason or "closed", reconnect=not final)

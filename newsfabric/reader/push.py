@@ -1,0 +1,45 @@
+"""A push as a reader gets it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import orjson
+
+from newsfabric.errors import Disconnected
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Push:
+    """One push: its JSON ``text``, on one line, and what is in it."""
+
+    text: str
+    fields: dict[str, Any]
+
+    @property
+    def type(self) -> str:
+        """``message``, ``subscribed``, ``error``, ``disconnect`` …"""
+        return str(self.fields.get("type"))
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is news, and not about the connection."""
+        return self.type == "message"
+
+
+def parse_push(text: str | bytes) -> Push:
+    """The push in ``text``; Disconnected (4007) when a gateway can't have sent it."""
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as exc:
+        raise _nonsense(f"not JSON: {exc}") from exc
+    if not isinstance(fields, dict):
+        raise _nonsense("not a JSON object")
+    line = text.decode("utf-8") if isinstance(text, bytes) else text
+    # A body may be written over several lines; strings escape theirs, so spaces say the same.
+    return Push(line.replace("\r", " ").replace("\n", " "), fields)
+
+
+def _nonsense(what: str) -> Disconnected:
+    return Disconnected(4007, f"the gateway sent a push that is {what}", reconnect=False)

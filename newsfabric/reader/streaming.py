@@ -1,0 +1,102 @@
+"""One HTTP answer whose body never ends, taken as it comes.
+
+Tornado's own HTTP client can't be told to hang up in the middle of an answer; its HTTP/1
+connection can.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from tornado.http1connection import HTTP1Connection, HTTP1ConnectionParameters
+from tornado.httputil import (
+    HTTPHeaders,
+    HTTPInputError,
+    HTTPMessageDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
+from tornado.iostream import IOStream, StreamClosedError
+from tornado.tcpclient import TCPClient
+
+from newsfabric.errors import Disconnected
+
+_CONNECT_TIMEOUT: Final = 10.0
+_NO_LIMIT: Final = 1 << 62
+# How much of a refusal is shown.
+_SHOWN: Final = 200
+
+
+async def stream(method: str, url: str, on_chunk: Callable[[bytes], Awaitable[None]]) -> None:
+    """Send an empty request and give every piece of the answer's body to ``on_chunk``.
+
+    The next piece is read when ``on_chunk`` has returned. Returns when the answer is
+    complete; Disconnected when it is cut off, says anything but 200, or ``on_chunk`` raises it.
+    """
+    parts = urlsplit(url)
+    secure = ssl.create_default_context() if parts.scheme == "https" else None
+    port = parts.port or (443 if secure else 80)
+    try:
+        connection = await TCPClient().connect(
+            parts.hostname or "", port, ssl_options=secure, timeout=_CONNECT_TIMEOUT
+        )
+    except OSError as exc:
+        raise Disconnected(1006, f"{url}: {exc}") from exc
+    try:
+        parameters = HTTP1ConnectionParameters(no_keep_alive=True, max_body_size=_NO_LIMIT)
+        http = HTTP1Connection(connection, is_client=True, params=parameters)
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        headers = HTTPHeaders({"Host": parts.netloc, "Content-Length": "0"})
+        answer = _Answer(on_chunk, connection)
+        await http.write_headers(RequestStartLine(method, path, ""), headers)
+        http.finish()
+        complete = await http.read_response(answer)
+    except (StreamClosedError, HTTPInputError) as exc:
+        raise Disconnected(1006, f"{url}: {exc}") from exc
+    finally:
+        connection.close()
+    answer.check(url, complete)
+
+
+class _Answer(HTTPMessageDelegate):
+    def __init__(self, on_chunk: Callable[[bytes], Awaitable[None]], connection: IOStream) -> None:
+        self._on_chunk = on_chunk
+        self._connection = connection
+        self._status = 0
+        self._refusal = b""
+        self._end: Disconnected | None = None
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> None:
+        assert isinstance(start_line, ResponseStartLine)
+        self._status = start_line.code
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        if self._status == 200:
+            return self._take(chunk)
+        self._refusal = (self._refusal + chunk)[:_SHOWN]
+        return None
+
+    async def _take(self, chunk: bytes) -> None:
+        try:
+            await self._on_chunk(chunk)
+        except Disconnected as exc:
+            # Tornado logs what a delegate raises as an error; this is none.
+            self._end = exc
+            self._connection.close()
+
+    def check(self, url: str, complete: bool) -> None:
+        """Disconnected unless the answer was a whole 200, or with what ended it."""
+        if self._end is not None:
+            raise self._end
+        if self._status not in (0, 200):
+            said = self._refusal.decode("utf-8", "replace").strip()
+            # What a server calls the asker's fault stays wrong when it is asked again.
+            wrong = 400 <= self._status < 500 and self._status != 429
+            raise Disconnected(1006, f"{url}: {self._status} {said}", reconnect=not wrong)
+        if not complete:
+            raise Disconnected(1006, f"{url}: cut off")

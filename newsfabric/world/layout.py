@@ -1,0 +1,395 @@
+"""What a world consists of, as values: regions, brokers, boxes, programs, and every port.
+
+Pure: paths are made, not looked at. Everything follows from :class:`WorldOptions`, so the same
+options always mean the same names and ports, and nothing else has to be written down.
+
+Ports count from ``port_base`` (docs/world.md has the table)::
+
+    +0                   Erlang's port mapper (epmd)
+    +100·r … +100·r+99   the r-th region (r = 1, 2, …):
+        +0 frontdesk   +1, +2 routers   +3 the keeper of shovels
+        +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
+        +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
+        +40+6·(n-1)    the n-th box: AMQP, management, distribution,
+                       readers, the gateway's admin, the agent                (n ≤ 10)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from newsfabric.errors import ConfigError
+from newsfabric.settings import Fabric, Node, Region, is_name
+from newsfabric.world.broker import HOST, Broker
+
+MAX_REGIONS: Final = 9
+MAX_NODES: Final = 5
+MAX_BOXES: Final = 10
+_ROUTERS: Final = 2
+_REGION_PORTS: Final = 100
+_CLIENT, _CORE, _BOX = 10, 25, 40
+
+BrokerRole = Literal["client", "core", "retail"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WorldOptions:
+    """What the person asked for; ConfigError if there can't be such a world.
+
+    ``client_nodes`` and ``core_nodes`` are per region and form clusters; ``retail`` is the
+    number of boxes per region.
+    """
+
+    regions: tuple[str, ...] = ("oregon", "dublin")
+    client_nodes: int = 1
+    core_nodes: int = 1
+    retail: int = 1
+    port_base: int = 18000
+
+    def __post_init__(self) -> None:
+        for name in self.regions:
+            if not is_name(name) or len(name) > 40:
+                raise ConfigError(f"{name!r} is no region name (a-z, 0-9 and -, at most 40)")
+        if len(set(self.regions)) < len(self.regions):
+            raise ConfigError("a region is named twice")
+        _check("regions", len(self.regions), 1, MAX_REGIONS)
+        _check("client nodes", self.client_nodes, 1, MAX_NODES)
+        _check("core nodes", self.core_nodes, 1, MAX_NODES)
+        _check("retail boxes", self.retail, 1, MAX_BOXES)
+        _check("port base", self.port_base, 1024, 65535 - _REGION_PORTS * (len(self.regions) + 1))
+
+
+def _check(what: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"{what}: {value} is not in {least}..{most}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A retail box: a broker, a gateway and an agent under one name."""
+
+    name: str
+    broker: Broker
+    reader_port: int
+    admin_port: int
+    agent_port: int
+
+    @property
+    def gateway(self) -> str:
+        """The name of the gateway's process."""
+        return f"{self.name}-gateway"
+
+    @property
+    def sockjs_url(self) -> str:
+        """SockJS."""
+        return f"http://{HOST}:{self.reader_port}/sockjs"
+
+    @property
+    def websocket_url(self) -> str:
+        """Raw WebSocket."""
+        return f"ws://{HOST}:{self.reader_port}/websocket"
+
+    @property
+    def sse_url(self) -> str:
+        """Server-sent events."""
+        return f"http://{HOST}:{self.reader_port}/events"
+
+    @property
+    def admin_url(self) -> str:
+        """Base of the gateway's health, load and drain."""
+        return f"http://{HOST}:{self.admin_port}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RegionLayout:
+    """One region of the world."""
+
+    name: str
+    frontdesk_port: int
+    router_ports: tuple[int, ...]
+    keeper_port: int
+    client: tuple[Broker, ...]
+    core: tuple[Broker, ...]
+    boxes: tuple[Box, ...]
+
+    @property
+    def frontdesk_url(self) -> str:
+        """Base of the region's pages and API."""
+        return f"http://{HOST}:{self.frontdesk_port}"
+
+    @property
+    def endpoints_url(self) -> str:
+        """Where readers learn of the region's gateways."""
+        return f"{self.frontdesk_url}/endpoints.json"
+
+    def brokers(self) -> Iterator[tuple[BrokerRole, Broker]]:
+        """Every RabbitMQ node of the region with its role."""
+        yield from (("client", broker) for broker in self.client)
+        yield from (("core", broker) for broker in self.core)
+        yield from (("retail", box.broker) for box in self.boxes)
+
+    def router_name(self, n: int) -> str:
+        """The ``n``-th router, from 1."""
+        return f"{self.name}-router-{n}"
+
+    @property
+    def frontdesk_name(self) -> str:
+        """The frontdesk's process."""
+        return f"{self.name}-frontdesk-1"
+
+    @property
+    def keeper_name(self) -> str:
+        """The process that keeps the region's shovels."""
+        return f"{self.name}-shovels"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One service process: its name and the command that runs it."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Where things are in a world's state folder."""
+
+    state: Path
+
+    @property
+    def fabric(self) -> Path:
+        """fabric.json, what every service is told."""
+        return self.state / "fabric.json"
+
+    @property
+    def topics(self) -> Path:
+        """The world's own copy of topics.toml."""
+        return self.state / "topics.toml"
+
+    @property
+    def store(self) -> Path:
+        """The SQLite store; one for all regions, as one Cassandra with two DCs would be."""
+        return self.state / "store.sqlite"
+
+    @property
+    def logs(self) -> Path:
+        """One log for each process."""
+        return self.state / "logs"
+
+    @property
+    def brokers(self) -> Path:
+        """One folder for each RabbitMQ node."""
+        return self.state / "brokers"
+
+    @property
+    def erlang(self) -> Path:
+        """HOME of everything Erlang: holds the cookie."""
+        return self.state / "erlang"
+
+    def definitions(self, name: str) -> Path:
+        """A generated definitions.json."""
+        return self.state / "definitions" / f"{name}.json"
+
+    def log(self, process: str) -> Path:
+        """The log of the process of that name."""
+        return self.logs / f"{process}.log"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WorldLayout:
+    """A whole world. Make it with :func:`lay_out`."""
+
+    options: WorldOptions
+    paths: Paths
+    epmd_port: int
+    regions: tuple[RegionLayout, ...]
+
+    def fabric(self) -> Fabric:
+        """What the services are told of it."""
+        return Fabric(
+            tuple(
+                Region(
+                    name=region.name,
+                    frontdesk_url=region.frontdesk_url,
+                    client=tuple(map(_node, region.client)),
+                    core=tuple(map(_node, region.core)),
+                )
+                for region in self.regions
+            )
+        )
+
+    def region(self, name: str | None) -> RegionLayout:
+        """The region called ``name``, the first one for None; ConfigError lists those there are."""
+        for region in self.regions:
+            if name in (None, region.name):
+                return region
+        known = ", ".join(region.name for region in self.regions)
+        raise ConfigError(f"no region {name!r} in this world (there is: {known})")
+
+    def brokers(self) -> Iterator[Broker]:
+        """Every RabbitMQ node."""
+        return (broker for region in self.regions for _, broker in region.brokers())
+
+    def boxes(self) -> Iterator[Box]:
+        """Every retail box."""
+        return (box for region in self.regions for box in region.boxes)
+
+    def ports(self) -> Iterator[tuple[int, str]]:
+        """Every port and what listens there, in words for a person."""
+        yield self.epmd_port, "Erlang's port mapper"
+        for region in self.regions:
+            yield from _region_ports(region)
+
+    def programs(self, region: RegionLayout) -> tuple[Program, ...]:
+        """The services of ``region``, in the order in which they are started."""
+        return (
+            self._keeper(region),
+            *(self._agent(region, box) for box in region.boxes),
+            *(self._router(region, n) for n in range(1, _ROUTERS + 1)),
+            *(self._gateway(region, box) for box in region.boxes),
+            self._frontdesk(region),
+        )
+
+    def _keeper(self, region: RegionLayout) -> Program:
+        paths = self.paths
+        options = {"region": region.name, "fabric": paths.fabric, "topics": paths.topics}
+        return _program(region.keeper_name, "shovels", options | {"port": region.keeper_port})
+
+    def _router(self, region: RegionLayout, n: int) -> Program:
+        name = region.router_name(n)
+        options = self._wholesale(name, region) | {"port": region.router_ports[n - 1]}
+        return _program(name, "wholesale router", options)
+
+    def _frontdesk(self, region: RegionLayout) -> Program:
+        name = region.frontdesk_name
+        options = self._wholesale(name, region) | {"host": HOST, "port": region.frontdesk_port}
+        return _program(name, "wholesale frontdesk", options)
+
+    def _wholesale(self, name: str, region: RegionLayout) -> dict[str, object]:
+        return {
+            "name": name,
+            "region": region.name,
+            "fabric": self.paths.fabric,
+            "topics": self.paths.topics,
+            "store": f"sqlite:{self.paths.store}",
+        }
+
+    def _gateway(self, region: RegionLayout, box: Box) -> Program:
+        options = {
+            "name": box.name,
+            "region": region.name,
+            "broker": box.broker.amqp_url,
+            "topics": self.paths.topics,
+            "store": f"sqlite:{self.paths.store}",
+            "host": HOST,
+            "port": box.reader_port,
+            "admin-port": box.admin_port,
+        }
+        return _program(box.gateway, "gateway", options)
+
+    def _agent(self, region: RegionLayout, box: Box) -> Program:
+        options = {
+            "name": box.name,
+            "region": region.name,
+            "broker": box.broker.amqp_url,
+            "management": box.broker.management_url,
+            "gateway-admin": box.admin_url,
+            "port": box.agent_port,
+        }
+        program = _program(f"{box.name}-agent", "retail", options)
+        cores = (word for broker in region.core for word in ("--core", broker.amqp_url))
+        return dataclasses.replace(program, command=(*program.command, *cores))
+
+
+def lay_out(options: WorldOptions, state: Path) -> WorldLayout:
+    """The world that ``options`` ask for, with its files below ``state`` (absolute)."""
+    paths = Paths(state=state)
+    base = options.port_base
+    return WorldLayout(
+        options=options,
+        paths=paths,
+        epmd_port=base,
+        regions=tuple(
+            _region(options, paths, name, base + _REGION_PORTS * n)
+            for n, name in enumerate(options.regions, 1)
+        ),
+    )
+
+
+def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> RegionLayout:
+    return RegionLayout(
+        name=name,
+        frontdesk_port=base,
+        router_ports=tuple(base + n for n in range(1, _ROUTERS + 1)),
+        keeper_port=base + _ROUTERS + 1,
+        client=_cluster(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
+        core=_cluster(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
+        boxes=tuple(
+            _box(options, paths, f"{name}-retail-{n + 1}", base + _BOX + 6 * n)
+            for n in range(options.retail)
+        ),
+    )
+
+
+def _cluster(
+    options: WorldOptions, paths: Paths, name: str, count: int, port: int
+) -> tuple[Broker, ...]:
+    names = tuple(f"{name}-{n + 1}" for n in range(count))
+    definitions = paths.definitions(name)
+    return tuple(
+        Broker(
+            name=node,
+            folder=paths.brokers / node,
+            amqp_port=port + 3 * n,
+            management_port=port + 3 * n + 1,
+            distribution_port=port + 3 * n + 2,
+            epmd_port=options.port_base,
+            peers=names if count > 1 else (),
+            definitions=definitions,
+        )
+        for n, node in enumerate(names)
+    )
+
+
+def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:
+    broker = Broker(
+        name=name,
+        folder=paths.brokers / name,
+        amqp_port=port,
+        management_port=port + 1,
+        distribution_port=port + 2,
+        epmd_port=options.port_base,
+        definitions=paths.definitions("retail"),
+    )
+    return Box(
+        name=name, broker=broker, reader_port=port + 3, admin_port=port + 4, agent_port=port + 5
+    )
+
+
+def _program(name: str, module: str, options: dict[str, object]) -> Program:
+    words = (word for key, value in options.items() for word in (f"--{key}", str(value)))
+    return Program(name=name, command=(sys.executable, "-m", *module.split(), *words))
+
+
+def _node(broker: Broker) -> Node:
+    return Node(broker.name, broker.amqp_url, broker.management_url)
+
+
+def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
+    yield region.frontdesk_port, region.frontdesk_name
+    for n, port in enumerate(region.router_ports, 1):
+        yield port, region.router_name(n)
+    yield region.keeper_port, region.keeper_name
+    for _, broker in region.brokers():
+        yield broker.amqp_port, f"{broker.name}, AMQP"
+        yield broker.management_port, f"{broker.name}, management"
+        yield broker.distribution_port, f"{broker.name}, Erlang distribution"
+    for box in region.boxes:
+        yield box.reader_port, f"{box.name}, readers"
+        yield box.admin_port, f"{box.gateway}, admin"
+        yield box.agent_port, f"{box.name}-agent"

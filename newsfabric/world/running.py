@@ -1,0 +1,93 @@
+"""The processes that one ``up`` has started, each noted before it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from newsfabric.errors import WorldError
+from newsfabric.world.broker import broker_command, environment, epmd_command, prepare
+from newsfabric.world.layout import Program, WorldLayout
+from newsfabric.world.processes import MARKER, last_lines, process_id, spawn
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.world.state import Notes, shown, write_notes
+
+EPMD: Final = "epmd"
+
+
+def planned(layout: WorldLayout) -> dict[str, None]:
+    """The names of all processes of ``layout``, none of them started."""
+    brokers = (broker.name for broker in layout.brokers())
+    programs = (p.name for region in layout.regions for p in layout.programs(region))
+    return dict.fromkeys((EPMD, *brokers, *programs))
+
+
+class Running:
+    """Starts processes of a world and knows which of them have died."""
+
+    def __init__(self, layout: WorldLayout, notes: Notes, home: RabbitmqHome) -> None:
+        self.layout = layout
+        self.notes = notes
+        self._home = home
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start_epmd(self) -> None:
+        """Start Erlang's port mapper, which every node asks for its peers."""
+        self._start(EPMD, epmd_command(self._home, self.layout.epmd_port), os.environ)
+
+    def start_brokers(self) -> None:
+        """Write every node's files and start them all at once."""
+        paths = self.layout.paths
+        for broker in self.layout.brokers():
+            prepare(broker, self._home.version)
+            variables = environment(
+                broker, self._home, os.environ, marker=paths.state, erlang=paths.erlang
+            )
+            self._start(broker.name, broker_command(self._home), variables)
+
+    def start_program(self, program: Program) -> None:
+        """Start a service."""
+        # Logs are read while things go wrong: nothing of them may wait in a buffer.
+        self._start(program.name, program.command, os.environ | {"PYTHONUNBUFFERED": "1"})
+
+    def update(self, notes: Notes) -> None:
+        """Replace the notes."""
+        self.notes = notes
+        write_notes(self.layout.paths.state, notes)
+
+    def died(self) -> dict[str, str]:
+        """Names of the processes that have ended, and how."""
+        return {
+            name: _ending(code)
+            for name, child in self._children.items()
+            if (code := child.poll()) is not None
+        }
+
+    def check(self) -> None:
+        """WorldError, with its last words, if a process has died."""
+        for name, ending in self.died().items():
+            log = self.layout.paths.log(name)
+            words = last_lines(log) or "(it said nothing)"
+            raise WorldError(f"{name} {ending}. The end of {shown(log)}:\n{words}")
+
+    def _start(self, name: str, command: Sequence[str], variables: Mapping[str, str]) -> None:
+        paths = self.layout.paths
+        child = spawn(
+            command,
+            environment={**variables, MARKER: str(paths.state)},
+            folder=paths.state,
+            log=paths.log(name),
+        )
+        self._children[name] = child
+        processes = self.notes.processes | {name: process_id(child.pid)}
+        self.update(dataclasses.replace(self.notes, processes=processes))
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

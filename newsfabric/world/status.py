@@ -1,0 +1,188 @@
+"""How a world is: what ``newsfabric status --json`` prints, as plain values.
+
+The shape is a contract: keys are added, never changed. A process that has died has ``"pid":
+null`` and ``"running": false``; a shovel whose broker doesn't answer is ``"unknown"``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+from tornado.httpclient import HTTPClientError
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from newsfabric.errors import ManagementError
+from newsfabric.management import Management, ShovelState
+from newsfabric.settings import Credentials
+from newsfabric.world.broker import HOST, Broker
+from newsfabric.world.layout import Box, RegionLayout, WorldLayout
+from newsfabric.world.processes import ProcessId
+from newsfabric.world.running import EPMD
+from newsfabric.world.state import Notes
+
+_TIMEOUT: Final = 2.0
+_SEQ: Final = re.compile(rb"^newsfabric_router_seq (\S+)$", re.MULTILINE)
+
+# Where shovels run (``oregon/core`` or a box's name) → their states; None: no answer.
+Shovels = Mapping[str, Mapping[str, ShovelState] | None]
+# Region → the last numbers its routers have given out, added up; None: no answer.
+Routed = Mapping[str, int | None]
+# Box → what its gateway's /load says; None: no answer.
+Loads = Mapping[str, dict[str, Any] | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observations:
+    """What a look at the running parts has found."""
+
+    shovels: Shovels
+    loads: Loads
+    routed: Routed
+
+
+async def observe(layout: WorldLayout) -> Observations:
+    """Ask every cluster, gateway and router, all at once; who doesn't answer in time is None."""
+    places = {place: nodes for region in layout.regions for place, nodes in _places(region)}
+    boxes = list(layout.boxes())
+    shovels, loads, routed = await asyncio.gather(
+        asyncio.gather(*(_shovel_states(nodes) for nodes in places.values())),
+        asyncio.gather(*(_load(box) for box in boxes)),
+        asyncio.gather(*(_routed(region) for region in layout.regions)),
+    )
+    return Observations(
+        shovels=dict(zip(places, shovels, strict=True)),
+        loads={box.name: load for box, load in zip(boxes, loads, strict=True)},
+        routed={r.name: count for r, count in zip(layout.regions, routed, strict=True)},
+    )
+
+
+def _places(region: RegionLayout) -> Iterator[tuple[str, tuple[Broker, ...]]]:
+    """Where shovels of ``region`` run, and the nodes that can be asked about them."""
+    yield f"{region.name}/client", region.client
+    yield f"{region.name}/core", region.core
+    yield from ((box.name, (box.broker,)) for box in region.boxes)
+
+
+async def _shovel_states(nodes: tuple[Broker, ...]) -> dict[str, ShovelState] | None:
+    for node in nodes:
+        try:
+            async with Management(
+                node.management_url, Credentials(), timeout=_TIMEOUT
+            ) as management:
+                return await management.shovel_states()
+        except ManagementError:
+            continue
+    return None
+
+
+async def _load(box: Box) -> dict[str, Any] | None:
+    try:
+        load = orjson.loads(await _get(f"{box.admin_url}/load") or b"null")
+    except orjson.JSONDecodeError:
+        return None
+    return load if isinstance(load, dict) else None
+
+
+async def _routed(region: RegionLayout) -> int | None:
+    """How many messages the region's routers have numbered since they started."""
+    pages = await asyncio.gather(
+        *(_get(f"http://{HOST}:{port}/metrics") for port in region.router_ports)
+    )
+    found = [_SEQ.search(page) for page in pages if page is not None]
+    numbers = [int(float(match[1])) for match in found if match is not None]
+    return sum(numbers) if numbers else None
+
+
+async def _get(url: str) -> bytes | None:
+    http = SimpleAsyncHTTPClient(force_instance=True)
+    try:
+        answer = await http.fetch(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+    except (OSError, HTTPClientError):
+        return None
+    finally:
+        http.close()
+    return answer.body
+
+
+def status_document(layout: WorldLayout, notes: Notes, seen: Observations) -> dict[str, Any]:
+    """The whole status."""
+    running = notes.running()
+    return {
+        "state": str(layout.paths.state),
+        "ready": notes.ready,
+        "epmd": _process(EPMD, running),
+        "regions": [_region(layout, region, running, seen) for region in layout.regions],
+    }
+
+
+def _region(
+    layout: WorldLayout, region: RegionLayout, running: Mapping[str, ProcessId], seen: Observations
+) -> dict[str, Any]:
+    gateways = {box.gateway for box in region.boxes}
+    return {
+        "name": region.name,
+        "frontdesk_url": region.frontdesk_url,
+        "routed": seen.routed.get(region.name),
+        "endpoints_url": region.endpoints_url,
+        "brokers": [
+            {
+                **_process(broker.name, running),
+                "role": role,
+                "amqp_url": broker.amqp_url,
+                "management_url": broker.management_url,
+            }
+            for role, broker in region.brokers()
+        ],
+        "services": [
+            _process(program.name, running)
+            for program in layout.programs(region)
+            if program.name not in gateways
+        ],
+        "shovels": [
+            shovel
+            for place, _ in _places(region)
+            for shovel in _shovels(place, seen.shovels.get(place))
+        ],
+        "gateways": [_gateway(box, running, seen.loads.get(box.name)) for box in region.boxes],
+    }
+
+
+def _process(name: str, running: Mapping[str, ProcessId]) -> dict[str, Any]:
+    process = running.get(name)
+    return {
+        "name": name,
+        "pid": None if process is None else process.pid,
+        "running": process is not None,
+    }
+
+
+def _shovels(place: str, states: Mapping[str, ShovelState] | None) -> list[dict[str, Any]]:
+    if states is None:
+        silent = "the broker doesn't answer"
+        return [{"name": "*", "runs_on": place, "state": "unknown", "reason": silent}]
+    return [
+        {"name": state.name, "runs_on": place, "state": state.state, "reason": state.reason}
+        for state in sorted(states.values(), key=lambda state: state.name)
+    ]
+
+
+def _gateway(
+    box: Box, running: Mapping[str, ProcessId], load: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    load = load or {}
+    return {
+        **_process(box.gateway, running),
+        "box": box.name,
+        "sockjs_url": load.get("sockjs_url", box.sockjs_url),
+        "websocket_url": load.get("websocket_url", box.websocket_url),
+        "sse_url": load.get("sse_url", box.sse_url),
+        "connections": load.get("connections"),
+        "deliveries_per_second": load.get("deliveries_per_second"),
+        "ready": load.get("ready") is True,
+        "draining": load.get("draining") is True,
+    }

@@ -1,0 +1,150 @@
+"""A sender against a broker in memory and a router of a few lines."""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+
+import pytest
+
+from newsfabric.amqp import Declare, Delivery, Message
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.cli.messages import make_message
+from newsfabric.cli.recording import Line, Tally, play
+from newsfabric.cli.sending import Sender
+from newsfabric.control import Receipt, encode_receipt
+from newsfabric.errors import PublishNacked
+from newsfabric.topology import declare_client
+
+PATIENCE = 5.0
+SEND_AGAIN = 0.05
+
+
+def message(message_id: str = "m-1", topic: str = "news.x") -> Message:
+    return make_message(topic, b"{}", message_id=message_id, app_id="a", now_ms=1)
+
+
+@dataclasses.dataclass
+class Router:
+    """Answers what is published, unless it is deaf."""
+
+    broker: StubBroker
+    seen: list[str] = dataclasses.field(default_factory=list)
+    deaf_for: int = 0
+
+    async def start(self) -> None:
+        self.link = self.broker.connect()
+        await self.link.on_connect(self._declare)
+        self.publisher = await self.link.publisher()
+        self.consumer = await self.link.consumer("router", self._on_delivery)
+
+    async def _declare(self, declare: Declare) -> None:
+        await declare_client(declare)
+        await declare.queue("router")
+        await declare.bind("router", "publish", "#")
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        self.consumer.ack(delivery)
+        properties = delivery.message.properties
+        message_id = properties.message_id or ""
+        self.seen.append(message_id)
+        if self.deaf_for > 0:
+            self.deaf_for -= 1
+            return
+        bad = delivery.message.topic == "bad"
+        receipt = Receipt(
+            status="rejected" if bad else "routed",
+            region="oregon",
+            router="r",
+            topic=delivery.message.topic,
+            message_id=message_id,
+            id=None if bad else f"id of {message_id}",
+            reason="topic_not_allowed" if bad else None,
+        )
+        assert properties.reply_to is not None
+        answer = encode_receipt(
+            receipt, reply_to=properties.reply_to, correlation_id=properties.correlation_id
+        )
+        self.publisher.publish_nowait("receipts", answer)
+
+
+@pytest.fixture
+def broker() -> StubBroker:
+    return StubBroker()
+
+
+@pytest.fixture
+async def router(broker: StubBroker) -> AsyncIterator[Router]:
+    router = Router(broker)
+    await router.start()
+    yield router
+    await router.link.close()
+
+
+@pytest.fixture
+async def sender(broker: StubBroker, router: Router) -> AsyncIterator[Sender]:
+    sender = await Sender.over(broker.connect(), send_again=SEND_AGAIN)
+    yield sender
+    await sender.close()
+
+
+async def send(sender: Sender, one: Message) -> Receipt:
+    return await asyncio.wait_for(sender.send(one), PATIENCE)
+
+
+async def test_a_message_is_sent_once_and_its_receipt_comes_back(
+    sender: Sender, router: Router
+) -> None:
+    receipt = await send(sender, message())
+    assert (receipt.status, receipt.id) == ("routed", "id of m-1")
+    assert router.seen == ["m-1"]
+
+
+async def test_without_a_receipt_it_is_sent_again_under_the_same_id(
+    sender: Sender, router: Router
+) -> None:
+    router.deaf_for = 2
+    assert (await send(sender, message())).id == "id of m-1"
+    assert router.seen == ["m-1"] * 3
+
+
+async def test_a_rejection_is_a_receipt_too(sender: Sender) -> None:
+    receipt = await send(sender, message(topic="bad"))
+    assert (receipt.status, receipt.reason) == ("rejected", "topic_not_allowed")
+
+
+async def test_receipts_find_their_messages_among_many(sender: Sender) -> None:
+    receipts = await asyncio.gather(*(send(sender, message(f"m-{n}")) for n in range(50)))
+    assert [receipt.id for receipt in receipts] == [f"id of m-{n}" for n in range(50)]
+
+
+async def test_a_cut_link_delays_a_message_and_does_not_lose_it(
+    sender: Sender, broker: StubBroker
+) -> None:
+    broker.cut()
+    sending = asyncio.ensure_future(send(sender, message()))
+    await broker.heal()
+    assert (await sending).id == "id of m-1"
+
+
+async def test_a_broker_that_refuses_is_an_error(sender: Sender, broker: StubBroker) -> None:
+    broker.nacks = True
+    with pytest.raises(PublishNacked):
+        await send(sender, message())
+
+
+async def test_a_recording_is_played_and_counted(sender: Sender, router: Router) -> None:
+    lines = [
+        Line(at=float(n), topic="bad" if n == 3 else "news.x", body=b"{}", message_id=f"m-{n}")
+        for n in range(300)
+    ]
+    answered: list[int] = []
+
+    def on_receipt(tally: Tally) -> None:
+        answered.append(tally.answered)
+
+    tally = await asyncio.wait_for(
+        play(lines, [sender], speed=0, suffix="s", on_receipt=on_receipt), PATIENCE
+    )
+    assert (tally.routed, dict(tally.rejected)) == (299, {"topic_not_allowed": 1})
+    assert answered == list(range(1, 301))
+    assert set(router.seen) == {f"m-{n}-s" for n in range(300)}

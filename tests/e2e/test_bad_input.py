@@ -1,0 +1,36 @@
+"""What strangers send that they shouldn't: answered, counted, never fatal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from worlds import World
+
+pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+
+BAD = {
+    "not_json": ("news.world", "{not json"),
+    "too_large": ("news.world", json.dumps({"text": "x" * 70_000})),
+    "topic_not_allowed": ("nobody.knows", "{}"),
+    "empty_body": ("news.world", ""),
+    "bad_topic": ("news..world", "{}"),
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_a_bad_message_is_rejected_with_its_reason(world: World, reason: str, tmp_path) -> None:
+    topic, body = BAD[reason]
+    file = tmp_path / "body"
+    file.write_text(body)
+    published = world.run("publish", topic, f"@{file}", "--region", "oregon")
+    assert published.returncode == 1
+    assert reason in published.stderr
+    assert len(published.stderr.strip().splitlines()) == 1
+    rejected = world.run("rejected", "--region", "oregon", "--json", "--limit", "100")
+    reasons = {json.loads(line)["reason"] for line in rejected.stdout.splitlines()}
+    assert reason in reasons
+
+
+def test_the_fabric_still_carries_messages_after_all_that(world: World) -> None:
+    assert world.run("publish", "news.world", '{"headline": "still here"}').returncode == 0

@@ -1,0 +1,82 @@
+"""A real browser on both regions' pages sees what an AMQP publisher sends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from worlds import ROOT, World
+
+pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(300)]
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+]
+LONG = 30_000
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def _open(browser: Browser, url: str, region: str, *, websocket: bool) -> Page:
+    page = browser.new_page()
+    if not websocket:
+        # What a browser behind a hostile proxy amounts to.
+        page.add_init_script("delete window.WebSocket")
+    page.goto(url)
+    expect(page.get_by_test_id("state")).to_contain_text("live", ignore_case=True, timeout=LONG)
+    expect(page.get_by_test_id("region")).to_contain_text(region, ignore_case=True)
+    return page
+
+
+def _publish(world: World, topic: str, headline: str) -> None:
+    script = [sys.executable, str(ROOT / "examples" / "publish.py"), world.amqp_url("oregon")]
+    subprocess.run([*script, topic, f'{{"headline": "{headline}"}}'], check=True, timeout=30)
+
+
+@pytest.mark.parametrize("websocket", [True, False], ids=["websocket", "without-websocket"])
+def test_a_headline_appears_in_both_regions(
+    world: World, browser: Browser, websocket: bool
+) -> None:
+    pages = [
+        _open(browser, region["frontdesk_url"], region["name"], websocket=websocket)
+        for region in world.status()["regions"]
+    ]
+    headline = f"Seen in a browser {uuid.uuid4()}"
+    _publish(world, "news.breaking", headline)
+    for page in pages:
+        story = page.get_by_test_id("story").filter(has_text=headline)
+        expect(story).to_have_count(1, timeout=LONG)
+        transport = page.get_by_test_id("transport").inner_text().lower()
+        assert ("websocket" in transport) is websocket
+        page.close()
+
+
+def test_a_new_version_replaces_the_old_one_in_place(world: World, browser: Browser) -> None:
+    region = world.region("dublin")
+    page = _open(browser, region["frontdesk_url"], "dublin", websocket=True)
+    key = f"story-{uuid.uuid4()}"
+    stories = page.locator(f'[data-testid="story"][data-key="{key}"]')
+    for version in (1, 2):
+        headline = f'{{"headline": "version {version}"}}'
+        world.run("publish", "news.world", headline, "--key", key, "--version", str(version))
+        expect(stories).to_contain_text(f"version {version}", timeout=LONG)
+    expect(stories).to_have_count(1)
+    page.close()

@@ -1,0 +1,180 @@
+"""Starting, refusing to start, crashing and ending a world; and its parts dying in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil
+import pytest
+from tailing import Tail
+from worlds import World, ports_in_use, require_rabbitmq
+
+pytestmark = [pytest.mark.world, pytest.mark.timeout(400)]
+
+SECOND_BASE = 25500
+
+
+def _eventually(check: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[World]:
+    """Another world, not started yet; whatever is left of it is taken down."""
+    require_rabbitmq()
+    world = World(tmp_path / "second")
+    yield world
+    world.run("down")
+    assert world.pids() == set()
+    assert ports_in_use(SECOND_BASE, 500) == []
+
+
+def test_status_lists_every_part_with_a_living_pid(world: World) -> None:
+    for region in world.status()["regions"]:
+        parts = region["brokers"] + region["services"] + region["gateways"]
+        assert sorted(b["role"] for b in region["brokers"]) == ["client", "core", "retail"]
+        assert all(psutil.pid_exists(part["pid"]) for part in parts)
+        assert {part["pid"] for part in parts} <= world.pids()
+        routers = [s for s in region["services"] if "router" in s["name"]]
+        assert len(routers) == 2
+
+
+def test_a_second_up_on_the_same_state_is_refused_in_one_line(world: World) -> None:
+    up = world.run("up", "--detach", "--port-base", str(SECOND_BASE))
+    assert up.returncode == 1
+    assert len(up.stderr.strip().splitlines()) == 1
+    assert "already" in up.stderr
+    assert world.run("status").returncode == 0
+
+
+def test_a_taken_port_is_named_in_one_line(second: World) -> None:
+    with socket.create_server(("127.0.0.1", SECOND_BASE)):
+        up = second.run("up", "--detach", "--port-base", str(SECOND_BASE))
+    assert up.returncode == 1
+    assert len(up.stderr.strip().splitlines()) == 1
+    assert str(SECOND_BASE) in up.stderr
+    assert second.pids() == set()
+
+
+def test_a_missing_rabbitmq_is_named_in_one_line(
+    second: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEWSFABRIC_RABBITMQ_HOME", str(tmp_path / "nothing"))
+    up = second.run("up", "--detach", "--port-base", str(SECOND_BASE))
+    assert up.returncode == 1
+    assert len(up.stderr.strip().splitlines()) == 1
+    assert "rabbitmq" in up.stderr.lower()
+
+
+def test_down_finds_what_a_killed_up_left_behind(second: World) -> None:
+    up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
+    # The moment with most to lose: brokers are starting, nothing is ready.
+    _eventually(lambda: len(second.pids()) > 3, "brokers are being started", 60)
+    up.kill()
+    up.communicate()
+    assert second.pids() != set()
+    down = second.run("down")
+    assert down.returncode == 0, down.stderr
+    assert second.pids() == set()
+    assert ports_in_use(SECOND_BASE, 500) == []
+
+
+def test_ctrl_c_on_a_world_in_the_foreground_leaves_nothing_running(second: World) -> None:
+    up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
+    assert up.stdout is not None
+    lines = iter(up.stdout.readline, "")
+    assert any("http://" in line for line in lines), "the page's address is never printed"
+    up.send_signal(signal.SIGINT)
+    up.communicate(timeout=60)
+    assert up.returncode == 0
+    assert second.pids() == set()
+    assert not second.state.exists()
+
+
+def test_a_killed_router_leaves_its_messages_to_the_other(world: World) -> None:
+    router = next(s for s in world.region("oregon")["services"] if s["name"].endswith("router-2"))
+    tail = Tail(world, "news.killed", region="oregon", count=300)
+    day = world.state.parent / "killed.jsonl"
+    day.write_text(
+        "".join(
+            json.dumps({"at": n / 300, "topic": "news.killed", "message_id": f"k{n}", "body": n})
+            + "\n"
+            for n in range(300)
+        )
+    )
+    replay = world.start("replay", str(day), "--speed", "0.5", "--region", "oregon")
+    tail.first()
+    os.kill(router["pid"], signal.SIGKILL)
+    _, said = replay.communicate(timeout=120)
+    assert replay.returncode == 0, said
+    assert {m["body"] for m in tail.messages()} == set(range(300))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One region whose core is a real cluster of three nodes."""
+    require_rabbitmq()
+    world = World(tmp_path_factory.mktemp("cluster") / "world")
+    up = world.run(
+        *("up", "--detach", "--regions", "oregon", "--core-nodes", "3"),
+        *("--port-base", str(SECOND_BASE)),
+        timeout=240,
+    )
+    assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
+    yield world
+    world.run("down")
+    assert world.pids() == set()
+
+
+def test_a_box_is_fed_from_two_core_nodes_and_survives_one(cluster: World) -> None:
+    region = cluster.region("oregon")
+    assert len([b for b in region["brokers"] if b["role"] == "core"]) == 3
+    feeds = [s["name"] for s in region["shovels"] if s["name"].startswith("postoffice.")]
+    assert len(feeds) == 2
+    tail = Tail(cluster, "news.breaking", region="oregon", count=2)
+    assert cluster.run("publish", "news.breaking", '{"headline": "before"}').returncode == 0
+    victim = next(b for b in region["brokers"] if b["name"] == "oregon-core-2")
+    os.kill(victim["pid"], signal.SIGKILL)
+    published = cluster.run("publish", "news.breaking", '{"headline": "after"}')
+    assert published.returncode == 0, published.stderr
+    assert [m["body"]["headline"] for m in tail.messages()] == ["before", "after"]
+
+
+def test_a_box_that_is_told_to_stop_drains_and_leaves_nothing_on_the_core(
+    cluster: World,
+) -> None:
+    region = cluster.region("oregon")
+    endpoints = region["endpoints_url"]
+    agent = next(s for s in region["services"] if s["name"].endswith("-agent"))
+    gateway = region["gateways"][0]
+    os.kill(agent["pid"], signal.SIGTERM)
+    _eventually(lambda: not _alive(agent["pid"]), "the agent ends")
+    _eventually(lambda: not _alive(gateway["pid"]), "the gateway has drained and ends")
+    _eventually(lambda: _gateways(endpoints) == [], "the box leaves endpoints.json")
+    status = cluster.run("shovels", "status", "--json").stdout
+    assert "box.oregon-retail-1" not in status
+
+
+def _alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def _gateways(endpoints_url: str) -> list[object]:
+    try:
+        with urlopen(endpoints_url, timeout=5) as response:
+            found = json.load(response)["gateways"]
+    except OSError as exc:
+        # 503 still carries the document.
+        found = json.loads(exc.read())["gateways"]  # type: ignore[attr-defined]
+    assert isinstance(found, list)
+    return found

@@ -1,0 +1,43 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.errors import Disconnected
+from newsfabric.reader.endpoints import parse_endpoints
+from newsfabric.reader.push import parse_push
+
+
+def test_a_push_is_one_line_even_when_the_publisher_wrote_many() -> None:
+    push = parse_push('{"type":"message",\n"body":{\r\n"headline": "a\\nb"}}')
+    assert push.text == '{"type":"message", "body":{  "headline": "a\\nb"}}'
+    assert json.loads(push.text) == push.fields
+    assert push.is_message
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "7", b"\xff"])
+def test_what_is_no_push_ends_the_connection_for_good(text: str | bytes) -> None:
+    with pytest.raises(Disconnected) as caught:
+        parse_push(text)
+    assert not caught.value.reconnect
+
+
+def test_endpoints_are_read() -> None:
+    gateway = {"sockjs_url": "http://g/s", "websocket_url": "ws://g/w", "sse_url": "http://g/e"}
+    found = parse_endpoints({"region": "oregon", "gateways": [gateway], "retry_ms": 500, "ttl": 5})
+    assert found.region == "oregon"
+    assert found.gateways[0].websocket_url == "ws://g/w"
+    assert found.retry_ms == 500
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values)
+def test_what_is_no_endpoints_document_is_a_value_error(document: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_endpoints(document)

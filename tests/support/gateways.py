@@ -1,0 +1,334 @@
+"""A whole gateway on a stub broker and real sockets, and readers that don't trust its code.
+
+``ENGINES`` lists the engines that the behaviour suite (tests/gateway/behaviour) runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import websockets
+from envelopes import envelope
+
+from gateway.app import Gateway, running
+from gateway.settings import GatewaySettings
+from newsfabric.amqp.message import Message
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.control import Tick, encode_tick
+from newsfabric.envelope import Envelope, encode, id_of
+from newsfabric.store import Store
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+ENGINES = {"tornado": running}
+PATIENCE = 5.0
+
+TABLE = TopicTable(
+    [
+        TopicPolicy(pattern="news.latest", keep=10, latest=True),
+        TopicPolicy(pattern="news.*", topic_class="gold", keep=10, slow="disconnect"),
+        TopicPolicy(pattern="live.*", keep=10, slow="conflate"),
+        TopicPolicy(pattern="video.*", topic_class="bronze", keep=10, slow="drop_oldest"),
+        TopicPolicy(pattern="user.*", access="owner"),
+        TopicPolicy(pattern="desk.#", access="registered"),
+    ]
+)
+
+
+@dataclasses.dataclass
+class Box:
+    """A retail box: its gateway, its broker, the store, and the numbers of one router."""
+
+    gateway: Gateway
+    broker: StubBroker
+    store: Store
+    stop: asyncio.Event
+    epoch: int
+    numbers: Any = dataclasses.field(default_factory=lambda: itertools.count(1))
+    last_ms: int = 0
+
+    def envelope(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> Envelope:
+        """The next message of the router, routed now, in a millisecond of its own."""
+        number = next(self.numbers)
+        raw = (
+            body
+            if isinstance(body, bytes)
+            else json.dumps({"n": number} if body is None else body).encode()
+        )
+        made = envelope(number, topic=topic, body=raw, epoch=self.epoch)
+        self.last_ms = max(self.last_ms + 1, int(time.time() * 1000))
+        ms = fields.pop("ms", self.last_ms)
+        fresh = {"id": id_of(ms, made.identity), "published_ms": ms}
+        return dataclasses.replace(made, **{**fresh, **fields})
+
+    def publish(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> Envelope:
+        """One message through the broker."""
+        made = self.envelope(topic, body, **fields)
+        self.send(encode(made))
+        return made
+
+    def send(self, message: Message) -> None:
+        """Any message to the box's exchange postoffice."""
+        self.broker.publish("postoffice", message)
+
+    def tick(self, origin: str = "oregon", seq: int = 0) -> None:
+        """A tick of the router."""
+        self.send(
+            encode_tick(
+                Tick(
+                    origin=origin,
+                    router="oregon-router-1",
+                    epoch=self.epoch,
+                    seq=seq,
+                    sent_ms=int(time.time() * 1000),
+                )
+            )
+        )
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.gateway.port}"
+
+    @contextlib.asynccontextmanager
+    async def reader(self, *subscribe: str, **verb: Any) -> AsyncIterator[Reader]:
+        """A reader on a raw WebSocket, subscribed to topics."""
+        async with websockets.connect(f"ws://{self.host}/websocket", max_size=None) as connection:
+            reader = Reader(connection)
+            for topic in subscribe:
+                await reader.subscribe(topic, **verb)
+            yield reader
+
+    async def request(
+        self, method: str, path: str, body: bytes = b"", *, port: int = 0, **headers: str
+    ) -> Response:
+        """One HTTP request, answered to its end."""
+        async with self.opened(port) as raw:
+            raw.send_request(method, path, body, Connection="close", **headers)
+            return Response.of(await raw.read_all())
+
+    @contextlib.asynccontextmanager
+    async def opened(self, port: int = 0, *, receive_buffer: int = 0) -> AsyncIterator[RawSocket]:
+        """A TCP connection to the readers' port, or another one."""
+        sock = socket.socket()
+        if receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(sock, ("127.0.0.1", port or self.gateway.port))
+        # A small limit, so that asyncio doesn't read ahead for a reader that doesn't read.
+        streams = await asyncio.open_connection(sock=sock, limit=receive_buffer or 1 << 20)
+        raw = RawSocket(*streams)
+        try:
+            yield raw
+        finally:
+            await raw.close()
+
+    async def metric(self, sample: str) -> float:
+        """The value of one line of /metrics, like ``newsfabric_x_total{a="b"}``; 0 if not there."""
+        page = await self.request("GET", "/metrics", port=self.gateway.admin_port)
+        for line in page.body.decode().splitlines():
+            name, _, value = line.rpartition(" ")
+            if name == sample:
+                return float(value)
+        return 0.0
+
+
+class Reader:
+    """A reader on an independent WebSocket library."""
+
+    def __init__(self, connection: websockets.ClientConnection) -> None:
+        self.connection = connection
+
+    async def say(self, **verb: Any) -> None:
+        await self.connection.send(json.dumps(verb))
+
+    async def hear(self) -> dict[str, Any]:
+        text = await asyncio.wait_for(self.connection.recv(), PATIENCE)
+        push: dict[str, Any] = json.loads(text)
+        return push
+
+    async def ask(self, **verb: Any) -> dict[str, Any]:
+        await self.say(**verb)
+        return await self.hear()
+
+    async def subscribe(self, topic: str, **verb: Any) -> dict[str, Any]:
+        push = await self.ask(action="subscribe", topic=topic, **verb)
+        assert push["type"] == "subscribed", push
+        return push
+
+    async def hear_bodies(self, count: int) -> list[Any]:
+        return [(await self.hear())["body"] for _ in range(count)]
+
+    async def hear_close(self) -> tuple[int | None, list[dict[str, Any]]]:
+        """The close code, and the pushes that came before it."""
+        pushes: list[dict[str, Any]] = []
+        try:
+            while True:
+                pushes.append(await self.hear())
+        except websockets.ConnectionClosed as closed:
+            return (closed.rcvd.code if closed.rcvd else None), pushes
+
+    async def is_up_to_date(self) -> None:
+        """Everything sent before now has arrived here: nothing else is on its way."""
+        assert await self.ask(action="ping", ref="fence") == {"type": "pong", "ref": "fence"}
+
+
+@dataclasses.dataclass
+class Response:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @classmethod
+    def of(cls, raw: bytes) -> Response:
+        head, _, body = raw.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(": ")
+            headers[name.lower()] = value
+        if headers.get("transfer-encoding") == "chunked":
+            body = dechunked(body)
+        return cls(int(first.split(" ")[1]), headers, body)
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def dechunked(body: bytes) -> bytes:
+    """The content of a chunked body, also of an unfinished one."""
+    content = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        content += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    return content
+
+
+class RawSocket:
+    """Bytes out, bytes in; for what a well-behaved library wouldn't do."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._buffer = b""
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def send_request(self, method: str, path: str, body: bytes = b"", **headers: str) -> None:
+        version = headers.pop("version", "HTTP/1.1")
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if method == "POST":
+            named["Content-Length"] = str(len(body))
+        lines = [f"{method} {path} {version}", "Host: x", *(f"{n}: {v}" for n, v in named.items())]
+        self.send("\r\n".join([*lines, "", ""]).encode() + body)
+
+    async def upgrade(self, path: str = "/websocket", **headers: str) -> Response:
+        """A WebSocket handshake; what follows its head stays to be read."""
+        self.send_request(
+            "GET",
+            path,
+            Upgrade="websocket",
+            Connection="Upgrade",
+            Sec_WebSocket_Version="13",
+            Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==",
+            **headers,
+        )
+        return Response.of(await self.read_until(b"\r\n\r\n"))
+
+    def say(self, **verb: Any) -> None:
+        self.send_frame(0x81, json.dumps(verb).encode())
+
+    def send_frame(self, first: int, payload: bytes) -> None:
+        size = len(payload)
+        length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+        self.send(bytes((first,)) + length + bytes(4) + payload)
+
+    async def read_frame(self) -> tuple[int, bytes]:
+        """The first byte and the payload of the next frame."""
+        head = await self.read(2)
+        size = head[1]
+        if size >= 126:
+            size = int.from_bytes(await self.read(2 if size == 126 else 8), "big")
+        return head[0], await self.read(size)
+
+    async def read_pushes(self) -> list[dict[str, Any]]:
+        """Pushes up to the close frame or the end; pings are passed over."""
+        pushes: list[dict[str, Any]] = []
+        with contextlib.suppress(EOFError):
+            while True:
+                first, payload = await self.read_frame()
+                if first == 0x88:
+                    break
+                if first == 0x81:
+                    pushes.append(json.loads(payload))
+        return pushes
+
+    async def read(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            await self._more()
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
+        return data
+
+    async def read_until(self, mark: bytes) -> bytes:
+        while mark not in self._buffer:
+            await self._more()
+        at = self._buffer.index(mark) + len(mark)
+        return await self.read(at)
+
+    async def read_all(self) -> bytes:
+        rest = await asyncio.wait_for(self._reader.read(), PATIENCE)
+        data, self._buffer = self._buffer + rest, b""
+        return data
+
+    async def _more(self) -> None:
+        data = await asyncio.wait_for(self._reader.read(65536), PATIENCE)
+        if not data:
+            raise EOFError(self._buffer)
+        self._buffer += data
+
+    def reset(self) -> None:
+        """Break the connection off without a goodbye (RST)."""
+        sock = self._writer.get_extra_info("socket")
+        linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def opened_box(
+    engine: str = "tornado",
+    *,
+    store: Store | None = None,
+    table: TopicTable = TABLE,
+    **settings: Any,
+) -> AsyncIterator[Box]:
+    """A box on free ports, drained and closed at the end."""
+    broker, stop = StubBroker(), asyncio.Event()
+    store = store or MemoryStore(table)
+    fast = {"drain_seconds": 0.0, "linger": 0.2, "sockjs_disconnect_delay": 0.3}
+    told = GatewaySettings(name="box-1", region="oregon", **{**fast, **settings})
+    async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
+        yield Box(gateway, broker, store, stop, epoch=int.from_bytes(os.urandom(4), "big"))
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Return once ``condition`` holds; fail after PATIENCE."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
+            await asyncio.sleep(0.005)

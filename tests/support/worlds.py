@@ -1,0 +1,90 @@
+"""A world as tests see it: its state folder, the CLI applied to it, what is left of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A world's state folder, with the CLI applied to it."""
+
+    state: Path
+
+    def run(self, *arguments: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+        """Run ``newsfabric`` on this world; never raises on a non-zero exit."""
+        return subprocess.run(
+            self.command(*arguments), capture_output=True, text=True, timeout=timeout, cwd=ROOT
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start ``newsfabric`` on this world and leave it running."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def command(self, *arguments: str) -> Sequence[str]:
+        return [sys.executable, "-m", "newsfabric.cli", *arguments, "--state", str(self.state)]
+
+    def status(self) -> dict[str, Any]:
+        done = self.run("status", "--json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def region(self, name: str) -> dict[str, Any]:
+        return next(r for r in self.status()["regions"] if r["name"] == name)
+
+    def amqp_url(self, region: str, role: str = "client") -> str:
+        brokers = self.region(region)["brokers"]
+        return str(next(b["amqp_url"] for b in brokers if b["role"] == role))
+
+    def pids(self) -> set[int]:
+        """Every live process that belongs to this world, by the mark in its environment."""
+        return {p.pid for p in psutil.process_iter() if self._marked(p)}
+
+    def _marked(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get("NEWSFABRIC_WORLD") == str(self.state)
+        except psutil.Error:
+            return False
+
+
+def ports_in_use(base: int, count: int = 1000) -> list[int]:
+    """Which TCP ports of [base, base + count) somebody listens on, on loopback."""
+    used = []
+    for port in range(base, base + count):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                used.append(port)
+    return used
+
+
+def require_rabbitmq() -> None:
+    """Skip on a laptop without RabbitMQ; fail in CI."""
+    from newsfabric.errors import SetupError
+    from newsfabric.world.rabbitmq_home import find_rabbitmq
+
+    try:
+        find_rabbitmq(ROOT, os.environ)
+    except SetupError as exc:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have RabbitMQ: {exc}")
+        pytest.skip(str(exc))

@@ -1,0 +1,128 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.errors import ConfigError
+from newsfabric.settings import dump_fabric, parse_fabric
+from newsfabric.world.layout import WorldOptions, lay_out
+
+STATE = Path("/tmp/w")
+
+worlds = st.builds(
+    WorldOptions,
+    regions=st.integers(1, 9).map(lambda n: tuple(f"r{i}" for i in range(n))),
+    client_nodes=st.integers(1, 5),
+    core_nodes=st.integers(1, 5),
+    retail=st.integers(1, 10),
+    port_base=st.integers(1024, 60000),
+)
+
+
+@given(worlds)
+def test_no_port_has_two_purposes_and_all_are_within_the_worlds_range(
+    options: WorldOptions,
+) -> None:
+    ports = [port for port, _ in lay_out(options, STATE).ports()]
+    assert len(set(ports)) == len(ports)
+    assert min(ports) == options.port_base
+    assert max(ports) < options.port_base + 100 * (len(options.regions) + 1)
+    assert max(ports) <= 65535
+
+
+@given(worlds)
+def test_every_process_has_a_name_of_its_own(options: WorldOptions) -> None:
+    layout = lay_out(options, STATE)
+    names = [broker.name for broker in layout.brokers()]
+    names += [program.name for region in layout.regions for program in layout.programs(region)]
+    assert len(set(names)) == len(names)
+
+
+def test_the_ports_of_the_default_world_are_those_in_the_manual() -> None:
+    layout = lay_out(WorldOptions(), STATE)
+    assert dict(layout.ports()) == {
+        18000: "Erlang's port mapper",
+        **_region_ports("oregon", 18100),
+        **_region_ports("dublin", 18200),
+    }
+
+
+def _region_ports(name: str, base: int) -> dict[int, str]:
+    return {
+        base: f"{name}-frontdesk-1",
+        base + 1: f"{name}-router-1",
+        base + 2: f"{name}-router-2",
+        base + 3: f"{name}-shovels",
+        base + 10: f"{name}-client-1, AMQP",
+        base + 11: f"{name}-client-1, management",
+        base + 12: f"{name}-client-1, Erlang distribution",
+        base + 25: f"{name}-core-1, AMQP",
+        base + 26: f"{name}-core-1, management",
+        base + 27: f"{name}-core-1, Erlang distribution",
+        base + 40: f"{name}-retail-1, AMQP",
+        base + 41: f"{name}-retail-1, management",
+        base + 42: f"{name}-retail-1, Erlang distribution",
+        base + 43: f"{name}-retail-1, readers",
+        base + 44: f"{name}-retail-1-gateway, admin",
+        base + 45: f"{name}-retail-1-agent",
+    }
+
+
+def test_two_worlds_a_thousand_ports_apart_share_none() -> None:
+    first, second = (
+        {port for port, _ in lay_out(WorldOptions(port_base=base, retail=10), STATE).ports()}
+        for base in (18000, 19000)
+    )
+    assert first.isdisjoint(second)
+
+
+def test_the_fabric_it_tells_its_services_of_is_a_valid_one() -> None:
+    layout = lay_out(WorldOptions(core_nodes=3, client_nodes=2), STATE)
+    fabric = layout.fabric()
+    assert parse_fabric(json.loads(dump_fabric(fabric))) == fabric
+    assert [node.name for node in fabric.region("dublin").core] == [
+        "dublin-core-1",
+        "dublin-core-2",
+        "dublin-core-3",
+    ]
+
+
+def test_a_node_of_a_cluster_knows_its_peers_and_a_single_one_has_none() -> None:
+    region = lay_out(WorldOptions(core_nodes=2), STATE).regions[0]
+    assert [broker.peers for broker in region.core] == [("oregon-core-1", "oregon-core-2")] * 2
+    assert region.client[0].peers == ()
+
+
+def test_an_agent_is_told_every_core_node() -> None:
+    layout = lay_out(WorldOptions(core_nodes=2), STATE)
+    (agent,) = [p for p in layout.programs(layout.regions[0]) if p.name == "oregon-retail-1-agent"]
+    assert [agent.command[n + 1] for n, word in enumerate(agent.command) if word == "--core"] == [
+        "amqp://127.0.0.1:18125/%2F",
+        "amqp://127.0.0.1:18128/%2F",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"regions": ("Oregon",)}, "no region name"),
+        ({"regions": ("a", "a")}, "named twice"),
+        ({"regions": ("",)}, "no region name"),
+        ({"retail": 11}, "retail boxes: 11 is not in 1..10"),
+        ({"core_nodes": 0}, "core nodes: 0 is not in 1..5"),
+        ({"port_base": 80}, "port base: 80 is not in"),
+        ({"port_base": 65500}, "port base: 65500 is not in"),
+    ],
+)
+def test_a_world_that_cannot_be_is_refused(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        WorldOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_unknown_region_is_answered_with_those_there_are() -> None:
+    layout = lay_out(WorldOptions(), STATE)
+    assert layout.region(None).name == "oregon"
+    with pytest.raises(ConfigError, match=r"no region 'mars'.*oregon, dublin"):
+        layout.region("mars")

@@ -1,0 +1,59 @@
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from newsfabric.errors import ConfigError, WorldError
+from newsfabric.settings import load_fabric
+from newsfabric.topics import load_topics
+from newsfabric.world.layout import WorldLayout, WorldOptions, lay_out
+from newsfabric.world.running import planned
+from newsfabric.world.start import check_ports, write_files
+from newsfabric.world.state import Notes, make_folder
+
+TOPICS = """
+[[topic]]
+pattern = "fabric.canary"
+
+[[topic]]
+pattern = "news.breaking"
+class = "gold"
+"""
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> WorldLayout:
+    # A range that nobody listens in.
+    layout = lay_out(WorldOptions(port_base=22400), tmp_path / "world")
+    make_folder(layout.paths.state, Notes(options=layout.options, processes=dict(planned(layout))))
+    return layout
+
+
+def test_a_taken_port_is_named_with_its_purpose(layout: WorldLayout) -> None:
+    check_ports(layout)
+    with socket.create_server(("127.0.0.1", 22526)), pytest.raises(WorldError) as caught:
+        check_ports(layout)
+    assert str(caught.value).splitlines() == [
+        "port 22526 (oregon-core-1, management) is taken: stop what uses it, or choose --port-base"
+    ]
+
+
+def test_the_files_are_what_services_and_brokers_read(layout: WorldLayout, tmp_path: Path) -> None:
+    topics = tmp_path / "topics.toml"
+    topics.write_text(TOPICS)
+    write_files(layout, topics)
+    assert load_fabric(layout.paths.fabric) == layout.fabric()
+    assert load_topics(layout.paths.topics).find("news.breaking") is not None
+    for broker in layout.brokers():
+        assert broker.definitions is not None
+        definitions = json.loads(broker.definitions.read_text())
+        assert [user["name"] for user in definitions["users"]] == ["guest"]
+    assert layout.paths.erlang.joinpath(".erlang.cookie").stat().st_mode & 0o777 == 0o400
+
+
+def test_topics_that_no_canary_may_use_are_refused(layout: WorldLayout, tmp_path: Path) -> None:
+    topics = tmp_path / "topics.toml"
+    topics.write_text('[[topic]]\npattern = "news.breaking"\n')
+    with pytest.raises(ConfigError, match=r"must allow the topic fabric\.canary"):
+        write_files(layout, topics)
