@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -14,6 +15,7 @@ from newsfabric.cli.find_world import world_to_read
 from newsfabric.cli.messages import message_line
 from newsfabric.errors import NewsfabricError
 from newsfabric.reader import Transport, follow
+from newsfabric.world.processes import started_at
 
 
 def run_tail(
@@ -53,7 +55,15 @@ async def _print(
     async with (
         asyncio.timeout(seconds),
         aclosing(
-            follow(url, topics, transport=transport, rewind=rewind, on_subscribed=_say_subscribed)
+            follow(
+                url,
+                topics,
+                transport=transport,
+                rewind=rewind,
+                # Not since it has connected: "tail & publish" must print the message.
+                since=started_at(os.getpid()),
+                on_subscribed=_say_subscribed,
+            )
         ) as pushes,
     ):
         async for push in pushes:

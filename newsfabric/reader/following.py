@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
@@ -31,10 +32,13 @@ async def follow(
     *,
     transport: Transport = "websocket",
     rewind: int | str | None = None,
+    since: float | None = None,
     on_subscribed: Callable[[str], None] = lambda _topic: None,
 ) -> AsyncGenerator[Push]:
     """The messages of ``topics``, each once.
 
+    It begins with the last ``rewind`` of them, or with those routed ``since`` then (seconds since
+    the epoch): what came while we were connecting isn't missed.
     ``on_subscribed`` is called with each topic as soon as its messages come, also after a
     reconnect. Ends only with ReaderError: a topic was refused, or with a Disconnected that says
     not to come again.
@@ -44,7 +48,8 @@ async def follow(
     loop = asyncio.get_running_loop()
     while True:
         try:
-            async with aclosing(_once(endpoints_url, topics, transport, rewind)) as pushes:
+            back = _span_since(since) if rewind is None and since is not None else rewind
+            async with aclosing(_once(endpoints_url, topics, transport, back)) as pushes:
                 async for push in pushes:
                     backoff.succeeded(loop.time())
                     if push.type == "subscribed":
@@ -57,6 +62,10 @@ async def follow(
             if seen:
                 rewind = _AWAY
             await asyncio.sleep(backoff.failed(loop.time()))
+
+
+def _span_since(since: float) -> str:
+    return f"{max(1, round((time.time() - since) * 1000))}ms"
 
 
 async def _once(

@@ -41,6 +41,15 @@ def process_id(pid: int) -> ProcessId | None:
     return None if started is None else ProcessId(pid, started)
 
 
+def started_at(pid: int) -> float:
+    """When the live process ``pid`` was started, in seconds since the epoch."""
+    ticks = _started(pid)
+    if ticks is None:
+        raise ValueError(f"no process {pid}")
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
 def spawn(
     command: Sequence[str], *, environment: Mapping[str, str], folder: Path, log: Path
 ) -> subprocess.Popen[bytes]:

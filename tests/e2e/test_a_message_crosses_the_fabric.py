@@ -36,6 +36,22 @@ def test_a_headline_published_in_oregon_reaches_a_reader_in_dublin_once(world: W
     assert message["origin"] == "oregon"
 
 
+def test_a_tail_prints_what_is_published_while_it_connects(world: World) -> None:
+    headline = _headline()
+    tail = world.start(
+        *("tail", "news.breaking", "--region", "dublin", "--count", "1"),
+        "--timeout",
+        "20",
+        "--json",
+    )
+    published = world.run("publish", "news.breaking", json.dumps({"headline": headline}))
+    assert published.returncode == 0, published.stderr
+    printed, said = tail.communicate(timeout=30)
+    assert [json.loads(line)["body"]["headline"] for line in printed.splitlines()] == [headline], (
+        said
+    )
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_it_arrives_in_both_regions_over_every_transport(world: World, transport: str) -> None:
     headline = _headline()

@@ -1,6 +1,7 @@
 """Every transport against a real gateway on a stub broker (tests/support)."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -159,6 +160,17 @@ async def test_following_goes_on_at_another_box_and_repeats_nothing(
         await asyncio.wait_for(subscribed.wait(), PATIENCE)
         second = other.publish(TOPIC)
         assert (await hearing).fields["id"] == second.id
+
+
+async def test_following_since_a_time_begins_with_what_was_routed_since_then(
+    box: Box, frontdesk: Frontdesk
+) -> None:
+    frontdesk.boxes = [box]
+    started = time.time() - 60
+    box.publish(TOPIC, ms=int((started - 5) * 1000))
+    since = box.publish(TOPIC, ms=int((started + 5) * 1000))
+    async with aclosing(follow(frontdesk.url, [TOPIC], since=started)) as pushes:
+        assert (await hear(pushes)).fields["id"] == since.id
 
 
 async def test_a_topic_that_is_refused_ends_the_following(box: Box, frontdesk: Frontdesk) -> None:

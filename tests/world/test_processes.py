@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from newsfabric.world.processes import (
     marked,
     process_id,
     spawn,
+    started_at,
 )
 
 OBEYS = "import signal; print('up', flush=True); signal.pause()"
@@ -105,6 +107,14 @@ def test_a_pid_with_another_start_time_is_somebody_else_and_not_signalled(world:
     process = world.start(OBEYS)
     end([ProcessId(process.pid, process.started - 1)], grace=0.05)
     assert process.alive
+
+
+def test_a_process_started_between_before_and_after(world: World) -> None:
+    before = time.time()
+    process = world.start(OBEYS)
+    # The kernel counts in ticks, so a process may seem to be one older than it is.
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    assert before - 2 * tick <= started_at(process.pid) <= time.time() + tick
 
 
 def test_the_end_of_a_log_is_its_last_lines(tmp_path: Path) -> None:
