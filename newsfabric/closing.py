@@ -37,9 +37,7 @@ class CloseReason:
 
 NORMAL: Final = CloseReason("normal", 1000, "goodbye", reconnect=False)
 GOING_AWAY: Final = CloseReason("going_away", 1001, "the gateway stops")
-PROTOCOL_ERROR: Final = CloseReason(
-    "protocol_error", 1002, "broken framing", reconnect=False
-)
+PROTOCOL_ERROR: Final = CloseReason("protocol_error", 1002, "broken framing", reconnect=False)
 INVALID_PAYLOAD: Final = CloseReason("invalid_payload", 1007, "text is not UTF-8", reconnect=False)
 TOO_BIG: Final = CloseReason("too_big", 1009, "frame too large", reconnect=False)
 DRAIN: Final = CloseReason("drain", 1012, "this box is being drained", retry_after_ms=1_000)

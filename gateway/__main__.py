@@ -1,0 +1,107 @@
+"""``python -m gateway``: one retail box's gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+import click
+
+from gateway.app import serve
+from gateway.settings import ANY_ORIGIN, GatewaySettings
+from newsfabric.amqp.link import connect
+from newsfabric.errors import SetupError
+from newsfabric.service import run
+from newsfabric.settings import credentials_from
+from newsfabric.store import open_store
+from newsfabric.topics import load_topics
+
+ENGINES = ("auto", "native", "tornado")
+
+
+def choose_engine(wanted: str) -> str:
+    """The engine to run; SetupError if the one that was asked for isn't there.
+
+    ``auto`` takes the best there is. ``native`` never falls back: production must notice.
+    """
+    if wanted == "native":
+        raise SetupError("the native engine isn't built: run with --engine tornado (or auto)")
+    return "tornado"
+
+
+@click.command(context_settings={"auto_envvar_prefix": "NEWSFABRIC", "show_default": True})
+@click.option("--name", required=True, help="The box's name, like oregon-retail-1.")
+@click.option("--region", required=True, help="The region whose ticks make it ready.")
+@click.option("--broker", required=True, metavar="AMQP_URL", help="The box's own broker.")
+@click.option("--topics", required=True, type=click.Path(path_type=Path), help="topics.toml")
+@click.option("--store", required=True, metavar="URL", help="sqlite:PATH or memory:")
+@click.option("--host", default="127.0.0.1", help="Address for readers.")
+@click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Port for readers.")
+@click.option("--admin-port", default=8081, type=click.IntRange(0, 65535), help="On loopback.")
+@click.option("--public-url", default=None, metavar="URL", help="How readers reach this port.")
+@click.option("--origin", "origins", multiple=True, help="Web origin let in; repeat. All if none.")
+@click.option("--capacity", default=100_000, type=click.IntRange(1), help="Readers at most.")
+@click.option("--drain-seconds", default=10.0, type=click.FloatRange(0), help="Spread a drain.")
+@click.option("--drain-per-second", default=2_000, type=click.IntRange(1), help="At most.")
+@click.option("--sockjs-url", default="/sockjs.min.js", help="What SockJS's iframe page loads.")
+@click.option("--sockjs-legacy", is_flag=True, help="Serve jsonp and htmlfile too.")
+@click.option(
+    "--engine",
+    default="auto",
+    envvar="NEWSFABRIC_GATEWAY_ENGINE",
+    type=click.Choice(ENGINES),
+    help="native refuses to fall back.",
+)
+@click.option("--log-level", default="info", help="debug, info, warning or error.")
+def main(
+    *,
+    name: str,
+    region: str,
+    broker: str,
+    topics: Path,
+    store: str,
+    host: str,
+    port: int,
+    admin_port: int,
+    public_url: str | None,
+    origins: tuple[str, ...],
+    capacity: int,
+    drain_seconds: float,
+    drain_per_second: int,
+    sockjs_url: str,
+    sockjs_legacy: bool,
+    engine: str,
+    log_level: str,
+) -> None:
+    """Serve readers of one retail box: SockJS, WebSocket, SSE."""
+    settings = GatewaySettings(
+        name=name,
+        region=region,
+        host=host,
+        port=port,
+        admin_port=admin_port,
+        public_url=public_url,
+        origins=tuple(origin.lower() for origin in origins) or ANY_ORIGIN,
+        sockjs_url=sockjs_url,
+        sockjs_legacy=sockjs_legacy,
+        capacity=capacity,
+        drain_seconds=drain_seconds,
+        drain_per_second=drain_per_second,
+    )
+
+    async def serve_until(stop: asyncio.Event) -> None:
+        choose_engine(engine)
+        # What strangers' requests look like is no news: it is counted, not logged.
+        logging.getLogger("tornado.general").setLevel(logging.ERROR)
+        table = load_topics(topics)
+        credentials = credentials_from(os.environ)
+        link = await connect([broker], name=f"{name}-gateway", credentials=credentials)
+        await serve(settings, table, open_store(store, table), link, stop)
+
+    run(serve_until, name=f"{name}-gateway", log_level=log_level)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m gateway")

@@ -1,0 +1,114 @@
+"""What the box's agent and operators ask a gateway: ``/load``, ``/drain``, health, metrics.
+
+Served on loopback only, on a port of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import tornado.web
+
+from newsfabric.service import MetricsHandler, PlainHandler, health_routes
+
+if TYPE_CHECKING:
+    from gateway.core import Core
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Urls:
+    """Where readers find this gateway's transports."""
+
+    sockjs: str
+    websocket: str
+    sse: str
+
+    @classmethod
+    def under(cls, base: str) -> Urls:
+        """The URLs under ``base``, an ``http`` or ``https`` URL without path."""
+        base = base.rstrip("/")
+        # http → ws, https → wss.
+        return cls(f"{base}/sockjs", f"ws{base[4:]}/websocket", f"{base}/events")
+
+
+class Rates:
+    """Deliveries and connects of the last full second. Call :meth:`sample` once a second."""
+
+    def __init__(self, core: Core) -> None:
+        self.deliveries = 0.0
+        self.connects = 0.0
+        self._core = core
+        self._last = (core.clock(), 0, 0)
+
+    def sample(self) -> None:
+        """Look at the counters."""
+        at, deliveries, connects = self._last
+        self._last = (self._core.clock(), self._core.fanout.deliveries, self._core.connects)
+        seconds = max(1e-3, self._last[0] - at)
+        self.deliveries = (self._last[1] - deliveries) / seconds
+        self.connects = (self._last[2] - connects) / seconds
+
+
+class LoadHandler(PlainHandler):
+    """``GET /load``: what the agent reports upstream each second."""
+
+    def initialize(self, core: Core, rates: Rates, urls: Urls) -> None:
+        self._core, self._rates, self._urls = core, rates, urls
+
+    def get(self) -> None:
+        self.write(
+            {
+                "connections": len(self._core.connections),
+                "capacity": self._core.settings.capacity,
+                "deliveries_per_second": round(self._rates.deliveries, 1),
+                "connects_per_second": round(self._rates.connects, 1),
+                "ready": self._core.readiness().ready,
+                "draining": self._core.draining,
+                "sockjs_url": self._urls.sockjs,
+                "websocket_url": self._urls.websocket,
+                "sse_url": self._urls.sse,
+            }
+        )
+
+
+class DrainHandler(PlainHandler):
+    """``POST /drain``: begin to drain, as SIGTERM does. Asking again changes nothing."""
+
+    def initialize(self, core: Core, stop: asyncio.Event) -> None:
+        self._core, self._stop = core, stop
+
+    def post(self) -> None:
+        self._stop.set()
+        self.set_status(202)
+        self.write({"draining": True, "connections": len(self._core.connections)})
+
+
+class GatewayMetricsHandler(MetricsHandler):
+    """``/metrics``, with the hub's gauges read when they are asked for."""
+
+    def initialize(self, core: Core) -> None:
+        self._core = core
+
+    def prepare(self) -> None:
+        self._core.refresh_metrics()
+
+
+def shared_routes(core: Core) -> list[Any]:
+    """Health and metrics; on the readers' port and on this one."""
+    return [(r"/metrics", GatewayMetricsHandler, {"core": core}), *health_routes(core.readiness)]
+
+
+def admin_application(
+    core: Core, rates: Rates, urls: Urls, stop: asyncio.Event
+) -> tornado.web.Application:
+    """The application of the admin port."""
+    return tornado.web.Application(
+        [
+            (r"/load", LoadHandler, {"core": core, "rates": rates, "urls": urls}),
+            (r"/drain", DrainHandler, {"core": core, "stop": stop}),
+            *shared_routes(core),
+        ],
+        log_function=lambda handler: None,
+    )

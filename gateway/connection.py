@@ -1,0 +1,238 @@
+"""One reader's connection, the same for every transport: session, outbox, life and death.
+
+::
+
+    OPEN ──close()──► CLOSING ──the transport is gone──► CLOSED
+      └──────────── the transport is gone ───────────────┘
+
+A connection leaves the hub at once when it starts to close, so nothing is sent to it but the
+``disconnect`` push and its transport's goodbye. Writing never raises and never waits: a
+transport that takes nothing now is *blocked*, and its frames go to the outbox. While it isn't
+blocked the outbox is empty, so a delivery is one call and one write.
+
+Verbs are obeyed strictly in order. They wait while the store is asked for one of them, and
+while the reader hasn't taken what it asked for before; so a replay never finds an outbox full of
+other replays.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections
+import enum
+import itertools
+import logging
+import random
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from gateway import measures
+from gateway.frames import Variant, disconnect_push, dress
+from gateway.hub import Subscription
+from gateway.outbox import Outbox
+from gateway.protocol import Admission, Intent, Refusal, Session, error_push
+from gateway.publication import Publication
+from newsfabric.closing import SLOW_READER, TOO_MANY_REQUESTS, CloseReason, ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.core import Core
+
+logger = logging.getLogger(__name__)
+
+# How much leaves the outbox in one write.
+_WRITE_BYTES: Final = 64 * 1024
+# Verbs wait while more than this waits for the reader.
+_VERBS_WAIT_ABOVE: Final = 64 * 1024
+_BUSY: Final = Refusal(code=ErrorCode.TOO_MANY_REQUESTS, reason="too many requests", temporary=True)
+
+
+class State(enum.Enum):
+    """The life of a connection."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+STEPS: Final[Mapping[State, frozenset[State]]] = {
+    State.OPEN: frozenset({State.CLOSING, State.CLOSED}),
+    State.CLOSING: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+
+
+class Connection(abc.ABC):
+    """A reader. Transports call the lower half and implement the three abstract methods."""
+
+    transport: str
+    variant: Variant
+    _numbers: ClassVar = itertools.count(1)
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.number = next(self._numbers)
+        self.state = State.OPEN
+        self.blocked = False
+        self.subscriptions: dict[str, Subscription] = {}
+        self.outbox = Outbox(core.settings.outbox)
+        self.session = Session(core.table, core.settings.reader, core.clock())
+        self._verbs: collections.deque[Intent] = collections.deque()
+        self._busy = False
+        core.joined(self)
+
+    # What the hub, the desk and the drain call.
+
+    def deliver(self, frame: bytes, publication: Publication) -> None:
+        """Send one frame, or keep it under its topic's policy while the transport is blocked."""
+        if not self.blocked:
+            self._write([frame])
+        elif not self.outbox.push(frame, publication, self.core.clock()):
+            self.close(SLOW_READER)
+        elif self.outbox.dropped:
+            self._count_dropped()
+
+    def push(self, text: bytes) -> None:
+        """Send a push that is not a message."""
+        if self.state is State.OPEN:
+            self._firm(dress(text, self.variant))
+
+    def replay(self, publications: list[Publication]) -> None:
+        """Send messages that were asked for: none of them is dropped or conflated."""
+        was_blocked, self.blocked = self.blocked, True
+        for publication in publications:
+            self._firm(publication.frame(self.variant))
+        if not was_blocked:
+            self._flush()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Send an ``error`` push."""
+        measures.ERRORS.labels(int(refusal.code)).inc()
+        self.push(error_push(refusal))
+
+    def close(self, reason: CloseReason, *, retry_after_ms: int | None = None) -> None:
+        """Say ``disconnect``, then goodbye in the transport's way. Harmless when it is closing."""
+        if self.state is not State.OPEN:
+            return
+        if reason is SLOW_READER:
+            behind = self.outbox.pending_bytes
+            # What waits would only keep the reader from hearing why it is closed.
+            count = self.outbox.clear()
+            measures.DROPPED.labels("disconnect").inc(count)
+            logger.debug("closing %d: %s (%d bytes behind)", self.number, reason.name, behind)
+        self._leave(State.CLOSING, reason.name)
+        wait = reason.retry_after_ms if retry_after_ms is None else retry_after_ms
+        self._say_goodbye(disconnect_push(reason, wait), reason)
+
+    # What transports call.
+
+    def received(self, data: str | bytes) -> None:
+        """A verb has come in."""
+        if self.state is not State.OPEN:
+            return
+        verdict = self.session.admit(self.core.clock())
+        if verdict is Admission.HANG_UP:
+            self.close(TOO_MANY_REQUESTS)
+        elif verdict is Admission.REFUSED:
+            self.refuse(_BUSY)
+        else:
+            self.ask(self.session.read(data))
+
+    def ask(self, intent: Intent) -> None:
+        """Obey ``intent`` when its turn comes."""
+        if len(self._verbs) >= self.core.settings.reader.waiting:
+            self.refuse(_BUSY)
+            return
+        self._verbs.append(intent)
+        self._obey()
+
+    def unblocked(self) -> None:
+        """The transport takes bytes again: send what waits, then go on with the verbs."""
+        self._flush()
+        if self.state is State.OPEN:
+            self._obey()
+        elif not self.blocked:
+            self._all_sent()
+
+    def reader_leaves(self) -> bool:
+        """The reader has said goodbye. False if that only answers ours."""
+        if self.state is not State.OPEN:
+            return False
+        self._leave(State.CLOSING, "reader")
+        return True
+
+    def lost(self, why: str) -> None:
+        """The transport is gone; ``why`` is the metric's label if that wasn't our doing."""
+        if self.state is State.OPEN:
+            self._leave(State.CLOSED, why)
+        self.state = State.CLOSED
+        self.outbox.clear()
+        self.core.left(self)
+
+    # What transports implement.
+
+    @abc.abstractmethod
+    def _write(self, frames: list[bytes]) -> None:
+        """Write now, and set ``blocked`` if no more can be taken. Never raises.
+
+        Call :meth:`unblocked` when it can, and :meth:`lost` when the peer turns out to be gone.
+        """
+
+    @abc.abstractmethod
+    def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
+        """Send the undressed ``push`` and the transport's own close, then :meth:`lost`."""
+
+    def _all_sent(self) -> None:  # noqa: B027 - most transports have nothing to do then
+        """A closing connection's last frame has left."""
+
+    # Private.
+
+    def _flush(self) -> None:
+        self.blocked = False
+        while not self.blocked and (frames := self.outbox.take(_WRITE_BYTES)):
+            self._write(frames)
+
+    def _firm(self, frame: bytes) -> None:
+        if not self.blocked:
+            self._write([frame])
+        elif not self.outbox.push_firm(frame, self.core.clock()):
+            self.close(SLOW_READER)
+
+    def _obey(self) -> None:
+        while (
+            self._verbs
+            and not self._busy
+            and self.state is State.OPEN
+            and self.outbox.pending_bytes <= _VERBS_WAIT_ABOVE
+        ):
+            self._busy = True
+            pending = self.core.desk.obey(self, self._verbs.popleft())
+            if pending is None:
+                self._busy = False
+            else:
+                self.core.spawn(self._finish(pending))
+
+    async def _finish(self, pending: Coroutine[Any, Any, None]) -> None:
+        try:
+            await pending
+        finally:
+            self._busy = False
+        self._obey()
+
+    def _leave(self, state: State, why: str) -> None:
+        assert state in STEPS[self.state]
+        self.state = state
+        for subscription in self.subscriptions.values():
+            self.core.hub.unsubscribe(subscription)
+        self.subscriptions.clear()
+        self._verbs.clear()
+        measures.CLOSES.labels(why).inc()
+        self._count_dropped()
+        self.core.leaving(self)
+
+    def _count_dropped(self) -> None:
+        for policy, count in self.outbox.take_dropped().items():
+            measures.DROPPED.labels(policy).inc(count)
+
+    def first_beat(self) -> float:
+        """Seconds until the first heartbeat: a random phase, so that a crowd spreads out."""
+        return self.core.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret

@@ -1,0 +1,157 @@
+"""What the parts of one gateway share: hub, store, connections, tasks, readiness.
+
+Made on the running loop. It holds no listener and no broker link: those are
+:mod:`gateway.app`'s, so tests can run a gateway without either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway import measures
+from gateway.connection import Connection
+from gateway.desk import Desk
+from gateway.fanout import Fanout
+from gateway.hub import Hub
+from gateway.settings import ANY_ORIGIN, GatewaySettings
+from gateway.streams import Streams
+from newsfabric.errors import NewsfabricError
+from newsfabric.service import Readiness
+from newsfabric.store import Store
+from newsfabric.topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+# Connections over capacity that are being told so; beyond them the answer is a bare 503.
+_TURNED_AWAY_AT_ONCE: Final = 1_000
+
+
+class Welcome(enum.Enum):
+    """Whether a new reader may come in. The values are metric labels."""
+
+    YES = "yes"
+    FULL = "capacity"
+    DRAINING = "draining"
+    BAD_ORIGIN = "origin"
+
+
+class Core:
+    """One gateway without its listeners."""
+
+    def __init__(self, settings: GatewaySettings, table: TopicTable, store: Store) -> None:
+        self.settings = settings
+        self.table = table
+        self.store = store
+        self.clock = time.monotonic
+        self.hub = Hub(table, Streams(time.time(), settings.streams), settings.hub)
+        self.fanout = Fanout(settings.fanout_chunk)
+        self.desk = Desk(self)
+        # Open ones, in the order they came, and those that are saying goodbye.
+        self.connections: dict[Connection, None] = {}
+        self.closing: set[Connection] = set()
+        # Set while there is neither.
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self.connects = 0
+        self.draining = False
+        # time.monotonic() of the last tick of our own region; None before the first one.
+        self.fed_at: float | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def welcome(self, origin: str | None, host: str | None) -> Welcome:
+        """Whether a reader from a page of ``origin`` may come in now. Refusals are counted."""
+        verdict = self._welcome(origin, host)
+        if verdict is not Welcome.YES:
+            measures.REJECTED_CONNECTS.labels(verdict.value).inc()
+        return verdict
+
+    def allows_origin(self, origin: str | None, host: str | None) -> bool:
+        """Whether pages of ``origin`` may connect. Programs send none."""
+        allowed = self.settings.origins
+        if origin is None or allowed == ANY_ORIGIN or origin.lower() in allowed:
+            return True
+        return host is not None and urlsplit(origin).netloc.lower() == host.lower()
+
+    def can_turn_away(self) -> bool:
+        """Whether there is room for one more reader who is only told that there is none."""
+        return len(self.closing) < _TURNED_AWAY_AT_ONCE
+
+    def joined(self, connection: Connection) -> None:
+        """``connection`` is open."""
+        self.connections[connection] = None
+        self.empty.clear()
+        self.connects += 1
+        measures.CONNECTS.labels(connection.transport).inc()
+        measures.READERS.labels(connection.transport).inc()
+
+    def leaving(self, connection: Connection) -> None:
+        """``connection`` is closing: it doesn't count any more, but must be waited for."""
+        del self.connections[connection]
+        self.closing.add(connection)
+        measures.READERS.labels(connection.transport).dec()
+
+    def left(self, connection: Connection) -> None:
+        """``connection`` is gone."""
+        self.closing.discard(connection)
+        if not self.connections and not self.closing:
+            self.empty.set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` as a task that :meth:`close` ends. Our own errors are its awaiter's."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def feed_age(self) -> float | None:
+        """Seconds since the last tick of our own region; None before the first one."""
+        return None if self.fed_at is None else self.clock() - self.fed_at
+
+    def readiness(self) -> Readiness:
+        """Whether readers should be sent here."""
+        age = self.feed_age()
+        return Readiness.of(
+            feed=age is not None and age <= self.settings.feed_fresh,
+            drain=not self.draining,
+        )
+
+    def refresh_metrics(self) -> None:
+        """Set the gauges that are read off the hub."""
+        age = self.feed_age()
+        measures.FEED_AGE.set(float("inf") if age is None else age)
+        measures.TOPICS.set(self.hub.topics)
+        measures.MEMORY.set(self.hub.memory_bytes)
+        measures.IDENTITIES.set(self.hub.identities)
+        measures.STREAMS.set(len(self.hub.streams))
+        holes = self.hub.streams.missing().values()
+        measures.MISSING.set(sum(b - a + 1 for ranges in holes for a, b in ranges))
+        measures.GIVEN_UP.set(self.hub.streams.given_up)
+
+    async def close(self) -> None:
+        """End every task and let go of the store."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.store.close()
+
+    def _welcome(self, origin: str | None, host: str | None) -> Welcome:
+        if self.draining:
+            return Welcome.DRAINING
+        if not self.allows_origin(origin, host):
+            return Welcome.BAD_ORIGIN
+        if len(self.connections) >= self.settings.capacity:
+            return Welcome.FULL
+        return Welcome.YES
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        exc = None if task.cancelled() else task.exception()
+        if exc is not None and not isinstance(exc, NewsfabricError):
+            logger.error("a task of the gateway failed", exc_info=exc)

@@ -1,0 +1,252 @@
+"""Carries readers' intents out: subscribes, replays, reads the store where memory ends.
+
+A topic is warmed from the store when the first reader asks for it, by one read however many
+wait for it. The store may fail: a subscribe then goes on with what is remembered (news that
+comes now matters more than news that went), and a history is refused with a temporary error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway import measures
+from gateway.connection import Connection, State
+from gateway.frames import Variant, messages_push
+from gateway.memory import Selection
+from gateway.protocol import (
+    History,
+    Intent,
+    Ping,
+    Refusal,
+    Rewind,
+    Subscribe,
+    Unsubscribe,
+    pong_push,
+    subscribed_push,
+    unsubscribed_push,
+)
+from gateway.publication import Publication
+from newsfabric.closing import ErrorCode
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from gateway.core import Core
+
+logger = logging.getLogger(__name__)
+
+# After a failure the store is left alone for so long, lest each subscribe waits for its timeout.
+_STORE_REST: Final = 1.0
+
+Pending = Coroutine[Any, Any, None]
+
+
+class Desk:
+    """Obeys one intent at a time per connection; any number of connections at once."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._warming: dict[str, asyncio.Task[None]] = {}
+        self._reads = asyncio.Semaphore(core.settings.store_reads)
+        self._waiting = 0
+        self._resting_until = 0.0
+
+    def obey(self, connection: Connection, intent: Intent) -> Pending | None:
+        """Carry ``intent`` out now, or return what must be awaited before the next one."""
+        if isinstance(intent, Refusal):
+            connection.refuse(intent)
+            return None
+        measures.VERBS.labels(type(intent).__name__.lower()).inc()
+        if isinstance(intent, Subscribe):
+            return self._subscribe(connection, intent)
+        if isinstance(intent, History):
+            return self._history(connection, intent)
+        if isinstance(intent, Unsubscribe):
+            self._unsubscribe(connection, intent)
+        elif isinstance(intent, Ping):
+            connection.push(pong_push(intent))
+        return None
+
+    def _subscribe(self, connection: Connection, verb: Subscribe) -> Pending | None:
+        clash = connection.session.clash(verb, connection.subscriptions)
+        if clash is not None:
+            connection.refuse(clash)
+        elif not self._is_warm(verb.topic) or not self._rewound(verb, time.time()).covered:
+            return self._subscribe_with_store(connection, verb)
+        else:
+            self._join(connection, verb, [])
+        return None
+
+    async def _subscribe_with_store(self, connection: Connection, verb: Subscribe) -> None:
+        older: list[Publication] = []
+        try:
+            await self._warm(verb.topic)
+            if not self._rewound(verb, time.time()).covered:
+                older = self._absorb(verb.topic, await self._stored(verb))
+        except StoreError as exc:
+            self._failed(exc)
+        self._join(connection, verb, older)
+
+    def _join(self, connection: Connection, verb: Subscribe, older: list[Publication]) -> None:
+        """Reply, replay and subscribe without a pause, so that nothing is lost or sent twice."""
+        if connection.state is not State.OPEN:
+            return
+        now = time.time()
+        hub = self._core.hub
+        replay = [*older, *self._rewound(verb, now).publications]
+        if verb.rewind is not None and verb.rewind.count is not None:
+            replay = replay[-verb.rewind.count :]
+        memory = hub.memory(verb.topic)
+        if memory.policy.latest:
+            replay = memory.with_latest(replay, now)
+        connection.subscriptions[verb.topic] = hub.subscribe(verb.topic, connection)
+        connection.push(subscribed_push(verb, hub.streams.position(now)))
+        connection.replay(self._newest_that_fit(replay, connection.variant))
+
+    def _unsubscribe(self, connection: Connection, verb: Unsubscribe) -> None:
+        subscription = connection.subscriptions.pop(verb.topic, None)
+        if subscription is not None:
+            self._core.hub.unsubscribe(subscription)
+        connection.push(unsubscribed_push(verb))
+
+    def _history(self, connection: Connection, verb: History) -> Pending | None:
+        if self._is_warm(verb.topic) and (found := self._remembered(verb)).covered:
+            self._send_history(connection, verb, found.publications)
+            return None
+        return self._history_with_store(connection, verb)
+
+    async def _history_with_store(self, connection: Connection, verb: History) -> None:
+        try:
+            await self._warm(verb.topic)
+            found = self._remembered(verb)
+            if not found.covered:
+                found = await self._history_from_store(verb)
+        except StoreError as exc:
+            self._failed(exc)
+            connection.refuse(
+                Refusal(
+                    code=ErrorCode.INTERNAL,
+                    reason="the store is away",
+                    temporary=True,
+                    topic=verb.topic,
+                    ref=verb.ref,
+                )
+            )
+            return
+        self._send_history(connection, verb, found.publications)
+
+    async def _history_from_store(self, verb: History) -> Selection:
+        stored = await self._read(
+            self._core.store.history(verb.topic, limit=verb.limit, before=verb.before)
+        )
+        policy = self._core.hub.memory(verb.topic).policy
+        return Selection([Publication(e, policy, None) for e in stored], covered=True)
+
+    def _send_history(
+        self, connection: Connection, verb: History, found: list[Publication]
+    ) -> None:
+        fitting = self._newest_that_fit(found, Variant.RAW)
+        messages = [publication.frame(Variant.RAW) for publication in fitting]
+        more = len(found) >= verb.limit or len(messages) < len(found)
+        connection.push(messages_push(verb.ref, verb.topic, messages, more))
+
+    def _remembered(self, verb: History) -> Selection:
+        memory, now = self._core.hub.memory(verb.topic), time.time()
+        if verb.before is None:
+            return memory.last(verb.limit, now)
+        return memory.before(verb.before, verb.limit, now)
+
+    def _rewound(self, verb: Subscribe, now: float) -> Selection:
+        """What memory has of a subscribe's rewind."""
+        memory = self._core.hub.memory(verb.topic)
+        rewind = verb.rewind or Rewind()
+        if rewind.count is not None:
+            return memory.last(rewind.count, now)
+        if rewind.seconds is not None:
+            return memory.since(int((now - rewind.seconds) * 1000), now)
+        return Selection([], covered=True)
+
+    async def _stored(self, verb: Subscribe) -> list[Envelope]:
+        """What the store has of a subscribe's rewind."""
+        rewind = verb.rewind or Rewind()
+        limit = rewind.count or self._core.settings.reader.rewind
+        since = 0.0 if rewind.seconds is None else time.time() - rewind.seconds
+        return await self._read(
+            self._core.store.history(verb.topic, limit=limit, since_ms=int(since * 1000))
+        )
+
+    def _is_warm(self, topic: str) -> bool:
+        return self._core.hub.is_warm(topic)
+
+    async def _warm(self, topic: str) -> None:
+        """Ask the store for a topic's past, once however many wait for it."""
+        if self._is_warm(topic):
+            return
+        task = self._warming.get(topic)
+        if task is None:
+            task = self._warming[topic] = self._core.spawn(self._read_past(topic))
+            task.add_done_callback(lambda _: self._warming.pop(topic, None))
+        await asyncio.shield(task)
+
+    async def _read_past(self, topic: str) -> None:
+        store = self._core.store
+        policy = self._core.hub.memory(topic).policy
+        history: list[Envelope] = []
+        latest: list[Envelope] = []
+        if policy.keep:
+            history = await self._read(store.history(topic, limit=policy.keep))
+        if policy.latest:
+            latest = await self._read(store.latest(topic, limit=self._core.settings.latest_keys))
+        fresh = self._core.hub.warm(
+            topic, history, latest, complete=len(history) < policy.keep, now=time.time()
+        )
+        self._publish(fresh)
+
+    def _absorb(self, topic: str, stored: list[Envelope]) -> list[Publication]:
+        older, fresh = self._core.hub.absorb(topic, stored, time.time())
+        self._publish(fresh)
+        return older
+
+    def _publish(self, fresh: Iterable[Publication]) -> None:
+        for publication in fresh:
+            audience = self._core.hub.audience(publication.envelope.topic)
+            self._core.fanout.publish(publication, audience)
+
+    async def _read(self, read: Coroutine[Any, Any, list[Envelope]]) -> list[Envelope]:
+        """One of a bounded number of reads, within the timeout."""
+        now = time.monotonic()
+        if now < self._resting_until or self._waiting >= self._core.settings.store_waiting:
+            read.close()
+            raise StoreUnavailable("the store is being left alone")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._core.settings.store_timeout), self._reads:
+                return await read
+        except TimeoutError as exc:
+            raise StoreUnavailable("the store doesn't answer") from exc
+        finally:
+            # A read that was never begun, or was cut off, must not be reported as never awaited.
+            read.close()
+            self._waiting -= 1
+
+    def _failed(self, exc: StoreError) -> None:
+        measures.STORE_FAILURES.inc()
+        now = time.monotonic()
+        if now >= self._resting_until:
+            logger.warning("the store can't be read: %s", exc)
+            self._resting_until = now + _STORE_REST
+
+    def _newest_that_fit(
+        self, publications: list[Publication], variant: Variant
+    ) -> list[Publication]:
+        size, start = 0, len(publications)
+        while start > 0:
+            size += len(publications[start - 1].frame(variant))
+            if size > self._core.settings.replay_bytes:
+                break
+            start -= 1
+        return publications[start:]

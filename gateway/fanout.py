@@ -1,0 +1,97 @@
+"""Sends publications to their audiences, one after the other, in chunks.
+
+Publications are sent in the order they were offered; a big audience is cut so that
+verbs, heartbeats and other topics' readers are served in between. What waits here is bounded
+by the consumer's prefetch, because a delivery is acknowledged when its fan-out is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from gateway import measures
+from gateway.hub import Audience, Subscription
+from gateway.publication import Publication
+from newsfabric.closing import INTERNAL
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(slots=True)
+class _Job:
+    publication: Publication
+    groups: Iterator[tuple[str, tuple[Subscription, ...]]]
+    done: Callable[[], None] | None
+    transport: str = ""
+    group: tuple[Subscription, ...] = ()
+    # How many of ``group`` are done.
+    at: int = 0
+
+
+class Fanout:
+    """The queue of publications on their way out. Lives on the loop that made it."""
+
+    def __init__(self, chunk: int) -> None:
+        self.deliveries = 0
+        self._chunk = chunk
+        self._jobs: collections.deque[_Job] = collections.deque()
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+
+    def publish(
+        self, publication: Publication, audience: Audience, done: Callable[[], None] | None = None
+    ) -> None:
+        """Send ``publication`` to ``audience`` soon, after all that were given before."""
+        self._jobs.append(_Job(publication, iter(audience), done))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        budget = self._chunk
+        while self._jobs and budget > 0:
+            job = self._jobs[0]
+            if job.at < len(job.group):
+                budget -= self._deliver(job, budget)
+            elif (group := next(job.groups, None)) is not None:
+                job.transport, job.group = group
+                job.at = 0
+            else:
+                self._jobs.popleft()
+                _finished(job)
+        self._scheduled = bool(self._jobs)
+        if self._scheduled:
+            self._loop.call_soon(self._turn)
+
+    def _deliver(self, job: _Job, budget: int) -> int:
+        publication = job.publication
+        part = job.group[job.at : job.at + budget]
+        job.at += len(part)
+        frame = publication.frame(part[0].subscriber.variant)
+        sent = 0
+        for subscription in part:
+            if subscription.active:
+                try:
+                    subscription.subscriber.deliver(frame, publication)
+                except Exception:
+                    # A bug of ours. It may cost this reader the connection, but nobody else.
+                    logger.exception("delivering %s failed", publication.envelope.id)
+                    subscription.subscriber.close(INTERNAL)
+                sent += 1
+        self.deliveries += sent
+        measures.DELIVERIES.labels(job.transport).inc(sent)
+        return len(part)
+
+
+def _finished(job: _Job) -> None:
+    envelope, topic_class = job.publication.envelope, job.publication.policy.topic_class
+    measures.PUBLICATIONS.labels(topic_class).inc()
+    delay = max(0.0, time.time() - envelope.published_ms / 1000)
+    measures.DELAY.labels(topic_class, envelope.origin).observe(delay)
+    if job.done is not None:
+        job.done()

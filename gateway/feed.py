@@ -1,0 +1,90 @@
+"""The feed: the box's queue of envelopes and ticks, consumed into the hub.
+
+One queue per box, whoever is subscribed to what. A delivery is acknowledged when its
+fan-out is done, so the broker never has more than ``prefetch`` of them outstanding here. What
+isn't ours is counted and acknowledged: given back, it would come again for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateway import measures
+from newsfabric import topology
+from newsfabric.amqp import Consumer, Delivery, Link
+from newsfabric.control import decode_tick, tick_key
+from newsfabric.envelope import decode
+from newsfabric.topics import CONTROL_WORD
+
+if TYPE_CHECKING:
+    from gateway.core import Core
+
+logger = logging.getLogger(__name__)
+
+_CONTROL: str = f"{CONTROL_WORD}."
+_TICKS: str = tick_key("")
+
+
+class Feed:
+    """Consumes the queue ``gateway`` until the link is closed."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._consumer: Consumer | None = None
+        # Complaints about undecodable messages: one line each time the count doubles.
+        self._undecodable = 0
+
+    async def start(self, link: Link) -> None:
+        """Declare the box's topology and consume, now and after each reconnect."""
+        await link.on_connect(topology.declare_retail)
+        self._consumer = await link.consumer(
+            topology.GATEWAY_QUEUE, self.take, prefetch=self._core.settings.prefetch
+        )
+
+    def take(self, delivery: Delivery) -> None:
+        """One delivery from the queue."""
+        topic = delivery.message.topic
+        try:
+            if not topic.startswith(_CONTROL):
+                self._publish(delivery)
+                return
+            if topic.startswith(_TICKS):
+                self._tick(delivery)
+        except ValueError as exc:
+            self._complain(topic, exc)
+        self._ack(delivery)
+
+    def _publish(self, delivery: Delivery) -> None:
+        core = self._core
+        envelope = decode(delivery.message)
+        # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
+        orjson.loads(envelope.body)
+        copies, unknown = core.hub.copies, core.hub.unknown_topics
+        publication = core.hub.offer(envelope, time.time())
+        if publication is None:
+            measures.DUPLICATES.inc(core.hub.copies - copies)
+            measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
+            self._ack(delivery)
+            return
+        audience = core.hub.audience(envelope.topic)
+        core.fanout.publish(publication, audience, done=lambda: self._ack(delivery))
+
+    def _tick(self, delivery: Delivery) -> None:
+        tick = decode_tick(delivery.message)
+        self._core.hub.ticked(tick, time.time())
+        if tick.origin == self._core.settings.region:
+            self._core.fed_at = self._core.clock()
+
+    def _ack(self, delivery: Delivery) -> None:
+        if self._consumer is not None:
+            self._consumer.ack(delivery)
+
+    def _complain(self, topic: str, exc: ValueError) -> None:
+        measures.UNDECODABLE.inc()
+        self._undecodable += 1
+        if self._undecodable & (self._undecodable - 1) == 0:
+            logger.warning("%d undecodable so far, now on %.80r: %s", self._undecodable, topic, exc)

@@ -1,0 +1,156 @@
+"""What goes on the wire, encoded once and shared by everyone who gets it.
+
+Every push is one JSON text. Transports dress it differently, and the dresses are the
+:class:`Variant` values: a message is encoded at most once for each of them, whatever the number
+of readers. The body's bytes are spliced in as the publisher wrote them; they were checked to
+be JSON before (:mod:`gateway.feed`), so they can't break out of their place.
+
+Nothing here compresses: this engine offers no permessage-deflate (RFC 7692).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from newsfabric.closing import CloseReason
+from newsfabric.envelope import Envelope
+from newsfabric.topics import TopicClass
+
+# RFC 6455 section 5.2: FIN with opcode 1 (text), 8 (close), 9 (ping), 10 (pong).
+TEXT: Final = 0x1
+BINARY: Final = 0x2
+CLOSE: Final = 0x8
+PING: Final = 0x9
+PONG: Final = 0xA
+
+# SockJS 1.0, "Unicode characters that must be escaped": browsers mangle these. Astral characters
+# are surrogate pairs there, so they are escaped as pairs.
+_SOCKJS_ESCAPED: Final = re.compile(
+    "[\x00-\x1f\u0300-\u0333\u033d-\u0346\u034a-\u034c\u0350-\u0352\u0357-\u0358\u035c-\u0362"
+    "\u0374\u037e\u0387\u0591-\u05af\u05c4\u0610-\u0617\u0653-\u0654\u0657-\u065b\u065d-\u065e"
+    "\u06df-\u06e2\u06eb-\u06ec\u0730\u0732-\u0733\u0735-\u0736\u073a\u073d\u073f-\u0741\u0743"
+    "\u0745\u0747\u07eb-\u07f1\u0951\u0958-\u095f\u09dc-\u09dd\u09df\u0a33\u0a36\u0a59-\u0a5b\u0a5e"
+    "\u0b5c-\u0b5d\u0e38-\u0e39\u0f43\u0f4d\u0f52\u0f57\u0f5c\u0f69\u0f72-\u0f76\u0f78\u0f80-\u0f83"
+    "\u0f93\u0f9d\u0fa2\u0fa7\u0fac\u0fb9\u1939-\u193a\u1a17\u1b6b\u1cda-\u1cdb\u1dc0-\u1dcf\u1dfc"
+    "\u1dfe\u1f71\u1f73\u1f75\u1f77\u1f79\u1f7b\u1f7d\u1fbb\u1fbe\u1fc9\u1fcb\u1fd3\u1fdb\u1fe3"
+    "\u1feb\u1fee-\u1fef\u1ff9\u1ffb\u1ffd\u2000-\u2001\u200c-\u200f\u2028-\u202f\u2060-\u206f"
+    "\u20d0-\u20d1\u20d4-\u20d7\u20e7-\u20e9\u2126\u212a-\u212b\u2329-\u232a\u2adc\u302b-\u302c"
+    "\uaab2-\uaab3\ud800-\udfff\uf900-\ufaff\ufb1d\ufb1f\ufb2a-\ufb36\ufb38-\ufb4e\ufff0-\uffff"
+    "\U00010000-\U0010ffff]"
+)
+
+
+class Variant(enum.IntEnum):
+    """How a push is dressed for a transport."""
+
+    RAW = 0
+    WEBSOCKET = 1
+    SOCKJS = 2
+    SOCKJS_WEBSOCKET = 3
+    SSE = 4
+
+
+def message_push(envelope: Envelope, topic_class: TopicClass, position: str | None) -> bytes:
+    """The ``message`` push of ``envelope``; ``position`` is None for one read from the store."""
+    head = orjson.dumps(
+        {
+            "type": "message",
+            "topic": envelope.topic,
+            "id": envelope.id,
+            "key": envelope.key,
+            "version": envelope.version,
+            "published": envelope.published_ms,
+            "origin": envelope.origin,
+            "class": topic_class,
+            "position": position,
+        }
+    )
+    return head[:-1] + b',"body":' + envelope.body + b"}"
+
+
+def dress(push: bytes, variant: Variant, position: str | None = None) -> bytes:
+    """The JSON text ``push`` as ``variant`` sends it; ``position`` becomes an SSE event's id."""
+    if variant is Variant.RAW:
+        return push
+    if variant is Variant.WEBSOCKET:
+        return websocket_frame(TEXT, push)
+    if variant is Variant.SOCKJS:
+        return sockjs_element(push)
+    if variant is Variant.SOCKJS_WEBSOCKET:
+        return websocket_frame(TEXT, sockjs_array([sockjs_element(push)]))
+    return sse_event(push, position)
+
+
+def websocket_frame(opcode: int, payload: bytes) -> bytes:
+    """One unfragmented, unmasked frame (RFC 6455 section 5.2; servers don't mask, section 5.1)."""
+    size = len(payload)
+    if size < 126:
+        return bytes((0x80 | opcode, size)) + payload
+    if size < 1 << 16:
+        return bytes((0x80 | opcode, 126)) + size.to_bytes(2, "big") + payload
+    return bytes((0x80 | opcode, 127)) + size.to_bytes(8, "big") + payload
+
+
+def websocket_close(code: int, text: str) -> bytes:
+    """A close frame. Control frames carry at most 125 bytes (RFC 6455 section 5.5)."""
+    return websocket_frame(CLOSE, code.to_bytes(2, "big") + text.encode()[:123])
+
+
+def sockjs_element(push: bytes) -> bytes:
+    """``push`` as one JSON string, an element of a SockJS ``a[…]`` frame."""
+    text = orjson.dumps(push.decode()).decode()
+    return _SOCKJS_ESCAPED.sub(_escaped, text).encode()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    pair = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{pair[i : i + 4]}" for i in range(0, len(pair), 4))
+
+
+def sockjs_array(elements: Iterable[bytes]) -> bytes:
+    """A SockJS message frame of elements made by :func:`sockjs_element`."""
+    return b"a[" + b",".join(elements) + b"]"
+
+
+def sockjs_close(code: int, text: str) -> bytes:
+    """A SockJS close frame, ``c[code,"text"]``."""
+    return b"c" + orjson.dumps([code, text])
+
+
+def sse_event(push: bytes, position: str | None = None) -> bytes:
+    """An event of a ``text/event-stream`` (WHATWG HTML section 9.2).
+
+    A body may be written over several lines, but CR and LF stand only between JSON tokens
+    (inside strings they are escaped), so spaces say the same on one ``data:`` line.
+    """
+    data = b"data: " + push.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n"
+    return data if position is None else b"id: " + position.encode() + b"\n" + data
+
+
+def encode_push(fields: Mapping[str, Any]) -> bytes:
+    """A push that isn't a message, as JSON text; fields that are None are left out."""
+    return orjson.dumps({name: value for name, value in fields.items() if value is not None})
+
+
+def disconnect_push(reason: CloseReason, retry_after_ms: int) -> bytes:
+    """The ``disconnect`` push that goes before every close of ours (proxies eat close frames)."""
+    return encode_push(
+        {
+            "type": "disconnect",
+            "code": reason.code,
+            "reason": reason.text,
+            "reconnect": reason.reconnect,
+            "retry_after_ms": retry_after_ms,
+        }
+    )
+
+
+def messages_push(ref: Any, topic: str, messages: Iterable[bytes], more: bool) -> bytes:
+    """The reply to ``history``: ``messages`` are ``message`` pushes, oldest first."""
+    head = encode_push({"type": "history", "ref": ref, "topic": topic, "more": more})
+    return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"

@@ -1,0 +1,292 @@
+"""The hub: topic → subscriptions, recent messages, identities seen. Pure; one per gateway.
+
+An envelope is offered once per copy and published once: :meth:`Hub.offer` returns None for
+copies. Whoever calls it sends the publication to :meth:`Hub.audience` **before anything else is
+offered or subscribed**; that is what makes "each topic in the order of arrival, nobody
+twice" true.
+
+What the store has of a topic (:meth:`Hub.absorb`) is split by the streams' marks. What the
+feed is past is history and goes in front of what arrived live. What the feed hasn't brought yet is
+published now, to everyone, and its copy on the feed is dropped later. Keeping it back for
+the feed would lose it when the feed has a hole; calling it history would hide it from those
+who are subscribed already.
+
+``now`` is in seconds since the epoch throughout.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable
+from typing import Protocol
+
+from gateway.frames import Variant
+from gateway.identities import SeenIdentities
+from gateway.memory import TopicMemory
+from gateway.publication import Publication
+from gateway.streams import Streams
+from newsfabric.closing import CloseReason
+from newsfabric.control import Tick
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.topics import TopicTable
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HubLimits:
+    """What the hub keeps, at most.
+
+    At ``topics`` or ``memory_bytes`` the topics that nobody is subscribed to are forgotten, the
+    least recently used first; when there are none, nothing is kept of new topics, and a topic that
+    grows loses its oldest messages. At ``keys`` a topic forgets the key renewed longest ago.
+    """
+
+    topics: int = 20_000
+    memory_bytes: int = 256 << 20
+    keys: int = 1_000
+    identities: int = 500_000
+    identity_seconds: float = 600.0
+
+
+class Subscriber(Protocol):
+    """Someone who can be given publications."""
+
+    @property
+    def transport(self) -> str:
+        """Its transport's name; the audience is grouped by it."""
+
+    @property
+    def variant(self) -> Variant:
+        """How its frames are dressed; the same for all of one transport."""
+
+    def deliver(self, frame: bytes, publication: Publication) -> None:
+        """Take one frame of ``publication``. Never blocks."""
+
+    def close(self, reason: CloseReason) -> None:
+        """End the connection; it unsubscribes."""
+
+
+class Subscription:
+    """That ``subscriber`` gets ``topic``. Not active any more once it was taken back."""
+
+    __slots__ = ("active", "subscriber", "topic")
+
+    def __init__(self, topic: str, subscriber: Subscriber) -> None:
+        self.topic = topic
+        self.subscriber = subscriber
+        self.active = True
+
+
+# A snapshot by transport. Skip subscriptions that aren't active when their turn comes.
+Audience = tuple[tuple[str, tuple[Subscription, ...]], ...]
+
+
+class _Topic:
+    __slots__ = ("audience", "memory", "subscriptions", "warm")
+
+    def __init__(self, memory: TopicMemory) -> None:
+        self.memory = memory
+        # Whether the store was asked for what came before.
+        self.warm = False
+        self.subscriptions: dict[Subscription, None] = {}
+        self.audience: Audience | None = ()
+
+    def grouped(self) -> Audience:
+        if self.audience is None:
+            groups: dict[str, list[Subscription]] = {}
+            for subscription in self.subscriptions:
+                groups.setdefault(subscription.subscriber.transport, []).append(subscription)
+            self.audience = tuple((name, tuple(group)) for name, group in groups.items())
+        return self.audience
+
+
+class Hub:
+    """All topics of one gateway."""
+
+    def __init__(
+        self, topics: TopicTable, streams: Streams, limits: HubLimits | None = None
+    ) -> None:
+        self.limits = limits or HubLimits()
+        self.streams = streams
+        self.memory_bytes = 0
+        self.copies = 0
+        self.unknown_topics = 0
+        self._table = topics
+        self._seen = SeenIdentities(
+            seconds=self.limits.identity_seconds, limit=self.limits.identities
+        )
+        self._topics: dict[str, _Topic] = {}
+        # Those without subscriptions, least recently used first.
+        self._idle: collections.OrderedDict[str, None] = collections.OrderedDict()
+
+    @property
+    def topics(self) -> int:
+        """How many topics are remembered."""
+        return len(self._topics)
+
+    @property
+    def identities(self) -> int:
+        """How many identities are remembered."""
+        return len(self._seen)
+
+    def offer(self, envelope: Envelope, now: float) -> Publication | None:
+        """The publication of ``envelope``; None if it is a copy, or of a topic we don't know."""
+        self.streams.saw(
+            envelope.router, envelope.epoch, envelope.seq, routed_ms=ms_of_id(envelope.id), now=now
+        )
+        policy = self._table.find(envelope.topic)
+        if policy is None:
+            self.unknown_topics += 1
+            return None
+        known = self._topics.get(envelope.topic)
+        if self._is_copy(envelope, known):
+            self.copies += 1
+            return None
+        self._seen.add(envelope.identity, now)
+        publication = Publication(envelope, policy, self.streams.position(now))
+        self._remember(publication, known)
+        return publication
+
+    def ticked(self, tick: Tick, now: float) -> None:
+        """A router's tick: its last number and its void ones."""
+        self.streams.ticked(
+            tick.router, tick.epoch, tick.seq, void=tick.void, sent_ms=tick.sent_ms, now=now
+        )
+
+    def subscribe(self, topic: str, subscriber: Subscriber) -> Subscription:
+        """From now on ``subscriber`` is in the audience of ``topic`` (one of topics.toml)."""
+        known = self._topics.get(topic) or self._create(topic)
+        self._idle.pop(topic, None)
+        subscription = Subscription(topic, subscriber)
+        known.subscriptions[subscription] = None
+        known.audience = None
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Take a subscription back; harmless when it was before."""
+        if not subscription.active:
+            return
+        subscription.active = False
+        known = self._topics[subscription.topic]
+        del known.subscriptions[subscription]
+        known.audience = None
+        if not known.subscriptions:
+            self._idle[subscription.topic] = None
+            self._make_room()
+
+    def audience(self, topic: str) -> Audience:
+        """Who is subscribed to ``topic`` now."""
+        known = self._topics.get(topic)
+        return () if known is None else known.grouped()
+
+    def is_warm(self, topic: str) -> bool:
+        """Whether the store was asked for ``topic``'s past."""
+        known = self._topics.get(topic)
+        return known is not None and known.warm
+
+    def memory(self, topic: str) -> TopicMemory:
+        """What is remembered of ``topic`` (one of topics.toml)."""
+        known = self._topics.get(topic) or self._create(topic)
+        self._touch(topic)
+        return known.memory
+
+    def warm(
+        self,
+        topic: str,
+        history: Iterable[Envelope],
+        latest: Iterable[Envelope],
+        *,
+        complete: bool,
+        now: float,
+    ) -> list[Publication]:
+        """Seed ``topic`` with what the store has, oldest first; once for each topic.
+
+        ``complete`` says that the store has nothing before ``history``. Publish what is returned,
+        in this order: it is news that the feed hasn't brought yet.
+        """
+        known = self._topics.get(topic) or self._create(topic)
+        older, fresh = self._absorb(known, history, now)
+        versions, _ = self._absorb(known, latest, now, publish=False)
+        before = known.memory.weight
+        known.memory.put_before(older, complete=complete)
+        known.memory.put_latest(versions)
+        known.warm = True
+        self.memory_bytes += known.memory.weight - before
+        for publication in older:
+            self._seen.add(publication.envelope.identity, now)
+        self._make_room()
+        return fresh
+
+    def absorb(
+        self, topic: str, stored: Iterable[Envelope], now: float
+    ) -> tuple[list[Publication], list[Publication]]:
+        """Sort envelopes from the store into (older than what is remembered, fresh), oldest first.
+
+        Publish the fresh ones. What is remembered is in neither.
+        """
+        known = self._topics.get(topic) or self._create(topic)
+        return self._absorb(known, stored, now)
+
+    def _absorb(
+        self, known: _Topic, stored: Iterable[Envelope], now: float, *, publish: bool = True
+    ) -> tuple[list[Publication], list[Publication]]:
+        older: list[Publication] = []
+        fresh: list[Publication] = []
+        for envelope in stored:
+            if known.memory.holds(envelope.identity, envelope.key):
+                continue
+            if self.streams.seen(envelope.router, envelope.epoch, envelope.seq):
+                older.append(Publication(envelope, known.memory.policy, None))
+            elif publish and (publication := self.offer(envelope, now)) is not None:
+                fresh.append(publication)
+        return older, fresh
+
+    def _is_copy(self, envelope: Envelope, known: _Topic | None) -> bool:
+        if envelope.identity in self._seen:
+            return True
+        # A quiet topic remembers messages for longer than the window lasts.
+        return known is not None and known.memory.holds(envelope.identity, envelope.key)
+
+    def _remember(self, publication: Publication, known: _Topic | None) -> None:
+        topic = publication.envelope.topic
+        if known is None:
+            if not self._has_room():
+                return
+            known = self._create(topic)
+        before = known.memory.weight
+        known.memory.add(publication)
+        self.memory_bytes += known.memory.weight - before
+        self._touch(topic)
+        self._make_room()
+        while self.memory_bytes > self.limits.memory_bytes:
+            before = known.memory.weight
+            if not known.memory.trim():
+                break
+            self.memory_bytes -= before - known.memory.weight
+
+    def _has_room(self) -> bool:
+        return len(self._topics) < self.limits.topics or bool(self._idle)
+
+    def _create(self, topic: str) -> _Topic:
+        policy = self._table.find(topic)
+        if policy is None:
+            raise ValueError(f"no such topic: {topic!r}")
+        known = self._topics[topic] = _Topic(TopicMemory(policy, self.limits.keys))
+        self._idle[topic] = None
+        self._make_room(spare=topic)
+        return known
+
+    def _touch(self, topic: str) -> None:
+        if topic in self._idle:
+            self._idle.move_to_end(topic)
+
+    def _make_room(self, spare: str | None = None) -> None:
+        """Forget idle topics, least recently used first, until the limits hold."""
+        while self._idle and (
+            len(self._topics) > self.limits.topics or self.memory_bytes > self.limits.memory_bytes
+        ):
+            topic = next(iter(self._idle))
+            if topic == spare:
+                return
+            del self._idle[topic]
+            self.memory_bytes -= self._topics.pop(topic).memory.weight

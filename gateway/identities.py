@@ -1,0 +1,69 @@
+"""Which messages were seen lately, so that copies and repeats are dropped.
+
+A window bounded in time and in number. Identities leave it in groups of ten seconds, which
+costs one list each instead of one time per identity. When there are too many, the oldest
+group goes early: a repeat that comes later than that is taken for a new message, and
+readers' libraries drop it.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import Final
+
+_GROUP_SECONDS: Final = 10.0
+
+
+class SeenIdentities:
+    """A set of identities of the last ``seconds`` (up to ten more), at most ``limit`` of them."""
+
+    def __init__(self, *, seconds: float, limit: int) -> None:
+        self._seconds = seconds
+        self._limit = limit
+        self._seen: set[int] = set()
+        # (start of the group's ten seconds, its identities), oldest first.
+        self._groups: collections.deque[tuple[float, list[int]]] = collections.deque()
+        # Identities that had to go before their time.
+        self.evicted_early = 0
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __contains__(self, identity: int) -> bool:
+        return identity in self._seen
+
+    def add(self, identity: int, now: float) -> None:
+        """Remember ``identity`` as seen at ``now`` seconds; nothing if it is there already."""
+        self.expire(now)
+        if identity in self._seen:
+            return
+        start = math.floor(now / _GROUP_SECONDS) * _GROUP_SECONDS
+        # A clock set back must not make a group that outlives those after it.
+        if not self._groups or self._groups[-1][0] < start:
+            self._groups.append((start, []))
+        self._groups[-1][1].append(identity)
+        self._seen.add(identity)
+        if len(self._seen) > self._limit:
+            self._evict()
+
+    def expire(self, now: float) -> None:
+        """Forget the groups that have left the window."""
+        while self._groups and self._groups[0][0] + _GROUP_SECONDS + self._seconds <= now:
+            self._forget_oldest()
+
+    def _evict(self) -> None:
+        if len(self._groups) > 1:
+            self.evicted_early += self._forget_oldest()
+            return
+        # All within ten seconds: the older half goes.
+        start, identities = self._groups.popleft()
+        half = max(1, len(identities) // 2)
+        self._seen.difference_update(identities[:half])
+        self._groups.append((start, identities[half:]))
+        self.evicted_early += half
+
+    def _forget_oldest(self) -> int:
+        _, identities = self._groups.popleft()
+        self._seen.difference_update(identities)
+        return len(identities)

@@ -1,0 +1,105 @@
+"""The readers' listening socket.
+
+Tornado's own accept handler lets EMFILE go up to the loop, which calls it again at once: a
+gateway out of descriptors would spin and log without end. This one stops listening for
+a moment instead; the connections wait in the kernel's backlog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Final
+
+from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
+
+from gateway import measures
+from newsfabric.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+# accept(2): out of descriptors (process, system) or of memory.
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE: Final = 0.5
+_BACKLOG: Final = 1024
+# Accepted in one turn of the loop, so that a storm of readers doesn't stop the others.
+_AT_ONCE: Final = 64
+# What the kernel may hold for one reader (it doubles the number). Left to itself it takes up to
+# 4 MiB, where no policy reaches the messages any more.
+_SEND_BUFFER: Final = 128 * 1024
+# A stream reads ahead at most so much; the largest thing that is read whole is an xhr_send.
+_READ_BUFFER: Final = 256 * 1024
+
+
+class Listener:
+    """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`."""
+
+    def __init__(self, server: HTTPServer, host: str, port: int) -> None:
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._resume: asyncio.TimerHandle | None = None
+        self._socket = listen(host, port)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._socket.getsockname()[1])
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._resume = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    def stop(self) -> None:
+        """Accept no more, and close the socket. Idempotent."""
+        if self._resume is not None:
+            self._resume.cancel()
+            self._resume = None
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, address = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                if exc.errno not in _EXHAUSTED:
+                    raise
+                self._pause(exc)
+                return
+            self._serve(connection, address)
+
+    def _serve(self, connection: socket.socket, address: tuple[str, int]) -> None:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = IOStream(connection, max_buffer_size=_READ_BUFFER)
+        self._server.handle_stream(stream, address)
+
+    def _pause(self, exc: OSError) -> None:
+        measures.ACCEPT_PAUSES.inc()
+        logger.warning("no new connections for %.1f s: %s", _PAUSE, exc.strerror)
+        self._loop.remove_reader(self._socket)
+        self._resume = self._loop.call_later(_PAUSE, self.start)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening, non-blocking socket; ConfigError if the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Accepted connections inherit it.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+    try:
+        listening.bind((host, port))
+    except OSError as exc:
+        listening.close()
+        raise ConfigError(f"can't listen on {host} port {port}: {exc.strerror or exc}") from exc
+    listening.listen(_BACKLOG)
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,35 @@
+"""The gateway's metrics. One process is one gateway, so they are module-level.
+
+Labels are closed sets: transports, close reasons, topic classes, policies, error codes, regions.
+"""
+
+from __future__ import annotations
+
+from newsfabric import metrics
+
+READERS = metrics.gauge(
+    "gateway_readers", "Connections of readers that are open now", ["transport"]
+)
+CONNECTS = metrics.counter("gateway_connects", "Readers let in", ["transport"])
+REJECTED_CONNECTS = metrics.counter("gateway_rejected_connects", "Readers turned away", ["reason"])
+CLOSES = metrics.counter("gateway_closes", "Connections ended", ["reason"])
+DELIVERIES = metrics.counter("gateway_deliveries", "Frames given to readers", ["transport"])
+PUBLICATIONS = metrics.counter("gateway_publications", "Messages published", ["class"])
+DUPLICATES = metrics.counter("gateway_duplicates", "Copies and repeats dropped")
+UNKNOWN_TOPICS = metrics.counter("gateway_unknown_topics", "Messages of topics not in topics.toml")
+UNDECODABLE = metrics.counter("gateway_undecodable", "Messages on the feed that aren't ours")
+DROPPED = metrics.counter("gateway_dropped", "Messages slow readers didn't get", ["policy"])
+ERRORS = metrics.counter("gateway_errors", "Error pushes", ["code"])
+VERBS = metrics.counter("gateway_verbs", "Verbs obeyed", ["action"])
+STORE_FAILURES = metrics.counter("gateway_store_failures", "Reads that the store didn't answer")
+ACCEPT_PAUSES = metrics.counter("gateway_accept_pauses", "Times that descriptors ran out")
+DELAY = metrics.histogram(
+    "gateway_delay", "From publishing to the last reader's socket", ["class", "origin"]
+)
+FEED_AGE = metrics.gauge("gateway_feed_age_seconds", "Since the last tick of the own region")
+TOPICS = metrics.gauge("gateway_topics", "Topics remembered")
+MEMORY = metrics.gauge("gateway_memory_bytes", "Weight of remembered messages")
+IDENTITIES = metrics.gauge("gateway_identities", "Identities remembered")
+STREAMS = metrics.gauge("gateway_streams", "Streams of routers heard of")
+MISSING = metrics.gauge("gateway_missing", "Numbers of streams that were given out and not seen")
+GIVEN_UP = metrics.gauge("gateway_holes_given_up", "Holes and streams forgotten at the limits")

@@ -1,0 +1,138 @@
+"""What a gateway remembers of one topic: recent messages in the order of arrival, latest by key.
+
+Pure, and it doesn't read the store: it says whether it can answer (:class:`Selection`), and
+is given what the store had to :meth:`TopicMemory.put_before` what arrived since.
+
+``complete`` says that nothing older than the oldest recent message exists; it holds from the
+moment when the store's answer was shorter than what was asked for until something is trimmed.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+
+from gateway.publication import Publication
+from newsfabric.envelope import ms_of_id
+from newsfabric.topics import TopicPolicy
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """Publications oldest first. If ``covered`` is False the store may have more of them."""
+
+    publications: list[Publication]
+    covered: bool
+
+
+class TopicMemory:
+    """Recent messages and latest versions of one topic, bounded by its policy and ``max_keys``."""
+
+    def __init__(self, policy: TopicPolicy, max_keys: int) -> None:
+        self.policy = policy
+        self.complete = False
+        self.weight = 0
+        self._max_keys = max_keys
+        self._recent: collections.OrderedDict[int, Publication] = collections.OrderedDict()
+        # By key, the one that was renewed last at the end.
+        self._latest: collections.OrderedDict[str, Publication] = collections.OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def holds(self, identity: int, key: str | None) -> bool:
+        """Whether this message is among those remembered."""
+        if identity in self._recent:
+            return True
+        latest = None if key is None else self._latest.get(key)
+        return latest is not None and latest.envelope.identity == identity
+
+    def add(self, publication: Publication) -> None:
+        """Remember a message that has just arrived."""
+        if self.policy.keep:
+            self._recent[publication.envelope.identity] = publication
+            self.weight += publication.weight
+            while len(self._recent) > self.policy.keep:
+                self.trim()
+        self._renew(publication)
+
+    def put_before(self, older: Iterable[Publication], *, complete: bool) -> None:
+        """Put messages, oldest first, in front of those remembered. None of them may be held."""
+        space = max(0, self.policy.keep - len(self._recent))
+        everything = list(older)
+        kept = everything[len(everything) - space :] if space < len(everything) else everything
+        for publication in reversed(kept):
+            self._recent[publication.envelope.identity] = publication
+            self._recent.move_to_end(publication.envelope.identity, last=False)
+            self.weight += publication.weight
+        self.complete = complete and len(kept) == len(everything)
+        self.put_latest(everything)
+
+    def put_latest(self, publications: Iterable[Publication]) -> None:
+        """Learn versions of keys, oldest first; never an older version over a newer."""
+        for publication in publications:
+            self._renew(publication)
+
+    def trim(self) -> bool:
+        """Forget the oldest recent message; False if there is none."""
+        if not self._recent:
+            return False
+        _, publication = self._recent.popitem(last=False)
+        self.weight -= publication.weight
+        self.complete = False
+        return True
+
+    def last(self, count: int, now: float) -> Selection:
+        """The newest ``count`` messages that haven't expired."""
+        alive = self._alive(reversed(self._recent.values()), now)
+        newest_first = list(itertools.islice(alive, count))
+        covered = self.complete or len(newest_first) >= count
+        return Selection(newest_first[::-1], covered)
+
+    def since(self, since_ms: int, now: float) -> Selection:
+        """Everything that was routed at ``since_ms`` or later and hasn't expired."""
+        alive = self._alive(self._recent.values(), now)
+        found = [p for p in alive if ms_of_id(p.envelope.id) >= since_ms]
+        oldest = next(iter(self._recent.values()), None)
+        reaches = oldest is not None and ms_of_id(oldest.envelope.id) < since_ms
+        return Selection(found, self.complete or reaches)
+
+    def before(self, id_: str, count: int, now: float) -> Selection:
+        """The newest ``count`` messages that arrived before the one with ``id_``."""
+        recent = list(self._recent.values())
+        at = next((i for i, p in enumerate(recent) if p.envelope.id == id_), None)
+        if at is None:
+            return Selection([], covered=False)
+        alive = list(self._alive(recent[:at], now))
+        found = alive[-count:]
+        return Selection(found, self.complete or len(found) >= count)
+
+    def with_latest(self, selected: Iterable[Publication], now: float) -> list[Publication]:
+        """``selected`` and the newest version of each key, each message once, oldest first."""
+        wanted = {p.envelope.identity: p for p in self._alive(self._latest.values(), now)}
+        wanted.update((p.envelope.identity, p) for p in selected)
+        older = [p for identity, p in wanted.items() if identity not in self._recent]
+        recent = [p for identity, p in self._recent.items() if identity in wanted]
+        return sorted(older, key=lambda p: p.envelope.id) + recent
+
+    def _renew(self, publication: Publication) -> None:
+        key = publication.envelope.key
+        if key is None or not self.policy.latest:
+            return
+        known = self._latest.get(key)
+        if known is not None:
+            if not publication.supersedes(known):
+                return
+            self.weight -= known.weight
+        self._latest[key] = publication
+        self._latest.move_to_end(key)
+        self.weight += publication.weight
+        if len(self._latest) > self._max_keys:
+            _, forgotten = self._latest.popitem(last=False)
+            self.weight -= forgotten.weight
+
+    @staticmethod
+    def _alive(publications: Iterable[Publication], now: float) -> Iterator[Publication]:
+        return (p for p in publications if not p.expired(now))

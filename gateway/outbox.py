@@ -1,0 +1,193 @@
+"""What one connection has not been sent yet, and when its reader is called too slow.
+
+A plain data structure without socket or clock. Frames are bytes shared with other connections;
+what each connection pays for is an entry. A frame waits here only while the transport takes
+nothing: the fast path never comes here.
+
+Every waiting message falls under its topic's policy:
+
+* ``disconnect`` and our own replies are **firm**: never dropped.
+* ``conflate``: a newer version of a key takes away the one that waits. It goes to the end, so the
+  order of a topic stays the order of arrival.
+* ``drop_oldest``: may be dropped, the oldest first.
+
+At the hard limit, the oldest that aren't firm go (conflated topics too: their newest versions
+come again with the next subscribe). If that isn't enough the reader is too slow; a message that
+isn't firm is dropped then instead. The soft limit counts firm bytes alone, and bites only
+after they have stayed above it for ``soft_seconds``: a burst is forgiven.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Final
+
+from gateway.publication import Publication
+from newsfabric.topics import SlowPolicy
+
+# Counted for each frame beside its bytes, so that many small ones are bounded too.
+ENTRY_BYTES: Final = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxLimits:
+    """Bytes a connection may keep waiting, and for how long."""
+
+    hard_bytes: int = 4 << 20
+    soft_bytes: int = 1 << 20
+    soft_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.soft_bytes <= self.hard_bytes:
+            raise ValueError("soft_bytes must be in 1..hard_bytes")
+
+
+class _Entry:
+    __slots__ = ("cost", "frame", "publication")
+
+    def __init__(self, frame: bytes, publication: Publication | None) -> None:
+        self.frame = frame
+        self.cost = len(frame) + ENTRY_BYTES
+        # None when it is firm.
+        self.publication = publication
+
+
+class Outbox:
+    """FIFO of frames waiting for one connection. ``now`` is any clock in seconds."""
+
+    __slots__ = (
+        "_droppable",
+        "_entries",
+        "_firm_bytes",
+        "_keys",
+        "_number",
+        "_soft_since",
+        "dropped",
+        "limits",
+        "pending_bytes",
+    )
+
+    def __init__(self, limits: OutboxLimits) -> None:
+        self.limits = limits
+        self.pending_bytes = 0
+        # Messages dropped so far, by policy; :meth:`take_dropped` hands them to the metrics.
+        self.dropped: collections.Counter[SlowPolicy] = collections.Counter()
+        self._number = 0
+        self._firm_bytes = 0
+        self._entries: collections.OrderedDict[int, _Entry] = collections.OrderedDict()
+        self._droppable: collections.OrderedDict[int, None] = collections.OrderedDict()
+        self._keys: dict[tuple[str, str], int] = {}
+        # When the firm bytes first went above the soft limit; None while they are below.
+        self._soft_since: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def push(self, frame: bytes, publication: Publication, now: float) -> bool:
+        """Queue a message's frame under its topic's policy; False if the reader is too slow."""
+        policy = publication.policy.slow
+        if policy == "disconnect":
+            return self.push_firm(frame, now)
+        key = publication.envelope.key
+        slot = None if policy != "conflate" or key is None else (publication.envelope.topic, key)
+        if slot is not None and not self._conflate(slot, publication):
+            return True
+        entry = _Entry(frame, publication)
+        if not self._make_room(entry.cost):
+            self.dropped[policy] += 1
+            return True
+        number = self._append(entry)
+        self._droppable[number] = None
+        if slot is not None:
+            self._keys[slot] = number
+        return True
+
+    def push_firm(self, frame: bytes, now: float) -> bool:
+        """Queue a frame that must not be dropped; False if the reader is too slow.
+
+        On False the caller closes with SLOW_READER, and clears the outbox first.
+        """
+        entry = _Entry(frame, None)
+        fits = self._make_room(entry.cost)
+        self._append(entry)
+        self._firm_bytes += entry.cost
+        return fits and not self._too_long_above_soft(now)
+
+    def take(self, max_bytes: int) -> list[bytes]:
+        """The oldest frames, as many as fit into ``max_bytes``, at least one if any waits."""
+        frames: list[bytes] = []
+        size = 0
+        while self._entries:
+            number, entry = next(iter(self._entries.items()))
+            size += len(entry.frame)
+            if frames and size > max_bytes:
+                break
+            self._remove(number)
+            frames.append(entry.frame)
+        if self._firm_bytes <= self.limits.soft_bytes:
+            self._soft_since = None
+        return frames
+
+    def clear(self) -> int:
+        """Drop everything; returns how many frames waited."""
+        count = len(self._entries)
+        self._entries.clear()
+        self._droppable.clear()
+        self._keys.clear()
+        self.pending_bytes = self._firm_bytes = 0
+        self._soft_since = None
+        return count
+
+    def take_dropped(self) -> dict[SlowPolicy, int]:
+        """How many messages were dropped since the last call, by policy."""
+        dropped = dict(self.dropped)
+        self.dropped.clear()
+        return dropped
+
+    def _conflate(self, slot: tuple[str, str], publication: Publication) -> bool:
+        """Take away the waiting version; False if it is the newer one of the two."""
+        number = self._keys.get(slot)
+        if number is None:
+            return True
+        waiting = self._entries[number].publication
+        self.dropped["conflate"] += 1
+        if waiting is not None and not publication.supersedes(waiting):
+            return False
+        self._remove(number)
+        return True
+
+    def _make_room(self, cost: int) -> bool:
+        while self.pending_bytes + cost > self.limits.hard_bytes:
+            if not self._droppable:
+                return False
+            number = next(iter(self._droppable))
+            publication = self._entries[number].publication
+            assert publication is not None
+            self.dropped[publication.policy.slow] += 1
+            self._remove(number)
+        return True
+
+    def _append(self, entry: _Entry) -> int:
+        self._number += 1
+        self._entries[self._number] = entry
+        self.pending_bytes += entry.cost
+        return self._number
+
+    def _remove(self, number: int) -> None:
+        entry = self._entries.pop(number)
+        self.pending_bytes -= entry.cost
+        if entry.publication is None:
+            self._firm_bytes -= entry.cost
+            return
+        del self._droppable[number]
+        envelope = entry.publication.envelope
+        if envelope.key is not None and self._keys.get((envelope.topic, envelope.key)) == number:
+            del self._keys[envelope.topic, envelope.key]
+
+    def _too_long_above_soft(self, now: float) -> bool:
+        if self._firm_bytes <= self.limits.soft_bytes:
+            self._soft_since = None
+        elif self._soft_since is None:
+            self._soft_since = now
+        return self._soft_since is not None and now - self._soft_since > self.limits.soft_seconds

@@ -1,0 +1,323 @@
+"""What readers may say: JSON verbs in, intents or refusals out. Pure.
+
+A reader's text is data from a stranger: whatever it is, :meth:`Session.read` returns a value and
+never raises. The session decides what can be decided without the store: form, topic
+policy, limits, rate. Carrying an intent out is :mod:`gateway.desk`'s work.
+
+Rate: a token bucket per connection. An empty one answers error 111; a reader that goes on
+nevertheless is closed with 4102.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+import orjson
+
+from gateway.frames import encode_push
+from newsfabric.closing import ErrorCode
+from newsfabric.envelope import identity_of_id
+from newsfabric.topics import TopicTable, is_topic, parse_duration
+
+Ref = str | int | float | bool | None
+
+# Verbs that readers' libraries know already and that this gateway doesn't serve yet.
+_NOT_YET: Final = frozenset({"login", "refresh", "ack", "read", "dismiss"})
+_MAX_POSITION: Final = 2048
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderLimits:
+    """What one reader may ask for.
+
+    ``verbs`` is the bucket's size (a page may subscribe to everything at once), refilled with
+    ``verbs_per_second``. After ``refusals`` verbs on an empty bucket the reader is closed.
+    ``waiting`` verbs may wait for the store or for a slow reader to take its replay.
+    """
+
+    frame_bytes: int = 16 * 1024
+    topics: int = 128
+    verbs: int = 256
+    verbs_per_second: float = 10.0
+    refusals: int = 20
+    waiting: int = 256
+    ref_bytes: int = 128
+    rewind: int = 1_000
+    rewind_seconds: float = 7 * 86400.0
+    history: int = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rewind:
+    """How far back to start: a number of messages, or seconds. Exactly one is set."""
+
+    count: int | None = None
+    seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribe:
+    """Subscribe to ``topic``, with ``rewind`` messages first."""
+
+    topic: str
+    rewind: Rewind | None = None
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Unsubscribe:
+    """Take the subscription to ``topic`` back."""
+
+    topic: str
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Send the newest ``limit`` messages of ``topic``, older than id ``before`` if given."""
+
+    topic: str
+    limit: int
+    before: str | None = None
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Answer ``pong``."""
+
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The verb can't be obeyed; becomes an ``error`` push."""
+
+    code: ErrorCode
+    reason: str
+    temporary: bool = False
+    topic: str | None = None
+    ref: Ref = None
+
+
+Intent = Subscribe | Unsubscribe | History | Ping | Refusal
+
+
+class Admission(enum.Enum):
+    """Whether another verb may come in."""
+
+    WELCOME = "welcome"
+    REFUSED = "refused"
+    HANG_UP = "hang up"
+
+
+class _Bad(Exception):
+    """Leaves the parser with a refusal's code and reason; never leaves this module."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Session:
+    """One reader's side of the protocol. ``now`` is any clock in seconds."""
+
+    __slots__ = ("_limits", "_refused", "_table", "_tokens", "_updated")
+
+    def __init__(self, table: TopicTable, limits: ReaderLimits, now: float) -> None:
+        self._table = table
+        self._limits = limits
+        self._tokens = float(limits.verbs)
+        self._updated = now
+        self._refused = 0
+
+    def admit(self, now: float) -> Admission:
+        """A verb has come in at ``now``. Call it once for each, before anything is read."""
+        limits = self._limits
+        earned = max(0.0, now - self._updated) * limits.verbs_per_second
+        self._tokens = min(float(limits.verbs), self._tokens + earned)
+        self._updated = now
+        if self._tokens >= 1.0:
+            self._tokens -= 1.0
+            if self._tokens >= limits.verbs / 2:
+                self._refused = 0
+            return Admission.WELCOME
+        self._refused += 1
+        return Admission.REFUSED if self._refused <= limits.refusals else Admission.HANG_UP
+
+    def read(self, data: str | bytes) -> Intent:
+        """What the reader wants."""
+        try:
+            fields = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return Refusal(code=ErrorCode.BAD_REQUEST, reason="not JSON")
+        if not isinstance(fields, dict):
+            return Refusal(code=ErrorCode.BAD_REQUEST, reason="a verb is a JSON object")
+        return self.decide(fields)
+
+    def decide(self, fields: Mapping[str, Any]) -> Intent:
+        """What a verb that was parsed already wants."""
+        topic = fields.get("topic")
+        named = topic if isinstance(topic, str) and is_topic(topic) else None
+        ref: Ref = None
+        try:
+            ref = self._ref(fields)
+            return self._intent(fields, ref)
+        except _Bad as bad:
+            return Refusal(code=bad.code, reason=bad.reason, topic=named, ref=ref)
+
+    def clash(self, verb: Subscribe, subscribed: Collection[str]) -> Refusal | None:
+        """Why a reader who has ``subscribed`` can't have ``verb``; ask when its turn comes."""
+        if verb.topic in subscribed:
+            code, reason = ErrorCode.ALREADY_SUBSCRIBED, "already subscribed"
+        elif len(subscribed) >= self._limits.topics:
+            code, reason = ErrorCode.LIMIT_EXCEEDED, f"at most {self._limits.topics} topics"
+        else:
+            return None
+        return Refusal(code=code, reason=reason, topic=verb.topic, ref=verb.ref)
+
+    def _intent(self, fields: Mapping[str, Any], ref: Ref) -> Intent:
+        action = fields.get("action")
+        if not isinstance(action, str):
+            raise _bad("action must be a verb")
+        if action in _NOT_YET:
+            raise _bad(f"this gateway doesn't serve {action} yet")
+        read = _VERBS.get(action)
+        if read is None:
+            raise _bad("unknown verb")
+        return read(self, fields, ref)
+
+    def _subscribe(self, fields: Mapping[str, Any], ref: Ref) -> Subscribe:
+        topic = self._open_topic(fields)
+        position = fields.get("position")
+        if position is not None and not (
+            isinstance(position, str) and len(position) <= _MAX_POSITION
+        ):
+            raise _bad("position must be a string that this fabric sent")
+        rewind = self._rewind(fields.get("rewind"))
+        return Subscribe(topic=topic, rewind=rewind, ref=ref)
+
+    def _unsubscribe(self, fields: Mapping[str, Any], ref: Ref) -> Unsubscribe:
+        return Unsubscribe(topic=_topic(fields), ref=ref)
+
+    def _history(self, fields: Mapping[str, Any], ref: Ref) -> History:
+        topic = self._open_topic(fields)
+        limit = fields.get("limit", 20)
+        if not _is_count(limit, self._limits.history):
+            raise _bad(f"limit must be a whole number from 1 to {self._limits.history}")
+        before = fields.get("before")
+        if before is not None and not _is_id(before):
+            raise _bad("before must be a message's id")
+        return History(topic=topic, limit=limit, before=before, ref=ref)
+
+    def _ping(self, fields: Mapping[str, Any], ref: Ref) -> Ping:
+        return Ping(ref=ref)
+
+    def _open_topic(self, fields: Mapping[str, Any]) -> str:
+        topic = _topic(fields)
+        policy = self._table.find(topic)
+        if policy is None:
+            raise _Bad(ErrorCode.UNKNOWN_TOPIC, "unknown topic")
+        if policy.access != "public":
+            raise _Bad(ErrorCode.UNAUTHORIZED, "log in to read this topic")
+        return topic
+
+    def _rewind(self, value: Any) -> Rewind | None:
+        if value is None:
+            return None
+        if _is_count(value, self._limits.rewind):
+            return Rewind(count=value)
+        if isinstance(value, str):
+            try:
+                seconds = parse_duration(value)
+            except ValueError as exc:
+                raise _bad("rewind must be a number of messages, or like 90s, 5m, 2h") from exc
+            if 0 < seconds <= self._limits.rewind_seconds:
+                return Rewind(seconds=seconds)
+        raise _bad(f"rewind must be 1 to {self._limits.rewind} messages, or like 90s, 5m, 2h")
+
+    def _ref(self, fields: Mapping[str, Any]) -> Ref:
+        ref = fields.get("ref")
+        if isinstance(ref, str) and len(ref.encode()) > self._limits.ref_bytes:
+            raise _bad(f"ref has more than {self._limits.ref_bytes} bytes")
+        if ref is None or isinstance(ref, str | int | float | bool):
+            return ref
+        raise _bad("ref must be a string or a number")
+
+
+_VERBS: Final[Mapping[str, Callable[[Session, Mapping[str, Any], Ref], Intent]]] = {
+    "subscribe": Session._subscribe,
+    "unsubscribe": Session._unsubscribe,
+    "history": Session._history,
+    "ping": Session._ping,
+}
+
+
+def _bad(reason: str) -> _Bad:
+    return _Bad(ErrorCode.BAD_REQUEST, reason)
+
+
+def _topic(fields: Mapping[str, Any]) -> str:
+    topic = fields.get("topic")
+    if not isinstance(topic, str) or not is_topic(topic):
+        raise _bad("topic must be dotted words of A-Z a-z 0-9 _ and -")
+    return topic
+
+
+def _is_count(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _is_id(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) != 36:
+        return False
+    try:
+        identity_of_id(value)
+    except ValueError:
+        return False
+    return True
+
+
+def error_push(refusal: Refusal) -> bytes:
+    """The ``error`` push."""
+    return encode_push(
+        {
+            "type": "error",
+            "ref": refusal.ref,
+            "topic": refusal.topic,
+            "code": int(refusal.code),
+            "reason": refusal.reason,
+            "temporary": refusal.temporary,
+        }
+    )
+
+
+def subscribed_push(verb: Subscribe, position: str) -> bytes:
+    """The reply to ``subscribe``; what was asked to be replayed comes after it.
+
+    ``recovered`` is False even for a verb with a position: resuming isn't built yet, and
+    a reader must not believe that it missed nothing.
+    """
+    return encode_push(
+        {
+            "type": "subscribed",
+            "ref": verb.ref,
+            "topic": verb.topic,
+            "recovered": False,
+            "position": position,
+        }
+    )
+
+
+def unsubscribed_push(verb: Unsubscribe) -> bytes:
+    """The reply to ``unsubscribe``, also when there was nothing to take back."""
+    return encode_push({"type": "unsubscribed", "ref": verb.ref, "topic": verb.topic})
+
+
+def pong_push(verb: Ping) -> bytes:
+    """The reply to ``ping``."""
+    return encode_push({"type": "pong", "ref": verb.ref})

@@ -1,0 +1,53 @@
+"""One envelope on its way to readers, with its frames.
+
+Shared by everyone who gets it and never changed, except that a frame is made when the first
+reader of its variant needs it.
+"""
+
+from __future__ import annotations
+
+from gateway.frames import Variant, dress, message_push
+from newsfabric.envelope import Envelope
+from newsfabric.store.rules import rank
+from newsfabric.topics import TopicPolicy
+
+
+class Publication:
+    """``position`` is None for one that was read from the store instead of heard on the feed."""
+
+    __slots__ = ("_frames", "envelope", "policy", "position")
+
+    def __init__(self, envelope: Envelope, policy: TopicPolicy, position: str | None) -> None:
+        self.envelope = envelope
+        self.policy = policy
+        self.position = position
+        self._frames: dict[Variant, bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"<Publication {self.envelope.topic} {self.envelope.id}>"
+
+    def frame(self, variant: Variant) -> bytes:
+        """The bytes for ``variant``: always the same object, so that readers share them."""
+        frame = self._frames.get(variant)
+        if frame is None:
+            frame = self._frames[variant] = self._encode(variant)
+        return frame
+
+    def _encode(self, variant: Variant) -> bytes:
+        if variant is Variant.RAW:
+            return message_push(self.envelope, self.policy.topic_class, self.position)
+        return dress(self.frame(Variant.RAW), variant, self.position)
+
+    @property
+    def weight(self) -> int:
+        """Bytes that remembering it costs, roughly: its body twice (as it is, and framed)."""
+        return 2 * len(self.envelope.body) + 1024
+
+    def supersedes(self, other: Publication) -> bool:
+        """Whether this is a newer version of the key than ``other``."""
+        return rank(self.envelope) > rank(other.envelope)
+
+    def expired(self, now: float) -> bool:
+        """Whether nobody wants it any more at ``now`` (seconds since the epoch)."""
+        expires = self.envelope.expires_ms
+        return expires is not None and expires <= now * 1000

@@ -1,0 +1,56 @@
+"""Every limit and interval of a gateway, as one value. Seconds and bytes throughout."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gateway.hub import HubLimits
+from gateway.outbox import OutboxLimits
+from gateway.protocol import ReaderLimits
+from gateway.streams import StreamLimits
+
+ANY_ORIGIN = ("*",)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """What a gateway is told when it starts; the defaults suit a box of 100,000 readers.
+
+    ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
+    ``*`` for all; programs send none and are let in. ``replay_bytes`` bounds what one
+    subscribe or history sends at once: the newest messages that fit. ``sockjs_url`` is
+    what SockJS's iframe page loads; sockjs-client 1.x of our own is at ``/sockjs.min.js``.
+    """
+
+    name: str
+    region: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    admin_port: int = 0
+    public_url: str | None = None
+    origins: tuple[str, ...] = ANY_ORIGIN
+    sockjs_url: str = "/sockjs.min.js"
+    sockjs_legacy: bool = False
+    sockjs_response_bytes: int = 128 * 1024
+    sockjs_disconnect_delay: float = 5.0
+
+    capacity: int = 100_000
+    heartbeat: float = 25.0
+    linger: float = 5.0
+    drain_seconds: float = 10.0
+    drain_per_second: int = 2_000
+    retry_after_ms: int = 2_000
+
+    feed_fresh: float = 5.0
+    prefetch: int = 1_000
+    fanout_chunk: int = 1_000
+    store_timeout: float = 5.0
+    store_reads: int = 16
+    store_waiting: int = 1_000
+    latest_keys: int = 200
+    replay_bytes: int = 1 << 20
+
+    reader: ReaderLimits = dataclasses.field(default_factory=ReaderLimits)
+    outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)
+    hub: HubLimits = dataclasses.field(default_factory=HubLimits)
+    streams: StreamLimits = dataclasses.field(default_factory=StreamLimits)

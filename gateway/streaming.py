@@ -1,0 +1,177 @@
+"""Connections that own a socket for as long as they live: WebSocket and SSE.
+
+The HTTP server hands its stream over after the request's head. Frames are given to
+the kernel directly; only what it doesn't take goes through Tornado's stream, which tells
+when there is room again. (Measured, 1 KB to 1,000 readers: 7 µs of CPU a delivery; 13 with the
+stream's own ``write``, which copies and makes a future; 21 with ``write_message``.)
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import enum
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import tornado.web
+from tornado.iostream import IOStream, StreamClosedError
+
+from gateway.connection import Connection, State
+from gateway.core import Welcome
+from newsfabric.closing import NO_PONG
+
+if TYPE_CHECKING:
+    from gateway.core import Core
+
+_READ_BYTES: Final = 64 * 1024
+
+
+class Ending(enum.Enum):
+    """What follows the last byte of a goodbye."""
+
+    WAIT = "the reader answers, then hangs up"
+    HALF_CLOSE = "no more comes from us; what the reader still sends is dropped"
+    HANG_UP = "the stream is closed"
+
+
+class StreamConnection(Connection):
+    """A connection on a TCP stream of its own."""
+
+    def __init__(self, core: Core, stream: IOStream) -> None:
+        super().__init__(core)
+        self._stream = stream
+        # Kept, because a stream forgets its socket when it closes.
+        self._socket = stream.socket
+        self._loop = asyncio.get_running_loop()
+        self._beat: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._ending = Ending.WAIT
+        if stream.writing():
+            # An earlier answer on this connection is still on its way: go behind it.
+            self.blocked = True
+            stream.write(b"").add_done_callback(self._on_room)
+
+    async def run(self) -> None:
+        """Serve the connection until it is gone. Its owner is the HTTP handler that awaits it."""
+        if self.state is State.OPEN:
+            self._beat = self._loop.call_later(self.first_beat(), self._on_beat)
+        try:
+            while True:
+                data = await self._stream.read_bytes(_READ_BYTES, partial=True)
+                self._on_bytes(data)
+                # A reader who sends without pause must not keep the loop to itself.
+                await asyncio.sleep(0)
+        except StreamClosedError:
+            pass
+        finally:
+            self._stream.close()
+            self._stop_timers()
+            self.lost("lost")
+
+    @abc.abstractmethod
+    def _on_bytes(self, data: bytes) -> None:
+        """The reader has sent something."""
+
+    @abc.abstractmethod
+    def _heartbeat(self) -> bytes:
+        """What keeps proxies from closing an idle connection."""
+
+    @abc.abstractmethod
+    def _silence(self) -> float:
+        """Seconds without a sign of life, as far as the transport can know."""
+
+    def _write(self, frames: list[bytes]) -> None:
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            # The read in run() fails next and reports it. Nothing more can be written.
+            self.blocked = True
+            self._stream.close()
+            return
+        if sent < len(data):
+            self.blocked = True
+            rest = self._stream.write(memoryview(data)[sent:])
+            rest.add_done_callback(self._on_room)
+
+    def _on_room(self, written: asyncio.Future[None]) -> None:
+        if not written.cancelled() and written.exception() is None:
+            self.unblocked()
+
+    def _on_beat(self) -> None:
+        heartbeat = self.core.settings.heartbeat
+        if self.state is not State.OPEN:
+            return
+        if self._silence() > 2 * heartbeat:
+            self.close(NO_PONG)
+            return
+        if not self.blocked:
+            self._write([self._heartbeat()])
+        self._beat = self._loop.call_later(heartbeat, self._on_beat)
+
+    def _part(self, last: bytes, ending: Ending) -> None:
+        """Send the last bytes and end. Whatever the reader does, it is over after the linger."""
+        self._stop_timers()
+        self._linger = self._loop.call_later(self.core.settings.linger, self._stream.close)
+        self._ending = ending
+        self._firm(last)
+        if not self.blocked:
+            self._all_sent()
+
+    def _all_sent(self) -> None:
+        if self._ending is Ending.HANG_UP:
+            self._stream.close()
+        elif self._ending is Ending.HALF_CLOSE:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._beat, self._linger):
+            if timer is not None:
+                timer.cancel()
+
+
+class StreamHandler(tornado.web.RequestHandler):
+    """Base of the handlers that let a reader in and hand the stream to a connection."""
+
+    def initialize(self, core: Core) -> None:
+        self.core = core
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+
+    def _welcome(self) -> Welcome:
+        headers = self.request.headers
+        return self.core.welcome(headers.get("Origin"), headers.get("Host"))
+
+    def _turn_away(self, verdict: Welcome) -> None:
+        if verdict is Welcome.BAD_ORIGIN:
+            self._refuse(403, "origin not allowed")
+        else:
+            seconds = max(1, self.core.settings.retry_after_ms // 1000)
+            self._refuse(503, f"not now: {verdict.value}", {"Retry-After": str(seconds)})
+
+    def _refuse(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        for name, value in (headers or {}).items():
+            self.set_header(name, value)
+        self.finish(text)
+
+    def _take_over(self, status: str, headers: Mapping[str, str]) -> IOStream:
+        """Answer with a head that no framework adds to, and own the stream from here on.
+
+        A reader who has gone meanwhile ends the request.
+        """
+        stream = self.detach()
+        if stream.closed():
+            raise tornado.web.Finish
+        lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
+        stream.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        return stream

@@ -1,0 +1,133 @@
+"""The WebSocket transport: raw at ``/websocket``, and the base of SockJS's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tornado.iostream import IOStream
+
+from gateway.connection import State
+from gateway.core import Welcome
+from gateway.frames import (
+    CLOSE,
+    PING,
+    PONG,
+    Variant,
+    dress,
+    websocket_close,
+    websocket_frame,
+)
+from gateway.rfc6455 import FrameParser, Received, accept_key
+from gateway.streaming import Ending, StreamConnection, StreamHandler
+from newsfabric.closing import OVERLOAD, CloseReason
+
+if TYPE_CHECKING:
+    from gateway.core import Core
+
+_PING: Final = websocket_frame(PING, b"")
+
+
+class WebSocketConnection(StreamConnection):
+    """A reader on a raw WebSocket: one verb or push per message, JSON text."""
+
+    transport = "websocket"
+    variant = Variant.WEBSOCKET
+
+    def __init__(self, core: Core, stream: IOStream) -> None:
+        super().__init__(core, stream)
+        self._parser = FrameParser(core.settings.reader.frame_bytes)
+        self._heard_at = core.clock()
+        # RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
+        self._unanswered: bytes | None = None
+
+    def _on_bytes(self, data: bytes) -> None:
+        self._heard_at = self.core.clock()
+        for received in self._parser.feed(data):
+            self._on_frame(received)
+        if self._parser.violation is not None:
+            self.close(self._parser.violation)
+
+    def _on_frame(self, received: Received) -> None:
+        if received.opcode == PING:
+            self._unanswered = received.payload
+            self._answer_ping()
+        elif received.opcode == CLOSE:
+            self._on_close_frame(received.payload)
+        elif received.opcode != PONG:
+            self._on_message(received.payload)
+
+    def _on_message(self, payload: bytes) -> None:
+        self.received(payload)
+
+    def _on_close_frame(self, payload: bytes) -> None:
+        if self.reader_leaves():
+            # RFC 6455 section 5.5.1: answer with the same code; 7.1.1: the server closes TCP.
+            self._part(websocket_frame(CLOSE, payload[:2]), Ending.HANG_UP)
+        else:
+            self._stream.close()
+
+    def _answer_ping(self) -> None:
+        if self._unanswered is not None and not self.blocked and self.state is State.OPEN:
+            self._write([websocket_frame(PONG, self._unanswered)])
+            self._unanswered = None
+
+    def unblocked(self) -> None:
+        super().unblocked()
+        self._answer_ping()
+
+    def _heartbeat(self) -> bytes:
+        return _PING
+
+    def _silence(self) -> float:
+        return self.core.clock() - self._heard_at
+
+    def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
+        last = dress(push, self.variant) + websocket_close(reason.code, reason.text)
+        self._part(last, self._ending_of_goodbye())
+
+    def _ending_of_goodbye(self) -> Ending:
+        # RFC 6455 section 7.1.1: the reader answers, then TCP is closed. After a violation its
+        # answer can't be told from what it still sends; that is read and dropped, since a reset
+        # would destroy the goodbye.
+        return Ending.WAIT if self._parser.violation is None else Ending.HALF_CLOSE
+
+
+class WebSocketHandler(StreamHandler):
+    """The opening handshake (RFC 6455 section 4.2)."""
+
+    connection: ClassVar[type[WebSocketConnection]] = WebSocketConnection
+
+    async def get(self, *_: str) -> None:
+        headers = self.request.headers
+        if headers.get("Sec-WebSocket-Version", "13") != "13":
+            # RFC 6455 section 4.4.
+            self._refuse(426, "only version 13", {"Sec-WebSocket-Version": "13"})
+            return
+        accept = accept_key(headers)
+        if accept is None or self.request.version != "HTTP/1.1":
+            self._refuse(400, _complaint(headers))
+            return
+        verdict = self._welcome()
+        full = verdict is Welcome.FULL and self.core.can_turn_away()
+        if verdict is not Welcome.YES and not full:
+            self._turn_away(verdict)
+            return
+        stream = self._take_over(
+            "101 Switching Protocols",
+            {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept},
+        )
+        connection = self.connection(self.core, stream)
+        if full:
+            # A page can't read a 503 of a WebSocket, but it can read a push.
+            connection.close(OVERLOAD)
+        await connection.run()
+
+
+def _complaint(headers: Mapping[str, str]) -> str:
+    """What is wrong with a handshake, in SockJS's words where it has some."""
+    if headers.get("Upgrade", "").lower() != "websocket":
+        return 'Can "Upgrade" only to "WebSocket".'
+    if "upgrade" not in headers.get("Connection", "").lower():
+        return '"Connection" must be "Upgrade".'
+    return "Not a WebSocket handshake."

@@ -1,0 +1,116 @@
+"""What comes from the box's broker."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+from gateways import Box, opened_box, until
+
+from newsfabric.amqp.message import Message, Properties
+from newsfabric.envelope import encode
+
+
+def labelled(**properties: object) -> Message:
+    return Message("news.breaking", b"{}", Properties(**properties))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        labelled(),
+        labelled(headers={"id": 1}),
+        labelled(headers={"id": "x", "seq": -1}),
+        Message("_fabric.tick.oregon", b"{", Properties(type="tick")),
+        Message("_fabric.tick.oregon", b"{}", Properties(type="load")),
+        Message("_fabric.unheard.of", b"", Properties()),
+    ],
+)
+async def test_what_is_not_ours_is_dropped_and_the_feed_goes_on(box: Box, message: Message) -> None:
+    async with box.reader("news.breaking") as reader:
+        box.send(message)
+        box.publish(body="after")
+        assert await reader.hear_bodies(1) == ["after"]
+    assert box.broker.depth("gateway") == 0
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'1}, {"x":2', b"\xff"])
+async def test_a_body_that_is_not_json_never_reaches_a_reader(box: Box, body: bytes) -> None:
+    before = await box.metric("newsfabric_gateway_undecodable_total")
+    async with box.reader("news.breaking") as reader:
+        message = encode(box.envelope())
+        box.send(dataclasses.replace(message, body=body))
+        box.publish(body="after")
+        assert await reader.hear_bodies(1) == ["after"]
+    assert await box.metric("newsfabric_gateway_undecodable_total") == before + 1
+
+
+async def test_a_topic_that_the_gateway_doesnt_know_is_counted(box: Box) -> None:
+    before = await box.metric("newsfabric_gateway_unknown_topics_total")
+    async with box.reader("news.breaking") as reader:
+        box.publish("weather.oslo")
+        box.publish(body="after")
+        assert await reader.hear_bodies(1) == ["after"]
+    assert await box.metric("newsfabric_gateway_unknown_topics_total") == before + 1
+
+
+async def test_a_gateway_is_ready_while_its_own_regions_ticks_come(engine: str) -> None:
+    async with opened_box(engine, feed_fresh=0.2) as box:
+        assert (await box.request("GET", "/healthz/live")).status == 200
+        waiting = await box.request("GET", "/healthz/ready")
+        assert (waiting.status, waiting.json()["waiting_for"]) == (503, ["feed"])
+        box.tick("dublin")
+        async with box.reader() as reader:
+            await reader.is_up_to_date()
+        assert (await box.request("GET", "/healthz/ready")).status == 503
+        box.tick("oregon")
+        await until(lambda: box.gateway.core.readiness().ready)
+        assert (await box.request("GET", "/healthz/ready")).status == 200
+        await until(lambda: not box.gateway.core.readiness().ready)
+
+
+async def test_readers_stay_while_the_broker_is_away(box: Box) -> None:
+    async with box.reader("news.breaking") as reader:
+        box.publish(body=1)
+        assert await reader.hear_bodies(1) == [1]
+        box.broker.cut()
+        await reader.is_up_to_date()
+        box.publish(body=2)
+        await box.broker.heal()
+        box.publish(body=3)
+        assert await reader.hear_bodies(2) == [2, 3]
+
+
+async def test_deliveries_are_acknowledged_after_their_fan_out(box: Box) -> None:
+    for n in range(50):
+        box.publish(body=n)
+    async with box.reader("news.breaking") as reader:
+        box.publish(body="end")
+        assert (await reader.hear_bodies(1)) == ["end"]
+    box.broker.cut()
+    assert box.broker.depth("gateway") == 0
+
+
+async def test_metrics_tell_what_was_done(box: Box) -> None:
+    async def values() -> list[float]:
+        samples = [
+            'newsfabric_gateway_connects_total{transport="websocket"}',
+            'newsfabric_gateway_deliveries_total{transport="websocket"}',
+            'newsfabric_gateway_publications_total{class="gold"}',
+            "newsfabric_gateway_duplicates_total",
+            'newsfabric_gateway_errors_total{code="107"}',
+            'newsfabric_gateway_delay_seconds_count{class="gold",origin="oregon"}',
+        ]
+        return [await box.metric(f"{sample}") for sample in samples]
+
+    before = await values()
+    async with box.reader("news.breaking") as a, box.reader("news.breaking") as b:
+        sent = box.publish()
+        box.send(encode(sent))
+        await asyncio.gather(a.hear(), b.hear())
+        await a.ask(action="shout")
+        assert await box.metric('newsfabric_gateway_readers{transport="websocket"}') == 2
+        assert await box.metric("newsfabric_gateway_streams") == 1
+    after = await values()
+    assert [y - x for x, y in zip(before, after, strict=True)] == [2, 2, 1, 1, 1, 1]

@@ -1,0 +1,513 @@
+"""What a reader on a raw WebSocket sees."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+import websockets
+from gateways import TABLE, Box, Response, opened_box, until
+
+from gateway.outbox import OutboxLimits
+from gateway.position import decode
+from gateway.protocol import ReaderLimits
+from newsfabric.errors import StoreUnavailable
+from newsfabric.store.memory import MemoryStore
+
+
+async def test_a_subscriber_gets_what_is_published_from_then_on(box: Box) -> None:
+    box.publish(body="before")
+    async with box.reader() as reader:
+        reply = await reader.ask(action="subscribe", topic="news.breaking", ref="r1")
+        position = reply.pop("position")
+        assert reply == {
+            "type": "subscribed",
+            "ref": "r1",
+            "topic": "news.breaking",
+            "recovered": False,
+        }
+        decode(position)
+        sent = box.publish(body={"headline": "Zürich 東京 \U0001f600"}, key="k", version=3)
+        push = await reader.hear()
+        assert decode(push.pop("position")).time_ms > 0
+        assert push == {
+            "type": "message",
+            "topic": "news.breaking",
+            "id": sent.id,
+            "key": "k",
+            "version": 3,
+            "published": sent.published_ms,
+            "origin": "oregon",
+            "class": "gold",
+            "body": {"headline": "Zürich 東京 \U0001f600"},
+        }
+
+
+async def test_copies_are_sent_once(box: Box) -> None:
+    async with box.reader("news.breaking") as reader:
+        sent = box.envelope(body="once")
+        for router in ("oregon-router-1", "oregon-router-1", "dublin-router-1"):
+            box.publish(
+                message_id=sent.message_id, identity=sent.identity, id=sent.id, router=router,
+                body="once",
+            )  # fmt: skip
+        box.publish(body="end")
+        assert await reader.hear_bodies(2) == ["once", "end"]
+
+
+async def test_topics_are_kept_apart_and_each_is_in_order(box: Box) -> None:
+    async with box.reader("news.a", "news.b") as both, box.reader("news.b") as one:
+        for n in range(20):
+            box.publish("news.a" if n % 2 else "news.b", body=n)
+        assert await both.hear_bodies(20) == list(range(20))
+        assert await one.hear_bodies(10) == list(range(0, 20, 2))
+
+
+async def test_after_unsubscribe_nothing_comes(box: Box) -> None:
+    async with box.reader("news.a", "news.b") as reader:
+        reply = await reader.ask(action="unsubscribe", topic="news.a", ref=1)
+        assert reply == {"type": "unsubscribed", "ref": 1, "topic": "news.a"}
+        box.publish("news.a")
+        box.publish("news.b", body="b")
+        assert await reader.hear_bodies(1) == ["b"]
+        again = await reader.ask(action="unsubscribe", topic="news.a")
+        assert again["type"] == "unsubscribed"
+
+
+async def test_a_rewind_comes_after_the_reply_and_before_what_is_live(box: Box) -> None:
+    async with box.reader("news.breaking") as other:
+        for n in range(5):
+            box.publish(body=n)
+        await other.hear_bodies(5)
+        async with box.reader() as reader:
+            await reader.subscribe("news.breaking", rewind=3)
+            box.publish(body="live")
+            assert await reader.hear_bodies(4) == [2, 3, 4, "live"]
+
+
+async def test_a_rewind_by_time(box: Box) -> None:
+    long_ago = box.envelope(body="long ago", ms=1_000)
+    await box.store.write([long_ago, box.envelope(body="just now")])
+    async with box.reader() as reader:
+        await reader.subscribe("news.breaking", rewind="5m")
+        assert await reader.hear_bodies(1) == ["just now"]
+        await reader.is_up_to_date()
+
+
+async def test_a_fresh_gateway_rewinds_from_the_store(box: Box) -> None:
+    await box.store.write([box.envelope(body=n) for n in range(5)])
+    async with box.reader() as reader:
+        await reader.subscribe("news.breaking", rewind=2)
+        assert await reader.hear_bodies(2) == [3, 4]
+        await reader.is_up_to_date()
+
+
+async def test_a_rewind_longer_than_memory_is_completed_from_the_store(box: Box) -> None:
+    past = [box.envelope(body=n) for n in range(30)]
+    await box.store.write(past)
+    async with box.reader("news.breaking") as first:
+        box.publish(body="live")
+        await first.hear_bodies(1)
+        async with box.reader() as reader:
+            await reader.subscribe("news.breaking", rewind=25)
+            assert await reader.hear_bodies(25) == [*range(6, 30), "live"]
+            box.publish(body="end")
+            assert await reader.hear_bodies(1) == ["end"]
+
+
+async def test_what_the_store_has_before_the_feed_is_sent_once(box: Box) -> None:
+    box.publish(body="first")
+    ahead = box.envelope(body="ahead")
+    await box.store.write([ahead])
+    async with box.reader() as reader:
+        await reader.subscribe("news.breaking", rewind=9)
+        assert await reader.hear_bodies(2) == ["first", "ahead"]
+        box.publish(identity=ahead.identity, id=ahead.id, seq=ahead.seq, body="ahead")
+        box.publish(body="end")
+        assert await reader.hear_bodies(1) == ["end"]
+
+
+async def test_latest_versions_come_on_subscribe(box: Box) -> None:
+    await box.store.write([box.envelope("news.latest", key="old", version=1, body="old 1")])
+    async with box.reader("news.latest") as first:
+        await first.hear_bodies(1)
+        for key, version in [("a", 1), ("b", 1), ("a", 2)]:
+            box.publish("news.latest", key=key, version=version, body=f"{key} {version}")
+        await first.hear_bodies(3)
+        async with box.reader("news.latest") as reader:
+            assert await reader.hear_bodies(3) == ["old 1", "b 1", "a 2"]
+            await reader.is_up_to_date()
+
+
+async def test_expired_messages_are_not_replayed(box: Box) -> None:
+    async with box.reader("news.breaking") as first:
+        box.publish(body="gone", expires_ms=1)
+        box.publish(body="stays")
+        await first.hear_bodies(2)
+        async with box.reader() as reader:
+            await reader.subscribe("news.breaking", rewind=9)
+            assert await reader.hear_bodies(1) == ["stays"]
+            await reader.is_up_to_date()
+
+
+async def test_a_position_is_answered_honestly(box: Box) -> None:
+    async with box.reader() as reader:
+        first = await reader.subscribe("news.a")
+        resumed = await reader.subscribe("news.b", position=first["position"])
+        assert resumed["recovered"] is False
+        other = await reader.subscribe("news.c", position="of another fabric")
+        assert other["recovered"] is False
+
+
+async def test_history_from_memory_and_store(box: Box) -> None:
+    past = [box.envelope(body=n) for n in range(30)]
+    await box.store.write(past)
+    async with box.reader() as reader:
+        reply = await reader.ask(action="history", topic="news.breaking", limit=3, ref=5)
+        assert (reply["type"], reply["ref"], reply["more"]) == ("history", 5, True)
+        assert [m["body"] for m in reply["messages"]] == [27, 28, 29]
+        assert reply["messages"][0]["type"] == "message"
+        before = reply["messages"][0]["id"]
+        page = await reader.ask(action="history", topic="news.breaking", limit=4, before=before)
+        assert [m["body"] for m in page["messages"]] == [23, 24, 25, 26]
+        oldest = await reader.ask(
+            action="history", topic="news.breaking", limit=100, before=past[2].id
+        )
+        assert [m["body"] for m in oldest["messages"]] == [0, 1]
+        assert oldest["more"] is False
+
+
+async def test_ping(box: Box) -> None:
+    async with box.reader() as reader:
+        assert await reader.ask(action="ping") == {"type": "pong"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "code"),
+    [
+        ({"action": "subscribe", "topic": "user.7"}, 101),
+        ({"action": "subscribe", "topic": "desk.plan"}, 101),
+        ({"action": "subscribe", "topic": "weather.oslo"}, 102),
+        ({"action": "subscribe", "topic": "news.*"}, 107),
+        ({"action": "login", "token": "x"}, 107),
+        ({"action": "shout"}, 107),
+        ({}, 107),
+    ],
+)
+async def test_refusals(box: Box, verb: dict[str, Any], code: int) -> None:
+    async with box.reader() as reader:
+        push = await reader.ask(**verb, ref="r")
+        assert (push["type"], push["code"], push["ref"]) == ("error", code, "r")
+        assert push["temporary"] is False
+        await reader.is_up_to_date()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "", "\x00", '{"action":' * 1000])
+async def test_what_is_no_verb_is_refused_and_the_reader_stays(box: Box, text: str) -> None:
+    async with box.reader() as reader:
+        await reader.connection.send(text)
+        assert (await reader.hear())["code"] == 107
+        await reader.is_up_to_date()
+
+
+async def test_a_binary_message_is_read_like_a_text(box: Box) -> None:
+    async with box.reader() as reader:
+        await reader.connection.send(b'{"action":"ping"}')
+        assert (await reader.hear())["type"] == "pong"
+        await reader.connection.send(b"\xff\xfe")
+        assert (await reader.hear())["code"] == 107
+
+
+async def test_subscribing_twice_and_to_too_many(engine: str) -> None:
+    limits = ReaderLimits(topics=2)
+    async with opened_box(engine, reader=limits) as box, box.reader("news.a", "news.b") as reader:
+        assert (await reader.ask(action="subscribe", topic="news.a"))["code"] == 105
+        assert (await reader.ask(action="subscribe", topic="news.c"))["code"] == 106
+        await reader.ask(action="unsubscribe", topic="news.a")
+        await reader.subscribe("news.c")
+
+
+async def test_hundreds_of_topics_up_to_the_limit(box: Box) -> None:
+    async with box.reader() as reader:
+        for n in range(129):
+            await reader.say(action="subscribe", topic=f"news.t{n}", ref=n)
+        pushes = [await reader.hear() for _ in range(129)]
+        assert [p["ref"] for p in pushes] == list(range(129))
+        assert [p["type"] for p in pushes] == ["subscribed"] * 128 + ["error"]
+        assert pushes[-1]["code"] == 106
+
+
+async def test_verbs_are_obeyed_in_order_while_the_store_is_slow(engine: str) -> None:
+    class SlowStore(MemoryStore):
+        async def history(self, *args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(0.05)
+            return await super().history(*args, **kwargs)
+
+    async with opened_box(engine, store=SlowStore(TABLE)) as box, box.reader() as reader:
+        await reader.say(action="subscribe", topic="news.a", ref=1)
+        await reader.say(action="unsubscribe", topic="news.a", ref=2)
+        await reader.say(action="ping", ref=3)
+        assert [(await reader.hear())["ref"] for _ in range(3)] == [1, 2, 3]
+        box.publish("news.a")
+        await reader.is_up_to_date()
+
+
+async def test_without_the_store_subscribing_works_and_history_is_refused_for_now(
+    engine: str,
+) -> None:
+    class AwayStore(MemoryStore):
+        async def history(self, *args: Any, **kwargs: Any) -> Any:
+            raise StoreUnavailable("away")
+
+    from gateways import TABLE
+
+    async with opened_box(engine, store=AwayStore(TABLE)) as box, box.reader() as reader:
+        await reader.subscribe("news.breaking", rewind=5)
+        box.publish(body=1)
+        assert await reader.hear_bodies(1) == [1]
+        refused = await reader.ask(action="history", topic="news.breaking", ref=9)
+        assert (refused["code"], refused["temporary"], refused["ref"]) == (100, True, 9)
+
+
+async def test_a_flood_is_refused_and_then_closed(engine: str) -> None:
+    limits = ReaderLimits(verbs=5, refusals=3, verbs_per_second=0.001)
+    async with opened_box(engine, reader=limits) as box, box.reader() as reader:
+        for _ in range(20):
+            await reader.say(action="ping")
+        code, pushes = await reader.hear_close()
+        assert code == 4102
+        assert [p["type"] for p in pushes] == ["pong"] * 5 + ["error"] * 3 + ["disconnect"]
+        assert {(p["code"], p["temporary"]) for p in pushes[5:8]} == {(111, True)}
+        assert pushes[-1] == {
+            "type": "disconnect",
+            "code": 4102,
+            "reason": "too many requests",
+            "reconnect": True,
+            "retry_after_ms": 10_000,
+        }
+
+
+@pytest.mark.parametrize("size", [16 * 1024 + 1, 1_000_000])
+async def test_an_over_long_message_is_closed_with_1009(box: Box, size: int) -> None:
+    async with box.reader() as reader:
+        with contextlib.suppress(websockets.ConnectionClosed):
+            await reader.connection.send("x" * size)
+        code, pushes = await reader.hear_close()
+        assert code == 1009
+        assert [(p["type"], p["code"]) for p in pushes] == [("disconnect", 1009)]
+
+
+async def test_a_message_of_the_longest_size_is_read(box: Box) -> None:
+    async with box.reader() as reader:
+        verb = json.dumps({"action": "ping", "padding": "x" * 16_000})
+        await reader.connection.send(verb)
+        assert (await reader.hear())["type"] == "pong"
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [(b"\x81\x01a", 1002), (b"\x81\x81\0\0\0\0\xff", 1007), (b"\x83\x80\0\0\0\0", 1002)],
+    ids=["unmasked", "not UTF-8", "unknown opcode"],
+)
+async def test_broken_framing_is_closed(box: Box, frame: bytes, code: int) -> None:
+    async with box.opened() as raw:
+        assert (await raw.upgrade()).status == 101
+        raw.send(frame)
+        first, payload = await raw.read_frame()
+        assert (first, json.loads(payload)["code"]) == (0x81, code)
+        first, payload = await raw.read_frame()
+        assert (first, int.from_bytes(payload[:2], "big")) == (0x88, code)
+
+
+async def test_a_readers_goodbye_is_answered_with_its_code(box: Box) -> None:
+    async with box.reader("news.breaking") as reader:
+        await reader.connection.close(3001, "bye")
+        assert reader.connection.close_code == 3001
+        assert reader.connection.protocol.close_rcvd is not None
+        assert reader.connection.protocol.close_rcvd.code == 3001
+    await until(lambda: not box.gateway.core.connections)
+
+
+async def test_a_ping_frame_is_answered(box: Box) -> None:
+    async with box.reader() as reader:
+        pong = await reader.connection.ping(b"are you there")
+        await asyncio.wait_for(pong, 5)
+
+
+async def test_a_reader_without_a_sign_of_life_is_closed_with_4203(engine: str) -> None:
+    async with opened_box(engine, heartbeat=0.05) as box, box.opened() as raw:
+        await raw.upgrade()
+        frames = []
+        while not frames or frames[-1][0] != 0x88:
+            frames.append(await raw.read_frame())
+        assert (0x89, b"") in frames
+        assert json.loads(frames[-2][1])["code"] == 4203
+        assert int.from_bytes(frames[-1][1][:2], "big") == 4203
+
+
+async def test_a_reader_that_answers_pings_stays(engine: str) -> None:
+    async with opened_box(engine, heartbeat=0.05) as box, box.reader() as reader:
+        await asyncio.sleep(0.4)
+        await reader.is_up_to_date()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec_WebSocket_Version": "8"}, 426),
+        ({"Sec_WebSocket_Key": "short"}, 400),
+        ({"Connection": "close"}, 400),
+        ({"Upgrade": "h2c"}, 400),
+    ],
+)
+async def test_a_bad_handshake_is_refused(box: Box, headers: dict[str, str], status: int) -> None:
+    good = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec_WebSocket_Version": "13",
+        "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    async with box.opened() as raw:
+        raw.send_request("GET", "/websocket", **{**good, **headers})
+        assert Response.of(await raw.read_until(b"\r\n\r\n")).status == status
+
+
+async def test_pages_of_other_origins_are_kept_out(engine: str) -> None:
+    async with opened_box(engine, origins=("https://news.example",)) as box:
+        for origin, status in [("https://evil.example", 403), ("https://news.example", 101)]:
+            async with box.opened() as raw:
+                assert (await raw.upgrade(Origin=origin)).status == status
+
+
+async def test_a_full_box_tells_a_reader_to_come_later(engine: str) -> None:
+    async with opened_box(engine, capacity=1) as box, box.reader() as first:
+        async with box.reader() as second:
+            code, pushes = await second.hear_close()
+            assert code == 1013
+            assert [(p["type"], p["code"], p["reconnect"]) for p in pushes] == [
+                ("disconnect", 1013, True)
+            ]
+        await first.is_up_to_date()
+
+
+async def test_a_dead_reader_doesnt_break_a_broadcast(box: Box) -> None:
+    async with box.opened() as dead, box.reader("news.breaking") as alive:
+        await dead.upgrade()
+        dead.say(action="subscribe", topic="news.breaking")
+        await dead.read_frame()
+        dead.reset()
+        for n in range(3):
+            box.publish(body=n)
+        assert await alive.hear_bodies(3) == [0, 1, 2]
+    await until(lambda: not box.gateway.core.connections)
+
+
+SMALL = OutboxLimits(hard_bytes=300_000, soft_bytes=200_000, soft_seconds=60)
+BIG = "x" * 60_000
+COUNT = 60
+
+
+async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
+    """A reader whose kernel takes little and who doesn't read."""
+    await raw.upgrade()
+    raw.say(action="subscribe", topic=topic)
+    await raw.read_frame()
+
+
+async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engine: str) -> None:
+    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
+        await stuck_reader(box, raw, "news.breaking")
+        async with box.reader("news.breaking") as quick:
+            for n in range(COUNT):
+                box.publish(body=[n, BIG])
+                assert (await quick.hear())["body"][0] == n
+        pushes = await raw.read_pushes()
+        assert [p["body"][0] for p in pushes[:-1]] == list(range(len(pushes) - 1))
+        assert len(pushes) < COUNT
+        assert (pushes[-1]["type"], pushes[-1]["code"]) == ("disconnect", 4101)
+
+
+async def test_a_slow_reader_loses_the_oldest_where_that_is_the_policy(engine: str) -> None:
+    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
+        await stuck_reader(box, raw, "video.feed")
+        async with box.reader("video.feed") as quick:
+            for n in range(COUNT):
+                box.publish("video.feed", body=[n, BIG])
+                assert (await quick.hear())["body"][0] == n
+        got: list[int] = []
+        while not got or got[-1] != COUNT - 1:
+            got.append(json.loads((await raw.read_frame())[1])["body"][0])
+        assert got == sorted(set(got))
+        assert len(got) < COUNT
+        assert got[-3:] == [COUNT - 3, COUNT - 2, COUNT - 1]
+
+
+async def test_a_slow_reader_gets_the_newest_of_each_key_where_that_is_the_policy(
+    engine: str,
+) -> None:
+    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
+        await stuck_reader(box, raw, "live.blog")
+        async with box.reader("live.blog") as quick:
+            for n in range(COUNT):
+                box.publish("live.blog", body=[n, BIG], key="ab"[n % 2], version=n)
+                assert (await quick.hear())["body"][0] == n
+        got: list[int] = []
+        while not got or got[-1] != COUNT - 1:
+            got.append(json.loads((await raw.read_frame())[1])["body"][0])
+        assert got == sorted(set(got))
+        assert got[-2:] == [COUNT - 2, COUNT - 1]
+        assert len(got) < COUNT
+
+
+async def test_a_slow_reader_still_gets_replies(engine: str) -> None:
+    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
+        await stuck_reader(box, raw, "video.feed")
+        async with box.reader("video.feed") as quick:
+            for _ in range(COUNT):
+                box.publish("video.feed", body=BIG)
+                await quick.hear()
+        raw.say(action="ping", ref="late")
+        while (push := json.loads((await raw.read_frame())[1]))["type"] == "message":
+            pass
+        assert push == {"type": "pong", "ref": "late"}
+
+
+async def test_many_replays_for_a_slow_reader_wait_their_turn(engine: str) -> None:
+    limits = OutboxLimits(hard_bytes=1_500_000, soft_bytes=1_000_000)
+    async with opened_box(engine, outbox=limits, replay_bytes=700_000) as box:
+        topics = [f"news.t{n}" for n in range(6)]
+        for topic in topics:
+            await box.store.write([box.envelope(topic, body=[n, BIG]) for n in range(10)])
+        async with box.opened(receive_buffer=4096) as raw:
+            await raw.upgrade()
+            for topic in topics:
+                raw.say(action="subscribe", topic=topic, rewind=10)
+            got = [json.loads((await raw.read_frame())[1]) for _ in range(6 * 11)]
+        assert [p["type"] for p in got] == (["subscribed"] + ["message"] * 10) * 6
+
+
+async def test_a_replay_is_cut_to_the_newest_that_fit(engine: str) -> None:
+    async with opened_box(engine, replay_bytes=200_000) as box:
+        await box.store.write([box.envelope(body=[n, BIG]) for n in range(10)])
+        async with box.reader() as reader:
+            await reader.subscribe("news.breaking", rewind=10)
+            assert [body[0] for body in await reader.hear_bodies(3)] == [7, 8, 9]
+            await reader.is_up_to_date()
+
+
+async def test_a_big_audience_is_served_in_chunks_and_in_order(engine: str) -> None:
+    async with (
+        opened_box(engine, fanout_chunk=2) as box,
+        box.reader("news.a") as a,
+        box.reader("news.a") as b,
+        box.reader("news.a", "news.b") as c,
+    ):
+        for n in range(10):
+            box.publish("news.a", body=n)
+        box.publish("news.b", body="end")
+        for reader in (a, b):
+            assert await reader.hear_bodies(10) == list(range(10))
+        assert await c.hear_bodies(11) == [*range(10), "end"]

@@ -1,0 +1,75 @@
+"""Accepting when the machine is short of something."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Iterator
+
+import pytest
+import tornado.web
+from gateways import until
+from tornado.httpserver import HTTPServer
+
+from gateway.listener import Listener, listen
+from newsfabric.errors import ConfigError
+
+
+class Descriptors:
+    """All that this process may have, taken and given back."""
+
+    def __init__(self) -> None:
+        self._taken: list[int] = []
+
+    def take_all(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._taken.append(os.open(os.devnull, os.O_RDONLY))
+
+    def give_back(self) -> None:
+        while self._taken:
+            os.close(self._taken.pop())
+
+
+@pytest.fixture
+def descriptors() -> Iterator[Descriptors]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[0]), limits[1]))
+    taken = Descriptors()
+    yield taken
+    taken.give_back()
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_without_descriptors_it_pauses_and_then_serves(
+    descriptors: Descriptors, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
+    listener = Listener(server, "127.0.0.1", 0)
+    listener.start()
+    loop = asyncio.get_running_loop()
+    with socket.socket() as waiting:
+        waiting.setblocking(False)
+        descriptors.take_all()
+        await loop.sock_connect(waiting, ("127.0.0.1", listener.port))
+        await until(lambda: "no new connections" in caplog.text)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert caplog.text.count("no new connections") == 1
+        descriptors.give_back()
+        await loop.sock_sendall(waiting, b"GET / HTTP/1.0\r\n\r\n")
+        answer = await asyncio.wait_for(loop.sock_recv(waiting, 100), 5)
+        assert answer.startswith(b"HTTP/1.1 404")
+    listener.stop()
+    listener.stop()
+    await server.close_all_connections()
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"can't listen on 127.0.0.1 port {port}: Address"):
+            listen("127.0.0.1", port)

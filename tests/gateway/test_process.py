@@ -1,0 +1,77 @@
+"""The real thing: ``python -m gateway`` on a real RabbitMQ node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import websockets
+from envelopes import envelope
+
+from newsfabric import topology
+from newsfabric.amqp.link import connect
+from newsfabric.control import Tick, encode_tick
+from newsfabric.envelope import encode
+from newsfabric.settings import Node
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextlib.asynccontextmanager
+async def gateway(node: Node) -> AsyncIterator[tuple[asyncio.subprocess.Process, int, int]]:
+    """A gateway process with its readers' port and admin port; killed if it is still there."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway",
+        "--name=box-1", "--region=oregon", f"--broker={node.amqp_url}",
+        f"--topics={ROOT / 'topics.toml'}", "--store=memory:",
+        "--port=0", "--admin-port=0", "--drain-seconds=0.2",
+        cwd=ROOT,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            while not (found := re.search(rb"readers on port (\d+), admin on port (\d+)",
+                                          line := await process.stderr.readline())):  # fmt: skip
+                assert line, "the gateway ended"
+        yield process, int(found[1]), int(found[2])
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_a_message_crosses_the_broker_and_sigterm_drains(rabbitmq: Node) -> None:
+    link = await connect([rabbitmq.amqp_url], name="test")
+    try:
+        async with (
+            gateway(rabbitmq) as (process, port, _),
+            websockets.connect(f"ws://127.0.0.1:{port}/websocket") as reader,
+        ):
+            await link.on_connect(topology.declare_retail)
+            publisher = await link.publisher()
+            await publisher.ready()
+            tick = Tick(origin="oregon", router="r", epoch=1, seq=0, sent_ms=1)
+            await publisher.publish(topology.POSTOFFICE, encode_tick(tick))
+            await reader.send('{"action":"subscribe","topic":"news.breaking"}')
+            assert json.loads(await asyncio.wait_for(reader.recv(), 5))["type"] == "subscribed"
+            await publisher.publish(topology.POSTOFFICE, encode(envelope(1)))
+            push = json.loads(await asyncio.wait_for(reader.recv(), 5))
+            assert (push["id"], push["body"]) == (envelope(1).id, {"headline": 1})
+            process.send_signal(signal.SIGTERM)
+            goodbye = json.loads(await asyncio.wait_for(reader.recv(), 5))
+            assert (goodbye["type"], goodbye["code"]) == ("disconnect", 1012)
+            with pytest.raises(websockets.ConnectionClosed):
+                await asyncio.wait_for(reader.recv(), 5)
+            assert await asyncio.wait_for(process.wait(), 10) == 0
+    finally:
+        await link.close()
