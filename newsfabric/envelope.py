@@ -18,11 +18,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
-from newsfabric.amqp.message import Message, Properties
+from newsfabric.amqp.message import Message, Properties, Undecodable
 from newsfabric.errors import Rejected
 from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, is_topic
 
@@ -172,6 +173,7 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
     topic = _checked_topic(message.topic)
     _check_body(message.body, properties.content_type, limits)
     headers = properties.headers
+    _check_headers(headers)
     stamp = _integer(headers, "timestamp_in_ms", MAX_MS)
     if stamp is None and properties.timestamp is not None:
         stamp = _seconds_to_ms(properties.timestamp)
@@ -226,6 +228,14 @@ def _check_body(body: bytes, content_type: str | None, limits: Limits) -> None:
         except UnicodeDecodeError as not_utf8:
             raise Rejected("not_utf8", str(not_utf8)) from exc
         raise Rejected("not_json", str(exc)) from exc
+
+
+def _check_headers(headers: Mapping[str, Any]) -> None:
+    # Even under a name that means nothing to us: where headers were too many to be read at
+    # all, ``key`` and ``version`` may have been among them.
+    for name, value in headers.items():
+        if isinstance(value, Undecodable):
+            raise Rejected("bad_header", f"{name!a} is no AMQP value")
 
 
 def _is_json_type(content_type: str) -> bool:

@@ -37,7 +37,6 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
     SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number.
     """
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
-    logging.getLogger("pika").setLevel(logging.WARNING)
     try:
         uvloop.run(_until_stopped(main, name))
     except NewsfabricError as exc:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.amqp.message import TRANSIENT, Message, Properties
+from newsfabric.amqp.message import TRANSIENT, Message, Properties, Undecodable
 from newsfabric.envelope import (
     IDENTITY_BITS,
     JSON,
@@ -385,6 +385,7 @@ def test_an_expiration_has_at_most_sixteen_digits():
         (message(headers={"key": 1}), "bad_header"),
         (message(headers={"key": b"story"}), "bad_header"),
         (message(headers={"key": "\udcff"}), "bad_header"),
+        (message(headers={"unknown": Undecodable(b"\xff" * 8)}), "bad_header"),
         (message(headers={"version": "1"}), "bad_header"),
         (message(headers={"version": True}), "bad_header"),
         (message(headers={"version": 1.0}), "bad_header"),

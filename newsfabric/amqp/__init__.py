@@ -33,7 +33,10 @@ OnDelivery = Callable[[Delivery], None]
 
 
 class Declare(Protocol):
-    """Declares exchanges, queues and bindings on a fresh channel; see :meth:`Link.on_connect`."""
+    """Declares exchanges, queues and bindings; see :meth:`Link.on_connect`.
+
+    What the broker refuses raises LinkError with its words; others can be declared after it.
+    """
 
     async def exchange(self, name: str, *, type: str = "topic", durable: bool = True) -> None:
         """Declare an exchange; no error if it is there with the same type."""
@@ -63,14 +66,17 @@ class Publisher(Protocol):
         """Publish and wait for the broker's confirm.
 
         Waits while ``in_flight`` are unconfirmed. Raises LinkClosed when the link breaks
-        first or is down, PublishNacked when the broker refuses or (``mandatory``) returns it.
+        first or is down (also when there is no such exchange), PublishNacked when the broker
+        refuses or (``mandatory``) returns it.
         """
 
     def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
         """Publish without waiting; await the result for the confirm.
 
-        For pipelines. Raises LinkBusy at the bound (use :meth:`ready`), LinkClosed when down.
-        An unawaited failure isn't reported as "never retrieved".
+        For pipelines. Raises LinkBusy at the bound and while the broker is out of room
+        (use :meth:`ready`), LinkClosed when down, ValueError for a message with no AMQP form.
+        What a consumer was given always has one. An unawaited failure isn't reported as
+        "never retrieved".
         """
 
     async def ready(self) -> None:
@@ -102,18 +108,23 @@ class Link(Protocol):
         """Whether the link is up now."""
 
     async def publisher(self, *, in_flight: int = 1000) -> Publisher:
-        """A publisher on its own channel in confirm mode."""
+        """A publisher on its own channel in confirm mode; usable at once if the link is up."""
 
     async def consumer(
         self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> Consumer:
         """Consume ``queue`` with acks, again after each reconnect (and :meth:`on_connect`).
 
-        While the queue doesn't exist, tries again with backoff.
+        While the queue doesn't exist, tries again with backoff. ``on_delivery`` isn't called
+        before this has returned.
         """
 
     async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
-        """Run ``declare`` now and, before consumers resume, after each reconnect."""
+        """Run ``declare`` now and, before consumers resume, after each reconnect.
+
+        While the link is down this returns at once. A LinkError out of ``declare`` is
+        logged, and it is tried again with backoff.
+        """
 
     async def close(self) -> None:
         """Flush acks, wait briefly for confirms, close. No task is left behind."""

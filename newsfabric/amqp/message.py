@@ -15,13 +15,21 @@ from typing import Any, Final
 TRANSIENT: Final = 1
 
 
+class Undecodable(bytes):
+    """A header value that is no AMQP value, as the bytes it came in. Validation refuses it.
+
+    Published again it is a plain byte array, so that it can do no harm.
+    """
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Properties:
     """The basic properties (AMQP 0-9-1 section 1.8) that the fabric uses.
 
     ``timestamp`` is in seconds, ``expiration`` milliseconds as text, both as
     the protocol has them. ``headers`` values are what the wire had: str, int,
-    float, bool, bytes, None, datetime, Decimal, lists and dicts of these.
+    float, bool, bytes, None, datetime, Decimal, lists and dicts of these, and
+    :class:`Undecodable` where the wire had something else.
     """
 
     content_type: str | None = None

@@ -78,6 +78,8 @@ def configuration(broker: Broker, version: str) -> str:
         f"management.tcp.port = {broker.management_port}",
         "vm_memory_high_watermark.absolute = 512MB",
         "disk_free_limit.absolute = 50MB",
+        # A router takes 64 KiB; this bounds what waits before one has looked at it.
+        "max_message_size = 1048576",
         # Nobody looks at rates here, and six nodes share this machine.
         "management.rates_mode = none",
         "log.console.level = info",

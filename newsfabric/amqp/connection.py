@@ -1,0 +1,354 @@
+"""One AMQP connection and its channels: pika's protocol, on the loop's transport, awaited.
+
+pika does the handshake, heartbeats, channels and declarations. Two of its layers are
+not used:
+
+- its transport, which reads 4 KB and writes one frame per system call. pika's ``Connection`` asks
+  nothing of a transport that asyncio's doesn't have (``write``, ``abort``), so
+  :class:`_Stream` links the two;
+- its decoding of messages and confirms, for the reasons in :mod:`newsfabric.amqp.wire`.
+
+The seams are methods with an underscore that every adapter of pika overrides or calls; tests run
+each of them against a real broker.
+
+A connection lives once. :mod:`newsfabric.amqp.link` makes the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import pika
+import pika.exceptions
+import pika.frame
+from pika.adapters.asyncio_connection import AsyncioConnection
+
+from newsfabric.amqp.message import Message
+from newsfabric.amqp.wire import FrameReader, Returned, WireError
+from newsfabric.errors import ConfigError, LinkClosed, LinkError
+from newsfabric.settings import Credentials
+
+logger = logging.getLogger(__name__)
+
+# pika calls at ERROR what a link lives through each time that a broker restarts, and says
+# so up to six times. The link says it once, so only what pika can't explain comes through.
+logging.getLogger("pika").setLevel(logging.CRITICAL)
+
+# Seconds. pika looks each interval and five seconds whether anything came since it last
+# looked, so a silent peer is noticed after 15 to 30 s. A closed socket is noticed at once.
+HEARTBEAT: Final = 10
+# A broker that has stopped reading for so long is left; another node may do better.
+BLOCKED_TIMEOUT: Final = 300.0
+
+
+class ChannelOwner(Protocol):
+    """Who is told what happens on one channel."""
+
+    def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
+        """A message for the channel's consumer."""
+
+    def on_return(self, reason: Returned, message: Message) -> None:
+        """A mandatory message came back."""
+
+    def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
+        """The broker took (or refused) publications."""
+
+    def on_unblocked(self) -> None:
+        """The broker reads publications again."""
+
+
+def parameters_of(url: str, *, name: str, credentials: Credentials) -> Any:
+    """pika's parameters for ``url``; ConfigError if it isn't an AMQP URL.
+
+    ``name`` is what operators see the connection as.
+    """
+    shown = url.rsplit("@", 1)[-1]
+    if not url.startswith(("amqp://", "amqps://")):
+        raise ConfigError(f"not an AMQP URL (amqp:// or amqps://): {shown!r}")
+    try:
+        parameters = pika.URLParameters(credentials.in_url(url))
+    except (ValueError, TypeError) as exc:
+        raise ConfigError(f"not an AMQP URL: {shown!r}: {exc}") from exc
+    parameters.heartbeat = HEARTBEAT
+    parameters.blocked_connection_timeout = BLOCKED_TIMEOUT
+    parameters.client_properties = {"connection_name": name, "product": "newsfabric"}
+    return parameters
+
+
+async def open_connection(parameters: Any, *, within: float) -> Connection:
+    """Connect, log in and open the virtual host, or LinkClosed ``within`` that many seconds."""
+    loop = asyncio.get_running_loop()
+    connection = Connection(parameters)
+    tls = parameters.ssl_options
+    try:
+        async with asyncio.timeout(within):
+            # asyncio and uvloop both set TCP_NODELAY by themselves.
+            await loop.create_connection(
+                lambda: _Stream(connection),
+                parameters.host,
+                parameters.port,
+                ssl=tls.context if tls else None,
+                server_hostname=tls and (tls.server_hostname or parameters.host),
+            )
+            await connection.opened
+    except TimeoutError as exc:
+        connection.abort()
+        raise LinkClosed(f"no answer within {within:g} s") from exc
+    except (OSError, UnicodeError) as exc:
+        # UnicodeError is what a host name with a part of 64 letters gives.
+        raise LinkClosed(str(exc)) from exc
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
+
+
+class _Stream(asyncio.Protocol):
+    """Hands pika its transport, and what arrives on it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection._proto_connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.lost(exc)
+
+
+class Connection(AsyncioConnection):  # type: ignore[misc] # pika is untyped
+    """A connection being opened, open, or gone; never again open once gone."""
+
+    def __init__(self, parameters: Any) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[None] = self._loop.create_future()
+        # Resolves, never fails, with the reason.
+        self.closed: asyncio.Future[LinkError] = self._loop.create_future()
+        self.blocked = False
+        self._reader: FrameReader | None = None
+        self._owners: dict[int, ChannelOwner] = {}
+        super().__init__(
+            parameters,
+            on_open_callback=self._on_open,
+            on_open_error_callback=self._on_gone,
+            on_close_callback=self._on_gone,
+            custom_ioloop=self._loop,
+            internal_connection_workflow=False,
+        )
+        self.add_on_connection_blocked_callback(self._on_blocked)
+        self.add_on_connection_unblocked_callback(self._on_unblocked)
+
+    def attach(self, channel: int, owner: ChannelOwner) -> None:
+        """What arrives on ``channel`` is for ``owner`` until :meth:`detach`."""
+        self._owners[channel] = owner
+
+    def detach(self, channel: int, owner: ChannelOwner) -> None:
+        """Forget ``owner``, unless the channel number is another's by now."""
+        if self._owners.get(channel) is owner:
+            del self._owners[channel]
+
+    def send(self, frames: bytes) -> None:
+        """Queue whole ``frames``; LinkClosed if the connection isn't open."""
+        if not self.is_open:
+            raise LinkClosed("the connection is closed")
+        # The transport gathers what is written in one turn of the loop into one system call.
+        self._adapter_emit_data(frames)
+
+    async def shut(self, *, within: float) -> None:
+        """Close in good order ``within`` that many seconds, else abruptly."""
+        if self.is_open:
+            self.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await asyncio.shield(self.closed)
+        self.abort()
+
+    def abort(self) -> None:
+        """Drop the socket. :attr:`closed` resolves soon after; nothing happens if it has."""
+        if self._transport is not None:
+            self._terminate_stream(pika.exceptions.ConnectionOpenAborted("dropped"))
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the socket. Whatever goes wrong with them ends the connection."""
+        try:
+            if self._reader is None:
+                # Handshake. No content frame can come before a channel was opened.
+                self._on_data_available(data)
+            else:
+                # Counted for pika's check of the heartbeat.
+                self.bytes_received += len(data)
+                self._reader.feed(data)
+        except Exception as exc:
+            # Bytes that can't be followed, or a bug of ours: either way a connection that
+            # stays up would be deaf.
+            if self._reader is not None:
+                logger.exception("%s: can't handle what came; dropping the connection", self.name)
+            self._terminate_stream(WireError(f"this is no AMQP: {exc!r}"))
+
+    def lost(self, exc: Exception | None) -> None:
+        """The socket is closed, by either side."""
+        self._transport = None
+        if exc is None and self._error is None:
+            exc = pika.exceptions.StreamLostError("closed by the broker")
+        self._on_stream_terminated(exc)
+
+    def on_deliver(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, message: Message
+    ) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`. A channel of ours has one consumer."""
+        if owner := self._owners.get(channel):
+            owner.on_deliver(tag, redelivered, message)
+
+    def on_return(self, channel: int, reason: Returned, message: Message) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`."""
+        if owner := self._owners.get(channel):
+            owner.on_return(reason, message)
+
+    def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`."""
+        if owner := self._owners.get(channel):
+            owner.on_confirm(tag, multiple, taken)
+
+    def on_frame(self, frame: bytes) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`: pika's business."""
+        _, value = pika.frame.decode_frame(frame)
+        self._process_frame(value)
+
+    def _on_open(self, _connection: Any) -> None:
+        self._reader = FrameReader(self, self.params.frame_max)
+        if not self.opened.done():
+            self.opened.set_result(None)
+
+    def _on_gone(self, _connection: Any, reason: BaseException) -> None:
+        error = LinkClosed(_text(reason))
+        error.__cause__ = reason
+        if not self.closed.done():
+            self.closed.set_result(error)
+        if not self.opened.done():
+            self.opened.set_exception(error)
+            # It may be that nobody waits any more.
+            self.opened.exception()
+
+    def _on_blocked(self, _connection: Any, frame: Any) -> None:
+        self.blocked = True
+        logger.warning("%s: the broker takes no publications: %s", self.name, frame.method.reason)
+
+    def _on_unblocked(self, _connection: Any, _frame: Any) -> None:
+        self.blocked = False
+        logger.info("%s: the broker takes publications again", self.name)
+        for owner in list(self._owners.values()):
+            owner.on_unblocked()
+
+    @property
+    def name(self) -> str:
+        """The connection's name, as the broker's management shows it."""
+        return str(self.params.client_properties["connection_name"])
+
+
+class Channel:
+    """A channel whose requests are awaited. Made by :meth:`open`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        loop = asyncio.get_running_loop()
+        self._closed: asyncio.Future[LinkError] = loop.create_future()
+        self._opened: asyncio.Future[Any] = loop.create_future()
+        self._waiting: set[asyncio.Future[Any]] = {self._opened}
+        self._because: LinkError | None = None
+        self._pika: Any = None
+
+    @classmethod
+    async def open(cls, connection: Connection) -> Channel:
+        """Open a channel; LinkClosed if the connection goes first."""
+        channel = cls(connection)
+        try:
+            channel._pika = connection.channel(on_open_callback=channel._on_open)
+        except pika.exceptions.AMQPError as exc:
+            raise LinkClosed(_text(exc)) from exc
+        # pika calls nobody back for requests that a close overtakes: this is how we know.
+        channel._pika.add_on_close_callback(channel._on_close)
+        await channel._opened
+        return channel
+
+    @property
+    def number(self) -> int:
+        """The channel's number on its connection."""
+        return int(self._pika.channel_number)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used now."""
+        return bool(self._pika.is_open)
+
+    async def closed(self) -> LinkError:
+        """Wait until it is closed, by anyone; returns the reason."""
+        return await asyncio.shield(self._closed)
+
+    async def request(self, method: str, **arguments: Any) -> Any:
+        """Call pika's ``method`` and wait for the broker's answer, whose frame is returned.
+
+        Raises LinkError with the broker's words if it closes the channel instead, as it does
+        for each refusal; LinkClosed if the connection went.
+        """
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.add(answer)
+        try:
+            getattr(self._pika, method)(**arguments, callback=_setter(answer))
+            return await answer
+        except pika.exceptions.AMQPError as exc:
+            raise LinkClosed(_text(exc)) from exc
+        finally:
+            self._waiting.discard(answer)
+
+    def on_cancel(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback(frame)`` when the broker cancels the channel's consumer."""
+        self._pika.add_on_cancel_callback(callback)
+
+    def close(self, because: LinkError | None = None) -> None:
+        """Begin to close it, if it is open; ``because`` is what :meth:`closed` shall say."""
+        if self.is_open and self.connection.is_open:
+            self._because = because
+            self._pika.close()
+
+    def _on_open(self, _channel: Any) -> None:
+        _setter(self._opened)(None)
+
+    def _on_close(self, _channel: Any, reason: Exception) -> None:
+        error = self._because or _refusal(reason)
+        self._closed.set_result(error)
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(error)
+
+
+def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:
+    """A callback that resolves ``future``, unless whoever waited has gone."""
+
+    def set_result(value: Any) -> None:
+        if not future.done():
+            future.set_result(value)
+
+    return set_result
+
+
+def _refusal(reason: Exception) -> LinkError:
+    if isinstance(reason, pika.exceptions.ChannelClosedByBroker):
+        error = LinkError(_text(reason))
+    else:
+        error = LinkClosed(_text(reason))
+    error.__cause__ = reason
+    return error
+
+
+def _text(reason: BaseException) -> str:
+    """One line for a person. pika's exceptions print as tuples, or as nothing."""
+    if isinstance(reason, pika.exceptions.ConnectionClosed | pika.exceptions.ChannelClosed):
+        return f"{reason.reply_code} {reason.reply_text}"
+    return str(reason) or type(reason).__name__

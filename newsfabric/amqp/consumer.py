@@ -1,0 +1,145 @@
+"""Consuming one queue with acks, over a link that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from newsfabric.amqp import OnDelivery
+from newsfabric.amqp.acks import Acks
+from newsfabric.amqp.connection import Channel, Connection
+from newsfabric.amqp.message import Delivery, Message
+from newsfabric.amqp.retry import Retry
+from newsfabric.amqp.wire import Returned, encode_ack, encode_reject
+from newsfabric.errors import LinkError
+
+logger = logging.getLogger(__name__)
+
+_CONSUMER_TAG = "newsfabric"
+
+
+class LinkConsumer:
+    """A :class:`newsfabric.amqp.Consumer` on a channel of its own.
+
+    A *generation* is one life of that channel. Acks of an earlier one are dropped: the
+    broker has put those deliveries back into the queue.
+    """
+
+    def __init__(self, name: str, queue: str, on_delivery: OnDelivery, prefetch: int) -> None:
+        if not 1 <= prefetch <= 65_535:
+            raise ValueError("prefetch must be in 1..65535")
+        self._name = f"{name}: consumer of {queue!r}"
+        self._queue = queue
+        self._on_delivery = on_delivery
+        self._prefetch = prefetch
+        self._loop = asyncio.get_running_loop()
+        self._generation = 0
+        self._acks = Acks()
+        self._channel: Channel | None = None
+        self._flush_is_due = False
+        self._cancelled = False
+
+    def ack(self, delivery: Delivery) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.ack`."""
+        if (
+            delivery.generation == self._generation
+            and self._acks.ack(delivery.tag)
+            and not self._flush_is_due
+        ):
+            self._flush_is_due = True
+            self._loop.call_soon(self.flush)
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.reject`."""
+        if delivery.generation == self._generation:
+            self._reject(delivery.tag, requeue=requeue)
+
+    def _reject(self, tag: int, *, requeue: bool) -> None:
+        channel = self._channel
+        if self._acks.reject(tag) and channel is not None and channel.is_open:
+            channel.connection.send(encode_reject(channel.number, tag, requeue=requeue))
+
+    def flush(self) -> None:
+        """Tell the broker of all acks so far."""
+        self._flush_is_due = False
+        channel = self._channel
+        acks = self._acks.flush()
+        if acks and channel is not None and channel.is_open:
+            number = channel.number
+            channel.connection.send(
+                b"".join(encode_ack(number, ack.tag, multiple=ack.multiple) for ack in acks)
+            )
+
+    async def cancel(self) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.cancel`."""
+        self._cancelled = True
+        if self._channel is not None and self._channel.is_open:
+            # A channel that is gone delivers nothing more either.
+            with suppress(LinkError):
+                await self._channel.request("basic_cancel", consumer_tag=_CONSUMER_TAG)
+
+    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+        """Keep consuming on ``connection`` for as long as that lives."""
+        retry = Retry(self._name)
+        while not self._cancelled and not connection.closed.done():
+            try:
+                error = await self._use_channel(connection, attempted, retry)
+            except LinkError as exc:
+                error = exc
+            attempted()
+            if not self._cancelled and not connection.closed.done():
+                await retry.failed(error)
+
+    async def _use_channel(
+        self, connection: Connection, attempted: Callable[[], None], retry: Retry
+    ) -> LinkError:
+        channel = await Channel.open(connection)
+        channel.on_cancel(lambda _frame: self._on_cancelled_by_broker(channel))
+        connection.attach(channel.number, self)
+        self._generation += 1
+        self._acks = Acks()
+        self._channel = channel
+        try:
+            await channel.request("basic_qos", prefetch_count=self._prefetch)
+            await channel.request(
+                "basic_consume",
+                queue=self._queue,
+                consumer_tag=_CONSUMER_TAG,
+                # For pika alone, which doesn't get to see deliveries.
+                on_message_callback=lambda *_delivery: None,
+            )
+            retry.succeeded()
+            attempted()
+            return await channel.closed()
+        finally:
+            self._channel = None
+            connection.detach(channel.number, self)
+
+    def _on_cancelled_by_broker(self, channel: Channel) -> None:
+        # The queue was deleted, or its node is gone. Closing the channel gives back what is
+        # still being worked on, if there is a queue to give it back to.
+        channel.close(because=LinkError("the broker has cancelled it"))
+
+    def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
+        """The broker delivers."""
+        self._acks.delivered(tag)
+        if self._cancelled:
+            self._reject(tag, requeue=True)
+            return
+        try:
+            self._on_delivery(Delivery(message, redelivered, tag, self._generation))
+        except Exception:
+            logger.exception("%s: delivery %d stays unacknowledged", self._name, tag)
+
+    def on_return(self, reason: Returned, message: Message) -> None:
+        """Nothing is published on a consumer's channel."""
+        raise AssertionError("a return on a consumer's channel")
+
+    def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
+        """Nothing is published on a consumer's channel."""
+        raise AssertionError("a confirm on a consumer's channel")
+
+    def on_unblocked(self) -> None:
+        """Consumers aren't blocked."""

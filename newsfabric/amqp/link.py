@@ -1,0 +1,230 @@
+"""A link to a broker or a cluster over pika: connected, and connected again, until closed.
+
+:func:`connect` returns at once, connected or not, so that services can start in any order: whoever
+needs the broker waits with :meth:`Publisher.ready` or for its first delivery.
+
+One task per link runs connection after connection; on each of them one task per declaration,
+publisher and consumer keeps that one's channel. A channel that the broker closes (no such
+queue, other arguments) is opened again with backoff and costs its neighbours nothing.
+
+::
+
+    connecting ──open──► declaring ──each tried once──► serving ──lost──► waiting ──► connecting
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from newsfabric.amqp import Declare, OnDelivery
+from newsfabric.amqp.complaints import Complaints
+from newsfabric.amqp.connection import Connection, open_connection, parameters_of
+from newsfabric.amqp.consumer import LinkConsumer
+from newsfabric.amqp.declaring import Declaration
+from newsfabric.amqp.publisher import LinkPublisher
+from newsfabric.amqp.retry import broker_backoff
+from newsfabric.errors import ConfigError, LinkError
+from newsfabric.settings import Credentials
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT: Final = 10.0
+# How long close() waits for confirms, and then for the broker's goodbye.
+CLOSE_TIMEOUT: Final = 2.0
+
+_GUEST: Final = Credentials()
+
+
+async def connect(
+    urls: Sequence[str],
+    *,
+    name: str,
+    credentials: Credentials = _GUEST,
+    connect_timeout: float = CONNECT_TIMEOUT,
+) -> PikaLink:
+    """A link to whichever of ``urls`` answers, tried in random order. Connects in the background.
+
+    ``name`` is shown in the broker's management and in the log. ConfigError if a URL isn't one.
+    """
+    if not urls:
+        raise ConfigError(f"link {name}: no URL to connect to")
+    parameters = [parameters_of(url, name=name, credentials=credentials) for url in urls]
+    return PikaLink(parameters, name, connect_timeout)
+
+
+class _Member(Protocol):
+    """Something that lives on each connection in turn."""
+
+    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+        """Do its work until ``connection`` is closed; call ``attempted`` once it was tried."""
+
+
+class _Seat:
+    """A member of a link, and its task on the present connection."""
+
+    def __init__(self, member: _Member) -> None:
+        self.member = member
+        self.task: asyncio.Task[None] | None = None
+        # Set when the member was tried on this connection, or the connection is gone.
+        self.attempted = asyncio.Event()
+
+    def seat_on(self, connection: Connection) -> None:
+        self.attempted.clear()
+        self.task = asyncio.create_task(self.member.serve(connection, self.attempted.set))
+        self.task.add_done_callback(lambda task: self._on_done(task, connection))
+
+    def _on_done(self, task: asyncio.Task[None], connection: Connection) -> None:
+        self.attempted.set()
+        if not task.cancelled() and (error := task.exception()):
+            # A bug, ours or in a caller's declare: the link must not look alive without it.
+            logger.error("%s: dropping the connection", connection.name, exc_info=error)
+            connection.abort()
+
+
+class PikaLink:
+    """The :class:`newsfabric.amqp.Link` of :func:`connect`."""
+
+    def __init__(self, parameters: Sequence[Any], name: str, connect_timeout: float) -> None:
+        self._parameters = list(parameters)
+        self._name = name
+        self._connect_timeout = connect_timeout
+        self._declarations: list[_Seat] = []
+        self._users: list[_Seat] = []
+        self._connection: Connection | None = None
+        # Every declaration was tried on this connection: publishers and consumers have theirs.
+        self._serving = False
+        self._closing = False
+        self._runner = asyncio.create_task(self._run(), name=f"link {name}")
+
+    @property
+    def connected(self) -> bool:
+        """Whether the link is up now, with its declarations tried."""
+        return self._serving and self._connection is not None and self._connection.is_open
+
+    async def publisher(self, *, in_flight: int = 1000) -> LinkPublisher:
+        """See :meth:`newsfabric.amqp.Link.publisher`."""
+        publisher = LinkPublisher(self._name, in_flight)
+        seat = self._seat(self._users, publisher, now=self._serving)
+        if self._connection is not None:
+            await seat.attempted.wait()
+        return publisher
+
+    async def consumer(
+        self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
+    ) -> LinkConsumer:
+        """See :meth:`newsfabric.amqp.Link.consumer`."""
+        consumer = LinkConsumer(self._name, queue, on_delivery, prefetch)
+        # Not awaited: the caller has its consumer before the first delivery.
+        self._seat(self._users, consumer, now=self._serving)
+        return consumer
+
+    async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """See :meth:`newsfabric.amqp.Link.on_connect`."""
+        declaration = Declaration(self._name, declare)
+        connected = self._connection is not None
+        seat = self._seat(self._declarations, declaration, now=connected)
+        if connected:
+            await seat.attempted.wait()
+
+    def _seat(self, seats: list[_Seat], member: _Member, *, now: bool) -> _Seat:
+        """Give ``member`` a seat on this link, and on its connection if it is ``now`` time to."""
+        seat = _Seat(member)
+        seats.append(seat)
+        if now and self._connection is not None:
+            seat.seat_on(self._connection)
+        return seat
+
+    async def close(self) -> None:
+        """See :meth:`newsfabric.amqp.Link.close`."""
+        try:
+            if self.connected and not self._closing:
+                self._closing = True
+                await self._finish_work()
+        finally:
+            self._closing = True
+            # Only once: a second cancel would cut the goodbye short.
+            if not self._runner.cancelling():
+                self._runner.cancel()
+            await asyncio.wait([self._runner])
+
+    async def _finish_work(self) -> None:
+        members = [seat.member for seat in self._users]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                for member in members:
+                    if isinstance(member, LinkPublisher):
+                        await member.idle()
+        for member in members:
+            if isinstance(member, LinkConsumer):
+                member.flush()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff = broker_backoff()
+        complaints = Complaints()
+        while True:
+            try:
+                connection = await self._connect_to_any()
+                backoff.succeeded(loop.time())
+                complaints.over()
+                await self._use(connection)
+            except LinkError as exc:
+                if complaints.is_news(str(exc), loop.time()):
+                    logger.warning("link %s: %s; trying again", self._name, exc)
+            except Exception:
+                # A bug must not end in a link that is down for good and says nothing.
+                logger.exception("link %s: trying again", self._name)
+            await asyncio.sleep(backoff.failed(loop.time()))
+
+    async def _connect_to_any(self) -> Connection:
+        """The first URL, in random order, that answers; LinkError with the reasons of all."""
+        reasons = []
+        for parameters in random.sample(self._parameters, len(self._parameters)):
+            try:
+                return await open_connection(parameters, within=self._connect_timeout)
+            except LinkError as exc:
+                reasons.append(f"{parameters.host}:{parameters.port}: {exc}")
+        raise LinkError("; ".join(sorted(reasons)))
+
+    async def _use(self, connection: Connection) -> None:
+        """Serve everything on ``connection`` until it is lost."""
+        where = f"{connection.params.host}:{connection.params.port}"
+        logger.info("link %s: connected to %s", self._name, where)
+        self._connection = connection
+        connection.closed.add_done_callback(lambda _: self._release_waiting())
+        try:
+            await self._serve(connection)
+            reason = await asyncio.shield(connection.closed)
+            logger.warning("link %s: lost %s: %s", self._name, where, reason)
+        finally:
+            self._serving = False
+            self._connection = None
+            self._release_waiting()
+            await self._unseat_all()
+            await connection.shut(within=CLOSE_TIMEOUT)
+
+    async def _serve(self, connection: Connection) -> None:
+        # One after the other: a later declaration may bind what an earlier one makes. Those
+        # that are added meanwhile start by themselves.
+        for seat in list(self._declarations):
+            seat.seat_on(connection)
+            await seat.attempted.wait()
+        self._serving = True
+        for seat in self._users:
+            seat.seat_on(connection)
+
+    def _release_waiting(self) -> None:
+        for seat in (*self._declarations, *self._users):
+            seat.attempted.set()
+
+    async def _unseat_all(self) -> None:
+        seats = (*self._declarations, *self._users)
+        tasks = [seat.task for seat in seats if seat.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,173 @@
+"""Publishing with confirms, a bounded number at a time, over a link that comes and goes.
+
+Nothing is queued here: what can't be handed to the broker now is refused or waits in its
+caller, and what is unconfirmed when the channel goes fails. Whoever cares sends it
+again, and receivers drop copies by identity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from newsfabric.amqp.confirms import Confirms
+from newsfabric.amqp.connection import Channel, Connection
+from newsfabric.amqp.message import Message
+from newsfabric.amqp.retry import Retry
+from newsfabric.amqp.wire import Returned, encode_publish
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
+
+logger = logging.getLogger(__name__)
+
+
+class LinkPublisher:
+    """A :class:`newsfabric.amqp.Publisher` on a channel of its own."""
+
+    def __init__(self, name: str, in_flight: int) -> None:
+        if in_flight < 1:
+            raise ValueError("in_flight must be at least 1")
+        self._name = name
+        self._bound = in_flight
+        self._loop = asyncio.get_running_loop()
+        self._channel: Channel | None = None
+        self._frame_max = 0
+        self._confirms: Confirms[asyncio.Future[None]] = Confirms()
+        # Set while a publication would be taken, and while none is unconfirmed.
+        self._open = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many are unconfirmed now."""
+        return len(self._confirms)
+
+    async def ready(self) -> None:
+        """See :meth:`newsfabric.amqp.Publisher.ready`."""
+        while not self._update():
+            await self._open.wait()
+
+    async def idle(self) -> None:
+        """Return when nothing is unconfirmed."""
+        await self._idle.wait()
+
+    async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
+        """See :meth:`newsfabric.amqp.Publisher.publish`."""
+        while self._usable() and not self._update():
+            await self._open.wait()
+        await self._send(exchange, message, mandatory=mandatory)
+
+    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+        """See :meth:`newsfabric.amqp.Publisher.publish_nowait`."""
+        return self._send(exchange, message, mandatory=False)
+
+    def _usable(self) -> bool:
+        return self._channel is not None and self._channel.is_open
+
+    def _update(self) -> bool:
+        """Whether a publication would be taken now; wakes those who wait for it."""
+        channel = self._channel
+        good = (
+            channel is not None
+            and channel.is_open
+            and not channel.connection.blocked
+            and len(self._confirms) < self._bound
+        )
+        if good:
+            self._open.set()
+        else:
+            self._open.clear()
+        return good
+
+    def _send(self, exchange: str, message: Message, *, mandatory: bool) -> asyncio.Future[None]:
+        channel = self._channel
+        if channel is None or not channel.is_open:
+            raise LinkClosed(f"{self._name}: no link to publish on")
+        if len(self._confirms) >= self._bound or channel.connection.blocked:
+            raise LinkBusy(f"{self._name}: {len(self._confirms)} unconfirmed publications")
+        frames = encode_publish(
+            channel.number, exchange, message, mandatory=mandatory, frame_max=self._frame_max
+        )
+        channel.connection.send(frames)
+        confirmed: asyncio.Future[None] = self._loop.create_future()
+        tag = self._confirms.sent(confirmed)
+        if mandatory:
+            self._confirms.expect_return(tag, exchange, message)
+        self._idle.clear()
+        return confirmed
+
+    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+        """Keep a channel open on ``connection`` for as long as that lives."""
+        retry = Retry(f"{self._name}: publisher")
+        while not connection.closed.done():
+            try:
+                error = await self._use_channel(connection, attempted, retry)
+            except LinkError as exc:
+                error = exc
+            attempted()
+            if not connection.closed.done():
+                await retry.failed(error)
+
+    async def _use_channel(
+        self, connection: Connection, attempted: Callable[[], None], retry: Retry
+    ) -> LinkError:
+        channel = await Channel.open(connection)
+        # The callback is for pika alone, which doesn't get to see confirms.
+        await channel.request("confirm_delivery", ack_nack_callback=lambda _frame: None)
+        connection.attach(channel.number, self)
+        self._frame_max = connection.params.frame_max
+        self._channel = channel
+        retry.succeeded()
+        self._update()
+        attempted()
+        reason = LinkError("the link is closed")
+        try:
+            reason = await channel.closed()
+        finally:
+            connection.detach(channel.number, self)
+            self._lose(reason)
+        return reason
+
+    def _lose(self, reason: LinkError) -> None:
+        self._channel = None
+        for future in self._confirms.clear():
+            _fail(future, LinkClosed(f"{self._name}: {reason}"))
+        self._confirms = Confirms()
+        self._idle.set()
+        # Those who wait in publish() find out that the link is down.
+        self._open.set()
+
+    def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
+        """The broker answers."""
+        for future, returned in self._confirms.settled(tag, multiple=multiple):
+            if not taken:
+                _fail(future, PublishNacked(f"{self._name}: the broker refused the message"))
+            elif returned is not None:
+                _fail(future, PublishNacked(f"{self._name}: returned: {returned}"))
+            elif not future.done():
+                future.set_result(None)
+        if not self._confirms:
+            self._idle.set()
+        self._update()
+
+    def on_return(self, reason: Returned, message: Message) -> None:
+        """A mandatory message came back; its confirm follows."""
+        text = f"{reason.code} {reason.text}, exchange {reason.exchange!r}, key {message.topic!r}"
+        if not self._confirms.returned(reason.exchange, message, text):
+            logger.warning("%s: a message came back that isn't in flight: %s", self._name, text)
+
+    def on_unblocked(self) -> None:
+        """The broker reads again."""
+        self._update()
+
+    def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
+        """Nothing is consumed on a publisher's channel."""
+        raise AssertionError(f"delivery {tag} on a publisher's channel")
+
+
+def _fail(future: asyncio.Future[None], error: LinkError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # Marks it as seen: a pipeline that awaits none of them isn't told "never retrieved".
+        future.exception()

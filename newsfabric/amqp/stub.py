@@ -1,0 +1,548 @@
+"""A broker in memory, for the tests of services: the part of RabbitMQ that the fabric leans on.
+
+It keeps the same contract as a real one (tests/amqp/test_contract.py runs on both): topic,
+direct and fanout exchanges, competing consumers with prefetch, acks, requeue in
+order, drop-head bounds, TTL, confirms, mandatory returns, redelivery after a cut. It isn't
+a RabbitMQ: no clusters, no policies, no flow control, and a declaration that fails
+is tried again at the next connect only.
+
+Messages move in turns of the loop, never inside a call, as they would over a socket.
+
+::
+
+    broker = StubBroker()
+    link = broker.connect()
+    broker.cut()             # every link is down
+    await broker.heal()      # and up again, with its declarations run
+    broker.nacks = True      # every publication is refused
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from newsfabric.amqp import Declare, OnDelivery
+from newsfabric.amqp.message import Delivery, Message
+from newsfabric.amqp.wire import encode_publish
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
+from newsfabric.topics import matches
+
+logger = logging.getLogger(__name__)
+
+# What RabbitMQ proposes unless it is told otherwise.
+_FRAME_MAX: Final = 131_072
+_MATCH: Final[dict[str, Callable[[str, str], bool]]] = {
+    "topic": matches,
+    "direct": str.__eq__,
+    "fanout": lambda _pattern, _key: True,
+}
+
+
+@dataclasses.dataclass(slots=True)
+class _Stored:
+    """A message in a queue; ``seq`` is its place there, kept when it is requeued."""
+
+    seq: int
+    message: Message
+    expires: float | None
+    redelivered: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What a queue was declared with; declaring it again with something else is refused."""
+
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: dict[str, Any]
+
+
+class _Queue:
+    """One classic queue with its consumers."""
+
+    def __init__(self, options: _Options, owner: StubLink | None) -> None:
+        self.options = options
+        self.owner = owner
+        self._next = 0
+        self._ready: collections.deque[_Stored] = collections.deque()
+
+    def push(self, message: Message, now: float) -> None:
+        self._ready.append(_Stored(self._next, message, self._expiry(message, now)))
+        self._next += 1
+        self._drop_head()
+
+    def _expiry(self, message: Message, now: float) -> float | None:
+        limits = [
+            int(ms)
+            for ms in (
+                self.options.arguments.get("x-message-ttl"),
+                message.properties.expiration,
+            )
+            if ms is not None
+        ]
+        return now + min(limits) / 1000 if limits else None
+
+    def _drop_head(self) -> None:
+        bound = self.options.arguments.get("x-max-length")
+        while bound is not None and len(self._ready) > bound:
+            self._ready.popleft()
+
+    def pop(self, now: float) -> _Stored | None:
+        while self._ready:
+            stored = self._ready.popleft()
+            if stored.expires is None or now < stored.expires:
+                return stored
+        return None
+
+    def put_back(self, returned: Iterable[_Stored]) -> None:
+        for stored in returned:
+            stored.redelivered = True
+            self._ready.append(stored)
+        self._ready = collections.deque(sorted(self._ready, key=lambda stored: stored.seq))
+        self._drop_head()
+
+    def depth(self, now: float) -> int:
+        return sum(1 for stored in self._ready if stored.expires is None or now < stored.expires)
+
+
+class StubBroker:
+    """Exchanges, queues and links in one process. ``clock`` (seconds) is for TTLs."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.nacks = False
+        self.up = True
+        self._clock = clock
+        self._exchanges: dict[str, str] = {}
+        self._queues: dict[str, _Queue] = {}
+        self._bindings: list[tuple[str, str, str]] = []
+        # By queue name, not by queue: a consumer outlives the queue that it waits for.
+        self._consumers: dict[str, collections.deque[StubConsumer]] = {}
+        self._links: list[StubLink] = []
+        self._names = 0
+
+    def connect(self) -> StubLink:
+        """A link to this broker, up if the broker is."""
+        link = StubLink(self)
+        self._links.append(link)
+        return link
+
+    def cut(self) -> None:
+        """Every link loses its connection, and stays down until :meth:`heal`."""
+        self.up = False
+        for link in self._links:
+            link.lose()
+
+    async def heal(self) -> None:
+        """Every link connects again and runs its declarations."""
+        self.up = True
+        for link in list(self._links):
+            await link.restore()
+
+    def publish(self, exchange: str, message: Message) -> bool:
+        """Route ``message`` as if a stranger had sent it; whether any queue took it."""
+        queues = self.route(exchange, message.topic)
+        for name in queues:
+            self._queues[name].push(message, self._clock())
+            self.dispatch(name)
+        return bool(queues)
+
+    def tap(self, exchange: str, key: str = "#") -> str:
+        """A new queue bound to ``exchange``, to see with :meth:`take` what is published there."""
+        options = _Options(durable=False, exclusive=False, auto_delete=False, arguments={})
+        queue = self.declare_queue("", options, None)
+        self.bind(queue, exchange, key)
+        return queue
+
+    def take(self, queue: str) -> list[Message]:
+        """Empty ``queue`` and return what was in it."""
+        return [stored.message for stored in iter(lambda: self._pop(queue), None)]
+
+    def _pop(self, queue: str) -> _Stored | None:
+        return self._queues[queue].pop(self._clock())
+
+    def depth(self, queue: str) -> int:
+        """How many messages wait in ``queue``, those being worked on not counted."""
+        return self._queues[queue].depth(self._clock())
+
+    def route(self, exchange: str, key: str) -> list[str]:
+        """Names of the queues that a message would go to; LinkError if there is no exchange."""
+        if not exchange:
+            # The default exchange: each queue is bound with its name (section 3.1.3.1).
+            return [key] if key in self._queues else []
+        if exchange not in self._exchanges:
+            raise LinkError(f"404 NOT_FOUND - no exchange '{exchange}'")
+        match = _MATCH[self._exchanges[exchange]]
+        found = [q for e, q, pattern in self._bindings if e == exchange and match(pattern, key)]
+        return list(dict.fromkeys(found))
+
+    def declare_exchange(self, name: str, kind: str = "topic") -> None:
+        """An exchange of type topic, direct or fanout; LinkError if it is there as another."""
+        if kind not in _MATCH:
+            raise LinkError(f"503 COMMAND_INVALID - unknown exchange type '{kind}'")
+        if self._exchanges.setdefault(name, kind) != kind:
+            raise LinkError(f"406 PRECONDITION_FAILED - exchange '{name}' has another type")
+
+    def declare_queue(self, name: str, options: _Options, owner: StubLink | None) -> str:
+        """A queue; LinkError if it is there with other options."""
+        if not name:
+            self._names += 1
+            name = f"amq.gen-{self._names}"
+        queue = self._queues.get(name)
+        if queue is None:
+            self._queues[name] = _Queue(options, owner if options.exclusive else None)
+            self.dispatch(name)
+        elif queue.options != options:
+            raise LinkError(f"406 PRECONDITION_FAILED - queue '{name}' has other arguments")
+        elif queue.owner not in (None, owner):
+            raise LinkError(f"405 RESOURCE_LOCKED - queue '{name}' is another link's")
+        return name
+
+    def bind(self, queue: str, exchange: str, key: str) -> None:
+        """A binding; LinkError if either end is missing."""
+        if queue not in self._queues:
+            raise LinkError(f"404 NOT_FOUND - no queue '{queue}'")
+        if exchange not in self._exchanges:
+            raise LinkError(f"404 NOT_FOUND - no exchange '{exchange}'")
+        if (exchange, queue, key) not in self._bindings:
+            self._bindings.append((exchange, queue, key))
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with its bindings and messages, if there is one."""
+        if self._queues.pop(name, None) is None:
+            return
+        self._bindings = [binding for binding in self._bindings if binding[1] != name]
+        for consumer in self._consumers.get(name, ()):
+            consumer.forget()
+
+    def queues_of(self, link: StubLink) -> list[str]:
+        """Names of the exclusive queues of ``link``."""
+        return [name for name, queue in self._queues.items() if queue.owner is link]
+
+    def add_consumer(self, consumer: StubConsumer) -> None:
+        """From now on ``consumer`` has its share of its queue."""
+        self._consumers.setdefault(consumer.queue, collections.deque()).append(consumer)
+        self.dispatch(consumer.queue)
+
+    def remove_consumer(self, consumer: StubConsumer) -> None:
+        """No more deliveries to ``consumer``; its auto-delete queue goes with the last one."""
+        consumers = self._consumers.get(consumer.queue, collections.deque())
+        if consumer in consumers:
+            consumers.remove(consumer)
+        queue = self._queues.get(consumer.queue)
+        if queue is not None and queue.options.auto_delete and not consumers:
+            self.delete_queue(consumer.queue)
+
+    def put_back(self, queue: str, stored: Iterable[_Stored]) -> None:
+        """Requeue deliveries, each in its old place."""
+        if queue in self._queues:
+            self._queues[queue].put_back(stored)
+            self.dispatch(queue)
+
+    def dispatch(self, queue: str) -> None:
+        """Deliver what can be delivered from ``queue``, in the next turn of the loop."""
+        if self._consumers.get(queue):
+            asyncio.get_running_loop().call_soon(self._dispatch, queue)
+
+    def _dispatch(self, queue: str) -> None:
+        while queue in self._queues and (consumer := self._next_consumer(queue)):
+            stored = self._pop(queue)
+            if stored is None:
+                return
+            consumer.deliver(stored)
+
+    def _next_consumer(self, queue: str) -> StubConsumer | None:
+        consumers = self._consumers.get(queue, collections.deque())
+        for _ in range(len(consumers)):
+            consumers.rotate(-1)
+            if consumers[-1].has_room:
+                return consumers[-1]
+        return None
+
+    def forget(self, link: StubLink) -> None:
+        """``link`` is closed for good."""
+        if link in self._links:
+            self._links.remove(link)
+
+
+class StubLink:
+    """A :class:`newsfabric.amqp.Link` to a :class:`StubBroker`."""
+
+    def __init__(self, broker: StubBroker) -> None:
+        self.broker = broker
+        self.connected = broker.up
+        self._closed = False
+        self._declarations: list[Callable[[Declare], Awaitable[None]]] = []
+        self._publishers: list[StubPublisher] = []
+        self._consumers: list[StubConsumer] = []
+
+    async def publisher(self, *, in_flight: int = 1000) -> StubPublisher:
+        """See :meth:`newsfabric.amqp.Link.publisher`."""
+        publisher = StubPublisher(self, in_flight)
+        self._publishers.append(publisher)
+        return publisher
+
+    async def consumer(
+        self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
+    ) -> StubConsumer:
+        """See :meth:`newsfabric.amqp.Link.consumer`."""
+        consumer = StubConsumer(self.broker, queue, on_delivery, prefetch)
+        self._consumers.append(consumer)
+        if self.connected:
+            consumer.resume()
+        return consumer
+
+    async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """See :meth:`newsfabric.amqp.Link.on_connect`."""
+        self._declarations.append(declare)
+        if self.connected:
+            await self._declare(declare)
+
+    async def _declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        try:
+            await declare(StubDeclare(self))
+        except LinkError as exc:
+            logger.warning("stub link: declaration: %s", exc)
+
+    async def close(self) -> None:
+        """See :meth:`newsfabric.amqp.Link.close`."""
+        self._closed = True
+        # Confirms are a turn of the loop away.
+        await asyncio.sleep(0)
+        self.lose()
+        self.broker.forget(self)
+
+    def lose(self) -> None:
+        """The connection is gone: publications fail, deliveries go back."""
+        self.connected = False
+        for publisher in self._publishers:
+            publisher.lose("the link was cut")
+        for consumer in self._consumers:
+            consumer.pause()
+        for queue in self.broker.queues_of(self):
+            self.broker.delete_queue(queue)
+
+    async def restore(self) -> None:
+        """Connected again: declarations first, then publishers and consumers."""
+        if self.connected or self._closed:
+            return
+        for declare in list(self._declarations):
+            await self._declare(declare)
+        self.connected = True
+        for publisher in self._publishers:
+            publisher.update()
+        for consumer in self._consumers:
+            consumer.resume()
+
+
+class StubDeclare:
+    """A :class:`newsfabric.amqp.Declare` for one link."""
+
+    def __init__(self, link: StubLink) -> None:
+        self._link = link
+        self._broker = link.broker
+
+    async def exchange(self, name: str, *, type: str = "topic", durable: bool = True) -> None:
+        """See :meth:`newsfabric.amqp.Declare.exchange`."""
+        self._broker.declare_exchange(name, type)
+
+    async def queue(
+        self,
+        name: str,
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: dict[str, Any] | None = None,
+    ) -> str:
+        """See :meth:`newsfabric.amqp.Declare.queue`."""
+        options = _Options(
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=dict(arguments or {}),
+        )
+        return self._broker.declare_queue(name, options, self._link)
+
+    async def bind(self, queue: str, exchange: str, key: str) -> None:
+        """See :meth:`newsfabric.amqp.Declare.bind`."""
+        self._broker.bind(queue, exchange, key)
+
+    async def delete_queue(self, name: str) -> None:
+        """See :meth:`newsfabric.amqp.Declare.delete_queue`."""
+        self._broker.delete_queue(name)
+
+
+class StubPublisher:
+    """A :class:`newsfabric.amqp.Publisher`; confirms come in the next turn of the loop."""
+
+    def __init__(self, link: StubLink, in_flight: int) -> None:
+        if in_flight < 1:
+            raise ValueError("in_flight must be at least 1")
+        self._link = link
+        self._bound = in_flight
+        self._unconfirmed: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def in_flight(self) -> int:
+        """How many are unconfirmed now."""
+        return len(self._unconfirmed)
+
+    async def ready(self) -> None:
+        """See :meth:`newsfabric.amqp.Publisher.ready`."""
+        while not self._link.connected or self._is_full():
+            await self._wait()
+
+    async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
+        """See :meth:`newsfabric.amqp.Publisher.publish`."""
+        while self._link.connected and self._is_full():
+            await self._wait()
+        await self._send(exchange, message, mandatory=mandatory)
+
+    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+        """See :meth:`newsfabric.amqp.Publisher.publish_nowait`."""
+        return self._send(exchange, message, mandatory=False)
+
+    def _is_full(self) -> bool:
+        return len(self._unconfirmed) >= self._bound
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _send(self, exchange: str, message: Message, *, mandatory: bool) -> asyncio.Future[None]:
+        if not self._link.connected:
+            raise LinkClosed("no link to publish on")
+        if self._is_full():
+            raise LinkBusy(f"{len(self._unconfirmed)} unconfirmed publications")
+        # Raises ValueError for what can't be put on a wire.
+        encode_publish(1, exchange, message, mandatory=mandatory, frame_max=_FRAME_MAX)
+        loop = asyncio.get_running_loop()
+        confirmed: asyncio.Future[None] = loop.create_future()
+        self._unconfirmed.add(confirmed)
+        loop.call_soon(functools.partial(self._arrive, confirmed, exchange, message, mandatory))
+        return confirmed
+
+    def _arrive(
+        self, confirmed: asyncio.Future[None], exchange: str, message: Message, mandatory: bool
+    ) -> None:
+        """The message is at the broker."""
+        if confirmed not in self._unconfirmed:
+            return
+        error: LinkError | None = None
+        try:
+            if self._link.broker.nacks:
+                error = PublishNacked("the broker refused the message")
+            elif not self._link.broker.publish(exchange, message) and mandatory:
+                error = PublishNacked(f"returned: no queue for {message.topic!r}")
+        except LinkError as exc:
+            # A broker closes the channel, and with it goes all that is in flight on it.
+            self.lose(str(exc))
+            return
+        self._unconfirmed.discard(confirmed)
+        _settle(confirmed, error)
+        self.update()
+
+    def lose(self, reason: str) -> None:
+        """Everything unconfirmed fails."""
+        for confirmed in self._unconfirmed:
+            _settle(confirmed, LinkClosed(reason))
+        self._unconfirmed.clear()
+        self.update()
+
+    def update(self) -> None:
+        """Those who wait look again."""
+        self._changed.set()
+
+
+def _settle(confirmed: asyncio.Future[None], error: LinkError | None) -> None:
+    if confirmed.done():
+        return
+    if error is None:
+        confirmed.set_result(None)
+    else:
+        confirmed.set_exception(error)
+        # Marks it as seen: "never retrieved" is nothing that a pipeline has to hear.
+        confirmed.exception()
+
+
+class StubConsumer:
+    """A :class:`newsfabric.amqp.Consumer` of one queue."""
+
+    def __init__(
+        self, broker: StubBroker, queue: str, on_delivery: OnDelivery, prefetch: int
+    ) -> None:
+        if not 1 <= prefetch <= 65_535:
+            raise ValueError("prefetch must be in 1..65535")
+        self.queue = queue
+        self._broker = broker
+        self._on_delivery = on_delivery
+        self._prefetch = prefetch
+        self._unacked: dict[int, _Stored] = {}
+        self._tag = 0
+        self._generation = 0
+        self._cancelled = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may be given another message."""
+        return len(self._unacked) < self._prefetch
+
+    def deliver(self, stored: _Stored) -> None:
+        """Give it a message."""
+        self._tag += 1
+        self._unacked[self._tag] = stored
+        delivery = Delivery(stored.message, stored.redelivered, self._tag, self._generation)
+        try:
+            self._on_delivery(delivery)
+        except Exception:
+            logger.exception("consumer of %r: a delivery stays unacknowledged", self.queue)
+
+    def ack(self, delivery: Delivery) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.ack`."""
+        self._settle(delivery)
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.reject`."""
+        stored = self._settle(delivery)
+        if stored is not None and requeue:
+            self._broker.put_back(self.queue, [stored])
+
+    def _settle(self, delivery: Delivery) -> _Stored | None:
+        if delivery.generation != self._generation:
+            return None
+        stored = self._unacked.pop(delivery.tag, None)
+        self._broker.dispatch(self.queue)
+        return stored
+
+    async def cancel(self) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.cancel`."""
+        self._cancelled = True
+        self._broker.remove_consumer(self)
+
+    def resume(self) -> None:
+        """Its link is up."""
+        if not self._cancelled:
+            self._generation += 1
+            self._tag = 0
+            self._broker.add_consumer(self)
+
+    def pause(self) -> None:
+        """Its link is gone: what it had goes back to the queue."""
+        self._broker.remove_consumer(self)
+        unacked = list(self._unacked.values())
+        self.forget()
+        self._broker.put_back(self.queue, unacked)
+
+    def forget(self) -> None:
+        """Acks for what it had count for nothing from now on."""
+        self._generation += 1
+        self._unacked.clear()

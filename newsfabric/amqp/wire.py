@@ -1,0 +1,366 @@
+"""The AMQP frames that carry messages: publish, deliver, return and their acknowledgements.
+
+No I/O: bytes go in and a :class:`Sink` is called, messages go in and bytes come out. Handshake,
+channels, declarations and heartbeats are not here; they stay with pika, whose frames
+pass through :meth:`Sink.on_frame` untouched.
+
+Why not leave all of it to pika: its decoder raises on what a hostile publisher can
+put into a header (see :mod:`newsfabric.amqp.fields`) and there is no seam to replace it short
+of patching module functions, while whole frames are a seam. Together with the loop's transport
+it also takes a third off the processor time per message, which is what a router spends most
+on (1 KB bodies, nine headers: consume and ack 26 to 18 µs, publish and confirm 26 to 16 µs).
+
+Frame layout: AMQP 0-9-1 section 4.2.3; content: section 4.2.6; numbers: the specification's XML.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from newsfabric.amqp.fields import (
+    OVERSIZE,
+    decode_table,
+    encode_short,
+    encode_table,
+)
+from newsfabric.amqp.message import TRANSIENT, Message, Properties, Undecodable
+
+_METHOD: Final = 1
+_HEADER: Final = 2
+_BODY: Final = 3
+_FRAME_END: Final = 0xCE
+_FRAME_END_OCTET: Final = b"\xce"
+# Type, channel and length before the payload, the end octet after it.
+_OVERHEAD: Final = 8
+
+_FRAME: Final = struct.Struct(">BHI")
+_TAG_AND_BITS: Final = struct.Struct(">QB")
+_U16: Final = struct.Struct(">H")
+_U64: Final = struct.Struct(">Q")
+_CONTENT: Final = struct.Struct(">HHQ")
+
+_BASIC: Final = 60
+_PUBLISH: Final = struct.pack(">HHH", _BASIC, 40, 0)
+_RETURN: Final = struct.pack(">HH", _BASIC, 50)
+_DELIVER: Final = struct.pack(">HH", _BASIC, 60)
+_ACK: Final = struct.pack(">HH", _BASIC, 80)
+_REJECT: Final = struct.pack(">HH", _BASIC, 90)
+_NACK: Final = struct.pack(">HH", _BASIC, 120)
+
+_MULTIPLE: Final = 1
+_MANDATORY: Final = 1
+
+_HAS_CONTENT_TYPE: Final = 1 << 15
+_HAS_CONTENT_ENCODING: Final = 1 << 14
+_HAS_HEADERS: Final = 1 << 13
+_HAS_DELIVERY_MODE: Final = 1 << 12
+_HAS_PRIORITY: Final = 1 << 11
+_HAS_CORRELATION_ID: Final = 1 << 10
+_HAS_REPLY_TO: Final = 1 << 9
+_HAS_EXPIRATION: Final = 1 << 8
+_HAS_MESSAGE_ID: Final = 1 << 7
+_HAS_TIMESTAMP: Final = 1 << 6
+_HAS_TYPE: Final = 1 << 5
+_HAS_USER_ID: Final = 1 << 4
+_HAS_APP_ID: Final = 1 << 3
+_HAS_MORE_FLAGS: Final = 1
+
+
+class WireError(Exception):
+    """The broker sent what isn't AMQP: the connection can't be followed any further."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Returned:
+    """Why the broker gave a mandatory message back (``basic.return``)."""
+
+    code: int
+    text: str
+    exchange: str
+
+
+class Sink(Protocol):
+    """Who is told what a connection received, in order."""
+
+    def on_deliver(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, message: Message
+    ) -> None:
+        """A message for consumer tag ``consumer``."""
+
+    def on_return(self, channel: int, reason: Returned, message: Message) -> None:
+        """A mandatory message found no queue; its confirm comes after this."""
+
+    def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
+        """The broker has (``taken``) or refuses publication ``tag``, or all up to it."""
+
+    def on_frame(self, frame: bytes) -> None:
+        """A whole frame of any other kind."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Content:
+    """A message whose method came and whose header or body is still to come."""
+
+    finish: Callable[[Message], None]
+    topic: str
+    properties: Properties | None = None
+    missing: int = 0
+    pieces: list[bytes] = dataclasses.field(default_factory=list)
+
+
+class FrameReader:
+    """Cuts what a connection receives into frames and puts messages together.
+
+    ``frame_max`` is what was negotiated. After a WireError it must not be fed again.
+    """
+
+    def __init__(self, sink: Sink, frame_max: int) -> None:
+        self._sink = sink
+        self._frame_max = frame_max
+        self._rest = b""
+        # At most one message per channel is under way (section 4.2.6).
+        self._contents: dict[int, _Content] = {}
+        self._methods: dict[bytes, Callable[[int, bytes], None]] = {
+            _DELIVER: self._on_deliver,
+            _RETURN: self._on_return,
+            _ACK: functools.partial(self._on_confirm, taken=True),
+            _NACK: functools.partial(self._on_confirm, taken=False),
+        }
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream, however they are cut."""
+        if self._rest:
+            data = self._rest + data
+        at, size = 0, len(data)
+        while at + _OVERHEAD <= size:
+            kind, channel, length = _FRAME.unpack_from(data, at)
+            end = at + _OVERHEAD + length
+            if end > size:
+                self._check_length(length)
+                break
+            if data[end - 1] != _FRAME_END:
+                raise WireError("a frame doesn't end where it says")
+            self._on_frame(kind, channel, data, at, end)
+            at = end
+        self._rest = data[at:]
+
+    def _check_length(self, length: int) -> None:
+        if length > self._frame_max:
+            raise WireError(f"a frame of {length} bytes, {self._frame_max} were agreed")
+
+    def _on_frame(self, kind: int, channel: int, data: bytes, at: int, end: int) -> None:
+        if kind == _BODY:
+            self._on_body(channel, data[at + 7 : end - 1])
+        elif kind == _HEADER:
+            self._on_header(channel, data[at + 7 : end - 1])
+        elif kind == _METHOD and (method := self._methods.get(data[at + 7 : at + 11])):
+            method(channel, data[at + 11 : end - 1])
+        else:
+            self._sink.on_frame(data[at:end])
+
+    def _on_confirm(self, channel: int, payload: bytes, *, taken: bool) -> None:
+        tag, bits = _TAG_AND_BITS.unpack_from(payload)
+        self._sink.on_confirm(channel, tag, bool(bits & _MULTIPLE), taken)
+
+    def _on_deliver(self, channel: int, payload: bytes) -> None:
+        consumer, at = _short(payload, 0)
+        tag, redelivered = _TAG_AND_BITS.unpack_from(payload, at)
+        _exchange, at = _short(payload, at + 9)
+        topic, _ = _short(payload, at)
+        finish = functools.partial(
+            self._sink.on_deliver, channel, consumer, tag, bool(redelivered & 1)
+        )
+        self._contents[channel] = _Content(finish, topic)
+
+    def _on_return(self, channel: int, payload: bytes) -> None:
+        (code,) = _U16.unpack_from(payload)
+        text, at = _short(payload, 2)
+        exchange, at = _short(payload, at)
+        topic, _ = _short(payload, at)
+        finish = functools.partial(self._sink.on_return, channel, Returned(code, text, exchange))
+        self._contents[channel] = _Content(finish, topic)
+
+    def _on_header(self, channel: int, payload: bytes) -> None:
+        content = self._contents.get(channel)
+        if content is None:
+            raise WireError(f"a content header out of turn on channel {channel}")
+        content.missing = _CONTENT.unpack_from(payload)[2]
+        content.properties = decode_properties(payload[_CONTENT.size :])
+        if content.missing == 0:
+            self._finish(channel, content, content.properties, b"")
+
+    def _on_body(self, channel: int, payload: bytes) -> None:
+        content = self._contents.get(channel)
+        if content is None or content.properties is None or len(payload) > content.missing:
+            raise WireError(f"a content body out of turn on channel {channel}")
+        content.missing -= len(payload)
+        if content.missing:
+            content.pieces.append(payload)
+        elif content.pieces:
+            body = b"".join((*content.pieces, payload))
+            self._finish(channel, content, content.properties, body)
+        else:
+            self._finish(channel, content, content.properties, payload)
+
+    def _finish(self, channel: int, content: _Content, properties: Properties, body: bytes) -> None:
+        del self._contents[channel]
+        content.finish(Message(content.topic, body, properties))
+
+
+def _short(data: bytes, at: int) -> tuple[str, int]:
+    after = at + 1 + data[at]
+    return data[at + 1 : after].decode("utf-8", "surrogateescape"), after
+
+
+def decode_properties(raw: bytes) -> Properties:
+    """Basic properties from a content header's payload, after its body size. Never raises.
+
+    Where the bytes can't be followed, what is left is one undecodable header.
+    """
+    try:
+        return _decode_properties(raw)
+    except (IndexError, struct.error):
+        return Properties(headers={OVERSIZE: Undecodable(raw)})
+
+
+def _decode_properties(raw: bytes) -> Properties:
+    (flags,) = _U16.unpack_from(raw)
+    at = 2
+    more = flags
+    while more & _HAS_MORE_FLAGS:
+        # Section 4.2.6.1: more flags for properties that class basic doesn't have.
+        (more,) = _U16.unpack_from(raw, at)
+        at += 2
+    found: dict[str, Any] = {}
+    if flags & _HAS_CONTENT_TYPE:
+        found["content_type"], at = _short(raw, at)
+    if flags & _HAS_CONTENT_ENCODING:
+        _, at = _short(raw, at)
+    if flags & _HAS_HEADERS:
+        (size,) = struct.unpack_from(">I", raw, at)
+        found["headers"] = decode_table(raw[at + 4 : at + 4 + size])
+        at += 4 + size
+    if flags & _HAS_DELIVERY_MODE:
+        found["delivery_mode"] = raw[at]
+        at += 1
+    if flags & _HAS_PRIORITY:
+        at += 1
+    if flags & _HAS_CORRELATION_ID:
+        found["correlation_id"], at = _short(raw, at)
+    if flags & _HAS_REPLY_TO:
+        found["reply_to"], at = _short(raw, at)
+    if flags & _HAS_EXPIRATION:
+        found["expiration"], at = _short(raw, at)
+    if flags & _HAS_MESSAGE_ID:
+        found["message_id"], at = _short(raw, at)
+    if flags & _HAS_TIMESTAMP:
+        (found["timestamp"],) = _U64.unpack_from(raw, at)
+        at += 8
+    if flags & _HAS_TYPE:
+        found["type"], at = _short(raw, at)
+    if flags & _HAS_USER_ID:
+        _, at = _short(raw, at)
+    if flags & _HAS_APP_ID:
+        found["app_id"], at = _short(raw, at)
+    return Properties(**found)
+
+
+def encode_properties(properties: Properties) -> bytes:
+    """What :func:`decode_properties` reads; ValueError if one of them has no AMQP form."""
+    flags = 0
+    pieces: list[bytes] = []
+    if properties.content_type is not None:
+        flags |= _HAS_CONTENT_TYPE
+        pieces.append(_cached_short(properties.content_type))
+    if properties.headers:
+        flags |= _HAS_HEADERS
+        pieces.append(encode_table(properties.headers))
+    if properties.delivery_mode != TRANSIENT:
+        flags |= _HAS_DELIVERY_MODE
+        pieces.append(_octet(properties.delivery_mode))
+    for flag, text in (
+        (_HAS_CORRELATION_ID, properties.correlation_id),
+        (_HAS_REPLY_TO, properties.reply_to),
+        (_HAS_EXPIRATION, properties.expiration),
+        (_HAS_MESSAGE_ID, properties.message_id),
+    ):
+        if text is not None:
+            flags |= flag
+            pieces.append(encode_short(text))
+    if properties.timestamp is not None:
+        flags |= _HAS_TIMESTAMP
+        pieces.append(_unsigned64(properties.timestamp))
+    if properties.type is not None:
+        flags |= _HAS_TYPE
+        pieces.append(_cached_short(properties.type))
+    if properties.app_id is not None:
+        flags |= _HAS_APP_ID
+        pieces.append(_cached_short(properties.app_id))
+    return _U16.pack(flags) + b"".join(pieces)
+
+
+# Few and repeated: exchanges, content types, types, app ids.
+_cached_short: Final = functools.lru_cache(maxsize=1024)(encode_short)
+
+
+def _octet(value: int) -> bytes:
+    if not 0 <= value <= 255:
+        raise ValueError(f"delivery_mode is an octet, not {value}")
+    return bytes((value,))
+
+
+def _unsigned64(value: int) -> bytes:
+    if not 0 <= value < 2**64:
+        raise ValueError(f"timestamp has 64 bits, no sign: {value}")
+    return _U64.pack(value)
+
+
+def encode_publish(
+    channel: int, exchange: str, message: Message, *, mandatory: bool, frame_max: int
+) -> bytes:
+    """All frames of one publication; ValueError, and nothing to send, if it has no AMQP form."""
+    method = b"".join(
+        (
+            _PUBLISH,
+            _cached_short(exchange),
+            encode_short(message.topic),
+            b"\1" if mandatory else b"\0",
+        )
+    )
+    body = message.body
+    header = _CONTENT.pack(_BASIC, 0, len(body)) + encode_properties(message.properties)
+    room = frame_max - _OVERHEAD
+    if len(header) > room:
+        # A header can't be cut (section 4.2.6.1), and a larger frame ends the connection.
+        raise ValueError(f"properties of {len(header)} bytes, at most {room}")
+    pieces = [
+        _FRAME.pack(_METHOD, channel, len(method)),
+        method,
+        _FRAME_END_OCTET,
+        _FRAME.pack(_HEADER, channel, len(header)),
+        header,
+        _FRAME_END_OCTET,
+    ]
+    for at in range(0, len(body), room):
+        piece = body if len(body) <= room else body[at : at + room]
+        pieces += (_FRAME.pack(_BODY, channel, len(piece)), piece, _FRAME_END_OCTET)
+    return b"".join(pieces)
+
+
+def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
+    """``basic.ack`` of delivery ``tag``, or of all that are outstanding up to it."""
+    return _settle(channel, _ACK, tag, multiple)
+
+
+def encode_reject(channel: int, tag: int, *, requeue: bool) -> bytes:
+    """``basic.reject`` of delivery ``tag``."""
+    return _settle(channel, _REJECT, tag, requeue)
+
+
+def _settle(channel: int, method: bytes, tag: int, bit: bool) -> bytes:
+    payload = method + _TAG_AND_BITS.pack(tag, bit)
+    return _FRAME.pack(_METHOD, channel, len(payload)) + payload + _FRAME_END_OCTET

@@ -1,0 +1,39 @@
+"""A name and a broker for each AMQP test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+from amqp_links import BrokerHandle, RabbitHandle, StubHandle
+
+from newsfabric.settings import Node
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"t{next(_numbers)}"
+
+
+@pytest.fixture(params=["stub", pytest.param("rabbitmq", marks=pytest.mark.broker)])
+async def broker(request: pytest.FixtureRequest, name: str) -> AsyncIterator[BrokerHandle]:
+    """The same handle on both implementations."""
+    handle: StubHandle | RabbitHandle
+    if request.param == "stub":
+        handle = StubHandle()
+    else:
+        handle = await RabbitHandle.on(request.getfixturevalue("rabbitmq"), name)
+    yield handle
+    await handle.close()
+
+
+@pytest.fixture
+async def rabbit(rabbitmq: Node, name: str) -> AsyncIterator[RabbitHandle]:
+    """The session's node behind a proxy of the test's own."""
+    handle = await RabbitHandle.on(rabbitmq, name)
+    yield handle
+    await handle.close()

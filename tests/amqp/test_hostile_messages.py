@@ -1,0 +1,205 @@
+"""Messages made to break a consumer: none may cost the link, or come back for ever.
+
+Each is put on the wire by hand, because no library would. RabbitMQ refuses some of them
+itself, which ends the hostile connection alone; the others arrive, and can be sent on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+from amqp_links import Inbox, RabbitHandle
+
+from newsfabric.amqp import Declare, Delivery, Link, Message, Publisher
+from newsfabric.amqp.connection import Channel, Connection, open_connection, parameters_of
+from newsfabric.amqp.fields import MAX_DEPTH, MAX_TABLE_BYTES, OVERSIZE
+from newsfabric.amqp.message import Undecodable
+from newsfabric.settings import Credentials
+
+pytestmark = pytest.mark.broker
+
+HAS_HEADERS, HAS_MESSAGE_ID, HAS_TIMESTAMP = 1 << 13, 1 << 7, 1 << 6
+
+
+def field(kind: bytes, payload: bytes, name: bytes = b"key") -> bytes:
+    return bytes((len(name),)) + name + kind + payload
+
+
+def long(payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload)) + payload
+
+
+def nested(depth: int) -> bytes:
+    raw = field(b"V", b"")
+    for _ in range(depth):
+        raw = field(b"F", long(raw))
+    return raw
+
+
+def headers(raw: bytes) -> bytes:
+    return struct.pack(">H", HAS_HEADERS) + long(raw)
+
+
+class Hostile:
+    """A publisher without scruples."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def at(cls, url: str) -> Hostile:
+        parameters = parameters_of(url, name="hostile", credentials=Credentials())
+        return cls(await open_connection(parameters, within=10))
+
+    async def publish(self, queue: str, properties: bytes, *, key: bytes | None = None) -> bool:
+        """Whether the broker took it."""
+        channel = await Channel.open(self._connection)
+        routing_key = queue.encode() if key is None else key
+        exchange = b"" if key is None else b"amq.topic"
+        body = b"{}"
+        frames = [
+            (1, struct.pack(">HHH", 60, 40, 0) + _short(exchange) + _short(routing_key) + b"\0"),
+            (2, struct.pack(">HHQ", 60, 0, len(body)) + properties),
+            (3, body),
+        ]
+        for kind, payload in frames:
+            head = struct.pack(">BHI", kind, channel.number, len(payload))
+            self._connection.send(head + payload + b"\xce")
+        try:
+            # Answered in order: the publication has been dealt with.
+            await channel.request("queue_declare", queue=queue, passive=True)
+        except Exception:
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._connection.shut(within=2)
+
+
+def _short(raw: bytes) -> bytes:
+    return bytes((len(raw),)) + raw
+
+
+class Victim:
+    """A router's way with what it can't accept: publish it elsewhere as it came, then ack."""
+
+    def __init__(self, name: str, publisher: Publisher, inbox: Inbox, hostile: Hostile) -> None:
+        self.name = name
+        self.publisher = publisher
+        self.inbox = inbox
+        self.hostile = hostile
+
+    async def survives(self) -> None:
+        """The same channel goes on, and what is delivered next is the next message."""
+        await self.publisher.publish("", Message(self.name, b"good"))
+        delivery = await self.inbox.next()
+        assert delivery.message.body == b"good"
+        assert (delivery.redelivered, delivery.generation) == (False, 1)
+        self.inbox.ack(delivery)
+
+    async def pass_on(self, delivery: Delivery) -> Delivery:
+        """Send it to ourselves; what arrives then."""
+        message = delivery.message
+        again = Message(self.name, message.body, message.properties)
+        await self.publisher.publish("", again, mandatory=True)
+        self.inbox.ack(delivery)
+        arrived = await self.inbox.next()
+        self.inbox.ack(arrived)
+        return arrived
+
+
+@pytest.fixture
+async def victim(rabbit: RabbitHandle, name: str) -> AsyncIterator[Victim]:
+    link: Link = await rabbit.link()
+
+    async def declare(broker: Declare) -> None:
+        await broker.queue(name, durable=False, auto_delete=True)
+        await broker.bind(name, "amq.topic", f"#.{name}.#")
+
+    await link.on_connect(declare)
+    inbox = await Inbox().consume(link, name)
+    hostile = await Hostile.at(rabbit.proxy.url)
+    yield Victim(name, await link.publisher(), inbox, hostile)
+    await hostile.close()
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param(field(b"T", b"\xff" * 8), Undecodable(b"\xff" * 8), id="year 584 billion"),
+        pytest.param(field(b"S", long(b"caf\xe9")), "caf\udce9", id="text not UTF-8"),
+        pytest.param(field(b"D", b"\xff\x7f\xff\xff\xff"), None, id="255 decimal places"),
+        pytest.param(field(b"d", struct.pack(">d", 0.5)), 0.5, id="a float stays one"),
+        pytest.param(field(b"l", b"\x7f" + b"\xff" * 7), 2**63 - 1, id="64 bits"),
+        pytest.param(field(b"x", long(bytes(range(256)))), bytes(range(256)), id="bytes"),
+        pytest.param(field(b"B", b"\xff"), 255, id="an octet"),
+    ],
+)
+async def test_odd_values_arrive_and_can_be_sent_on(
+    victim: Victim, raw: bytes, expected: object
+) -> None:
+    assert await victim.hostile.publish(victim.name, headers(raw))
+    delivery = await victim.inbox.next()
+    found = delivery.message.properties.headers["key"]
+    if expected is not None:
+        assert found == expected
+        assert type(found) is type(expected)
+    arrived = await victim.pass_on(delivery)
+    assert arrived.message.properties.headers["key"] == found
+    await victim.survives()
+
+
+async def test_deep_nesting_is_cut_off(victim: Victim) -> None:
+    assert await victim.hostile.publish(victim.name, headers(nested(600)))
+    delivery = await victim.inbox.next()
+    found = delivery.message.properties.headers
+    for _ in range(MAX_DEPTH):
+        found = found["key"]
+    assert isinstance(found["key"], Undecodable)
+    await victim.pass_on(delivery)
+    await victim.survives()
+
+
+async def test_a_flood_of_headers_is_not_looked_into(victim: Victim) -> None:
+    raw = field(b"V", b"", b"") * MAX_TABLE_BYTES
+    assert await victim.hostile.publish(victim.name, headers(raw))
+    delivery = await victim.inbox.next()
+    assert delivery.message.properties.headers == {OVERSIZE: raw}
+    await victim.pass_on(delivery)
+    await victim.survives()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(field(b"?", b"what"), id="unknown type"),
+        pytest.param(field(b"d", struct.pack(">d", float("nan"))), id="NaN"),
+        pytest.param(field(b"f", struct.pack(">f", float("-inf"))), id="infinity"),
+        pytest.param(field(b"S", b"\xff\xff\xff\xff"), id="longer than its table"),
+        pytest.param(field(b"I", b"\0"), id="cut short"),
+        pytest.param(b"\xffkey", id="a name cut short"),
+    ],
+)
+async def test_what_the_broker_lets_through_does_no_harm(victim: Victim, raw: bytes) -> None:
+    if await victim.hostile.publish(victim.name, headers(raw)):
+        await victim.pass_on(await victim.inbox.next())
+    await victim.survives()
+
+
+async def test_keys_and_properties_need_not_be_text(victim: Victim) -> None:
+    key = b"caf\xe9." + victim.name.encode()
+    properties = struct.pack(">H", HAS_MESSAGE_ID | HAS_TIMESTAMP) + b"\2\xff\xfe" + b"\xff" * 8
+    assert await victim.hostile.publish(victim.name, properties, key=key)
+    delivery = await victim.inbox.next()
+    message = delivery.message
+    assert message.topic.encode("utf-8", "surrogateescape") == key
+    assert message.properties.message_id == "\udcff\udcfe"
+    assert message.properties.timestamp == 2**64 - 1
+    await victim.publisher.publish("amq.topic", message, mandatory=True)
+    victim.inbox.ack(delivery)
+    again = await victim.inbox.next()
+    assert again.message == message
+    victim.inbox.ack(again)
+    await victim.survives()

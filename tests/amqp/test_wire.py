@@ -1,0 +1,219 @@
+"""Frames: the same messages out of the same bytes however they are cut; pika is the other side."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pika.frame
+import pika.spec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.amqp.fields import OVERSIZE
+from newsfabric.amqp.message import Message, Properties, Undecodable
+from newsfabric.amqp.wire import (
+    FrameReader,
+    Returned,
+    WireError,
+    decode_properties,
+    encode_ack,
+    encode_properties,
+    encode_publish,
+    encode_reject,
+)
+
+FRAME_MAX = 4096
+
+MESSAGE = Message(
+    "news.breaking",
+    b'{"headline":"x"}',
+    Properties(
+        content_type="application/json",
+        headers={"key": "story", "version": 3},
+        delivery_mode=2,
+        correlation_id="c",
+        reply_to="r",
+        expiration="1000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        app_id="a",
+    ),
+)
+
+
+class Seen:
+    """A sink that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+
+    def on_deliver(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, message: Message
+    ) -> None:
+        self.events.append(("deliver", channel, consumer, tag, redelivered, message))
+
+    def on_return(self, channel: int, reason: Returned, message: Message) -> None:
+        self.events.append(("return", channel, reason, message))
+
+    def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
+        self.events.append(("confirm", channel, tag, multiple, taken))
+
+    def on_frame(self, frame: bytes) -> None:
+        self.events.append(("frame", frame))
+
+
+def content(channel: int, method: Any, message: Message, frame_max: int = FRAME_MAX) -> bytes:
+    """What a broker sends: pika's frame of ``method``, our header and body behind it."""
+    publish = encode_publish(channel, "", message, mandatory=False, frame_max=frame_max)
+    first = 8 + struct.unpack_from(">I", publish, 3)[0]
+    frame: bytes = pika.frame.Method(channel, method).marshal()
+    return frame + publish[first:]
+
+
+def deliver(tag: int, message: Message = MESSAGE, channel: int = 1, again: bool = False) -> bytes:
+    method = pika.spec.Basic.Deliver("consumer", tag, again, "postoffice", message.topic)
+    return content(channel, method, message)
+
+
+STREAM = b"".join(
+    [
+        deliver(1),
+        pika.frame.Method(1, pika.spec.Basic.Ack(7, True)).marshal(),
+        pika.frame.Heartbeat().marshal(),
+        content(2, pika.spec.Basic.Return(312, "NO_ROUTE", "news", "news.breaking"), MESSAGE),
+        pika.frame.Method(2, pika.spec.Basic.Nack(8, False)).marshal(),
+        deliver(2, Message("empty", b""), again=True),
+        deliver(3, Message("large", b"0123456789" * 1000), channel=3),
+    ]
+)
+EVENTS = [
+    ("deliver", 1, "consumer", 1, False, MESSAGE),
+    ("confirm", 1, 7, True, True),
+    ("frame", pika.frame.Heartbeat().marshal()),
+    ("return", 2, Returned(312, "NO_ROUTE", "news"), MESSAGE),
+    ("confirm", 2, 8, False, False),
+    ("deliver", 1, "consumer", 2, True, Message("empty", b"")),
+    ("deliver", 3, "consumer", 3, False, Message("large", b"0123456789" * 1000)),
+]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 8, 9, 100, 4096, len(STREAM)])
+def test_the_same_comes_out_however_the_stream_is_cut(step: int) -> None:
+    seen = Seen()
+    reader = FrameReader(seen, FRAME_MAX)
+    for at in range(0, len(STREAM), step):
+        reader.feed(STREAM[at : at + step])
+    assert seen.events == EVENTS
+
+
+def test_messages_on_two_channels_may_interleave() -> None:
+    one, two = deliver(1, channel=1), deliver(1, Message("other", b"body"), channel=2)
+    seen = Seen()
+    first = 8 + struct.unpack_from(">I", one, 3)[0]
+    FrameReader(seen, FRAME_MAX).feed(one[:first] + two + one[first:])
+    assert [event[-1].topic for event in seen.events] == ["other", "news.breaking"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        deliver(1)[:-1] + b"\0",
+        struct.pack(">BHI", 1, 1, FRAME_MAX + 1) + b"x",
+        # A body or a header with no method before it.
+        struct.pack(">BHI", 3, 1, 1) + b"x\xce",
+        struct.pack(">BHI", 2, 1, 14) + struct.pack(">HHQH", 60, 0, 1, 0) + b"\xce",
+        # More body than the header said.
+        deliver(1, Message("a", b""))[:-1] + b"\xce" + struct.pack(">BHI", 3, 1, 1) + b"x\xce",
+    ],
+)
+def test_what_is_no_amqp_raises(bad: bytes) -> None:
+    with pytest.raises(WireError):
+        FrameReader(Seen(), FRAME_MAX).feed(bad)
+
+
+@given(st.binary(max_size=200))
+def test_any_properties_decode_and_can_be_sent_on(raw: bytes) -> None:
+    encode_properties(decode_properties(raw))
+
+
+@given(st.integers(0, 2**16 - 1), st.binary(max_size=60))
+def test_any_flags_decode_and_can_be_sent_on(flags: int, raw: bytes) -> None:
+    encode_properties(decode_properties(struct.pack(">H", flags) + raw))
+
+
+def test_properties_that_can_not_be_followed_are_one_undecodable_header() -> None:
+    raw = struct.pack(">H", 1 << 6) + b"\0"
+    found = decode_properties(raw)
+    assert found == Properties(headers={OVERSIZE: raw})
+    assert isinstance(found.headers[OVERSIZE], Undecodable)
+
+
+def test_properties_come_back_as_they_were() -> None:
+    assert decode_properties(encode_properties(MESSAGE.properties)) == MESSAGE.properties
+
+
+def test_properties_that_the_fabric_has_no_use_for_are_stepped_over() -> None:
+    theirs = pika.spec.BasicProperties(
+        content_encoding="gzip", priority=5, user_id="guest", cluster_id="c", app_id="a", type="t"
+    )
+    raw = b"".join(theirs.encode())
+    assert decode_properties(raw) == Properties(app_id="a", type="t")
+
+
+def frames_of(raw: bytes) -> list[Any]:
+    frames = []
+    while raw:
+        used, frame = pika.frame.decode_frame(raw)
+        frames.append(frame)
+        raw = raw[used:]
+    return frames
+
+
+def test_pika_reads_what_is_published() -> None:
+    method, header, body = frames_of(
+        encode_publish(5, "news", MESSAGE, mandatory=True, frame_max=FRAME_MAX)
+    )
+    assert (method.channel_number, header.channel_number, body.channel_number) == (5, 5, 5)
+    assert method.method.exchange == "news"
+    assert method.method.routing_key == "news.breaking"
+    assert method.method.mandatory is True
+    assert header.body_size == len(MESSAGE.body)
+    assert header.properties.headers == {"key": "story", "version": 3}
+    assert header.properties.timestamp == 1_700_000_000
+    assert body.fragment == MESSAGE.body
+
+
+@pytest.mark.parametrize("size", [0, 1, FRAME_MAX - 8, FRAME_MAX - 7, 3 * FRAME_MAX])
+def test_a_body_is_cut_into_frames_that_were_agreed(size: int) -> None:
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    raw = encode_publish(1, "", Message("k", body), mandatory=False, frame_max=FRAME_MAX)
+    frames = frames_of(raw)[2:]
+    assert b"".join(frame.fragment for frame in frames) == body
+    assert all(len(frame.fragment) + 8 <= FRAME_MAX for frame in frames)
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (Message("k" * 256, b""), "256 bytes"),
+        (Message("k", b"", Properties(message_id="m" * 300)), "300 bytes"),
+        (Message("k", b"", Properties(timestamp=-1)), "64 bits"),
+        (Message("k", b"", Properties(delivery_mode=256)), "octet"),
+        (Message("k", b"", Properties(headers={"h": "x" * FRAME_MAX})), "properties of"),
+        (Message("k\ud800", b""), "not text"),
+    ],
+)
+def test_a_message_with_no_amqp_form_is_refused(message: Message, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        encode_publish(1, "", message, mandatory=False, frame_max=FRAME_MAX)
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+def test_acks_and_rejects_are_pikas(multiple: bool) -> None:
+    ack = pika.frame.Method(3, pika.spec.Basic.Ack(9, multiple)).marshal()
+    reject = pika.frame.Method(3, pika.spec.Basic.Reject(9, multiple)).marshal()
+    assert encode_ack(3, 9, multiple=multiple) == ack
+    assert encode_reject(3, 9, requeue=multiple) == reject

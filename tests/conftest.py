@@ -1,0 +1,135 @@
+"""What every test lives by, and a real RabbitMQ node for those that ask for one.
+
+- Async tests run on uvloop, as the services do.
+- A log record at ERROR or above fails the test, unless it asked for ``expect_error_log``.
+- A task that a test leaves behind fails it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from newsfabric.errors import SetupError
+from newsfabric.settings import Node
+from newsfabric.world.broker import LocalNode
+from newsfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Tasks that a cancelled server or a closing socket still needs a few turns for.
+GRACE_SECONDS = 0.5
+
+_loops: list[asyncio.AbstractEventLoop] = []
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = uvloop.new_event_loop()
+    _loops.append(loop)
+    return loop
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"uvloop": _new_loop}
+
+
+@pytest.fixture(autouse=True)
+def no_task_left() -> Iterator[None]:
+    """Fails a test whose loop still has tasks when all its fixtures are done."""
+    _loops.clear()
+    yield
+    left = [str(task) for loop in _loops if not loop.is_closed() for task in _unfinished(loop)]
+    if left:
+        pytest.fail("un-awaited tasks:\n" + "\n".join(left))
+
+
+def _unfinished(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[object]]:
+    tasks = asyncio.all_tasks(loop)
+    if tasks:
+        _, tasks = loop.run_until_complete(asyncio.wait(tasks, timeout=GRACE_SECONDS))
+    return tasks
+
+
+@dataclasses.dataclass
+class ErrorLog:
+    """Records at ERROR or above that the test saw, and those that it may see."""
+
+    records: list[logging.LogRecord] = dataclasses.field(default_factory=list)
+    expected: list[re.Pattern[str]] = dataclasses.field(default_factory=list)
+
+    def __call__(self, pattern: str) -> None:
+        """A record whose message matches ``pattern`` is expected, at least once."""
+        self.expected.append(re.compile(pattern))
+
+    def unexpected(self) -> list[str]:
+        messages = [record.getMessage() for record in self.records]
+        return [m for m in messages if not any(e.search(m) for e in self.expected)]
+
+    def missing(self) -> list[str]:
+        messages = [record.getMessage() for record in self.records]
+        return [e.pattern for e in self.expected if not any(e.search(m) for m in messages)]
+
+
+class _Recorder(logging.Handler):
+    def __init__(self, log: ErrorLog) -> None:
+        super().__init__(logging.ERROR)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.records.append(record)
+
+
+@pytest.fixture(autouse=True)
+def expect_error_log() -> Iterator[ErrorLog]:
+    """Call it with a pattern for each record at ERROR or above that the test provokes."""
+    log = ErrorLog()
+    recorder = _Recorder(log)
+    logging.getLogger().addHandler(recorder)
+    yield log
+    logging.getLogger().removeHandler(recorder)
+    assert log.unexpected() == [], "logged at ERROR without being expected"
+    assert log.missing() == [], "expected at ERROR, but never logged"
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_home() -> RabbitmqHome:
+    """The RabbitMQ of this machine; skips without one on a laptop, fails in CI."""
+    try:
+        return find_rabbitmq(ROOT, os.environ)
+    except SetupError as exc:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have RabbitMQ: {exc}")
+        pytest.skip(str(exc))
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Node]:
+    """One node for the whole session: use names of your own, leave nothing behind."""
+    with LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home) as node:
+        yield Node(node.broker.name, node.amqp_url, node.management_url)
+
+
+@pytest.fixture
+def rabbitmq_factory(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], LocalNode]]:
+    """Makes nodes (not started yet) for tests that kill them; all are gone afterwards."""
+    nodes: list[LocalNode] = []
+
+    def make() -> LocalNode:
+        nodes.append(LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.close()
