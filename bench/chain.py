@@ -1,0 +1,95 @@
+"""The bare chain: what brokers and shovels alone take, measured beside the fabric in the same run.
+
+Client broker → shovel → core → a router of one line → shovel → retail broker → consumer, on
+the brokers of a running world, through exchanges and queues of the bench's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from bench.latency import Delays, publish_steadily, sent_ns, settled
+from newsfabric.amqp import Declare, Delivery, Link, Message, Properties
+from newsfabric.amqp.link import connect
+from newsfabric.management import Management
+from newsfabric.settings import Credentials
+from newsfabric.topology import Bounds, Queue, ShovelLink, shovel_value
+
+IN, CORE, OUT, RETAIL = "bench.in", "bench.core", "bench.out", "bench.retail"
+_BOUNDS = Bounds(max_length=100_000, max_bytes=64 << 20, expires_ms=60_000)
+
+
+async def measure(region: dict[str, Any], *, rate: float, seconds: float) -> Delays:
+    """Delays of the bare chain in ``region`` (an entry of ``newsfabric status --json``)."""
+    brokers = {broker["role"]: broker for broker in region["brokers"]}
+    samples: list[int] = []
+    async with (
+        _node(brokers["client"], IN) as client,
+        _node(brokers["core"], CORE, OUT) as core,
+        _node(brokers["retail"], RETAIL) as retail,
+        _shovel(brokers["core"], brokers["client"], IN, CORE),
+        _shovel(brokers["retail"], brokers["core"], OUT, RETAIL),
+    ):
+        forward = await core.publisher()
+
+        def route(delivery: Delivery) -> None:
+            confirmed = forward.publish_nowait(OUT, delivery.message)
+            asyncio.ensure_future(confirmed).add_done_callback(lambda _: router.ack(delivery))
+
+        def receive(delivery: Delivery) -> None:
+            samples.append(time.monotonic_ns() - sent_ns(delivery.message.body))
+            reader.ack(delivery)
+
+        router = await core.consumer(CORE, route)
+        reader = await retail.consumer(RETAIL, receive)
+        publisher = await client.publisher()
+
+        async def send(body: bytes) -> None:
+            await publisher.publish(IN, Message("bench", body, Properties(app_id="bench")))
+
+        await publish_steadily(send, rate=rate, seconds=2)
+        await settled(samples)
+        samples.clear()
+        sent = await publish_steadily(send, rate=rate, seconds=seconds)
+        await settled(samples)
+        return Delays.of(samples, sent)
+
+
+@contextlib.asynccontextmanager
+async def _node(broker: dict[str, Any], *names: str) -> AsyncIterator[Link]:
+    """A link to ``broker`` with an exchange and a queue of each name on it."""
+
+    async def declare(on: Declare) -> None:
+        for name in names:
+            await on.exchange(name)
+            await on.queue(name, arguments=_BOUNDS.arguments())
+            await on.bind(name, name, "#")
+
+    link = await connect([broker["amqp_url"]], name="bench")
+    await link.on_connect(declare)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+@contextlib.asynccontextmanager
+async def _shovel(
+    at: dict[str, Any], source: dict[str, Any], queue: str, exchange: str
+) -> AsyncIterator[None]:
+    link = ShovelLink(
+        name=f"bench.{exchange}",
+        sources=(source["amqp_url"],),
+        queue=Queue(queue, _BOUNDS),
+        exchange=exchange,
+    )
+    async with Management(at["management_url"], Credentials()) as management:
+        await management.put_shovel(link.name, shovel_value(link, Credentials()))
+        try:
+            yield
+        finally:
+            await management.delete_shovel(link.name)

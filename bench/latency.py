@@ -1,0 +1,100 @@
+"""Publisher's send to reader's receive, in the region and in the other one.
+
+Open loop: messages are stamped with the moment at which they were *due*, so a late publisher
+counts against us and not for us (coordinated omission).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from bench.readers import connect_readers
+from newsfabric.amqp import Message, Properties
+from newsfabric.amqp.link import connect
+
+TOPIC = "metrics.bench"
+# What it takes a news headline: about 250 bytes with the stamp.
+PADDING = "x" * 180
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delays:
+    """Milliseconds from due to received, over ``count`` deliveries of ``expected``."""
+
+    p50: float
+    p99: float
+    worst: float
+    count: int
+    expected: int
+
+    @classmethod
+    def of(cls, samples_ns: list[int], expected: int) -> Delays:
+        ms = sorted(sample / 1e6 for sample in samples_ns)
+        cuts = statistics.quantiles(ms, n=100)
+        return cls(cuts[49], cuts[98], ms[-1], len(ms), expected)
+
+
+def sent_ns(body: bytes) -> int:
+    """The moment stamped into a body that :func:`publish_steadily` made."""
+    stamped: int = orjson.loads(body)["sent_ns"]
+    return stamped
+
+
+async def publish_steadily(
+    send: Callable[[bytes], Awaitable[Any]], *, rate: float, seconds: float
+) -> int:
+    """Send ``rate`` stamped bodies a second for ``seconds``; returns how many."""
+    total = int(rate * seconds)
+    start = time.monotonic_ns() + 50_000_000
+    pending = []
+    for n in range(total):
+        due = start + int(n * 1e9 / rate)
+        await asyncio.sleep(max(0, due - time.monotonic_ns()) / 1e9)
+        pending.append(
+            asyncio.ensure_future(send(orjson.dumps({"sent_ns": due, "n": n, "text": PADDING})))
+        )
+    await asyncio.gather(*pending)
+    return total
+
+
+async def through_fabric(
+    amqp_url: str, websocket_url: str, *, readers: int, rate: float, seconds: float
+) -> Delays:
+    """From a publisher on ``amqp_url`` to ``readers`` at ``websocket_url``."""
+    samples: list[int] = []
+    link = await connect([amqp_url], name="bench")
+    try:
+        publisher = await link.publisher()
+        await publisher.ready()
+        connected = await connect_readers(
+            websocket_url, TOPIC, readers, lambda sent, now: samples.append(now - sent)
+        )
+
+        async def send(body: bytes) -> None:
+            await publisher.publish("publish", Message(TOPIC, body, Properties(app_id="bench")))
+
+        await publish_steadily(send, rate=rate, seconds=1)  # warms caches and connections
+        await settled(samples)
+        samples.clear()
+        sent = await publish_steadily(send, rate=rate, seconds=seconds)
+        await settled(samples)
+        for reader in connected:
+            reader.close()
+        return Delays.of(samples, sent * readers)
+    finally:
+        await link.close()
+
+
+async def settled(samples: list[int]) -> None:
+    """Return when nothing has arrived for half a second."""
+    before = -1
+    while before != len(samples):
+        before = len(samples)
+        await asyncio.sleep(0.5)

@@ -1,0 +1,35 @@
+"""A world for the bench: started with the command that users type, timed, taken down again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PORT_BASE = 26000
+
+
+def newsfabric(state: Path, *arguments: str) -> str:
+    """Run the ``newsfabric`` command on the world at ``state``; returns what it printed."""
+    command = [sys.executable, "-m", "newsfabric.cli", *arguments, "--state", str(state)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@contextlib.contextmanager
+def running_world() -> Iterator[tuple[dict[str, Any], float]]:
+    """The status of a fresh two-region world, and the seconds that ``newsfabric up`` took."""
+    with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
+        state = Path(folder) / "world"
+        start = time.monotonic()
+        newsfabric(state, "up", "--detach", "--port-base", str(PORT_BASE))
+        took = time.monotonic() - start
+        try:
+            yield json.loads(newsfabric(state, "status", "--json")), took
+        finally:
+            newsfabric(state, "down")
