@@ -1,7 +1,7 @@
 """The pages: files as they are, with an ETag and a policy that lets them load nothing else.
 
-``connect-src`` and ``frame-src`` (SockJS's iframe transports) are open, because which gateways there
-are is only known when they are asked for.
+``connect-src`` and ``frame-src`` (SockJS's iframe transports) are open, because which gateways
+there are is only known when they are asked for.
 """
 
 from __future__ import annotations
