@@ -19,6 +19,7 @@ import orjson
 
 from newsfabric.closing import CloseReason
 from newsfabric.envelope import Envelope
+from newsfabric.pushes import message_fields
 from newsfabric.topics import TopicClass
 
 # RFC 6455 section 5.2: FIN with opcode 1 (text), 8 (close), 9 (ping), 10 (pong).
@@ -57,19 +58,7 @@ class Variant(enum.IntEnum):
 
 def message_push(envelope: Envelope, topic_class: TopicClass, position: str | None) -> bytes:
     """The ``message`` push of ``envelope``; ``position`` is None for one read from the store."""
-    head = orjson.dumps(
-        {
-            "type": "message",
-            "topic": envelope.topic,
-            "id": envelope.id,
-            "key": envelope.key,
-            "version": envelope.version,
-            "published": envelope.published_ms,
-            "origin": envelope.origin,
-            "class": topic_class,
-            "position": position,
-        }
-    )
+    head = orjson.dumps(message_fields(envelope, topic_class) | {"position": position})
     return head[:-1] + b',"body":' + envelope.body + b"}"
 
 

@@ -10,6 +10,7 @@ import orjson
 
 from newsfabric.control import LoadReport
 from newsfabric.envelope import Envelope
+from newsfabric.pushes import message_fields
 from newsfabric.settings import Region
 from newsfabric.topics import TopicClass
 
@@ -56,18 +57,8 @@ def history_document(
     return {
         "topic": topic,
         "messages": [
-            {
-                "type": "message",
-                "topic": envelope.topic,
-                "id": envelope.id,
-                "key": envelope.key,
-                "version": envelope.version,
-                "published": envelope.published_ms,
-                "origin": envelope.origin,
-                "class": topic_class,
-                # Routers let nothing but JSON into the store.
-                "body": orjson.Fragment(envelope.body),
-            }
+            # Routers let nothing but JSON into the store.
+            message_fields(envelope, topic_class) | {"body": orjson.Fragment(envelope.body)}
             for envelope in envelopes
         ],
     }
