@@ -103,7 +103,8 @@ async def connect_readers(
     """``count`` readers of ``topic`` at ``url`` (a gateway's websocket_url), all subscribed."""
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
-    assert parts.hostname is not None and parts.port is not None
+    assert parts.hostname is not None
+    assert parts.port is not None
     readers = []
     for _ in range(count):
         _, reader = await loop.create_connection(
