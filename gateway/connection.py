@@ -32,7 +32,7 @@ from gateway.hub import Subscription
 from gateway.outbox import Outbox
 from gateway.protocol import Admission, Intent, Refusal, Session, error_push
 from gateway.publication import Publication
-from newsfabric.closing import SLOW_READER, TOO_MANY_REQUESTS, CloseReason, ErrorCode
+from newsfabric.closing import SLOW_READER, TOO_BIG, TOO_MANY_REQUESTS, CloseReason, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -113,6 +113,9 @@ class Connection(abc.ABC):
         """Say ``disconnect``, then goodbye in the transport's way. Harmless when it is closing."""
         if self.state is not State.OPEN:
             return
+        if reason is TOO_BIG:
+            # A verb that can't be read is answered like one that can't be obeyed.
+            self.refuse(Refusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
         if reason is SLOW_READER:
             behind = self.outbox.pending_bytes
             # What waits would only keep the reader from hearing why it is closed.

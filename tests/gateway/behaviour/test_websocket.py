@@ -297,7 +297,7 @@ async def test_an_over_long_message_is_closed_with_1009(box: Box, size: int) -> 
             await reader.connection.send("x" * size)
         code, pushes = await reader.hear_close()
         assert code == 1009
-        assert [(p["type"], p["code"]) for p in pushes] == [("disconnect", 1009)]
+        assert [(p["type"], p["code"]) for p in pushes] == [("error", 107), ("disconnect", 1009)]
 
 
 async def test_a_message_of_the_longest_size_is_read(box: Box) -> None:
