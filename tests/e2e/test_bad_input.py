@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pika
 import pytest
 from worlds import World
 
@@ -30,6 +31,30 @@ def test_a_bad_message_is_rejected_with_its_reason(world: World, reason: str, tm
     rejected = world.run("rejected", "--region", "oregon", "--json", "--limit", "100")
     reasons = {json.loads(line)["reason"] for line in rejected.stdout.splitlines()}
     assert reason in reasons
+
+
+STRANGE = {
+    "not_utf8": (b'{"headline": "\xff"}', {}),
+    "bad_header": (b"{}", {"headers": {"version": "the newest"}}),
+    "bad_property": (b"{}", {"content_type": "text/plain"}),
+}
+
+
+@pytest.mark.parametrize("reason", STRANGE)
+def test_what_a_stranger_sends_is_kept_with_its_bytes(world: World, reason: str) -> None:
+    body, properties = STRANGE[reason]
+    with pika.BlockingConnection(pika.URLParameters(world.amqp_url("oregon", "core"))) as core:
+        channel = core.channel()
+        evidence = channel.queue_declare("", exclusive=True).method.queue
+        channel.queue_bind(evidence, "rejected", reason)
+        with pika.BlockingConnection(pika.URLParameters(world.amqp_url("oregon"))) as client:
+            client.channel().basic_publish(
+                "publish", "news.world", body, pika.BasicProperties(**properties)
+            )
+        found = next(channel.consume(evidence, inactivity_timeout=20))
+    assert found[2] == body
+    assert found[1].headers["reason"] == reason
+    assert found[1].headers["topic"] == "news.world"
 
 
 def test_the_fabric_still_carries_messages_after_all_that(world: World) -> None:
