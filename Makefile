@@ -11,10 +11,10 @@ export PYTHON
 BIN = .venv/bin
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python demo test lint types format unit integration bench clean
+.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing: .venv, RabbitMQ, Chromium for the browser tests
 	@scripts/setup test
@@ -22,6 +22,14 @@ setup: ## Install what is missing: .venv, RabbitMQ, Chromium for the browser tes
 demo: ## Start the two-region world and watch it; Ctrl-C stops it (DEMO_ARGS=…)
 	@scripts/setup demo
 	@$(BIN)/newsfabric up $(DEMO_ARGS)
+
+dataplane: ## Build the data plane, the gateway's native engine (needs Rust)
+	@scripts/setup dataplane
+
+dataplane-test: ## Check and test the Rust crates (needs Rust)
+	cargo fmt --all --check
+	cargo clippy --all-targets --locked -- -D warnings
+	cargo test --locked
 
 test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import click
 
-from gateway.app import serve
-from gateway.settings import ANY_ORIGIN, GatewaySettings
+from gateway import app
+from gateway.app import Engine
+from gateway.native import app as native_app
+from gateway.native.program import find_program
+from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
-from newsfabric.errors import SetupError
 from newsfabric.service import run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
 
 ENGINES = ("auto", "native", "tornado")
+_RUNNING: Final[Mapping[str, Engine]] = {"native": native_app.running, "tornado": app.running}
 
 
 def choose_engine(wanted: str) -> str:
@@ -27,7 +32,8 @@ def choose_engine(wanted: str) -> str:
     ``auto`` takes the best there is. ``native`` never falls back: production must notice.
     """
     if wanted == "native":
-        raise SetupError("the native engine isn't built: run with --engine tornado (or auto)")
+        find_program()
+        return "native"
     return "tornado"
 
 
@@ -54,6 +60,10 @@ def choose_engine(wanted: str) -> str:
     type=click.Choice(ENGINES),
     help="native refuses to fall back.",
 )
+@click.option("--dataplane-socket", type=click.Path(path_type=Path), help="Where to attach.")
+@click.option("--dataplane-threads", default=0, type=click.IntRange(0), help="0: one per core.")
+@click.option("--proxy-protocol", is_flag=True, help="A load balancer names readers' addresses.")
+@click.option("--per-address", default=0, type=click.IntRange(0), help="Connections; 0: any.")
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
 def main(
     *,
@@ -73,6 +83,10 @@ def main(
     sockjs_url: str,
     sockjs_legacy: bool,
     engine: str,
+    dataplane_socket: Path | None,
+    dataplane_threads: int,
+    proxy_protocol: bool,
+    per_address: int,
     log_level: str,
 ) -> None:
     """Serve readers of one retail box: SockJS, WebSocket, SSE."""
@@ -89,16 +103,23 @@ def main(
         capacity=capacity,
         drain_seconds=drain_seconds,
         drain_per_second=drain_per_second,
+        native=NativeSettings(
+            socket=dataplane_socket,
+            threads=dataplane_threads,
+            proxy_protocol=proxy_protocol,
+            per_address=per_address,
+        ),
     )
 
     async def serve_until(stop: asyncio.Event) -> None:
-        choose_engine(engine)
+        running = _RUNNING[choose_engine(engine)]
         # What strangers' requests look like is no news: it is counted, not logged.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
         table = load_topics(topics)
         credentials = credentials_from(os.environ)
         link = await connect([broker], name=f"{name}-gateway", credentials=credentials)
-        await serve(settings, table, open_store(store, table), link, stop)
+        async with running(settings, table, open_store(store, table), link, stop):
+            await stop.wait()
 
     run(serve_until, name=f"{name}-gateway", log_level=log_level)
 

@@ -1,4 +1,4 @@
-"""What the box's agent and operators ask a gateway: ``/load``, ``/drain``, health, metrics.
+"""What agent and operators ask a gateway: ``/load``, ``/engine``, ``/drain``, health, metrics.
 
 Served on loopback only, on a port of its own.
 """
@@ -45,7 +45,7 @@ class Rates:
     def sample(self) -> None:
         """Look at the counters."""
         at, deliveries, connects = self._last
-        self._last = (self._core.clock(), self._core.fanout.deliveries, self._core.connects)
+        self._last = (self._core.clock(), self._core.deliveries, self._core.connects)
         seconds = max(1e-3, self._last[0] - at)
         self.deliveries = (self._last[1] - deliveries) / seconds
         self.connects = (self._last[2] - connects) / seconds
@@ -57,10 +57,11 @@ class LoadHandler(PlainHandler):
     def initialize(self, core: Core, rates: Rates, urls: Urls) -> None:
         self._core, self._rates, self._urls = core, rates, urls
 
-    def get(self) -> None:
+    async def get(self) -> None:
+        await self._core.look()
         self.write(
             {
-                "connections": len(self._core.connections),
+                "connections": self._core.readers,
                 "capacity": self._core.settings.capacity,
                 "deliveries_per_second": round(self._rates.deliveries, 1),
                 "connects_per_second": round(self._rates.connects, 1),
@@ -73,6 +74,16 @@ class LoadHandler(PlainHandler):
         )
 
 
+class EngineHandler(PlainHandler):
+    """``GET /engine``: which engine runs, in which processes."""
+
+    def initialize(self, core: Core) -> None:
+        self._core = core
+
+    def get(self) -> None:
+        self.write(self._core.engine)
+
+
 class DrainHandler(PlainHandler):
     """``POST /drain``: begin to drain, as SIGTERM does. Asking again changes nothing."""
 
@@ -82,7 +93,7 @@ class DrainHandler(PlainHandler):
     def post(self) -> None:
         self._stop.set()
         self.set_status(202)
-        self.write({"draining": True, "connections": len(self._core.connections)})
+        self.write({"draining": True, "connections": self._core.readers})
 
 
 class GatewayMetricsHandler(MetricsHandler):
@@ -91,8 +102,8 @@ class GatewayMetricsHandler(MetricsHandler):
     def initialize(self, core: Core) -> None:
         self._core = core
 
-    def prepare(self) -> None:
-        self._core.refresh_metrics()
+    async def prepare(self) -> None:
+        await self._core.look()
 
 
 def shared_routes(core: Core) -> list[Any]:
@@ -107,6 +118,7 @@ def admin_application(
     return tornado.web.Application(
         [
             (r"/load", LoadHandler, {"core": core, "rates": rates, "urls": urls}),
+            (r"/engine", EngineHandler, {"core": core}),
             (r"/drain", DrainHandler, {"core": core, "stop": stop}),
             *shared_routes(core),
         ],

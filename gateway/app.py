@@ -1,7 +1,7 @@
 """A gateway put together: listeners, feed, drain. Tornado engine.
 
 Everything runs in one process on one loop. The engine that keeps readers' sockets in a
-process of their own comes beside this one and is held to the same behaviour suite.
+process of their own is :mod:`gateway.native`; it is held to the same behaviour suite.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import tornado.web
@@ -38,11 +38,17 @@ _IDLE_SECONDS: Final = 60.0
 class Gateway:
     """A running gateway: its ports and URLs. Made by :func:`running`."""
 
-    def __init__(self, core: Core, readers: Listener, admin: Listener, urls: Urls) -> None:
+    def __init__(self, core: Core, port: int, admin_port: int) -> None:
         self.core = core
-        self.urls = urls
-        self.port = readers.port
-        self.admin_port = admin.port
+        self.port = port
+        self.admin_port = admin_port
+
+
+# What runs a gateway: ``running`` of this module, or of gateway.native.app.
+Engine = Callable[
+    [GatewaySettings, TopicTable, Store, Link, asyncio.Event],
+    contextlib.AbstractAsyncContextManager[Gateway],
+]
 
 
 @contextlib.asynccontextmanager
@@ -55,54 +61,53 @@ async def running(
     ``store`` are closed at the end.
     """
     core = Core(settings, table, store)
-    servers: list[HTTPServer] = []
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
-        stack.push_async_callback(_close_all, servers)
-        fabric = sockjs.SockJs(core)
-        stack.callback(fabric.stop)
-        readers = _listen(servers, _readers_application(core, fabric), settings, settings.port)
+        readers = Listener(readers_server(stack, core), settings.host, settings.port)
         stack.callback(readers.stop)
-        urls = Urls.under(settings.public_url or f"http://{settings.host}:{readers.port}")
-        rates = Rates(core)
-        admin = _listen(
-            servers, admin_application(core, rates, urls, stop), settings, settings.admin_port
-        )
-        stack.callback(admin.stop)
-        core.spawn(_sample(rates))
+        admin = admin_listener(stack, core, readers.port, stop)
         await Feed(core).start(link)
         readers.start()
         admin.start()
         logger.info("readers on port %d, admin on port %d", readers.port, admin.port)
-        yield Gateway(core, readers, admin, urls)
+        yield Gateway(core, readers.port, admin.port)
         await drain(core)
 
 
-async def serve(
-    settings: GatewaySettings, table: TopicTable, store: Store, link: Link, stop: asyncio.Event
-) -> None:
-    """Serve until ``stop`` is set, drain, and return."""
-    async with running(settings, table, store, link, stop):
-        await stop.wait()
-
-
-def _readers_application(core: Core, fabric: sockjs.SockJs) -> tornado.web.Application:
+def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
+    """What serves readers' HTTP requests, until ``stack`` is left."""
+    fabric = sockjs.SockJs(core)
+    stack.callback(fabric.stop)
     routes: list[Any] = [
         (r"/websocket", WebSocketHandler, {"core": core}),
         (r"/events", SseHandler, {"core": core}),
         *fabric.routes,
         *shared_routes(core),
     ]
-    return tornado.web.Application(routes, log_function=lambda handler: None)
+    application = tornado.web.Application(routes, log_function=lambda handler: None)
+    return _server(stack, application, core.settings)
 
 
-def _listen(
-    servers: list[HTTPServer],
+def admin_listener(
+    stack: contextlib.AsyncExitStack, core: Core, port: int, stop: asyncio.Event
+) -> Listener:
+    """The admin port of a gateway whose readers come to ``port``; not started yet."""
+    settings = core.settings
+    urls = Urls.under(settings.public_url or f"http://{settings.host}:{port}")
+    rates = Rates(core)
+    server = _server(stack, admin_application(core, rates, urls, stop), settings)
+    listener = Listener(server, _LOOPBACK, settings.admin_port)
+    stack.callback(listener.stop)
+    core.spawn(_sample(rates))
+    return listener
+
+
+def _server(
+    stack: contextlib.AsyncExitStack,
     application: tornado.web.Application,
     settings: GatewaySettings,
-    port: int,
-) -> Listener:
+) -> HTTPServer:
     server = HTTPServer(
         application,
         max_header_size=16 * 1024,
@@ -111,17 +116,11 @@ def _listen(
         idle_connection_timeout=_IDLE_SECONDS,
         body_timeout=_IDLE_SECONDS,
     )
-    listener = Listener(server, settings.host if not servers else _LOOPBACK, port)
-    servers.append(server)
-    return listener
+    stack.push_async_callback(server.close_all_connections)
+    return server
 
 
 async def _sample(rates: Rates) -> None:
     while True:
         rates.sample()
         await asyncio.sleep(1.0)
-
-
-async def _close_all(servers: list[HTTPServer]) -> None:
-    for server in servers:
-        await server.close_all_connections()

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway import measures
+from gateway.archive import Archive
 from gateway.connection import Connection
 from gateway.desk import Desk
 from gateway.fanout import Fanout
 from gateway.hub import Hub
+from gateway.publication import Publication
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
 from newsfabric.errors import NewsfabricError
@@ -51,6 +54,7 @@ class Core:
         self.clock = time.monotonic
         self.hub = Hub(table, Streams(time.time(), settings.streams), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
+        self.archive = Archive(store, settings)
         self.desk = Desk(self)
         # Open ones, in the order they came, and those that are saying goodbye.
         self.connections: dict[Connection, None] = {}
@@ -58,7 +62,7 @@ class Core:
         # Set while there is neither.
         self.empty = asyncio.Event()
         self.empty.set()
-        self.connects = 0
+        self.let_in = 0
         self.draining = False
         # time.monotonic() of the last tick of our own region; None before the first one.
         self.fed_at: float | None = None
@@ -86,7 +90,7 @@ class Core:
         """``connection`` is open."""
         self.connections[connection] = None
         self.empty.clear()
-        self.connects += 1
+        self.let_in += 1
         measures.CONNECTS.labels(connection.transport).inc()
         measures.READERS.labels(connection.transport).inc()
 
@@ -101,6 +105,37 @@ class Core:
         self.closing.discard(connection)
         if not self.connections and not self.closing:
             self.empty.set()
+
+    @property
+    def readers(self) -> int:
+        """Readers connected now, on whichever engine."""
+        return len(self.connections)
+
+    @property
+    def connects(self) -> int:
+        """Readers let in since the start."""
+        return self.let_in
+
+    @property
+    def deliveries(self) -> int:
+        """Frames given to readers since the start."""
+        return self.fanout.deliveries
+
+    def publish(self, publication: Publication, done: Callable[[], None] | None = None) -> None:
+        """Send what the hub has just made of an envelope to all who are subscribed.
+
+        ``done`` is called when it has been given to the last of them.
+        """
+        audience = self.hub.audience(publication.envelope.topic)
+        self.fanout.publish(publication, audience, lambda: published(publication, done))
+
+    @property
+    def engine(self) -> dict[str, str | int | None]:
+        """Which engine runs, in which processes."""
+        return {"engine": "tornado", "pid": os.getpid(), "dataplane_pid": None}
+
+    async def drain_elsewhere(self) -> None:
+        """Send those readers away that aren't among ``connections``; here are none."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work`` as a task that :meth:`close` ends. Our own errors are its awaiter's."""
@@ -121,8 +156,8 @@ class Core:
             drain=not self.draining,
         )
 
-    def refresh_metrics(self) -> None:
-        """Set the gauges that are read off the hub."""
+    async def look(self) -> None:
+        """Bring :attr:`readers` and the gauges up to date."""
         age = self.feed_age()
         measures.FEED_AGE.set(float("inf") if age is None else age)
         measures.TOPICS.set(self.hub.topics)
@@ -146,7 +181,7 @@ class Core:
             return Welcome.DRAINING
         if not self.allows_origin(origin, host):
             return Welcome.BAD_ORIGIN
-        if len(self.connections) >= self.settings.capacity:
+        if self.readers >= self.settings.capacity:
             return Welcome.FULL
         return Welcome.YES
 
@@ -155,3 +190,13 @@ class Core:
         exc = None if task.cancelled() else task.exception()
         if exc is not None and not isinstance(exc, NewsfabricError):
             logger.error("a task of the gateway failed", exc_info=exc)
+
+
+def published(publication: Publication, done: Callable[[], None] | None) -> None:
+    """``publication`` has reached its last reader: measure it, then call ``done``."""
+    envelope, topic_class = publication.envelope, publication.policy.topic_class
+    measures.PUBLICATIONS.labels(topic_class).inc()
+    delay = max(0.0, time.time() - envelope.published_ms / 1000)
+    measures.DELAY.labels(topic_class, envelope.origin).observe(delay)
+    if done is not None:
+        done()

@@ -8,10 +8,9 @@ comes now matters more than news that went), and a history is refused with a tem
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from gateway import measures
 from gateway.connection import Connection, State
@@ -32,15 +31,10 @@ from gateway.protocol import (
 from gateway.publication import Publication
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import Envelope
-from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.errors import StoreError
 
 if TYPE_CHECKING:
     from gateway.core import Core
-
-logger = logging.getLogger(__name__)
-
-# After a failure the store is left alone for so long, lest each subscribe waits for its timeout.
-_STORE_REST: Final = 1.0
 
 Pending = Coroutine[Any, Any, None]
 
@@ -51,9 +45,6 @@ class Desk:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._warming: dict[str, asyncio.Task[None]] = {}
-        self._reads = asyncio.Semaphore(core.settings.store_reads)
-        self._waiting = 0
-        self._resting_until = 0.0
 
     def obey(self, connection: Connection, intent: Intent) -> Pending | None:
         """Carry ``intent`` out now, or return what must be awaited before the next one."""
@@ -88,7 +79,7 @@ class Desk:
             if not self._rewound(verb, time.time()).covered:
                 older = self._absorb(verb.topic, await self._stored(verb))
         except StoreError as exc:
-            self._failed(exc)
+            self._core.archive.failed(exc)
         self._join(connection, verb, older)
 
     def _join(self, connection: Connection, verb: Subscribe, older: list[Publication]) -> None:
@@ -126,23 +117,13 @@ class Desk:
             if not found.covered:
                 found = await self._history_from_store(verb)
         except StoreError as exc:
-            self._failed(exc)
-            connection.refuse(
-                Refusal(
-                    code=ErrorCode.INTERNAL,
-                    reason="the store is away",
-                    temporary=True,
-                    topic=verb.topic,
-                    ref=verb.ref,
-                )
-            )
+            self._core.archive.failed(exc)
+            connection.refuse(store_away(verb))
             return
         self._send_history(connection, verb, found.publications)
 
     async def _history_from_store(self, verb: History) -> Selection:
-        stored = await self._read(
-            self._core.store.history(verb.topic, limit=verb.limit, before=verb.before)
-        )
+        stored = await self._core.archive.history(verb.topic, limit=verb.limit, before=verb.before)
         policy = self._core.hub.memory(verb.topic).policy
         return Selection([Publication(e, policy, None) for e in stored], covered=True)
 
@@ -175,9 +156,7 @@ class Desk:
         rewind = verb.rewind or Rewind()
         limit = rewind.count or self._core.settings.reader.rewind
         since = 0.0 if rewind.seconds is None else time.time() - rewind.seconds
-        return await self._read(
-            self._core.store.history(verb.topic, limit=limit, since_ms=int(since * 1000))
-        )
+        return await self._core.archive.history(verb.topic, limit=limit, since_ms=int(since * 1000))
 
     def _is_warm(self, topic: str) -> bool:
         return self._core.hub.is_warm(topic)
@@ -193,14 +172,8 @@ class Desk:
         await asyncio.shield(task)
 
     async def _read_past(self, topic: str) -> None:
-        store = self._core.store
         policy = self._core.hub.memory(topic).policy
-        history: list[Envelope] = []
-        latest: list[Envelope] = []
-        if policy.keep:
-            history = await self._read(store.history(topic, limit=policy.keep))
-        if policy.latest:
-            latest = await self._read(store.latest(topic, limit=self._core.settings.latest_keys))
+        history, latest = await self._core.archive.past(topic, policy)
         fresh = self._core.hub.warm(
             topic, history, latest, complete=len(history) < policy.keep, now=time.time()
         )
@@ -213,32 +186,7 @@ class Desk:
 
     def _publish(self, fresh: Iterable[Publication]) -> None:
         for publication in fresh:
-            audience = self._core.hub.audience(publication.envelope.topic)
-            self._core.fanout.publish(publication, audience)
-
-    async def _read(self, read: Coroutine[Any, Any, list[Envelope]]) -> list[Envelope]:
-        """One of a bounded number of reads, within the timeout."""
-        now = time.monotonic()
-        if now < self._resting_until or self._waiting >= self._core.settings.store_waiting:
-            read.close()
-            raise StoreUnavailable("the store is being left alone")
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self._core.settings.store_timeout), self._reads:
-                return await read
-        except TimeoutError as exc:
-            raise StoreUnavailable("the store doesn't answer") from exc
-        finally:
-            # A read that was never begun, or was cut off, must not be reported as never awaited.
-            read.close()
-            self._waiting -= 1
-
-    def _failed(self, exc: StoreError) -> None:
-        measures.STORE_FAILURES.inc()
-        now = time.monotonic()
-        if now >= self._resting_until:
-            logger.warning("the store can't be read: %s", exc)
-            self._resting_until = now + _STORE_REST
+            self._core.publish(publication)
 
     def _newest_that_fit(
         self, publications: list[Publication], variant: Variant
@@ -250,3 +198,14 @@ class Desk:
                 break
             start -= 1
         return publications[start:]
+
+
+def store_away(verb: History) -> Refusal:
+    """The answer to a history that the store can't give now."""
+    return Refusal(
+        code=ErrorCode.INTERNAL,
+        reason="the store is away",
+        temporary=True,
+        topic=verb.topic,
+        ref=verb.ref,
+    )

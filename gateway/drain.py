@@ -57,6 +57,10 @@ async def drain(core: Core) -> None:
     A reader who doesn't hang up is cut off after the linger time.
     """
     core.draining = True
+    await asyncio.gather(_drain_here(core), core.drain_elsewhere())
+
+
+async def _drain_here(core: Core) -> None:
     rng = random.Random()  # noqa: S311 - jitter, not a secret
     readers = list(core.connections)
     pace = Pace(len(readers), core.settings.drain_seconds, core.settings.drain_per_second)

@@ -11,7 +11,6 @@ import asyncio
 import collections
 import dataclasses
 import logging
-import time
 from collections.abc import Callable, Iterator
 
 from gateway import measures
@@ -63,7 +62,8 @@ class Fanout:
                 job.at = 0
             else:
                 self._jobs.popleft()
-                _finished(job)
+                if job.done is not None:
+                    job.done()
         self._scheduled = bool(self._jobs)
         if self._scheduled:
             self._loop.call_soon(self._turn)
@@ -86,12 +86,3 @@ class Fanout:
         self.deliveries += sent
         measures.DELIVERIES.labels(job.transport).inc(sent)
         return len(part)
-
-
-def _finished(job: _Job) -> None:
-    envelope, topic_class = job.publication.envelope, job.publication.policy.topic_class
-    measures.PUBLICATIONS.labels(topic_class).inc()
-    delay = max(0.0, time.time() - envelope.published_ms / 1000)
-    measures.DELAY.labels(topic_class, envelope.origin).observe(delay)
-    if job.done is not None:
-        job.done()

@@ -70,8 +70,7 @@ class Feed:
             measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
             self._ack(delivery)
             return
-        audience = core.hub.audience(envelope.topic)
-        core.fanout.publish(publication, audience, done=lambda: self._ack(delivery))
+        core.publish(publication, done=lambda: self._ack(delivery))
 
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)

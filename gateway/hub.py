@@ -227,6 +227,24 @@ class Hub:
         known = self._topics.get(topic) or self._create(topic)
         return self._absorb(known, stored, now)
 
+    def sort(
+        self, stored: Iterable[Envelope], now: float
+    ) -> tuple[list[Publication], list[Publication]]:
+        """As :meth:`absorb`, for a memory that isn't here: what that remembers is its affair."""
+        older: list[Publication] = []
+        fresh: list[Publication] = []
+        for envelope in stored:
+            policy = self._table.find(envelope.topic)
+            if policy is None:
+                continue
+            known = self.streams.seen(envelope.router, envelope.epoch, envelope.seq)
+            publication = None if known else self.offer(envelope, now)
+            if publication is None:
+                older.append(Publication(envelope, policy, None))
+            else:
+                fresh.append(publication)
+        return older, fresh
+
     def _absorb(
         self, known: _Topic, stored: Iterable[Envelope], now: float, *, publish: bool = True
     ) -> tuple[list[Publication], list[Publication]]:

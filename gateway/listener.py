@@ -73,19 +73,22 @@ class Listener:
                     raise
                 self._pause(exc)
                 return
-            self._serve(connection, address)
-
-    def _serve(self, connection: socket.socket, address: tuple[str, int]) -> None:
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = IOStream(connection, max_buffer_size=_READ_BUFFER)
-        self._server.handle_stream(stream, address)
+            serve_connection(self._server, connection, address)
 
     def _pause(self, exc: OSError) -> None:
         measures.ACCEPT_PAUSES.inc()
         logger.warning("no new connections for %.1f s: %s", _PAUSE, exc.strerror)
         self._loop.remove_reader(self._socket)
         self._resume = self._loop.call_later(_PAUSE, self.start)
+
+
+def serve_connection(
+    server: HTTPServer, connection: socket.socket, address: tuple[str, int]
+) -> None:
+    """Serve a connected socket from which nothing was read yet. ``server`` owns it from here."""
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    server.handle_stream(IOStream(connection, max_buffer_size=_READ_BUFFER), address)
 
 
 def listen(host: str, port: int) -> socket.socket:

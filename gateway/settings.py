@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from gateway.hub import HubLimits
 from gateway.outbox import OutboxLimits
@@ -10,6 +11,27 @@ from gateway.protocol import ReaderLimits
 from gateway.streams import StreamLimits
 
 ANY_ORIGIN = ("*",)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NativeSettings:
+    """What only the native engine is told.
+
+    ``socket`` is where the data plane listens for us (None: a place made of the port's number),
+    ``threads`` its I/O threads (0: one per core). With ``proxy_protocol`` every connection begins
+    with a PROXY header, which only a load balancer in front may send. Alone for
+    ``alone_seconds`` it drains. Messages of ``deflate_bytes`` or more are compressed for those who
+    want it (0: never); one address may have ``per_address`` connections (0: any number).
+    """
+
+    socket: Path | None = None
+    threads: int = 0
+    proxy_protocol: bool = False
+    alone_seconds: float = 60.0
+    head_bytes: int = 16 * 1024
+    handshake_seconds: float = 10.0
+    deflate_bytes: int = 256
+    per_address: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +76,4 @@ class GatewaySettings:
     outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)
     hub: HubLimits = dataclasses.field(default_factory=HubLimits)
     streams: StreamLimits = dataclasses.field(default_factory=StreamLimits)
+    native: NativeSettings = dataclasses.field(default_factory=NativeSettings)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
+from collections.abc import Iterator
 
 from gateway import position
 
@@ -154,6 +155,15 @@ class Streams:
         """The low-water mark of a stream; None if it was never heard of."""
         stream = self._streams.get((router, epoch))
         return None if stream is None else stream.mark
+
+    def marks(self) -> Iterator[tuple[str, int, int, int]]:
+        """(router, epoch, mark, time of the last message in ms) of every stream."""
+        for (router, epoch), stream in self._streams.items():
+            yield router, epoch, stream.mark, stream.routed_ms
+
+    def resume(self, router: str, epoch: int, mark: int, *, routed_ms: int) -> None:
+        """Take over a stream that another gateway process had followed up to ``mark``."""
+        self._heard(router, epoch, mark, routed_ms, routed_ms / 1000)
 
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""

@@ -62,6 +62,8 @@ def test_the_wheel_holds_every_module_of_our_packages(wheel: zipfile.ZipFile) ->
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
+        # The data plane's crate has scripts of its own, for its tests.
+        if "dataplane" not in path.parts
     }
     assert modules <= set(wheel.namelist())
 

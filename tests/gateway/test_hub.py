@@ -280,6 +280,18 @@ def test_older_messages_of_the_store_are_told_from_those_remembered() -> None:
     assert (seqs(older), seqs(fresh)) == ([3, 4], [7])
 
 
+def test_what_is_remembered_elsewhere_is_sorted_by_the_streams_alone() -> None:
+    box = hub()
+    for n in (5, 6):
+        publish(box, n, at=n)
+    stored = [envelope(n, at=n) for n in (3, 4, 5, 7)]
+    older, fresh = box.sort([*stored, envelope(8, topic="unknown")], NOW)
+    assert (seqs(older), seqs(fresh)) == ([3, 4, 5], [7])
+    # A copy by another router is no news.
+    older, fresh = box.sort([envelope(7, at=7, seq=9)], NOW)
+    assert (seqs(older), seqs(fresh)) == ([9], [])
+
+
 def test_topics_without_subscribers_are_forgotten_least_recently_used_first() -> None:
     box = hub(topics=3)
     box.subscribe("other.a", Taker())

@@ -28,7 +28,8 @@ def test_auto_takes_the_tornado_engine() -> None:
     assert choose_engine("tornado") == "tornado"
 
 
-def test_native_refuses_to_fall_back() -> None:
+def test_native_refuses_to_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/nowhere/newsfabric-dataplane")
     with pytest.raises(SetupError, match="native engine isn't built"):
         choose_engine("native")
 
@@ -41,7 +42,7 @@ def gateway(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
 
 
 def test_what_cant_be_done_is_one_line_and_exit_code_1() -> None:
-    done = gateway(NEWSFABRIC_GATEWAY_ENGINE="native")
+    done = gateway(NEWSFABRIC_GATEWAY_ENGINE="native", NEWSFABRIC_DATAPLANE="/nowhere/at-all")
     assert done.returncode == 1
     assert "native engine isn't built" in done.stderr
     assert "Traceback" not in done.stderr

@@ -62,7 +62,10 @@ async def test_topics_are_kept_apart_and_each_is_in_order(box: Box) -> None:
     async with box.reader("news.a", "news.b") as both, box.reader("news.b") as one:
         for n in range(20):
             box.publish("news.a" if n % 2 else "news.b", body=n)
-        assert await both.hear_bodies(20) == list(range(20))
+        heard = await both.hear_bodies(20)
+        # Between topics there is no order.
+        assert [n for n in heard if n % 2] == list(range(1, 20, 2))
+        assert [n for n in heard if not n % 2] == list(range(0, 20, 2))
         assert await one.hear_bodies(10) == list(range(0, 20, 2))
 
 
@@ -510,4 +513,6 @@ async def test_a_big_audience_is_served_in_chunks_and_in_order(engine: str) -> N
         box.publish("news.b", body="end")
         for reader in (a, b):
             assert await reader.hear_bodies(10) == list(range(10))
-        assert await c.hear_bodies(11) == [*range(10), "end"]
+        heard = await c.hear_bodies(11)
+        heard.remove("end")
+        assert heard == list(range(10))

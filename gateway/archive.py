@@ -1,0 +1,82 @@
+"""Reads of the store for readers: a bounded number at a time, each within a timeout.
+
+Not the store itself. The decision that one would question: after a failure the store is left
+alone for a second, and whoever asks meanwhile is told so at once, lest each subscribe
+waits for its own timeout while the store is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from gateway import measures
+from gateway.settings import GatewaySettings
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.store import Store
+from newsfabric.topics import TopicPolicy
+
+logger = logging.getLogger(__name__)
+
+_REST: Final = 1.0
+
+
+class Archive:
+    """What readers may ask of the store. Every method raises StoreError when it can't answer."""
+
+    def __init__(self, store: Store, settings: GatewaySettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._reads = asyncio.Semaphore(settings.store_reads)
+        self._waiting = 0
+        self._resting_until = 0.0
+
+    async def history(
+        self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
+    ) -> list[Envelope]:
+        """As :meth:`newsfabric.store.Store.history`."""
+        return await self._read(
+            self._store.history(topic, limit=limit, since_ms=since_ms, before=before)
+        )
+
+    async def past(self, topic: str, policy: TopicPolicy) -> tuple[list[Envelope], list[Envelope]]:
+        """What a hub wants to know of a topic at first: (history, newest by key), oldest first.
+
+        The history is whole if it is shorter than ``policy.keep``.
+        """
+        history: list[Envelope] = []
+        latest: list[Envelope] = []
+        if policy.keep:
+            history = await self.history(topic, limit=policy.keep)
+        if policy.latest:
+            read = self._store.latest(topic, limit=self._settings.latest_keys)
+            latest = await self._read(read)
+        return history, latest
+
+    def failed(self, exc: StoreError) -> None:
+        """A read has failed: count it, and let the store rest."""
+        measures.STORE_FAILURES.inc()
+        now = time.monotonic()
+        if now >= self._resting_until:
+            logger.warning("the store can't be read: %s", exc)
+            self._resting_until = now + _REST
+
+    async def _read(self, read: Coroutine[Any, Any, list[Envelope]]) -> list[Envelope]:
+        now = time.monotonic()
+        if now < self._resting_until or self._waiting >= self._settings.store_waiting:
+            read.close()
+            raise StoreUnavailable("the store is being left alone")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._settings.store_timeout), self._reads:
+                return await read
+        except TimeoutError as exc:
+            raise StoreUnavailable("the store doesn't answer") from exc
+        finally:
+            # A read that was never begun, or was cut off, must not be reported as never awaited.
+            read.close()
+            self._waiting -= 1

@@ -1,0 +1,32 @@
+//! Any bytes are decided on; a complete head stays decided whatever follows.
+
+#![no_main]
+
+use dataplane::head::{Decision, Origins, Rules, decide};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let rules = Rules {
+        head_bytes: 1024,
+        origins: Origins::only(["https://news.example"]),
+        deflate: true,
+    };
+    let mut answer = Vec::new();
+    let decision = decide(data, &rules);
+    match &decision {
+        Decision::Upgrade(upgrade) => {
+            assert!(upgrade.head_bytes <= data.len());
+            upgrade.put(&mut answer);
+        }
+        Decision::Info(info) => {
+            assert!(info.head_bytes <= data.len());
+            info.put(&mut answer, 7, 0);
+        }
+        Decision::Refuse(refusal) => refusal.put(&mut answer),
+        Decision::Greeting { head_bytes } => assert!(*head_bytes <= data.len()),
+        Decision::Incomplete | Decision::HandOver => {}
+    }
+    if let Decision::Upgrade(_) | Decision::Info(_) | Decision::Greeting { .. } = decision {
+        assert_eq!(decide(&[data, b"more"].concat(), &rules), decision);
+    }
+});

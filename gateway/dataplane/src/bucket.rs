@@ -1,0 +1,163 @@
+//! How many verbs a reader may send: a token bucket in eight bytes.
+//!
+//! An empty one answers error 111; a reader that goes on nevertheless is hung up on. `now` is any
+//! clock in ms, cut to 32 bits: it may wrap.
+//!
+//! The decision to question: tokens are counted in thousandths, so that one ms earns a whole
+//! number of them and nothing is ever rounded. What 24 bits hold of them limits a bucket to 16,777
+//! verbs.
+
+use crate::control::Settings;
+
+const TOKEN: u32 = 1_000;
+const MOST_TOKENS: u32 = (1 << TOKEN_BITS) / TOKEN;
+const TOKEN_BITS: u32 = 24;
+const MOST_REFUSALS: u32 = 254;
+
+/// Whether another verb may come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It may.
+    Welcome,
+    /// Answer error 111.
+    Refused,
+    /// Close: too many requests.
+    HangUp,
+}
+
+/// One reader's bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    updated: u32,
+    /// Thousandths of tokens below, refusals in a row above.
+    packed: u32,
+}
+
+impl Bucket {
+    /// A new reader's: full.
+    #[must_use]
+    pub fn full(settings: &Settings, now: u32) -> Bucket {
+        Bucket { updated: now, packed: size(settings) }
+    }
+
+    /// A verb has come in. Call it once for each, before anything is read.
+    pub fn admit(&mut self, settings: &Settings, now: u32) -> Admission {
+        let size = size(settings);
+        let elapsed = now.wrapping_sub(self.updated);
+        // A clock that went back earns nothing.
+        let elapsed = if elapsed > i32::MAX as u32 { 0 } else { elapsed };
+        // So many tokens a second are as many thousandths a ms.
+        let earned = elapsed.saturating_mul(settings.verbs_per_second);
+        let mut tokens = (self.packed & ((1 << TOKEN_BITS) - 1)).saturating_add(earned).min(size);
+        let mut refused = self.packed >> TOKEN_BITS;
+        let admission = if tokens >= TOKEN {
+            tokens -= TOKEN;
+            if tokens >= size / 2 {
+                refused = 0;
+            }
+            Admission::Welcome
+        } else {
+            refused = (refused + 1).min(MOST_REFUSALS + 1);
+            if refused <= settings.refusals.min(MOST_REFUSALS) {
+                Admission::Refused
+            } else {
+                Admission::HangUp
+            }
+        };
+        *self = Bucket { updated: now, packed: refused << TOKEN_BITS | tokens };
+        admission
+    }
+}
+
+fn size(settings: &Settings) -> u32 {
+    settings.verbs.min(MOST_TOKENS) * TOKEN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn settings(verbs: u32, verbs_per_second: u32, refusals: u32) -> Settings {
+        Settings { verbs, verbs_per_second, refusals, ..Settings::default() }
+    }
+
+    #[test]
+    fn a_full_bucket_lets_a_burst_in_and_then_as_many_as_are_refilled() {
+        let limits = settings(3, 10, 5);
+        let mut bucket = Bucket::full(&limits, 0);
+        for _ in 0..3 {
+            assert_eq!(bucket.admit(&limits, 0), Admission::Welcome);
+        }
+        assert_eq!(bucket.admit(&limits, 99), Admission::Refused);
+        assert_eq!(bucket.admit(&limits, 100), Admission::Welcome);
+        assert_eq!(bucket.admit(&limits, 150), Admission::Refused);
+    }
+
+    #[test]
+    fn a_reader_that_goes_on_is_hung_up_on() {
+        let limits = settings(1, 1, 2);
+        let mut bucket = Bucket::full(&limits, 0);
+        let seen: Vec<Admission> = (0..5).map(|_| bucket.admit(&limits, 0)).collect();
+        use Admission::{HangUp, Refused, Welcome};
+        assert_eq!(seen, [Welcome, Refused, Refused, HangUp, HangUp]);
+    }
+
+    #[test]
+    fn refusals_are_forgiven_when_the_bucket_is_half_full_again() {
+        let limits = settings(4, 1, 1);
+        let mut bucket = Bucket::full(&limits, 0);
+        for _ in 0..4 {
+            bucket.admit(&limits, 0);
+        }
+        assert_eq!(bucket.admit(&limits, 0), Admission::Refused);
+        assert_eq!(bucket.admit(&limits, 3_000), Admission::Welcome);
+        for _ in 0..2 {
+            bucket.admit(&limits, 3_000);
+        }
+        assert_eq!(bucket.admit(&limits, 3_000), Admission::Refused);
+    }
+
+    #[test]
+    fn a_bucket_is_eight_bytes() {
+        assert_eq!(size_of::<Bucket>(), 8);
+    }
+
+    #[test]
+    fn a_clock_that_wraps_or_goes_back_does_no_harm() {
+        let limits = settings(1, 1, 5);
+        let mut bucket = Bucket::full(&limits, u32::MAX - 500);
+        assert_eq!(bucket.admit(&limits, u32::MAX - 500), Admission::Welcome);
+        assert_eq!(bucket.admit(&limits, 499), Admission::Welcome);
+        assert_eq!(bucket.admit(&limits, 498), Admission::Refused);
+    }
+
+    proptest! {
+        #[test]
+        fn it_admits_what_exact_arithmetic_admits(
+            verbs in 1_u32..50,
+            rate in 1_u32..50,
+            refusals in 0_u32..5,
+            pauses in prop::collection::vec(0_u32..2_000, 1..200),
+        ) {
+            let limits = settings(verbs, rate, refusals);
+            let mut bucket = Bucket::full(&limits, 0);
+            let (mut tokens, mut now, mut refused) = (u64::from(verbs) * 1_000, 0, 0);
+            for pause in pauses {
+                now += pause;
+                tokens = (tokens + u64::from(pause * rate)).min(u64::from(verbs) * 1_000);
+                let expected = if tokens >= 1_000 {
+                    tokens -= 1_000;
+                    if tokens * 2 >= u64::from(verbs) * 1_000 {
+                        refused = 0;
+                    }
+                    Admission::Welcome
+                } else {
+                    refused += 1;
+                    if refused <= refusals { Admission::Refused } else { Admission::HangUp }
+                };
+                prop_assert_eq!(bucket.admit(&limits, now), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What is counted, for the control plane's metrics. One set per I/O thread, summed when asked.
+//!
+//! Each thread writes its own cache lines, so counting costs what adding to a field costs.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Something that is counted; the names are those of `docs/dataplane-protocol.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names below say it")]
+pub enum Count {
+    ReadersWebSocket,
+    ReadersSockJs,
+    Closing,
+    ConnectsWebSocket,
+    ConnectsSockJs,
+    RejectedCapacity,
+    RejectedDraining,
+    RejectedOrigin,
+    RejectedAddress,
+    BadRequests,
+    HandshakeTimeouts,
+    Handovers,
+    Unavailable,
+    Accepts,
+    AcceptPauses,
+    DeliveriesWebSocket,
+    DeliveriesSockJs,
+    Error105,
+    Error106,
+    Error111,
+    DroppedDisconnect,
+    DroppedConflate,
+    DroppedOldest,
+}
+
+const NAMES: [&str; 23] = [
+    "readers.websocket",
+    "readers.sockjs-websocket",
+    "closing",
+    "connects.websocket",
+    "connects.sockjs-websocket",
+    "rejected.capacity",
+    "rejected.draining",
+    "rejected.origin",
+    "rejected.address",
+    "bad_requests",
+    "handshake_timeouts",
+    "handovers",
+    "unavailable",
+    "accepts",
+    "accept_pauses",
+    "deliveries.websocket",
+    "deliveries.sockjs-websocket",
+    "errors.105",
+    "errors.106",
+    "errors.111",
+    "dropped.disconnect",
+    "dropped.conflate",
+    "dropped.drop_oldest",
+];
+
+/// One thread's counters.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    values: [AtomicU64; NAMES.len()],
+    /// Connections in any phase.
+    pub connections: AtomicU64,
+    /// Topics, bytes and identities that this thread's hub remembers.
+    pub topics: AtomicU64,
+    /// See `topics`.
+    pub memory_bytes: AtomicU64,
+    /// See `topics`.
+    pub identities: AtomicU64,
+    /// Publications and copies that this thread's hub was offered; every thread is offered all.
+    pub publications: AtomicU64,
+    /// See `publications`.
+    pub copies: AtomicU64,
+    closes: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Counters {
+    /// One more.
+    pub fn add(&self, what: Count) {
+        self.add_many(what, 1);
+    }
+
+    /// So many more. Only the thread that owns these counters may call it.
+    pub fn add_many(&self, what: Count, many: u64) {
+        let value = &self.values[what as usize];
+        value.store(value.load(Relaxed) + many, Relaxed);
+    }
+
+    /// One less, of what is counted now.
+    pub fn take(&self, what: Count) {
+        let value = &self.values[what as usize];
+        value.store(value.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+
+    /// The value.
+    pub fn get(&self, what: Count) -> u64 {
+        self.values[what as usize].load(Relaxed)
+    }
+
+    /// Open readers, of both framings.
+    pub fn readers(&self) -> u64 {
+        self.get(Count::ReadersWebSocket) + self.get(Count::ReadersSockJs)
+    }
+
+    /// A connection has ended for this reason.
+    pub fn closed(&self, reason: &str) {
+        let mut closes = self.closes.lock().unwrap_or_else(PoisonError::into_inner);
+        match closes.get_mut(reason) {
+            Some(count) => *count += 1,
+            None => drop(closes.insert(reason.to_owned(), 1)),
+        }
+    }
+}
+
+/// Everything as names and values, summed over the threads.
+pub fn report(threads: &[&Counters], draining: bool) -> Vec<(String, u64)> {
+    let mut out: Vec<(String, u64)> = Vec::new();
+    for (index, name) in NAMES.iter().enumerate() {
+        let sum = threads.iter().map(|one| one.values[index].load(Relaxed)).sum();
+        out.push(((*name).to_owned(), sum));
+    }
+    let mut closes: BTreeMap<String, u64> = BTreeMap::new();
+    for one in threads {
+        for (reason, count) in &*one.closes.lock().unwrap_or_else(PoisonError::into_inner) {
+            *closes.entry(format!("closes.{reason}")).or_default() += count;
+        }
+    }
+    out.extend(closes);
+    // Every thread remembers the same, up to what is still in its mailbox.
+    let most = |field: fn(&Counters) -> &AtomicU64| {
+        threads.iter().map(|one| field(one).load(Relaxed)).max().unwrap_or(0)
+    };
+    out.push(("publications".to_owned(), most(|one| &one.publications)));
+    out.push(("copies".to_owned(), most(|one| &one.copies)));
+    out.push(("topics".to_owned(), most(|one| &one.topics)));
+    out.push(("memory_bytes".to_owned(), most(|one| &one.memory_bytes)));
+    out.push(("identities".to_owned(), most(|one| &one.identities)));
+    out.push(("draining".to_owned(), draining.into()));
+    out.push(("threads".to_owned(), threads.len() as u64));
+    for (number, one) in threads.iter().enumerate() {
+        out.push((format!("thread.{number}.connections"), one.connections.load(Relaxed)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_summed_over_the_threads() {
+        let (first, second) = (Counters::default(), Counters::default());
+        first.add(Count::Accepts);
+        second.add_many(Count::Accepts, 2);
+        second.closed("drain");
+        let all = report(&[&first, &second], false);
+        let value = |name: &str| all.iter().find(|(one, _)| one == name).map(|(_, value)| *value);
+        assert_eq!(value("accepts"), Some(3));
+        assert_eq!(value("closes.drain"), Some(1));
+        assert_eq!(value("dropped.drop_oldest"), Some(0));
+    }
+}

@@ -1,0 +1,220 @@
+//! permessage-deflate (RFC 7692) without context takeover in either direction. No I/O.
+//!
+//! No connection keeps a compressor or a window: a push is compressed once for all who negotiated
+//! it, what readers send is inflated by one [`Inflater`] per thread.
+//!
+//! The decision to question: a reader who asks for a smaller window (`server_max_window_bits`) is
+//! not compressed for on its own. A message that fits into that window can't refer back beyond
+//! it, so such a reader shares the frame that all get, and gets longer messages uncompressed,
+//! which RFC 7692 section 6 leaves to us for each message.
+
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+
+use crate::frame::Violation;
+
+/// What a sync flush ends with, taken off by the sender (RFC 7692 section 7.2.1).
+const TAIL: [u8; 4] = [0, 0, 0xFF, 0xFF];
+/// Room made at a time while inflating.
+const STEP: usize = 4096;
+
+/// What was agreed with one reader.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Agreement {
+    /// The window that the reader asked for, if any: 8 to 15 bits.
+    window_bits: Option<u8>,
+}
+
+impl Agreement {
+    /// The `Sec-WebSocket-Extensions` of the answer (RFC 7692 section 7.1).
+    ///
+    /// `client_no_context_takeover` may be demanded of every client (section 7.1.1.2).
+    #[must_use]
+    pub fn answer(self) -> String {
+        let plain = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
+        match self.window_bits {
+            Some(bits) => format!("{plain}; server_max_window_bits={bits}"),
+            None => plain.to_owned(),
+        }
+    }
+
+    /// Whether a message of `size` bytes, before compression, may go to this reader compressed.
+    #[must_use]
+    pub fn may_compress(self, size: usize) -> bool {
+        self.window_bits.is_none_or(|bits| size <= 1 << bits)
+    }
+
+    /// The agreement as a byte, for a take-over: 0 or the window's bits.
+    #[must_use]
+    pub fn to_byte(self) -> u8 {
+        self.window_bits.unwrap_or(0)
+    }
+
+    /// What [`Agreement::to_byte`] made; `None` for any other byte.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        let window_bits = match byte {
+            0 => None,
+            8..=15 => Some(byte),
+            _ => return None,
+        };
+        Some(Self { window_bits })
+    }
+}
+
+/// The first offer that can be accepted, of the values of all `Sec-WebSocket-Extensions` headers
+/// in their order. Offers of other extensions, and what isn't an offer at all, are passed over
+/// (RFC 7692 section 7: such an offer must be declined, not the handshake).
+pub fn negotiate<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Option<Agreement> {
+    headers
+        .into_iter()
+        .filter_map(|header| std::str::from_utf8(header).ok())
+        .flat_map(|header| header.split(','))
+        .find_map(accept)
+}
+
+/// RFC 7692 section 7.1: a parameter that is unknown, doubled or has a bad value declines the offer.
+fn accept(offer: &str) -> Option<Agreement> {
+    let mut parts = offer.split(';').map(str::trim);
+    if !parts.next()?.eq_ignore_ascii_case("permessage-deflate") {
+        return None;
+    }
+    let mut seen = [false; 4];
+    let mut window_bits = None;
+    for part in parts {
+        let (name, value) = match part.split_once('=') {
+            Some((name, value)) => (name.trim_end(), Some(unquoted(value.trim_start()))),
+            None => (part, None),
+        };
+        let which = match (name.to_ascii_lowercase().as_str(), value) {
+            ("server_no_context_takeover", None) => 0,
+            ("client_no_context_takeover", None) => 1,
+            ("server_max_window_bits", Some(value)) => {
+                window_bits = Some(bits(value)?);
+                2
+            }
+            ("client_max_window_bits", None) => 3,
+            ("client_max_window_bits", Some(value)) => {
+                bits(value)?;
+                3
+            }
+            _ => return None,
+        };
+        if std::mem::replace(&mut seen[which], true) {
+            return None;
+        }
+    }
+    Some(Agreement { window_bits })
+}
+
+/// RFC 6455 section 9.1: a value may be a quoted string, if it is a token without the quotes.
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+}
+
+/// 8 to 15, without leading zeros (RFC 7692 sections 7.1.2.1 and 7.1.2.2).
+fn bits(value: &str) -> Option<u8> {
+    match value {
+        "8" => Some(8),
+        "9" => Some(9),
+        "10" => Some(10),
+        "11" => Some(11),
+        "12" => Some(12),
+        "13" => Some(13),
+        "14" => Some(14),
+        "15" => Some(15),
+        _ => None,
+    }
+}
+
+/// Compresses pushes, one at a time: keep one per thread (about 300 KB).
+#[derive(Debug)]
+pub struct Deflater {
+    stream: Compress,
+}
+
+impl Deflater {
+    /// A compressor of `level` 1 (fast) to 9 (small).
+    #[must_use]
+    pub fn new(level: u8) -> Self {
+        let level = Compression::new(level.clamp(1, 9).into());
+        Self { stream: Compress::new(level, false) }
+    }
+
+    /// Append `payload`, compressed as a message's payload, to `out`. False, and nothing was
+    /// appended, if it wouldn't be shorter: then send it as it is.
+    pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> bool {
+        self.stream.reset();
+        let start = out.len();
+        // What doesn't fit in here isn't shorter, and is given up.
+        out.reserve(payload.len() + TAIL.len());
+        let room = out.capacity();
+        let done = self
+            .stream
+            .compress_vec(payload, out, FlushCompress::Sync)
+            .is_ok_and(|status| status == Status::Ok)
+            && self.stream.total_in() == payload.len() as u64
+            && out.len() < room
+            && out.ends_with(&TAIL);
+        let size = (out.len() - start).saturating_sub(TAIL.len());
+        let useful = done && size < payload.len();
+        out.truncate(if useful { start + size } else { start });
+        useful
+    }
+}
+
+/// Inflates what readers send, one message at a time: keep one per thread (about 50 KB).
+#[derive(Debug)]
+pub struct Inflater {
+    stream: Decompress,
+    output: Vec<u8>,
+}
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self { stream: Decompress::new(false), output: Vec::new() }
+    }
+}
+
+impl Inflater {
+    /// The message that `payload` is when inflated. It is lent until the next call.
+    ///
+    /// # Errors
+    /// [`Violation::TooBig`] as soon as there are more than `message_bytes` of it, whatever is
+    /// still to come; [`Violation::InvalidPayload`] if it isn't DEFLATE.
+    pub fn inflate(&mut self, payload: &[u8], message_bytes: usize) -> Result<&[u8], Violation> {
+        self.output.clear();
+        self.stream.reset(false);
+        self.feed(payload, message_bytes)?;
+        self.feed(&TAIL, message_bytes)?;
+        Ok(&self.output)
+    }
+
+    fn feed(&mut self, mut input: &[u8], message_bytes: usize) -> Result<(), Violation> {
+        loop {
+            if self.output.len() > message_bytes {
+                return Err(Violation::TooBig);
+            }
+            self.output.reserve(STEP);
+            let before = (self.stream.total_in(), self.output.len());
+            let status = self
+                .stream
+                .decompress_vec(input, &mut self.output, FlushDecompress::Sync)
+                .map_err(|_| Violation::InvalidPayload)?;
+            let used = (self.stream.total_in() - before.0) as usize;
+            input = input.get(used..).unwrap_or_default();
+            if status == Status::StreamEnd {
+                // RFC 7692 section 7.2.3.4: a block with BFINAL may stand in mid-message.
+                self.stream.reset(false);
+            } else if used == 0 && self.output.len() == before.1 {
+                break;
+            }
+            if input.is_empty() && self.output.len() < self.output.capacity() {
+                break;
+            }
+        }
+        if self.output.len() > message_bytes {
+            return Err(Violation::TooBig);
+        }
+        if input.is_empty() { Ok(()) } else { Err(Violation::InvalidPayload) }
+    }
+}

@@ -1,0 +1,289 @@
+//! Orders carried out: what the control plane decided, done to this thread's readers and its hub.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::control::{Command, ConnectionId, History, Subscribe, Uncovered};
+use crate::counters::Count;
+use crate::drain::Pace;
+use crate::fanout::Chunk;
+use crate::head::Framing;
+use crate::hub::{Clash, Limits, Offer};
+use crate::orders::{Order, Report, Seed};
+use crate::policy::error_push;
+use crate::publication::{FrameMaker, Publication, TopicPolicy};
+use crate::reactor::{Reactor, unix_ms};
+use crate::slab::Phase;
+
+impl Reactor {
+    pub(crate) fn obey(&mut self, order: Order) {
+        match order {
+            Order::Policy(policy) => {
+                self.hub.set_limits(Limits::of(&policy.settings));
+                self.maker = FrameMaker::new(&policy.settings);
+                self.policy = policy;
+                self.listen();
+            }
+            Order::Attached(attachment) => {
+                self.attachment = attachment;
+                self.ask_again();
+            }
+            Order::Detached => self.attachment = 0,
+            Order::Publish(number, publication) => self.publish(number, &publication),
+            Order::Seed(seed) => {
+                let Seed { topic, policy, complete, history, latest } = &*seed;
+                self.hub.seed(topic, *policy, *complete, history, latest, unix_ms());
+            }
+            Order::Command(kind, body) => {
+                // It was decoded before, on the way here.
+                if let Ok(command) = Command::decode(kind, &body) {
+                    self.serve(command);
+                }
+            }
+            Order::Drain(spread_ms, per_second) => self.start_drain(spread_ms, per_second),
+        }
+    }
+
+    fn serve(&mut self, command: Command<'_>) {
+        match command {
+            Command::Subscribe(subscribe) => self.subscribe(&subscribe),
+            Command::History(history) => self.history(&history),
+            Command::Unsubscribe { connection, topic, push } => {
+                if let Some(slot) = self.open(connection) {
+                    self.hub.unsubscribe(slot, topic);
+                    self.reply(slot, push);
+                }
+            }
+            Command::Reply { connection, push } => {
+                if let Some(slot) = self.open(connection) {
+                    self.reply(slot, push);
+                }
+            }
+            Command::Close { connection, reason, retry_after_ms } => {
+                if let Some(slot) = self.open(connection) {
+                    self.close(slot, reason, Some(retry_after_ms));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The slot of a connection that is still that one, and open.
+    fn open(&mut self, name: ConnectionId) -> Option<u32> {
+        let connection = self.slab.find(name.slot, name.generation)?;
+        (connection.phase == Phase::Open).then_some(name.slot)
+    }
+
+    fn reply(&mut self, slot: u32, push: &[u8]) {
+        self.push(slot, &String::from_utf8_lossy(push));
+        self.answered(slot);
+    }
+
+    fn publish(&mut self, number: u64, publication: &Arc<Publication>) {
+        let mark = (self.attachment, number);
+        match self.hub.publish(publication, unix_ms()) {
+            Offer::Readers(cursor) => self.fanout.publish(publication, cursor, mark),
+            Offer::Nobody => self.fanout.skip(mark),
+            Offer::Copy => return self.fanout.skip(mark),
+        }
+        let publications = &self.counters().publications;
+        publications.store(publications.load(Relaxed) + 1, Relaxed);
+    }
+
+    fn subscribe(&mut self, verb: &Subscribe<'_>) {
+        let Some(slot) = self.open(verb.connection) else {
+            return;
+        };
+        let (name, policy) = (verb.topic.name, TopicPolicy::from(&verb.topic));
+        let most = self.settings().topics as usize;
+        if let Some(clash) = self.hub.clash(slot, name, most) {
+            return self.refuse_topic(slot, verb, clash);
+        }
+        let topic: Arc<str> = name.into();
+        let older = verb.older.iter().map(|one| Publication::new(topic.clone(), policy, one));
+        let older: Vec<_> = older.map(Arc::new).collect();
+        let only = verb.only_if_covered;
+        match self.hub.rewind(name, policy, verb.replay, &older, only, unix_ms()) {
+            Ok(replay) => {
+                self.hub.subscribe(slot, name);
+                self.push(slot, &String::from_utf8_lossy(verb.push));
+                self.replay(slot, &replay);
+                self.answered(slot);
+            }
+            Err(why) => self.uncovered(verb.connection, verb.token, why),
+        }
+    }
+
+    fn refuse_topic(&mut self, slot: u32, verb: &Subscribe<'_>, clash: Clash) {
+        let (code, reason, count) = match clash {
+            Clash::AlreadySubscribed => (105, "already subscribed".to_owned(), Count::Error105),
+            Clash::TooMany => {
+                (106, format!("at most {} topics", self.settings().topics), Count::Error106)
+            }
+        };
+        self.count(count);
+        let reference = String::from_utf8_lossy(verb.reference);
+        let push = error_push(&reference, verb.topic.name, code, &reason, false);
+        self.reply(slot, push.as_bytes());
+    }
+
+    /// Send messages that were asked for: none of them is dropped or conflated.
+    fn replay(&mut self, slot: u32, replay: &[Arc<Publication>]) {
+        let most = self.settings().replay_bytes as usize;
+        let connection = self.slab.at(slot);
+        let (framing, deflate) = (connection.framing, connection.deflate);
+        let mut bytes = Vec::new();
+        let mut size = 0;
+        let mut first = replay.len();
+        while first > 0 {
+            size += replay[first - 1].frame(framing, None, &mut self.maker).len();
+            if size > most {
+                break;
+            }
+            first -= 1;
+        }
+        for one in &replay[first..] {
+            bytes.extend_from_slice(one.frame(framing, deflate, &mut self.maker));
+        }
+        if !bytes.is_empty() && self.slab.at(slot).phase == Phase::Open {
+            self.write(slot, &bytes);
+        }
+    }
+
+    fn history(&mut self, verb: &History<'_>) {
+        let Some(slot) = self.open(verb.connection) else {
+            return;
+        };
+        let limit = usize::from(verb.limit);
+        match self.hub.history(verb.topic.name, limit, verb.before.as_ref(), unix_ms()) {
+            Ok(found) => self.send_history(slot, verb.head, &found, limit),
+            Err(why) => self.uncovered(verb.connection, verb.token, why),
+        }
+    }
+
+    fn send_history(&mut self, slot: u32, head: &[u8], found: &[Arc<Publication>], limit: usize) {
+        let most = self.settings().replay_bytes as usize;
+        let mut size = 0;
+        let fitting = found.iter().rev().take_while(|one| {
+            size += one.push().len();
+            size <= most
+        });
+        let fitting = &found[found.len() - fitting.count()..];
+        let more = found.len() >= limit || fitting.len() < found.len();
+        let mut push = head.to_vec();
+        push.extend_from_slice(if more { b"true" } else { b"false" });
+        push.extend_from_slice(b",\"messages\":[");
+        for (index, one) in fitting.iter().enumerate() {
+            if index > 0 {
+                push.push(b',');
+            }
+            push.extend_from_slice(one.push());
+        }
+        push.extend_from_slice(b"]}");
+        self.reply(slot, &push);
+    }
+
+    fn uncovered(&mut self, connection: ConnectionId, token: u32, why: Uncovered) {
+        let report = Report::Uncovered(self.attachment, connection, token, why);
+        self.parts.reports.put(report);
+    }
+
+    fn start_drain(&mut self, spread_ms: u32, per_second: u32) {
+        if self.drain.is_none() {
+            let readers = self.counters().readers();
+            self.drain = Some(Pace::new(readers, self.now_ms, spread_ms, per_second));
+        }
+    }
+
+    /// One chunk of what is under way.
+    pub(crate) fn send_some(&mut self) {
+        let budget = self.settings().fanout_chunk as usize;
+        let mut chunk = std::mem::take(&mut self.chunk);
+        if self.fanout.next_chunk(&mut self.hub, budget, &mut chunk) {
+            self.send_chunk(&chunk);
+        }
+        self.chunk = chunk;
+        if let Some((attachment, number)) = self.fanout.take_reached() {
+            let report = Report::Published(attachment, self.parts.number, number);
+            self.parts.reports.put(report);
+        }
+    }
+
+    fn send_chunk(&mut self, chunk: &Chunk) {
+        let (mut raw, mut sockjs) = (0, 0);
+        let mut together = Together::default();
+        for slot in &chunk.slots {
+            let connection = self.slab.at(*slot);
+            if connection.phase != Phase::Open {
+                continue;
+            }
+            match connection.framing {
+                Framing::Raw => raw += 1,
+                Framing::SockJs => sockjs += 1,
+            }
+            match &chunk.publications[..] {
+                [one] => self.send_one(*slot, one),
+                all => self.send_batch(*slot, all, &mut together),
+            }
+        }
+        let many = chunk.publications.len() as u64;
+        self.counters().add_many(Count::DeliveriesWebSocket, raw * many);
+        self.counters().add_many(Count::DeliveriesSockJs, sockjs * many);
+    }
+
+    fn send_one(&mut self, slot: u32, publication: &Arc<Publication>) {
+        let connection = self.slab.at(slot);
+        let (framing, deflate) = (connection.framing, connection.deflate);
+        let frame = publication.frame(framing, deflate, &mut self.maker);
+        self.deliver(slot, frame, publication);
+    }
+
+    /// Several at once: one `send` of the frames put together, unless the reader is behind.
+    fn send_batch(&mut self, slot: u32, all: &[Arc<Publication>], together: &mut Together) {
+        let connection = self.slab.at(slot);
+        let (framing, deflate) = (connection.framing, connection.deflate);
+        let mut done = 0;
+        if !connection.blocked && deflate.is_none() {
+            let bytes = together.of(framing, all, &mut self.maker);
+            match self.send_now(slot, bytes) {
+                Some(sent) if sent == bytes.len() => return,
+                Some(sent) => done = sent,
+                None => return,
+            }
+        }
+        for one in all {
+            let frame = one.frame(framing, deflate, &mut self.maker);
+            if done >= frame.len() {
+                done -= frame.len();
+            } else if self.slab.at(slot).phase != Phase::Open {
+                return;
+            } else if self.slab.at(slot).blocked {
+                self.deliver(slot, frame, one);
+            } else {
+                self.keep_rest(slot, frame.clone(), std::mem::take(&mut done));
+            }
+        }
+    }
+}
+
+/// The frames of a batch put together, for each framing once.
+#[derive(Default)]
+struct Together {
+    raw: Vec<u8>,
+    sockjs: Vec<u8>,
+}
+
+impl Together {
+    fn of(&mut self, framing: Framing, all: &[Arc<Publication>], maker: &mut FrameMaker) -> &[u8] {
+        let bytes = match framing {
+            Framing::Raw => &mut self.raw,
+            Framing::SockJs => &mut self.sockjs,
+        };
+        if bytes.is_empty() {
+            for one in all {
+                bytes.extend_from_slice(one.frame(framing, None, maker));
+            }
+        }
+        bytes
+    }
+}

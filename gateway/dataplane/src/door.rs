@@ -1,0 +1,335 @@
+//! How connections come in: accept, request head, upgrade, or on to the control plane.
+//!
+//! A head is only looked at (`MSG_PEEK`) until it is clear whose it is, so that what isn't ours
+//! is handed over untouched. A head that isn't complete raises the socket's low-water mark: level-triggered
+//! epoll would call us for the same bytes again and again.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::sync::{Mutex, PoisonError};
+
+use crate::bucket::Bucket;
+use crate::counters::Count;
+use crate::frame;
+use crate::head::{self, Decision, Framing, Refusal, Upgrade};
+use crate::proxy::{self, Proxied};
+use crate::reactor::{Reactor, unix_ms};
+use crate::slab::{Ending, HEARD_MS, Phase};
+use crate::sockjs;
+use crate::sys;
+use crate::wheel;
+
+/// Accepted in one turn, so that a storm of readers doesn't stop the others.
+const AT_ONCE: usize = 64;
+const PAUSE_MS: u64 = 500;
+/// Connections over capacity that are being told so; beyond them the answer is a bare 503.
+const TURNED_AWAY_AT_ONCE: u64 = 1_000;
+
+/// How many connections each address has.
+#[derive(Debug, Default)]
+pub struct Addresses(Mutex<HashMap<IpAddr, u32>>);
+
+impl Addresses {
+    /// Count one more, if there may be one more.
+    pub fn enter(&self, address: IpAddr, most: u32) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(address).or_default();
+        let fits = *count < most;
+        *count += u32::from(fits);
+        fits
+    }
+
+    /// One less.
+    pub fn leave(&self, address: IpAddr) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&address);
+            }
+        }
+    }
+}
+
+impl Reactor {
+    pub(crate) fn accept_some(&mut self) {
+        for _ in 0..AT_ONCE {
+            match sys::accept(self.parts.listener.as_raw_fd()) {
+                Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
+                Err(error) if sys::would_block(&error) => return,
+                Err(error) if sys::exhausted(&error) => return self.pause(),
+                // A connection that ended in the backlog, or a network error of its own (accept(2)).
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        self.count(Count::AcceptPauses);
+        self.listen_no_more();
+        self.accept_again_ms = self.now_ms + PAUSE_MS;
+    }
+
+    fn let_in(&mut self, fd: i32, address: SocketAddr) {
+        self.count(Count::Accepts);
+        let slot = self.slab.insert(fd);
+        let token = Self::epoll_token(slot, self.slab.at(slot).generation);
+        if !self.parts.proxied && !self.admit_address(slot, address.ip()) {
+            return self.forget(slot);
+        }
+        if self.epoll.add(fd, sys::READ, token).is_err() {
+            // Out of memory, or of epoll watches.
+            self.forget(slot);
+            return self.pause();
+        }
+        let deadline = self.now_ms + u64::from(self.settings().handshake_ms);
+        self.wheel.set(slot, deadline);
+        let count = self.slab.len() as u64;
+        self.counters().connections.store(count, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
+        let most = self.settings().per_address;
+        if most == 0 {
+            return true;
+        }
+        if !self.parts.addresses.enter(address, most) {
+            self.count(Count::RejectedAddress);
+            return false;
+        }
+        self.counted.insert(slot, address);
+        true
+    }
+
+    /// Something came on a connection whose request isn't decided yet. After `ended` no more comes:
+    /// an incomplete head is dropped then, or it would wake us for ever.
+    pub(crate) fn look_at_head(&mut self, slot: u32, ended: bool) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.look(slot, ended, &mut buffer);
+        self.buffer = buffer;
+    }
+
+    fn look(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
+        let fd = self.slab.at(slot).fd;
+        let wanted = (self.settings().head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
+        let seen = match sys::peek(fd, &mut buffer[..wanted]) {
+            Ok(0) => return self.forget(slot),
+            Ok(seen) => seen,
+            Err(error) if sys::would_block(&error) => return,
+            Err(_) => return self.forget(slot),
+        };
+        let Some(start) = self.take_proxy_header(slot, ended, &mut buffer[..seen]) else {
+            return;
+        };
+        let policy = self.policy.clone();
+        let (head, scratch) = buffer[start..].split_at_mut(seen - start);
+        match head::decide(head, &policy.head) {
+            Decision::Incomplete if ended => self.forget(slot),
+            Decision::Incomplete => self.wait_for_more(slot, seen - start),
+            Decision::Refuse(refusal) => self.refuse(slot, refusal),
+            Decision::Upgrade(upgrade) => self.upgrade(slot, &upgrade),
+            Decision::Info(info) => {
+                let mut answer = Vec::with_capacity(512);
+                info.put(&mut answer, self.random(), unix_ms() / 1_000);
+                self.answer(slot, info.head_bytes, &answer, scratch);
+            }
+            Decision::Greeting { head_bytes } => {
+                let mut answer = Vec::with_capacity(512);
+                head::put_greeting(&mut answer, unix_ms() / 1_000);
+                self.answer(slot, head_bytes, &answer, scratch);
+            }
+            Decision::HandOver => self.hand_over(slot),
+        }
+    }
+
+    /// Where the request begins in what was seen; `None` if it can't be looked at now.
+    fn take_proxy_header(&mut self, slot: u32, ended: bool, seen: &mut [u8]) -> Option<usize> {
+        let done = self.slab.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
+        if !self.parts.proxied || done {
+            return Some(0);
+        }
+        match proxy::parse(seen) {
+            Ok(Proxied::Incomplete) if ended => {
+                self.forget(slot);
+                None
+            }
+            Ok(Proxied::Incomplete) => {
+                self.wait_for_more(slot, seen.len());
+                None
+            }
+            Ok(Proxied::Header { bytes, reader }) => {
+                let fd = self.slab.at(slot).fd;
+                let peer = sys::peer_address(fd).ok();
+                let Some(address) = reader.or(peer) else {
+                    self.forget(slot);
+                    return None;
+                };
+                if !self.admit_address(slot, address.ip()) || drop_bytes(fd, seen, bytes).is_err() {
+                    self.forget(slot);
+                    return None;
+                }
+                self.extra(slot).proxied = Some(address);
+                // Level-triggered: what follows the header wakes us in the next turn.
+                self.reset_low_water(slot);
+                None
+            }
+            Err(proxy::NotProxied) => {
+                self.count(Count::BadRequests);
+                self.forget(slot);
+                None
+            }
+        }
+    }
+
+    fn wait_for_more(&mut self, slot: u32, seen: usize) {
+        let connection = self.slab.at(slot);
+        connection.low_water = true;
+        if sys::set_low_water(connection.fd, seen + 1).is_err() {
+            self.forget(slot);
+        }
+    }
+
+    fn reset_low_water(&mut self, slot: u32) {
+        let connection = self.slab.at(slot);
+        if connection.low_water {
+            connection.low_water = false;
+            // Only a socket that is gone fails; the next read finds that out.
+            let _ = sys::set_low_water(connection.fd, 1);
+        }
+    }
+
+    fn refuse(&mut self, slot: u32, refusal: Refusal) {
+        self.count(match refusal {
+            Refusal::BadOrigin => Count::RejectedOrigin,
+            Refusal::NotNow { why: "capacity", .. } => Count::RejectedCapacity,
+            Refusal::NotNow { why: "draining", .. } => Count::RejectedDraining,
+            Refusal::NotNow { .. } => Count::Unavailable,
+            _ => Count::BadRequests,
+        });
+        let mut answer = Vec::with_capacity(256);
+        refusal.put(&mut answer);
+        self.reset_low_water(slot);
+        // An answer is small and the socket's buffer empty: what doesn't fit is no loss.
+        let fd = self.slab.at(slot).fd;
+        let _ = sys::send(fd, &answer);
+        sys::finish_writing(fd);
+        // What was not read would make a close a reset, which destroys the answer.
+        self.slab.at(slot).phase = Phase::Closing(Ending::HalfClose);
+        self.count(Count::Closing);
+        let deadline = self.now_ms + u64::from(self.settings().linger_ms);
+        self.wheel.set(slot, deadline);
+    }
+
+    fn not_now(&mut self, slot: u32, why: &'static str) {
+        let retry_after_ms = self.settings().retry_after_ms;
+        self.refuse(slot, Refusal::NotNow { why, retry_after_ms });
+    }
+
+    /// Answer a request of ours, and wait for the next one.
+    fn answer(&mut self, slot: u32, head_bytes: usize, answer: &[u8], scratch: &mut [u8]) {
+        let fd = self.slab.at(slot).fd;
+        if drop_bytes(fd, scratch, head_bytes).is_err() || sys::send(fd, answer).is_err() {
+            return self.forget(slot);
+        }
+        self.reset_low_water(slot);
+        let deadline = self.now_ms + u64::from(self.settings().handshake_ms);
+        self.wheel.set(slot, deadline);
+    }
+
+    fn upgrade(&mut self, slot: u32, upgrade: &Upgrade<'_>) {
+        if self.drain.is_some() {
+            return self.not_now(slot, "draining");
+        }
+        let all = self.parts.counters.iter();
+        let readers: u64 = all.clone().map(|one| one.readers()).sum();
+        let full = readers >= u64::from(self.settings().capacity);
+        if full && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE {
+            return self.not_now(slot, "capacity");
+        }
+        let mut answer = Vec::with_capacity(256);
+        upgrade.put(&mut answer);
+        if upgrade.framing == Framing::SockJs {
+            frame::put_frame(&mut answer, frame::TEXT, false, sockjs::OPEN);
+        }
+        let fd = self.slab.at(slot).fd;
+        let mut eaten = [0; 2048];
+        if drop_bytes(fd, &mut eaten, upgrade.head_bytes).is_err() {
+            return self.forget(slot);
+        }
+        self.reset_low_water(slot);
+        self.join(slot, upgrade);
+        self.write(slot, &answer);
+        if full {
+            self.count(Count::RejectedCapacity);
+            // A page can't read a 503 of a WebSocket, but it can read a push.
+            self.close(slot, "overload", None);
+        }
+    }
+
+    fn join(&mut self, slot: u32, upgrade: &Upgrade<'_>) {
+        let heartbeat = self.settings().heartbeat_ms;
+        let bucket = Bucket::full(self.settings(), self.now_ms as u32);
+        let first = wheel::first_beat(self.now_ms, heartbeat, self.random());
+        let now_ms = self.now_ms;
+        let connection = self.slab.at(slot);
+        connection.phase = Phase::Open;
+        connection.framing = upgrade.framing;
+        connection.deflate = upgrade.deflate;
+        connection.heard = (now_ms / HEARD_MS) as u32;
+        connection.bucket = bucket;
+        connection.extra = None;
+        self.wheel.set(slot, first);
+        let (readers, connects) = match upgrade.framing {
+            Framing::Raw => (Count::ReadersWebSocket, Count::ConnectsWebSocket),
+            Framing::SockJs => (Count::ReadersSockJs, Count::ConnectsSockJs),
+        };
+        self.count(readers);
+        self.count(connects);
+    }
+
+    fn hand_over(&mut self, slot: u32) {
+        // Also while draining: a session of the control plane's own hears of it by its next poll.
+        if self.attachment == 0 {
+            return self.not_now(slot, "control");
+        }
+        self.reset_low_water(slot);
+        let connection = self.slab.at(slot);
+        let fd = connection.fd;
+        let proxied = connection.extra.as_ref().and_then(|it| it.proxied);
+        let Some(address) = proxied.or_else(|| sys::peer_address(fd).ok()) else {
+            return self.forget(slot);
+        };
+        // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
+        let passed = self.epoll.remove(fd).and_then(|()| {
+            let address = address.to_string();
+            sys::send_descriptor(self.parts.hatch.as_raw_fd(), address.as_bytes(), fd)
+        });
+        match passed {
+            Ok(_) => {
+                self.count(Count::Handovers);
+                self.forget(slot);
+            }
+            Err(_) => {
+                let token = Self::epoll_token(slot, self.slab.at(slot).generation);
+                if self.epoll.add(fd, sys::READ, token).is_err() {
+                    return self.forget(slot);
+                }
+                self.not_now(slot, "control");
+            }
+        }
+    }
+}
+
+/// Eat so many bytes that were looked at before.
+fn drop_bytes(fd: i32, scratch: &mut [u8], mut count: usize) -> io::Result<()> {
+    while count > 0 {
+        let room = count.min(scratch.len());
+        match sys::receive(fd, &mut scratch[..room])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            eaten => count -= eaten,
+        }
+    }
+    Ok(())
+}

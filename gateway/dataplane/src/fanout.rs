@@ -1,0 +1,221 @@
+//! Publications on their way to readers, in chunks. Pure; who the readers are is the hub's.
+//!
+//! A big fan-out is cut into chunks, and topics take turns, so that it doesn't hold a small one up.
+//! Within a topic one publication goes after the other. Those that wait meanwhile for the same readers leave
+//! together, as one batch: that is the coalescing, and there is none while nothing waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::hub::{Cursor, Hub, Publication};
+
+/// Publications that leave together at most, and their bytes.
+const BATCH: usize = 32;
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Where a publication came from: the attachment and its number.
+pub type Mark = (u32, u64);
+
+#[derive(Debug)]
+struct Job {
+    order: u64,
+    cursor: Cursor,
+    publication: Arc<Publication>,
+}
+
+/// What is under way of one topic.
+#[derive(Debug, Default)]
+struct Line {
+    jobs: VecDeque<Job>,
+    /// So many of the first go together; 0 if they haven't begun.
+    together: usize,
+}
+
+/// Some readers of a topic, and what they get now.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// In their order, at least one.
+    pub publications: Vec<Arc<Publication>>,
+    /// Slots.
+    pub slots: Vec<u32>,
+}
+
+/// All that is under way on a thread.
+#[derive(Debug, Default)]
+pub struct Fanout {
+    lines: HashMap<u32, Line>,
+    turns: VecDeque<u32>,
+    /// From the oldest publication under way on; whether it is over.
+    marks: VecDeque<(Mark, bool)>,
+    first_order: u64,
+    reached: Option<Mark>,
+}
+
+impl Fanout {
+    /// Whether something is under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Begin to send a publication to the readers that the hub named.
+    pub fn publish(&mut self, publication: &Arc<Publication>, cursor: Cursor, mark: Mark) {
+        let order = self.begin(mark);
+        let topic = cursor.topic();
+        let line = self.lines.entry(topic).or_default();
+        if line.jobs.is_empty() {
+            self.turns.push_back(topic);
+        }
+        line.jobs.push_back(Job { order, cursor, publication: publication.clone() });
+    }
+
+    /// A publication that nobody gets.
+    pub fn skip(&mut self, mark: Mark) {
+        let order = self.begin(mark);
+        self.finish(order);
+    }
+
+    /// The mark up to which everything is over, if it has moved since the last call.
+    pub fn take_reached(&mut self) -> Option<Mark> {
+        self.reached.take()
+    }
+
+    /// What to send next, to `budget` readers at most; the topic goes to the end of the line then.
+    /// False if nothing is under way. Send it before another command is obeyed.
+    pub fn next_chunk(&mut self, hub: &mut Hub, budget: usize, chunk: &mut Chunk) -> bool {
+        chunk.publications.clear();
+        chunk.slots.clear();
+        let Some(topic) = self.turns.pop_front() else {
+            return false;
+        };
+        let line = self.lines.entry(topic).or_default();
+        line.gather(hub);
+        let batch = line.jobs.iter().take(line.together);
+        chunk.publications.extend(batch.map(|job| job.publication.clone()));
+        let more = line
+            .jobs
+            .front()
+            .is_some_and(|job| hub.readers(&job.cursor, budget.max(1), &mut chunk.slots));
+        if more {
+            self.turns.push_back(topic);
+        } else {
+            self.end_batch(topic);
+        }
+        true
+    }
+
+    fn end_batch(&mut self, topic: u32) {
+        let Some(line) = self.lines.get_mut(&topic) else {
+            return;
+        };
+        let over: Vec<u64> = line.jobs.drain(..line.together).map(|job| job.order).collect();
+        line.together = 0;
+        if line.jobs.is_empty() {
+            self.lines.remove(&topic);
+        } else {
+            self.turns.push_back(topic);
+        }
+        for order in over {
+            self.finish(order);
+        }
+    }
+
+    fn begin(&mut self, mark: Mark) -> u64 {
+        self.marks.push_back((mark, false));
+        self.first_order + self.marks.len() as u64 - 1
+    }
+
+    fn finish(&mut self, order: u64) {
+        self.marks[(order - self.first_order) as usize].1 = true;
+        while let Some((mark, true)) = self.marks.front() {
+            self.reached = Some(*mark);
+            self.marks.pop_front();
+            self.first_order += 1;
+        }
+    }
+}
+
+impl Line {
+    /// Begin a batch, unless one is under way.
+    fn gather(&mut self, hub: &mut Hub) {
+        if self.together > 0 {
+            return;
+        }
+        let Some(first) = self.jobs.front() else {
+            return;
+        };
+        self.together = 1;
+        let mut bytes = first.publication.push().len();
+        for job in self.jobs.iter().skip(1).take(BATCH - 1) {
+            bytes += job.publication.push().len();
+            if bytes > BATCH_BYTES || !hub.join(&first.cursor, &job.cursor) {
+                break;
+            }
+            self.together += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::{Limits, Offer};
+    use crate::publication::tests::{keeping, message};
+
+    fn hub() -> Hub {
+        let limits =
+            Limits { topics: 10, bytes: 1 << 20, keys: 10, identities: 100, identity_ms: 1_000 };
+        Hub::new(limits)
+    }
+
+    fn publish(fanout: &mut Fanout, hub: &mut Hub, topic: &str, number: u64) {
+        let one = Arc::new(Publication::new(topic.into(), keeping(1), &message(1, number)));
+        match hub.publish(&one, 1) {
+            Offer::Readers(cursor) => fanout.publish(&one, cursor, (1, number)),
+            Offer::Nobody | Offer::Copy => fanout.skip((1, number)),
+        }
+    }
+
+    #[test]
+    fn a_small_topic_is_served_between_the_chunks_of_a_big_one() {
+        let (mut fanout, mut hub, mut chunk) = (Fanout::default(), hub(), Chunk::default());
+        for slot in 0..100 {
+            hub.subscribe(slot, "big");
+        }
+        hub.subscribe(200, "small");
+        publish(&mut fanout, &mut hub, "big", 1);
+        publish(&mut fanout, &mut hub, "small", 2);
+        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        assert_eq!(chunk.slots.len(), 10);
+        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        assert_eq!(chunk.slots, [200]);
+        // The mark stays behind the one that is still under way.
+        assert_eq!(fanout.take_reached(), None);
+    }
+
+    #[test]
+    fn what_waits_for_the_same_readers_leaves_together() {
+        let (mut fanout, mut hub, mut chunk) = (Fanout::default(), hub(), Chunk::default());
+        hub.subscribe(1, "a");
+        publish(&mut fanout, &mut hub, "a", 1);
+        publish(&mut fanout, &mut hub, "a", 2);
+        hub.subscribe(2, "a");
+        publish(&mut fanout, &mut hub, "a", 3);
+        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        assert_eq!((chunk.publications.len(), &chunk.slots[..]), (2, &[1][..]));
+        assert_eq!(fanout.take_reached(), Some((1, 2)));
+        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        chunk.slots.sort_unstable();
+        assert_eq!((chunk.publications.len(), &chunk.slots[..]), (1, &[1, 2][..]));
+        assert_eq!(fanout.take_reached(), Some((1, 3)));
+        assert!(!fanout.is_busy());
+    }
+
+    #[test]
+    fn a_topic_of_nobody_is_over_at_once() {
+        let (mut fanout, mut hub) = (Fanout::default(), hub());
+        publish(&mut fanout, &mut hub, "a", 1);
+        assert_eq!(fanout.take_reached(), Some((1, 1)));
+        assert!(!fanout.is_busy());
+    }
+}

@@ -1,0 +1,378 @@
+//! The decoder. A frame goes through `Head::parse` and then `finish`, whether it came in one
+//! piece (`whole`, inside the read buffer) or in several (`Partial`).
+
+mod saved;
+
+use super::mask::unmask;
+use super::{
+    BINARY, CLOSE, CONTINUATION, Event, NO_STATUS, PING, PONG, TEXT, Violation, may_be_sent,
+};
+
+const FIN: u8 = 0x80;
+const RSV1: u8 = 0x40;
+const RESERVED: u8 = 0x70;
+const MASKED: u8 = 0x80;
+const CONTROL_BYTES: usize = 125;
+/// Two bytes, eight of length, four of mask.
+const LONGEST_HEAD: usize = 14;
+
+/// What a connection may send. Two values serve all connections: with and without deflate.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Longest payload of one data frame.
+    pub frame_bytes: usize,
+    /// Longest message, all fragments together; an empty fragment counts as one byte.
+    pub message_bytes: usize,
+    /// Whether permessage-deflate was negotiated, so that RSV1 may be set.
+    pub deflate: bool,
+}
+
+/// The decoder of one connection: eight bytes, and a box while a frame or message is unfinished.
+///
+/// ```
+/// # use dataplane::frame::{Decoder, Event, Rules};
+/// # let rules = Rules { frame_bytes: 100, message_bytes: 100, deflate: false };
+/// let mut decoder = Decoder::default();
+/// let mut read = *b"\x81\x82\0\0\0\0hi\x89\x80\0\0\0\0";
+/// let (mut at, mut seen) = (0, 0);
+/// while let (used, Some(event)) = decoder.step(&mut read[at..], &rules)? {
+///     seen += 1;
+///     assert!(matches!(event, Event::Text("hi") | Event::Ping(b"")));
+///     at += used;
+/// }
+/// assert_eq!(seen, 2);
+/// # Ok::<(), dataplane::frame::Violation>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Decoder {
+    partial: Option<Box<Partial>>,
+}
+
+/// What [`Decoder::restore`] was given is not what [`Decoder::save`] wrote: drop the connection.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct BadState;
+
+impl Decoder {
+    /// Eat bytes up to the end of the next message or control frame.
+    ///
+    /// Returns how many bytes were eaten, and the event. Call it again with the bytes
+    /// that follow until there is no event: then all of `input` was eaten, and memory that isn't
+    /// needed any more was given back.
+    ///
+    /// # Errors
+    /// The reader broke the protocol: see [`Violation`]. Don't call it again.
+    pub fn step<'a>(
+        &'a mut self,
+        input: &'a mut [u8],
+        rules: &Rules,
+    ) -> Result<(usize, Option<Event<'a>>), Violation> {
+        if self.partial.as_ref().is_some_and(|p| p.is_done()) {
+            self.partial = None;
+        }
+        if self.partial.is_none() {
+            if input.is_empty() {
+                return Ok((0, None));
+            }
+            if let Some((head, at)) = whole(input, rules)? {
+                let end = at + head.size;
+                let payload = &mut input[at..end];
+                unmask(payload, head.mask, 0);
+                let event = finish(head.opcode, head.compressed, payload)?;
+                return Ok((end, Some(event)));
+            }
+        }
+        self.partial.get_or_insert_with(Box::default).step(input, rules)
+    }
+
+    /// Whether a frame or message is unfinished (a deadline should run).
+    #[must_use]
+    pub fn is_inside_message(&self) -> bool {
+        self.partial.as_ref().is_some_and(|p| !p.is_done())
+    }
+
+    /// Append the unfinished state to `out`, for a take-over. Nothing is appended if there is none.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        if let Some(partial) = self.partial.as_ref().filter(|p| !p.is_done()) {
+            saved::write(partial, out);
+        }
+    }
+
+    /// The decoder that [`Decoder::save`] wrote.
+    ///
+    /// # Errors
+    /// [`BadState`], if `saved` is anything else.
+    pub fn restore(saved: &[u8], rules: &Rules) -> Result<Self, BadState> {
+        if saved.is_empty() {
+            return Ok(Self::default());
+        }
+        let partial = saved::read(saved, rules).ok_or(BadState)?;
+        Ok(Self { partial: Some(Box::new(partial)) })
+    }
+}
+
+/// A frame's head, checked.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    fin: bool,
+    opcode: u8,
+    compressed: bool,
+    size: usize,
+    mask: [u8; 4],
+}
+
+enum Parsed {
+    /// So many bytes of head are needed to go on.
+    Needs(usize),
+    Head(Head, usize),
+}
+
+/// The message that a frame stands in.
+#[derive(Debug, Clone, Copy, Default)]
+struct Message {
+    /// TEXT, BINARY, or CONTINUATION while there is none.
+    opcode: u8,
+    compressed: bool,
+    /// Its size up to now, with an empty fragment as one byte.
+    counted: usize,
+}
+
+impl Head {
+    fn parse(bytes: &[u8], message: Message, rules: &Rules) -> Result<Parsed, Violation> {
+        let &[first, second, ref rest @ ..] = bytes else {
+            return Ok(Parsed::Needs(2));
+        };
+        let opcode = first & 0x0F;
+        Self::check_start(first, second, rules)?;
+        let (length, at) = match (second & 0x7F, rest) {
+            (126, &[a, b, ..]) => (u64::from(u16::from_be_bytes([a, b])), 4),
+            (127, &[a, b, c, d, e, f, g, h, ..]) => {
+                (u64::from_be_bytes([a, b, c, d, e, f, g, h]), 10)
+            }
+            (126, _) => return Ok(Parsed::Needs(4)),
+            (127, _) => return Ok(Parsed::Needs(10)),
+            (short, _) => (u64::from(short), 2),
+        };
+        // RFC 6455 section 5.2: the minimal number of bytes must be used.
+        if (at == 4 && length < 126) || (at == 10 && length < 1 << 16) {
+            return Err(Violation::Protocol);
+        }
+        let size = usize::try_from(length).map_err(|_| Violation::TooBig)?;
+        if opcode & 0x8 == 0 {
+            Self::check_place(opcode, size, message, rules)?;
+        }
+        let Some(&[a, b, c, d]) = bytes.get(at..at + 4) else {
+            return Ok(Parsed::Needs(at + 4));
+        };
+        let head = Self {
+            fin: first & FIN != 0,
+            opcode,
+            compressed: first & RSV1 != 0,
+            size,
+            mask: [a, b, c, d],
+        };
+        Ok(Parsed::Head(head, at + 4))
+    }
+
+    fn check_start(first: u8, second: u8, rules: &Rules) -> Result<(), Violation> {
+        let opcode = first & 0x0F;
+        let control = opcode & 0x8 != 0;
+        let known = matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG);
+        // RFC 6455 section 5.2: reserved bits need an extension; RFC 7692 section 6: RSV1 says
+        // that a message is compressed, so it stands on its first frame alone.
+        let compressible = rules.deflate && !control && opcode != CONTINUATION;
+        let reserved = first & RESERVED & if compressible { !RSV1 } else { !0 };
+        // Section 5.1: readers must mask. Section 5.5: control frames are short and whole.
+        let long = usize::from(second & 0x7F) > CONTROL_BYTES;
+        let stretched = control && (long || first & FIN == 0);
+        if !known || reserved != 0 || second & MASKED == 0 || stretched {
+            return Err(Violation::Protocol);
+        }
+        Ok(())
+    }
+
+    fn check_place(
+        opcode: u8,
+        size: usize,
+        message: Message,
+        rules: &Rules,
+    ) -> Result<(), Violation> {
+        let room = rules.message_bytes.saturating_sub(message.counted);
+        if size > rules.frame_bytes || size > room {
+            return Err(Violation::TooBig);
+        }
+        // Section 5.4: a message is one frame with an opcode, then continuations.
+        if (opcode == CONTINUATION) != (message.opcode != CONTINUATION) {
+            return Err(Violation::Protocol);
+        }
+        Ok(())
+    }
+}
+
+/// The head of a frame that is complete in `input` and a message by itself, and where its payload
+/// starts.
+fn whole(input: &[u8], rules: &Rules) -> Result<Option<(Head, usize)>, Violation> {
+    match Head::parse(input, Message::default(), rules)? {
+        Parsed::Head(head, at) if head.fin && head.size <= input.len() - at => Ok(Some((head, at))),
+        _ => Ok(None),
+    }
+}
+
+fn finish(opcode: u8, compressed: bool, payload: &[u8]) -> Result<Event<'_>, Violation> {
+    match opcode {
+        PING => Ok(Event::Ping(payload)),
+        PONG => Ok(Event::Pong(payload)),
+        CLOSE => close(payload),
+        _ if compressed => Ok(Event::Compressed { text: opcode == TEXT, payload }),
+        TEXT => utf8(payload).map(Event::Text),
+        _ => Ok(Event::Binary(payload)),
+    }
+}
+
+/// RFC 6455 sections 5.5.1 and 7.4.
+fn close(payload: &[u8]) -> Result<Event<'_>, Violation> {
+    let (code, reason) = match *payload {
+        [] => (NO_STATUS, &payload[..0]),
+        [_] => return Err(Violation::Protocol),
+        [high, low, ref reason @ ..] => (u16::from_be_bytes([high, low]), reason),
+    };
+    if !payload.is_empty() && !may_be_sent(code) {
+        return Err(Violation::Protocol);
+    }
+    Ok(Event::Close { code, reason: utf8(reason)? })
+}
+
+/// RFC 6455 section 8.1.
+fn utf8(payload: &[u8]) -> Result<&str, Violation> {
+    simdutf8::basic::from_utf8(payload).map_err(|_| Violation::InvalidPayload)
+}
+
+/// What has come of a frame or message that isn't complete.
+#[derive(Debug, Default)]
+struct Partial {
+    /// The head's bytes until it is complete.
+    head_bytes: [u8; LONGEST_HEAD],
+    head_len: usize,
+    /// The frame whose payload is under way, and how much of that has come.
+    frame: Option<Head>,
+    received: usize,
+    control: Vec<u8>,
+    message: Message,
+    payload: Vec<u8>,
+    /// So much of `payload` is UTF-8. What follows is at most the start of one character.
+    valid: usize,
+}
+
+impl Partial {
+    /// Nothing is unfinished: the box can go. So it never holds two messages.
+    fn is_done(&self) -> bool {
+        self.message.opcode == CONTINUATION && self.frame.is_none() && self.head_len == 0
+    }
+
+    fn step<'a>(
+        &'a mut self,
+        input: &[u8],
+        rules: &Rules,
+    ) -> Result<(usize, Option<Event<'a>>), Violation> {
+        let mut at = 0;
+        loop {
+            let (used, head) = self.take_head(&input[at..], rules)?;
+            at += used;
+            let Some(head) = head else {
+                return Ok((at, None));
+            };
+            at += self.take_payload(head, &input[at..])?;
+            if self.received < head.size {
+                return Ok((at, None));
+            }
+            if self.end_frame(head) {
+                return self.event(head).map(|event| (at, Some(event)));
+            }
+        }
+    }
+
+    /// Go on with the frame under way, or with its head.
+    fn take_head(
+        &mut self,
+        input: &[u8],
+        rules: &Rules,
+    ) -> Result<(usize, Option<Head>), Violation> {
+        if self.frame.is_some() {
+            return Ok((0, self.frame));
+        }
+        let mut used = 0;
+        loop {
+            let bytes = &self.head_bytes[..self.head_len];
+            match Head::parse(bytes, self.message, rules)? {
+                Parsed::Head(head, _) => {
+                    self.begin_frame(head);
+                    return Ok((used, Some(head)));
+                }
+                Parsed::Needs(total) => {
+                    let part = prefix(&input[used..], total - self.head_len);
+                    if part.is_empty() {
+                        return Ok((used, None));
+                    }
+                    self.head_bytes[self.head_len..][..part.len()].copy_from_slice(part);
+                    self.head_len += part.len();
+                    used += part.len();
+                }
+            }
+        }
+    }
+
+    fn begin_frame(&mut self, head: Head) {
+        self.head_len = 0;
+        self.frame = Some(head);
+        self.received = 0;
+        self.control.clear();
+        if head.opcode == TEXT || head.opcode == BINARY {
+            self.message = Message { opcode: head.opcode, compressed: head.compressed, counted: 0 };
+        }
+    }
+
+    fn take_payload(&mut self, head: Head, input: &[u8]) -> Result<usize, Violation> {
+        let part = prefix(input, head.size - self.received);
+        let control = head.opcode & 0x8 != 0;
+        let buffer = if control { &mut self.control } else { &mut self.payload };
+        // The length that a head announces is not reserved: bytes that never come cost nothing.
+        let start = buffer.len();
+        buffer.extend_from_slice(part);
+        unmask(&mut buffer[start..], head.mask, self.received);
+        self.received += part.len();
+        if !control && self.message.opcode == TEXT && !self.message.compressed {
+            self.validate()?;
+        }
+        Ok(part.len())
+    }
+
+    /// Fail at the first byte that no UTF-8 can have there, even in mid-message.
+    fn validate(&mut self) -> Result<(), Violation> {
+        match simdutf8::compat::from_utf8(&self.payload[self.valid..]) {
+            Ok(text) => self.valid += text.len(),
+            Err(error) if error.error_len().is_none() => self.valid += error.valid_up_to(),
+            Err(_) => return Err(Violation::InvalidPayload),
+        }
+        Ok(())
+    }
+
+    /// Close the books on a frame; whether it makes an event.
+    fn end_frame(&mut self, head: Head) -> bool {
+        self.frame = None;
+        if head.opcode & 0x8 == 0 {
+            self.message.counted += head.size.max(1);
+        }
+        head.fin
+    }
+
+    fn event(&mut self, head: Head) -> Result<Event<'_>, Violation> {
+        if head.opcode & 0x8 != 0 {
+            return finish(head.opcode, false, &self.control);
+        }
+        let message = std::mem::take(&mut self.message);
+        finish(message.opcode, message.compressed, &self.payload)
+    }
+}
+
+fn prefix(bytes: &[u8], at_most: usize) -> &[u8] {
+    &bytes[..bytes.len().min(at_most)]
+}

@@ -1,0 +1,93 @@
+//! RFC 6455 frames: what readers send is decoded, what we send is encoded. No I/O.
+//!
+//! Not here: the opening handshake ([`crate::head`]) and permessage-deflate ([`crate::deflate`]);
+//! a compressed message comes out of the decoder as it was sent.
+//!
+//! The decision to question: the decoder works *inside the caller's read buffer*, which all
+//! connections of a thread share. It unmasks there and lends the payload out, so a message that
+//! arrives in one piece is never copied, and an idle connection owns eight bytes. Only what
+//! is left unfinished at the end of a read is moved to memory of the connection's own.
+
+mod decode;
+mod encode;
+mod mask;
+
+pub use decode::{BadState, Decoder, Rules};
+pub use encode::{FrameHead, PING_FRAME, SmallFrame, close_frame, pong_frame, put_frame};
+pub use mask::unmask;
+
+/// Opcode of a fragment after the first (RFC 6455 section 5.2).
+pub const CONTINUATION: u8 = 0x0;
+/// Opcode of a text message.
+pub const TEXT: u8 = 0x1;
+/// Opcode of a binary message.
+pub const BINARY: u8 = 0x2;
+/// Opcode of a close frame.
+pub const CLOSE: u8 = 0x8;
+/// Opcode of a ping.
+pub const PING: u8 = 0x9;
+/// Opcode of a pong.
+pub const PONG: u8 = 0xA;
+/// The code of a close frame that had none (RFC 6455 section 7.1.5). It is never sent.
+pub const NO_STATUS: u16 = 1005;
+
+/// One whole message or control frame. It borrows the read buffer or the decoder.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Event<'a> {
+    /// A text message, checked to be UTF-8.
+    Text(&'a str),
+    /// A binary message.
+    Binary(&'a [u8]),
+    /// A message with RSV1: inflate it ([`crate::deflate::Inflater`]), then check text for UTF-8.
+    Compressed {
+        /// Whether it is a text message.
+        text: bool,
+        /// As it was sent, without the tail that RFC 7692 section 7.2.1 takes off.
+        payload: &'a [u8],
+    },
+    /// Answer with a pong of the same payload; of several that wait, the newest is
+    /// enough (RFC 6455 section 5.5.3).
+    Ping(&'a [u8]),
+    /// A sign of life, asked for or not.
+    Pong(&'a [u8]),
+    /// The reader's goodbye. Answer with the same code unless ours has been sent, then close
+    /// TCP (RFC 6455 sections 5.5.1 and 7.1.1). `code` is [`NO_STATUS`] if there was none.
+    Close {
+        /// A code that may be sent.
+        code: u16,
+        /// At most 123 bytes.
+        reason: &'a str,
+    },
+}
+
+/// The reader broke the protocol: close with [`Violation::code`] and decode nothing more of
+/// this connection (what still comes is read and dropped).
+#[derive(Debug, PartialEq, Eq, Clone, Copy, Hash)]
+pub enum Violation {
+    /// Broken framing: close with 1002.
+    Protocol,
+    /// Text that is not UTF-8, or compressed data that is broken: close with 1007.
+    InvalidPayload,
+    /// A frame or message over its limit: close with 1009.
+    TooBig,
+}
+
+impl Violation {
+    /// The close code (RFC 6455 section 7.4.1).
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Protocol => 1002,
+            Self::InvalidPayload => 1007,
+            Self::TooBig => 1009,
+        }
+    }
+}
+
+/// Whether a close frame may carry `code` (RFC 6455 section 7.4 and the IANA registry).
+///
+/// 1004–1006 and 1015 must not be sent; 3000–4999 belong to libraries and applications.
+#[must_use]
+pub const fn may_be_sent(code: u16) -> bool {
+    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
+}

@@ -1,0 +1,110 @@
+//! The server's half of the opening handshake (RFC 6455 section 4.2).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use sha1::{Digest as _, Sha1};
+
+use super::fields::Fields;
+use super::{Refusal, Rules};
+use crate::deflate::Agreement;
+
+/// RFC 6455 section 1.3.
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// Some libraries make the key of 24 random characters, so that bits are left over.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// What is inside the WebSocket messages.
+#[derive(Debug, PartialEq, Eq, Clone, Copy, Hash)]
+pub enum Framing {
+    /// One verb or push per message: `/websocket`, `/sockjs/websocket`.
+    Raw,
+    /// SockJS frames: `/sockjs/<server>/<session>/websocket`.
+    SockJs,
+}
+
+/// A handshake that may be accepted.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Upgrade<'a> {
+    /// What the reader will speak.
+    pub framing: Framing,
+    /// `Sec-WebSocket-Key`, checked: 24 characters.
+    pub key: &'a [u8],
+    /// What was agreed on compression.
+    pub deflate: Option<Agreement>,
+    /// The head's size; frames may follow it at once.
+    pub head_bytes: usize,
+}
+
+impl Upgrade<'_> {
+    /// Append the answer, status 101.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(
+            b"HTTP/1.1 101 Switching Protocols\r\n\
+              Upgrade: websocket\r\n\
+              Connection: Upgrade\r\n\
+              Sec-WebSocket-Accept: ",
+        );
+        out.extend_from_slice(&accept_key(self.key));
+        if let Some(agreement) = self.deflate {
+            out.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
+            out.extend_from_slice(agreement.answer().as_bytes());
+        }
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+}
+
+/// `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
+#[must_use]
+pub fn accept_key(key: &[u8]) -> [u8; 28] {
+    let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
+    let mut accept = [0; 28];
+    // 20 bytes are 28 characters: it always fits.
+    let written = STANDARD.encode_slice(digest, &mut accept);
+    debug_assert_eq!(written, Ok(28));
+    accept
+}
+
+/// The first rule that is broken decides the answer; the order is the Tornado engine's.
+pub(super) fn check<'a>(
+    fields: &Fields<'a>,
+    modern: bool,
+    framing: Framing,
+    head_bytes: usize,
+    rules: &Rules,
+) -> Result<Upgrade<'a>, Refusal> {
+    // RFC 6455 section 4.4.
+    if !fields.version.is_missing() && fields.version.value() != Some(b"13") {
+        return Err(Refusal::WrongVersion);
+    }
+    // SockJS's own words, which its test suite asks for.
+    if !fields.upgrade {
+        return Err(Refusal::BadRequest("Can \"Upgrade\" only to \"WebSocket\"."));
+    }
+    if !fields.connection {
+        return Err(Refusal::BadRequest("\"Connection\" must be \"Upgrade\"."));
+    }
+    let key = fields.key.value().filter(|key| is_nonce(key));
+    let host = fields.host.value().filter(|host| !host.is_empty());
+    let (Some(key), Some(_), true) = (key, host, modern) else {
+        return Err(Refusal::BadRequest("Not a WebSocket handshake."));
+    };
+    if fields.version.is_missing() {
+        return Err(Refusal::WrongVersion);
+    }
+    if fields.origin.is_doubled() {
+        return Err(Refusal::BadRequest("Not a WebSocket handshake."));
+    }
+    if !fields.allowed_by(&rules.origins) {
+        return Err(Refusal::BadOrigin);
+    }
+    Ok(Upgrade { framing, key, deflate: fields.deflate.filter(|_| rules.deflate), head_bytes })
+}
+
+/// 16 bytes in base64, padded (RFC 6455 section 4.2.1).
+fn is_nonce(key: &[u8]) -> bool {
+    let mut nonce = [0; 18];
+    LENIENT.decode_slice(key, &mut nonce) == Ok(16)
+}

@@ -1,0 +1,134 @@
+//! A new connection's request head: what to do with it. No I/O; the bytes are only looked at, so that
+//! a connection that isn't ours can be handed over untouched.
+//!
+//! Not here: whether there is room for one more reader. Ask that after [`Decision::Upgrade`], and
+//! answer [`Refusal::NotNow`] if there isn't.
+//!
+//! The decision to question: a handshake on one of our paths that is broken is answered here,
+//! not by Tornado, so a storm of them never reaches Python. Everything else that isn't plainly ours
+//! goes to Tornado, however odd it is.
+//!
+//! No subprotocol is ever chosen (RFC 6455 section 4.2.2: then there is no such header in the answer).
+
+mod fields;
+mod handshake;
+mod origin;
+mod reply;
+
+pub use handshake::{Framing, Upgrade, accept_key};
+pub use origin::Origins;
+pub use reply::{Info, Refusal, put_greeting};
+
+use fields::Fields;
+
+/// Most header fields that are looked at.
+const FIELDS: usize = 64;
+
+/// What a listener lets in.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Longest head; peek at most so many bytes.
+    pub head_bytes: usize,
+    /// Pages that may connect.
+    pub origins: Origins,
+    /// Whether permessage-deflate is offered.
+    pub deflate: bool,
+}
+
+/// What to do with a connection whose first bytes were looked at.
+#[derive(Debug, PartialEq, Eq, Clone)]
+pub enum Decision<'a> {
+    /// Look again when there are more. The handshake's deadline runs.
+    Incomplete,
+    /// Send [`Refusal::put`]'s answer, then close.
+    Refuse(Refusal),
+    /// A good handshake: drop its [`Upgrade::head_bytes`], send [`Upgrade::put`]'s answer, and
+    /// go on with frames.
+    Upgrade(Upgrade<'a>),
+    /// `/sockjs/info`: drop its [`Info::head_bytes`], send [`Info::put`]'s answer. Another
+    /// request follows, or the reader hangs up.
+    Info(Info<'a>),
+    /// `/sockjs`: drop `head_bytes`, send [`put_greeting`]'s answer; then as after Info.
+    Greeting {
+        /// The head's size.
+        head_bytes: usize,
+    },
+    /// Not for us: pass the descriptor to the control plane, bytes unread.
+    HandOver,
+}
+
+/// The paths that are served here (SockJS 1.0; routes of the Tornado engine).
+enum Route {
+    WebSocket(Framing),
+    Info,
+    Greeting,
+}
+
+/// Decide by `bytes`, everything that has come of a connection yet.
+#[must_use]
+pub fn decide<'a>(bytes: &'a [u8], rules: &Rules) -> Decision<'a> {
+    let mut storage = [httparse::EMPTY_HEADER; FIELDS];
+    let mut request = httparse::Request::new(&mut storage);
+    let parsed = request.parse(bytes);
+    let route = request.path.and_then(route_of);
+    let known_other = request.path.is_some() && route.is_none();
+    match parsed {
+        Ok(httparse::Status::Complete(head_bytes)) => match route {
+            Some(route) => serve(route, &request, head_bytes, rules),
+            None => Decision::HandOver,
+        },
+        Ok(httparse::Status::Partial) if bytes.len() < rules.head_bytes => Decision::Incomplete,
+        // Tornado takes longer heads.
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) if known_other => {
+            Decision::HandOver
+        }
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            Decision::Refuse(Refusal::HeadTooLarge)
+        }
+        Err(_) => Decision::Refuse(Refusal::BadRequest("bad request")),
+    }
+}
+
+fn route_of(target: &str) -> Option<Route> {
+    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    if path == "/websocket" {
+        return Some(Route::WebSocket(Framing::Raw));
+    }
+    match path.strip_prefix("/sockjs")? {
+        "" | "/" => Some(Route::Greeting),
+        "/info" => Some(Route::Info),
+        "/websocket" => Some(Route::WebSocket(Framing::Raw)),
+        rest => {
+            let (server, session) =
+                rest.strip_prefix('/')?.strip_suffix("/websocket")?.split_once('/')?;
+            let named = |part: &str| !part.is_empty() && !part.contains(['/', '.']);
+            (named(server) && named(session)).then_some(Route::WebSocket(Framing::SockJs))
+        }
+    }
+}
+
+fn serve<'a>(
+    route: Route,
+    request: &httparse::Request<'_, 'a>,
+    head_bytes: usize,
+    rules: &Rules,
+) -> Decision<'a> {
+    let fields = Fields::of(request.headers);
+    if request.method != Some("GET") || fields.has_body {
+        return Decision::HandOver;
+    }
+    let modern = request.version == Some(1);
+    match route {
+        Route::WebSocket(framing) => {
+            match handshake::check(&fields, modern, framing, head_bytes, rules) {
+                Ok(upgrade) => Decision::Upgrade(upgrade),
+                Err(refusal) => Decision::Refuse(refusal),
+            }
+        }
+        // Whatever makes the answer another one than the usual is Tornado's.
+        _ if !modern || fields.is_special || fields.host.is_missing() => Decision::HandOver,
+        _ if !fields.allowed_by(&rules.origins) => Decision::HandOver,
+        Route::Info => Decision::Info(Info { head_bytes, origin: fields.origin.value() }),
+        Route::Greeting => Decision::Greeting { head_bytes },
+    }
+}

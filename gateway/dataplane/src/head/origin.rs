@@ -1,0 +1,49 @@
+//! Which web pages may connect.
+
+/// An allow-list of web origins. Programs send no origin, and are let in.
+#[derive(Debug, Clone)]
+pub struct Origins {
+    /// Lower case; `None` for any.
+    listed: Option<Vec<Vec<u8>>>,
+}
+
+impl Origins {
+    /// Pages of any origin may connect.
+    #[must_use]
+    pub fn any() -> Self {
+        Self { listed: None }
+    }
+
+    /// Pages of these origins (`https://www.example.org`) may connect, and those of our own host.
+    /// A `*` alone means any.
+    pub fn only<S: AsRef<str>>(origins: impl IntoIterator<Item = S>) -> Self {
+        let listed: Vec<_> = origins
+            .into_iter()
+            .map(|origin| origin.as_ref().to_ascii_lowercase().into_bytes())
+            .collect();
+        if listed == [b"*"] {
+            return Self::any();
+        }
+        Self { listed: Some(listed) }
+    }
+
+    /// Whether a page of `origin` may connect to `host` (RFC 6455 section 10.2).
+    #[must_use]
+    pub fn allow(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
+        let Some(listed) = &self.listed else {
+            return true;
+        };
+        listed.iter().any(|one| one.eq_ignore_ascii_case(origin))
+            || host.is_some_and(|host| authority(origin).eq_ignore_ascii_case(host))
+    }
+}
+
+/// Host and port of an origin; empty if it has none (`null`).
+fn authority(origin: &[u8]) -> &[u8] {
+    let Some(start) = memchr::memmem::find(origin, b"://") else {
+        return b"";
+    };
+    let rest = &origin[start + 3..];
+    let end = rest.iter().position(|byte| b"/?#".contains(byte));
+    &rest[..end.unwrap_or(rest.len())]
+}

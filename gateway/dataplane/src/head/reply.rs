@@ -1,0 +1,167 @@
+//! The HTTP answers that are given without the control plane. They say what the Tornado engine says.
+
+use std::io::Write as _;
+
+const YEAR: u64 = 365 * 86_400;
+const GREETING: &str = "Welcome to SockJS!\n";
+
+/// Why a request is refused. The connection ends after the answer.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Refusal {
+    /// 400, in these words.
+    BadRequest(&'static str),
+    /// 403.
+    BadOrigin,
+    /// 426: only version 13 is spoken (RFC 6455 section 4.4).
+    WrongVersion,
+    /// 431 (RFC 6585 section 5).
+    HeadTooLarge,
+    /// 503: the box is full or drained, or the control plane, whose request it is, isn't there.
+    NotNow {
+        /// `capacity`, `draining`, `control`.
+        why: &'static str,
+        /// When to ask again; at least a second is said.
+        retry_after_ms: u32,
+    },
+}
+
+impl Refusal {
+    /// The HTTP status.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::BadRequest(_) => 400,
+            Self::BadOrigin => 403,
+            Self::WrongVersion => 426,
+            Self::HeadTooLarge => 431,
+            Self::NotNow { .. } => 503,
+        }
+    }
+
+    /// Append the answer.
+    pub fn put(self, out: &mut Vec<u8>) {
+        let (phrase, extra, why) = match self {
+            Self::BadRequest(text) => ("Bad Request", String::new(), text.to_owned()),
+            Self::BadOrigin => ("Forbidden", String::new(), "origin not allowed".to_owned()),
+            Self::WrongVersion => (
+                "Upgrade Required",
+                "Sec-WebSocket-Version: 13\r\n".to_owned(),
+                "only version 13".to_owned(),
+            ),
+            Self::HeadTooLarge => {
+                ("Request Header Fields Too Large", String::new(), "head too large".to_owned())
+            }
+            Self::NotNow { why, retry_after_ms } => (
+                "Service Unavailable",
+                format!("Retry-After: {}\r\n", (retry_after_ms / 1000).max(1)),
+                format!("not now: {why}"),
+            ),
+        };
+        put(
+            out,
+            format_args!(
+                "HTTP/1.1 {} {phrase}\r\n\
+                 Content-Type: text/plain; charset=utf-8\r\n\
+                 Cache-Control: no-store\r\n\
+                 {extra}\
+                 Content-Length: {}\r\n\
+                 Connection: close\r\n\r\n{why}",
+                self.status(),
+                why.len(),
+            ),
+        );
+    }
+}
+
+/// A request for `/sockjs/info`.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Info<'a> {
+    /// The head's size.
+    pub head_bytes: usize,
+    /// The page's origin, if it said one.
+    pub origin: Option<&'a [u8]>,
+}
+
+impl Info<'_> {
+    /// Append the answer. `entropy` is a random number: sockjs-client seeds its own with it.
+    pub fn put(&self, out: &mut Vec<u8>, entropy: u32, unix_seconds: u64) {
+        let body = format!(
+            "{{\"websocket\":true,\"cookie_needed\":false,\"origins\":[\"*:*\"],\"entropy\":{entropy}}}"
+        );
+        put(
+            out,
+            format_args!(
+                "HTTP/1.1 200 OK\r\n\
+                 Content-Type: application/json; charset=UTF-8\r\n\
+                 Date: {}\r\n\
+                 Cache-Control: no-store, no-cache, no-transform, must-revalidate, max-age=0\r\n\
+                 Access-Control-Allow-Origin: ",
+                Date(unix_seconds),
+            ),
+        );
+        match self.origin {
+            None | Some(b"null") => out.push(b'*'),
+            Some(origin) => {
+                out.extend_from_slice(origin);
+                out.extend_from_slice(
+                    b"\r\nAccess-Control-Allow-Credentials: true\r\nVary: Origin",
+                );
+            }
+        }
+        put(out, format_args!("\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    }
+}
+
+/// Append the answer to `/sockjs`: a person's test that it is there.
+pub fn put_greeting(out: &mut Vec<u8>, unix_seconds: u64) {
+    put(
+        out,
+        format_args!(
+            "HTTP/1.1 200 OK\r\n\
+             Content-Type: text/plain; charset=UTF-8\r\n\
+             Date: {}\r\n\
+             Cache-Control: max-age={YEAR}, public\r\n\
+             Expires: {}\r\n\
+             Access-Control-Max-Age: {YEAR}\r\n\
+             Content-Length: {}\r\n\r\n{GREETING}",
+            Date(unix_seconds),
+            Date(unix_seconds.saturating_add(YEAR)),
+            GREETING.len(),
+        ),
+    );
+}
+
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to a Vec can't fail.
+    let _ = out.write_fmt(text);
+}
+
+/// Seconds of the Unix epoch as an HTTP date (RFC 9110 section 5.6.7).
+struct Date(u64);
+
+impl std::fmt::Display for Date {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+        const MONTHS: [&str; 12] =
+            ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
+        let days = self.0 / 86_400;
+        // Years of this reckoning begin in March, so that leap days come last; day 0 is in year 0.
+        let day = days + 719_468;
+        let (era, day_of_era) = (day / 146_097, day % 146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month = (5 * day_of_year + 2) / 153;
+        let year = era * 400 + year_of_era + u64::from(month >= 10);
+        write!(
+            formatter,
+            "{}, {:02} {} {year} {:02}:{:02}:{:02} GMT",
+            WEEKDAYS[(days % 7) as usize],
+            day_of_year - (153 * month + 2) / 5 + 1,
+            MONTHS[month as usize],
+            self.0 / 3_600 % 24,
+            self.0 / 60 % 60,
+            self.0 % 60,
+        )
+    }
+}

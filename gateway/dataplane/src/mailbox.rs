@@ -1,0 +1,83 @@
+//! A queue between two threads, with an alarm that wakes the one who reads it.
+//!
+//! Many may put, one takes. Whoever takes gets everything at once, so the lock is held for a swap.
+
+use std::io;
+use std::mem;
+use std::os::fd::RawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sys::Alarm;
+
+/// The queue. Its bound is the business of those who put.
+pub struct Mailbox<T> {
+    items: Mutex<Vec<T>>,
+    alarm: Alarm,
+}
+
+impl<T> Mailbox<T> {
+    /// An empty one.
+    pub fn new() -> io::Result<Mailbox<T>> {
+        Ok(Mailbox { items: Mutex::new(Vec::new()), alarm: Alarm::new()? })
+    }
+
+    /// Put an item at the end, and wake the reader if it may be asleep.
+    pub fn put(&self, item: T) {
+        let mut items = self.lock();
+        items.push(item);
+        let first = items.len() == 1;
+        drop(items);
+        // With more than one, whoever put the first has rung.
+        if first {
+            self.alarm.ring();
+        }
+    }
+
+    /// Put all of `items` at the end.
+    pub fn put_all(&self, items: &mut Vec<T>) {
+        if items.is_empty() {
+            return;
+        }
+        let mut there = self.lock();
+        let first = there.is_empty();
+        there.append(items);
+        drop(there);
+        if first {
+            self.alarm.ring();
+        }
+    }
+
+    /// Take everything, in the order in which it was put. `into` must be empty.
+    pub fn take(&self, into: &mut Vec<T>) {
+        self.alarm.hush();
+        mem::swap(&mut *self.lock(), into);
+    }
+
+    /// Readable while there is something to take.
+    pub fn fd(&self) -> RawFd {
+        self.alarm.fd()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+        // A panic ends the process, so there is nothing that could have poisoned it.
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_is_taken_in_order_and_once() {
+        let mailbox = Mailbox::new().expect("an eventfd");
+        mailbox.put(1);
+        mailbox.put(2);
+        let mut taken = Vec::new();
+        mailbox.take(&mut taken);
+        assert_eq!(taken, [1, 2]);
+        taken.clear();
+        mailbox.take(&mut taken);
+        assert!(taken.is_empty());
+    }
+}

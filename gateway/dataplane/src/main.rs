@@ -1,0 +1,63 @@
+//! `newsfabric-dataplane`: the process that owns readers' sockets. Options only; see the library.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dataplane::run::{Options, run};
+
+const USAGE: &str = "\
+usage: newsfabric-dataplane --control PATH [options]
+
+  --control PATH      unix socket on which the control plane attaches
+  --host ADDRESS      where readers come in (127.0.0.1)
+  --port PORT         0 takes a free one (0)
+  --threads N         I/O threads (one per core)
+  --fd N              listen on an inherited descriptor instead of --host and --port
+  --shared-table      don't give each thread a descriptor table of its own
+  --proxy-protocol    connections begin with a PROXY header, version 1 or 2
+  --echo              send messages back instead of treating them as verbs (tests)
+";
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(why) => {
+            eprint!("{why}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("newsfabric-dataplane: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut arguments = arguments;
+    let mut options = Options::default();
+    let mut control = None;
+    while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
+        match name.as_str() {
+            "--control" => control = Some(PathBuf::from(value()?)),
+            "--host" => options.host = number::<IpAddr>(&name, &value()?)?,
+            "--port" => options.port = number(&name, &value()?)?,
+            "--threads" => options.threads = Some(number(&name, &value()?)?),
+            "--fd" => options.inherited = Some(number(&name, &value()?)?),
+            "--shared-table" => options.private_tables = false,
+            "--proxy-protocol" => options.proxied = true,
+            "--echo" => options.echo = true,
+            _ => return Err(format!("unknown option {name}")),
+        }
+    }
+    options.control = control.ok_or("--control is missing")?;
+    Ok(options)
+}
+
+fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{name} can't be {text:?}"))
+}

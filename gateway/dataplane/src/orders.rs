@@ -1,0 +1,54 @@
+//! What passes between the thread that talks to the control plane and the I/O threads.
+
+use std::sync::Arc;
+
+use crate::control::{ConnectionId, Uncovered};
+use crate::policy::Policy;
+use crate::publication::{Publication, TopicPolicy};
+
+/// What an I/O thread is told. Orders are obeyed one after the other.
+#[derive(Debug, Clone)]
+pub enum Order {
+    /// Other limits.
+    Policy(Arc<Policy>),
+    /// A control plane is there; verbs that are not answered yet are sent again. Counts from 1.
+    Attached(u32),
+    /// It has gone; verbs wait.
+    Detached,
+    /// A message for its topic's readers.
+    Publish(u64, Arc<Publication>),
+    /// What was known of a topic before.
+    Seed(Arc<Seed>),
+    /// A command to one connection of this thread: its type and its body, which is well formed.
+    Command(u8, Box<[u8]>),
+    /// Send readers away: over so many ms, but no more than so many a second.
+    Drain(u32, u32),
+}
+
+/// A topic's past.
+#[derive(Debug)]
+pub struct Seed {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// Its policy.
+    pub policy: TopicPolicy,
+    /// Whether nothing older exists.
+    pub complete: bool,
+    /// Oldest first.
+    pub history: Vec<Arc<Publication>>,
+    /// Newest versions by key.
+    pub latest: Vec<Arc<Publication>>,
+}
+
+/// What an I/O thread tells.
+#[derive(Debug)]
+pub enum Report {
+    /// A reader's verb, in this attachment.
+    Verb(u32, ConnectionId, Box<[u8]>),
+    /// Memory isn't enough for a command.
+    Uncovered(u32, ConnectionId, u32, Uncovered),
+    /// All fan-outs of this thread are over up to a number of this attachment.
+    Published(u32, u16, u64),
+    /// Drained: the thread has ended.
+    Gone,
+}

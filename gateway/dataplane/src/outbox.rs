@@ -1,0 +1,671 @@
+//! What one connection has not been sent yet, and when its reader is called too slow. Pure.
+//!
+//! Frames are shared with other connections; what each connection pays for is an entry. A frame
+//! waits here only while the socket takes nothing: the fast path never comes here, and a connection
+//! that isn't behind has no outbox.
+//!
+//! Every waiting message falls under its topic's policy:
+//!
+//! * `disconnect` and our own replies are **firm**: never dropped.
+//! * `conflate`: a newer version of a key takes away the one that waits. It goes to the end, so
+//!   the order of a topic stays the order of arrival.
+//! * `drop_oldest`: may be dropped, the oldest first.
+//!
+//! A frame that was partly written is never dropped, whatever its policy: the reader could make
+//! nothing of what follows.
+//!
+//! At the hard limit, the oldest that aren't firm go (conflated topics too: their newest versions
+//! come again with the next subscribe). If that isn't enough the reader is too slow; a message
+//! that isn't firm is dropped then instead. The soft limit counts firm bytes alone, and bites only
+//! after they have stayed above it for `soft_ms`: a burst is forgiven.
+//!
+//! The decision to question: dropping leaves a hole in the queue, so that the places that the keys
+//! know stay right. Holes are closed when they are more than the frames.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::io::IoSlice;
+use std::mem;
+use std::sync::Arc;
+
+use crate::control::{Settings, Slow};
+use crate::publication::{Frame, Publication};
+
+/// Counted for each frame beside its bytes, so that many small ones are bounded too.
+pub const ENTRY_BYTES: usize = 256;
+/// So many holes are never worth closing.
+const FEW_HOLES: usize = 32;
+
+/// Bytes a connection may keep waiting, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// All that waits.
+    pub hard_bytes: u32,
+    /// What waits and is firm.
+    pub soft_bytes: u32,
+    /// How long `soft_bytes` may be exceeded.
+    pub soft_ms: u32,
+}
+
+impl Limits {
+    /// Those of the settings.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Limits {
+        let Settings { hard_bytes, soft_bytes, soft_ms, .. } = *settings;
+        Limits { hard_bytes, soft_bytes, soft_ms }
+    }
+}
+
+/// Messages dropped, by policy.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Because a newer version came, or there was no room.
+    pub conflate: u64,
+    /// Because there was no room.
+    pub drop_oldest: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// None for a hole.
+    frame: Option<Frame>,
+    /// None if it is firm.
+    publication: Option<Arc<Publication>>,
+}
+
+/// Equal for two versions of one key.
+#[derive(Debug)]
+struct Story(Arc<Publication>);
+
+impl PartialEq for Story {
+    fn eq(&self, other: &Story) -> bool {
+        (self.0.topic(), self.0.key()) == (other.0.topic(), other.0.key())
+    }
+}
+
+impl Eq for Story {}
+
+impl Hash for Story {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0.topic(), self.0.key()).hash(state);
+    }
+}
+
+/// First in, first out, for one connection. `now` is any clock in ms.
+#[derive(Debug)]
+pub struct Outbox {
+    limits: Limits,
+    entries: VecDeque<Entry>,
+    /// The number of the first entry; the others follow.
+    first: u64,
+    /// No entry before this number can be dropped.
+    droppable: u64,
+    holes: usize,
+    /// How much of the first entry is written.
+    written: usize,
+    pending_bytes: usize,
+    firm_bytes: usize,
+    stories: HashMap<Story, u64>,
+    /// When the firm bytes first went above the soft limit; none while they are below.
+    soft_since: Option<u64>,
+    dropped: Dropped,
+}
+
+impl Outbox {
+    /// An empty one.
+    #[must_use]
+    pub fn new(limits: Limits) -> Outbox {
+        Outbox {
+            limits,
+            entries: VecDeque::new(),
+            first: 0,
+            droppable: 0,
+            holes: 0,
+            written: 0,
+            pending_bytes: 0,
+            firm_bytes: 0,
+            stories: HashMap::new(),
+            soft_since: None,
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// How many frames wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.holes
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What waits, with [`ENTRY_BYTES`] for each frame.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// Queue a frame of which the kernel has taken only `written` bytes. Nothing may wait yet.
+    pub fn started(&mut self, frame: Frame, written: usize) {
+        debug_assert!(self.is_empty() && written < frame.len());
+        self.append(frame, None);
+        self.written = written;
+    }
+
+    /// Queue a message's frame under its topic's policy; false if the reader is too slow.
+    #[must_use = "a reader that is too slow has to be closed"]
+    pub fn push(&mut self, frame: Frame, publication: &Arc<Publication>, now: u64) -> bool {
+        let slow = publication.policy().slow;
+        if slow == Slow::Disconnect {
+            return self.push_firm(frame, now);
+        }
+        let story = (slow == Slow::Conflate && publication.key().is_some())
+            .then(|| Story(publication.clone()));
+        if story.as_ref().is_some_and(|story| !self.conflate(story)) {
+            return true;
+        }
+        if !self.make_room(frame.len() + ENTRY_BYTES) {
+            self.count_dropped(slow);
+            return true;
+        }
+        let number = self.append(frame, Some(publication.clone()));
+        if let Some(story) = story {
+            // The key of an older version that is being written stays otherwise.
+            self.stories.remove(&story);
+            self.stories.insert(story, number);
+        }
+        true
+    }
+
+    /// Queue a frame that must not be dropped; false if the reader is too slow.
+    ///
+    /// It is queued in any case: on false clear the outbox, then say goodbye.
+    #[must_use = "a reader that is too slow has to be closed"]
+    pub fn push_firm(&mut self, frame: Frame, now: u64) -> bool {
+        let fits = self.make_room(frame.len() + ENTRY_BYTES);
+        self.append(frame, None);
+        fits && !self.too_long_above_soft(now)
+    }
+
+    /// Fill `slices` with what is to be written next; returns how many were filled. After the write
+    /// call [`Outbox::advance`].
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut written = self.written;
+        let frames = self.entries.iter().filter_map(|entry| entry.frame.as_ref());
+        let mut count = 0;
+        for (slice, frame) in slices.iter_mut().zip(frames) {
+            *slice = IoSlice::new(&frame[mem::take(&mut written)..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// So many bytes of [`Outbox::slices`] were written.
+    pub fn advance(&mut self, mut bytes: usize) {
+        while let Some(entry) = self.entries.front() {
+            let left = entry.frame.as_ref().map_or(0, |frame| frame.len() - self.written);
+            if bytes < left {
+                self.written += bytes;
+                break;
+            }
+            bytes -= left;
+            self.written = 0;
+            self.remove(self.first);
+            self.entries.pop_front();
+            self.first += 1;
+            self.holes -= 1;
+        }
+        if self.firm_bytes <= self.limits.soft_bytes as usize {
+            self.soft_since = None;
+        }
+    }
+
+    /// Drop everything but what was partly written; returns how many frames were dropped.
+    pub fn clear(&mut self) -> usize {
+        let mut count = self.len();
+        let started = (self.written > 0).then(|| self.entries.pop_front()).flatten();
+        self.entries.clear();
+        self.stories.clear();
+        (self.first, self.droppable, self.holes) = (0, 0, 0);
+        (self.pending_bytes, self.firm_bytes, self.soft_since) = (0, 0, None);
+        if let Some(frame) = started.and_then(|entry| entry.frame) {
+            self.append(frame, None);
+            count -= 1;
+        }
+        count
+    }
+
+    /// How many messages were dropped since the last call.
+    pub fn take_dropped(&mut self) -> Dropped {
+        mem::take(&mut self.dropped)
+    }
+
+    /// Take away the waiting version; false if it is the newer one of the two.
+    fn conflate(&mut self, story: &Story) -> bool {
+        let waiting = self.stories.get(story).copied();
+        // A version that is being written may have lost its place to one that was dropped since.
+        let known = [waiting, (self.written > 0).then_some(self.first)];
+        let newest = known.into_iter().flatten().any(|number| {
+            let known = self.entries[self.index(number)].publication.clone().map(Story);
+            known.is_some_and(|known| {
+                known == *story
+                    && known.0.policy().slow == Slow::Conflate
+                    && !story.0.supersedes(&known.0)
+            })
+        });
+        if newest {
+            self.dropped.conflate += 1;
+            return false;
+        }
+        if let Some(number) = waiting.filter(|number| !self.is_started(*number)) {
+            self.dropped.conflate += 1;
+            self.remove(number);
+            self.close_holes();
+        }
+        true
+    }
+
+    fn make_room(&mut self, cost: usize) -> bool {
+        while self.pending_bytes + cost > self.limits.hard_bytes as usize {
+            let Some(number) = self.oldest_droppable() else {
+                return false;
+            };
+            if let Some(publication) = &self.entries[self.index(number)].publication {
+                let slow = publication.policy().slow;
+                self.count_dropped(slow);
+            }
+            self.remove(number);
+        }
+        self.close_holes();
+        true
+    }
+
+    fn oldest_droppable(&mut self) -> Option<u64> {
+        self.droppable = self.droppable.max(self.first);
+        while let Some(entry) = self.entries.get(self.index(self.droppable)) {
+            if entry.publication.is_some() && !self.is_started(self.droppable) {
+                return Some(self.droppable);
+            }
+            self.droppable += 1;
+        }
+        None
+    }
+
+    fn is_started(&self, number: u64) -> bool {
+        self.written > 0 && number == self.first
+    }
+
+    fn append(&mut self, frame: Frame, publication: Option<Arc<Publication>>) -> u64 {
+        let cost = frame.len() + ENTRY_BYTES;
+        self.pending_bytes += cost;
+        if publication.is_none() {
+            self.firm_bytes += cost;
+        }
+        self.entries.push_back(Entry { frame: Some(frame), publication });
+        self.first + self.entries.len() as u64 - 1
+    }
+
+    /// Make a hole of an entry, if it isn't one. A started one comes here only when it is sent.
+    fn remove(&mut self, number: u64) {
+        let index = self.index(number);
+        let Entry { frame: Some(frame), publication } =
+            mem::replace(&mut self.entries[index], Entry { frame: None, publication: None })
+        else {
+            return;
+        };
+        self.holes += 1;
+        let cost = frame.len() + ENTRY_BYTES;
+        self.pending_bytes -= cost;
+        match publication {
+            None => self.firm_bytes -= cost,
+            Some(publication) => self.forget_story(publication, number),
+        }
+    }
+
+    fn forget_story(&mut self, publication: Arc<Publication>, number: u64) {
+        if self.stories.is_empty() {
+            return;
+        }
+        let story = Story(publication);
+        if self.stories.get(&story) == Some(&number) {
+            self.stories.remove(&story);
+        }
+    }
+
+    fn close_holes(&mut self) {
+        if self.holes <= self.len() + FEW_HOLES {
+            return;
+        }
+        let numbers: Vec<u64> = (self.first..)
+            .zip(&self.entries)
+            .filter_map(|(number, entry)| entry.frame.is_some().then_some(number))
+            .collect();
+        self.entries.retain(|entry| entry.frame.is_some());
+        for number in self.stories.values_mut() {
+            // Every story waits, so its number is there.
+            *number = numbers.partition_point(|one| one < number) as u64;
+        }
+        (self.first, self.droppable, self.holes) = (0, 0, 0);
+    }
+
+    fn too_long_above_soft(&mut self, now: u64) -> bool {
+        if self.firm_bytes <= self.limits.soft_bytes as usize {
+            self.soft_since = None;
+            return false;
+        }
+        let since = *self.soft_since.get_or_insert(now);
+        now.saturating_sub(since) > u64::from(self.limits.soft_ms)
+    }
+
+    fn count_dropped(&mut self, slow: Slow) {
+        match slow {
+            Slow::Conflate => self.dropped.conflate += 1,
+            Slow::DropOldest => self.dropped.drop_oldest += 1,
+            // Firm: it never comes here.
+            Slow::Disconnect => {}
+        }
+    }
+
+    fn index(&self, number: u64) -> usize {
+        (number - self.first) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Message;
+    use crate::publication::TopicPolicy;
+    use crate::publication::tests::{keeping, message, publication};
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { hard_bytes: 2_000, soft_bytes: 1_000, soft_ms: 100 };
+
+    fn frame(text: &str) -> Frame {
+        Arc::from(text.as_bytes())
+    }
+
+    fn of(slow: Slow, key: &'static str, version: i64) -> Arc<Publication> {
+        let policy = TopicPolicy { slow, ..keeping(1) };
+        publication(policy, &Message { key, version, ..message(1, 1) })
+    }
+
+    fn waiting(outbox: &Outbox) -> String {
+        let mut slices = [IoSlice::new(&[]); 64];
+        let count = outbox.slices(&mut slices);
+        slices[..count].iter().map(|one| String::from_utf8_lossy(one)).collect()
+    }
+
+    #[test]
+    fn frames_leave_in_the_order_in_which_they_came() {
+        let mut outbox = Outbox::new(LIMITS);
+        for text in ["one", "two", "three"] {
+            assert!(outbox.push_firm(frame(text), 0));
+        }
+        assert_eq!(outbox.pending_bytes(), 11 + 3 * ENTRY_BYTES);
+        outbox.advance(4);
+        assert_eq!(waiting(&outbox), "wothree");
+        outbox.advance(7);
+        assert!(outbox.is_empty());
+        assert_eq!(outbox.pending_bytes(), 0);
+    }
+
+    #[test]
+    fn only_so_many_slices_are_filled_as_there_are() {
+        let mut outbox = Outbox::new(LIMITS);
+        for text in ["one", "two", "three"] {
+            assert!(outbox.push_firm(frame(text), 0));
+        }
+        let mut slices = [IoSlice::new(&[]); 2];
+        assert_eq!(outbox.slices(&mut slices), 2);
+        assert_eq!(&*slices[1], b"two");
+    }
+
+    #[test]
+    fn a_newer_version_takes_the_waiting_one_away_and_goes_to_the_end() {
+        let mut outbox = Outbox::new(LIMITS);
+        for (text, key, version) in [("a1", "a", 1), ("b1", "b", 1), ("a2", "a", 2), ("a0", "a", 0)]
+        {
+            assert!(outbox.push(frame(text), &of(Slow::Conflate, key, version), 0));
+        }
+        assert_eq!(waiting(&outbox), "b1a2");
+        assert_eq!(outbox.take_dropped(), Dropped { conflate: 2, drop_oldest: 0 });
+        assert_eq!(outbox.take_dropped(), Dropped::default());
+    }
+
+    #[test]
+    fn a_frame_that_was_started_is_never_taken_away() {
+        let mut outbox = Outbox::new(LIMITS);
+        assert!(outbox.push(frame("a1"), &of(Slow::Conflate, "a", 1), 0));
+        outbox.advance(1);
+        assert!(outbox.push(frame("a2"), &of(Slow::Conflate, "a", 2), 0));
+        assert!(outbox.push(frame("a3"), &of(Slow::Conflate, "a", 3), 0));
+        assert_eq!(waiting(&outbox), "1a3");
+        assert_eq!(outbox.clear(), 1);
+        assert_eq!(waiting(&outbox), "1");
+    }
+
+    #[test]
+    fn nothing_older_follows_a_version_that_is_being_written() {
+        let mut outbox = Outbox::new(LIMITS);
+        let big = frame(&"x".repeat(1_400));
+        assert!(outbox.push(frame("a2"), &of(Slow::Conflate, "a", 2), 0));
+        outbox.advance(1);
+        assert!(outbox.push(frame("a3"), &of(Slow::Conflate, "a", 3), 0));
+        // There is no room for a3 any more.
+        assert!(outbox.push(big, &of(Slow::DropOldest, "", -1), 0));
+        assert_eq!(outbox.len(), 2);
+        assert!(outbox.push(frame("a1"), &of(Slow::Conflate, "a", 1), 0));
+        assert_eq!(outbox.len(), 2);
+    }
+
+    #[test]
+    fn the_rest_of_a_frame_goes_first() {
+        let mut outbox = Outbox::new(LIMITS);
+        outbox.started(frame("started"), 5);
+        assert!(outbox.push_firm(frame("!"), 0));
+        assert_eq!(waiting(&outbox), "ed!");
+    }
+
+    #[test]
+    fn at_the_hard_limit_the_oldest_that_may_be_dropped_go() {
+        let mut outbox = Outbox::new(LIMITS);
+        assert!(outbox.push_firm(frame("firm"), 0));
+        for text in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+            assert!(outbox.push(frame(text), &of(Slow::DropOldest, "", -1), 0));
+        }
+        assert_eq!(waiting(&outbox), "firm345678");
+        assert_eq!(outbox.take_dropped().drop_oldest, 2);
+    }
+
+    #[test]
+    fn a_reader_is_too_slow_when_what_is_firm_has_no_room() {
+        let mut outbox = Outbox::new(Limits { soft_bytes: 2_000, ..LIMITS });
+        let big = frame(&"x".repeat(1_000));
+        assert!(outbox.push_firm(big.clone(), 0));
+        assert!(outbox.push(frame("1"), &of(Slow::DropOldest, "", -1), 0));
+        assert!(!outbox.push(big, &of(Slow::Disconnect, "", -1), 0));
+        let mut full = Outbox::new(Limits { soft_bytes: 2_000, ..LIMITS });
+        assert!(full.push_firm(frame(&"x".repeat(1_744)), 0));
+        assert!(full.push(frame("1"), &of(Slow::DropOldest, "", -1), 0));
+        assert_eq!(full.take_dropped().drop_oldest, 1);
+        assert_eq!(full.clear(), 1);
+    }
+
+    #[test]
+    fn a_burst_above_the_soft_limit_is_forgiven() {
+        let mut outbox = Outbox::new(LIMITS);
+        let big = frame(&"x".repeat(500));
+        assert!(outbox.push_firm(big, 0));
+        assert!(outbox.push_firm(frame("1"), 100));
+        assert!(outbox.push_firm(frame("2"), 200));
+        outbox.advance(500);
+        assert!(outbox.push_firm(frame("3"), 900));
+    }
+
+    #[test]
+    fn staying_above_the_soft_limit_is_too_slow() {
+        let mut outbox = Outbox::new(LIMITS);
+        assert!(outbox.push_firm(frame(&"x".repeat(500)), 0));
+        assert!(outbox.push_firm(frame("1"), 50));
+        assert!(outbox.push_firm(frame("2"), 150));
+        assert!(!outbox.push_firm(frame("3"), 151));
+    }
+
+    #[test]
+    fn a_story_that_never_stops_changing_takes_no_more_room() {
+        let mut outbox = Outbox::new(LIMITS);
+        outbox.started(frame("started"), 1);
+        for version in 0..10_000 {
+            assert!(outbox.push(frame("a"), &of(Slow::Conflate, "a", version), 0));
+        }
+        assert!(outbox.entries.len() <= 2 * FEW_HOLES, "{}", outbox.entries.len());
+        assert_eq!(waiting(&outbox), "tarteda");
+    }
+
+    /// The rules of the module's page, word for word, on a list.
+    #[derive(Default)]
+    struct Naive {
+        entries: Vec<(String, Option<Arc<Publication>>)>,
+        written: usize,
+        since: Option<u64>,
+        dropped: Dropped,
+    }
+
+    impl Naive {
+        fn bytes(&self, firm_only: bool) -> usize {
+            let counted = |one: &&(String, Option<_>)| !firm_only || one.1.is_none();
+            self.entries.iter().filter(counted).map(|one| one.0.len() + ENTRY_BYTES).sum()
+        }
+
+        fn droppable(&self) -> impl Iterator<Item = usize> {
+            let started = usize::from(self.written > 0);
+            (started..self.entries.len()).filter(|at| self.entries[*at].1.is_some())
+        }
+
+        fn make_room(&mut self, cost: usize) -> bool {
+            while self.bytes(false) + cost > LIMITS.hard_bytes as usize {
+                let Some(at) = self.droppable().next() else {
+                    return false;
+                };
+                let gone = self.entries.remove(at).1.expect("droppable");
+                self.count(gone.policy().slow);
+            }
+            true
+        }
+
+        fn count(&mut self, slow: Slow) {
+            match slow {
+                Slow::Conflate => self.dropped.conflate += 1,
+                _ => self.dropped.drop_oldest += 1,
+            }
+        }
+
+        fn push_firm(&mut self, text: &str, now: u64) -> bool {
+            let fits = self.make_room(text.len() + ENTRY_BYTES);
+            self.entries.push((text.to_owned(), None));
+            if self.bytes(true) <= LIMITS.soft_bytes as usize {
+                self.since = None;
+                return fits;
+            }
+            fits && now - *self.since.get_or_insert(now) <= u64::from(LIMITS.soft_ms)
+        }
+
+        fn push(&mut self, text: &str, publication: &Arc<Publication>, now: u64) -> bool {
+            let slow = publication.policy().slow;
+            if slow == Slow::Disconnect {
+                return self.push_firm(text, now);
+            }
+            if slow == Slow::Conflate && publication.key().is_some() {
+                let same = |one: &Arc<Publication>| {
+                    one.policy().slow == slow && one.key() == publication.key()
+                };
+                let found = self.entries.iter().rposition(|one| one.1.as_ref().is_some_and(same));
+                if let Some(at) = found {
+                    let known = self.entries[at].1.as_ref().expect("found");
+                    if !publication.supersedes(known) {
+                        self.count(slow);
+                        return true;
+                    }
+                    if at > 0 || self.written == 0 {
+                        self.count(slow);
+                        self.entries.remove(at);
+                    }
+                }
+            }
+            if self.make_room(text.len() + ENTRY_BYTES) {
+                self.entries.push((text.to_owned(), Some(publication.clone())));
+            } else {
+                self.count(slow);
+            }
+            true
+        }
+
+        fn advance(&mut self, bytes: usize) {
+            self.written += bytes;
+            while self.entries.first().is_some_and(|one| self.written >= one.0.len()) {
+                self.written -= self.entries.remove(0).0.len();
+            }
+            if self.bytes(true) <= LIMITS.soft_bytes as usize {
+                self.since = None;
+            }
+        }
+
+        fn clear(&mut self) {
+            self.entries.truncate(usize::from(self.written > 0));
+            self.since = None;
+            if let Some(one) = self.entries.first_mut() {
+                one.1 = None;
+            }
+        }
+
+        fn waiting(&self) -> String {
+            let all: String = self.entries.iter().map(|one| &*one.0).collect();
+            all[self.written..].to_owned()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_equals_a_list_with_the_same_rules(
+            steps in prop::collection::vec((0_u8..7, 0_usize..3, -1_i64..6, 1_usize..400), 1..200),
+        ) {
+            let mut outbox = Outbox::new(LIMITS);
+            let mut naive = Naive::default();
+            let mut now = 0;
+            for (number, (step, key, version, size)) in steps.into_iter().enumerate() {
+                now += size as u64 / 4;
+                let text = format!("{number:04}").repeat(size.div_ceil(4));
+                let slow = [Slow::Conflate, Slow::DropOldest, Slow::Disconnect][step as usize % 3];
+                let one = of(slow, ["a", "b", ""][key], version);
+                match step {
+                    0..4 => prop_assert_eq!(
+                        outbox.push(frame(&text), &one, now),
+                        naive.push(&text, &one, now)
+                    ),
+                    4 => prop_assert_eq!(
+                        outbox.push_firm(frame(&text), now),
+                        naive.push_firm(&text, now)
+                    ),
+                    5 => {
+                        let bytes = (size * 3).min(naive.waiting().len());
+                        outbox.advance(bytes);
+                        naive.advance(bytes);
+                    }
+                    _ if size < 20 => {
+                        outbox.clear();
+                        naive.clear();
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(waiting(&outbox), naive.waiting());
+                prop_assert_eq!(outbox.len(), naive.entries.len());
+                prop_assert_eq!(outbox.pending_bytes(), naive.bytes(false));
+                prop_assert_eq!(outbox.dropped, naive.dropped);
+            }
+        }
+    }
+}

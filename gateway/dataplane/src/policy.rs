@@ -1,0 +1,110 @@
+//! The control plane's settings in the forms that an I/O thread uses. Made once for each `settings`.
+
+use crate::control::{Reason, Settings};
+use crate::{frame, head};
+
+/// What threads share until other settings come.
+#[derive(Debug)]
+pub struct Policy {
+    /// As they came.
+    pub settings: Settings,
+    /// For request heads.
+    pub head: head::Rules,
+    plain: frame::Rules,
+    deflating: frame::Rules,
+}
+
+impl Policy {
+    /// Derive everything from `settings`.
+    #[must_use]
+    pub fn new(settings: Settings) -> Policy {
+        let origins = if settings.origins.is_empty() {
+            head::Origins::any()
+        } else {
+            head::Origins::only(&settings.origins)
+        };
+        let head = head::Rules {
+            head_bytes: settings.head_bytes as usize,
+            origins,
+            deflate: settings.deflate_bytes > 0,
+        };
+        let bytes = settings.message_bytes as usize;
+        let plain = frame::Rules { frame_bytes: bytes, message_bytes: bytes, deflate: false };
+        Policy { head, plain, deflating: frame::Rules { deflate: true, ..plain }, settings }
+    }
+
+    /// The decoder's rules for a connection.
+    #[must_use]
+    pub fn frames(&self, deflate: bool) -> &frame::Rules {
+        if deflate { &self.deflating } else { &self.plain }
+    }
+
+    /// The reason of this name; `internal` if the settings have none.
+    #[must_use]
+    pub fn reason(&self, name: &str) -> Reason {
+        let found = self.settings.reason(name).or_else(|| self.settings.reason("internal"));
+        found.cloned().unwrap_or_default()
+    }
+}
+
+/// The `disconnect` push that goes before every close of ours (proxies eat close frames).
+#[must_use]
+pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
+    format!(
+        r#"{{"type":"disconnect","code":{},"reason":"{}","reconnect":{},"retry_after_ms":{retry_after_ms}}}"#,
+        reason.code, reason.text, reason.reconnect
+    )
+}
+
+/// An `error` push. `reference` is JSON text, `topic` a topic's name; both may be empty.
+#[must_use]
+pub fn error_push(
+    reference: &str,
+    topic: &str,
+    code: u16,
+    reason: &str,
+    temporary: bool,
+) -> String {
+    let mut push = String::from(r#"{"type":"error""#);
+    if !reference.is_empty() {
+        push.push_str(r#","ref":"#);
+        push.push_str(reference);
+    }
+    if !topic.is_empty() {
+        push.push_str(&format!(r#","topic":"{topic}""#));
+    }
+    push.push_str(&format!(r#","code":{code},"reason":"{reason}","temporary":{temporary}}}"#));
+    push
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_push_leaves_out_what_it_has_not() {
+        assert_eq!(
+            error_push("", "", 111, "too many requests", true),
+            r#"{"type":"error","code":111,"reason":"too many requests","temporary":true}"#
+        );
+        assert_eq!(
+            error_push("7", "news.x", 105, "already subscribed", false),
+            r#"{"type":"error","ref":7,"topic":"news.x","code":105,"reason":"already subscribed","temporary":false}"#
+        );
+    }
+
+    #[test]
+    fn a_disconnect_push_says_when_to_come_again() {
+        let reason = Reason {
+            name: "drain".into(),
+            code: 1012,
+            text: "this box is being drained".into(),
+            reconnect: true,
+            retry_after_ms: 1000,
+        };
+        assert_eq!(
+            disconnect_push(&reason, 640),
+            r#"{"type":"disconnect","code":1012,"reason":"this box is being drained","reconnect":true,"retry_after_ms":640}"#
+        );
+    }
+}

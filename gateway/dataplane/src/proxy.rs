@@ -1,0 +1,140 @@
+//! The PROXY protocol, versions 1 and 2: who the reader is, when a load balancer stands in front.
+//!
+//! No I/O, no state: give it the first bytes of a connection, from the start, as often as there are
+//! more of them. Only for listeners whose every peer is a proxy that speaks it: a reader could
+//! claim any address.
+//!
+//! The decision to question: what version 2 may append to the addresses (TLVs, checksums) is
+//! skipped unread. Nothing here decides by it, and TCP has checksums.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Longest version 1 header, its CRLF included (PROXY protocol section 2.1).
+const V1_BYTES: usize = 107;
+const V1_START: &[u8] = b"PROXY ";
+const V2_START: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+const V2_FIXED: usize = 16;
+/// Longest version 2 header that is accepted. Proxies send a few hundred bytes with all TLVs on.
+pub const V2_BYTES: usize = 4096;
+
+/// A connection's PROXY header.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Proxied {
+    /// Come back with more bytes. There is a deadline to run meanwhile.
+    Incomplete,
+    /// The header's size, and the reader's address. `None` where the proxy speaks for itself
+    /// (LOCAL: a health check) or doesn't know (UNKNOWN): take the socket's address.
+    Header {
+        /// Drop so many bytes, then the request's head begins.
+        bytes: usize,
+        /// The reader's address and port.
+        reader: Option<SocketAddr>,
+    },
+}
+
+/// Not a PROXY header: close without a word, count it.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct NotProxied;
+
+/// Read the header at the start of `bytes`.
+///
+/// # Errors
+/// [`NotProxied`], as soon as no further byte could make it one.
+pub fn parse(bytes: &[u8]) -> Result<Proxied, NotProxied> {
+    if is_start_of(bytes, V1_START) {
+        version1(bytes)
+    } else if is_start_of(bytes, V2_START) {
+        version2(bytes)
+    } else {
+        Err(NotProxied)
+    }
+}
+
+fn is_start_of(bytes: &[u8], signature: &[u8]) -> bool {
+    bytes.iter().zip(signature).all(|(a, b)| a == b)
+}
+
+fn version1(bytes: &[u8]) -> Result<Proxied, NotProxied> {
+    let window = &bytes[..bytes.len().min(V1_BYTES)];
+    let Some(end) = memchr::memchr(b'\n', window) else {
+        return if window.len() == V1_BYTES { Err(NotProxied) } else { Ok(Proxied::Incomplete) };
+    };
+    let line = std::str::from_utf8(&window[..end]).map_err(|_| NotProxied)?;
+    let line = line.strip_suffix('\r').ok_or(NotProxied)?;
+    let mut words = line.split(' ').skip(1);
+    let reader = match words.next() {
+        // The rest of such a line must be ignored.
+        Some("UNKNOWN") => None,
+        Some("TCP4") => Some(addresses::<Ipv4Addr>(words)?),
+        Some("TCP6") => Some(addresses::<Ipv6Addr>(words)?),
+        _ => return Err(NotProxied),
+    };
+    Ok(Proxied::Header { bytes: end + 1, reader })
+}
+
+/// Source address, destination address, source port, destination port; nothing more.
+fn addresses<'a, A: std::str::FromStr + Into<IpAddr>>(
+    mut words: impl Iterator<Item = &'a str>,
+) -> Result<SocketAddr, NotProxied> {
+    let mut address = || words.next()?.parse::<A>().ok();
+    let (source, _) = address().zip(address()).ok_or(NotProxied)?;
+    let mut port = || words.next().and_then(port_of);
+    let (source_port, _) = port().zip(port()).ok_or(NotProxied)?;
+    if words.next().is_some() {
+        return Err(NotProxied);
+    }
+    Ok(SocketAddr::new(source.into(), source_port))
+}
+
+/// Decimal digits, without sign or leading zeros.
+fn port_of(word: &str) -> Option<u16> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    let port = word.parse().ok()?;
+    (digits && (word.len() == 1 || !word.starts_with('0'))).then_some(port)
+}
+
+/// PROXY protocol section 2.2.
+fn version2(bytes: &[u8]) -> Result<Proxied, NotProxied> {
+    if bytes.get(12).is_some_and(|first| !matches!(first, 0x20 | 0x21)) {
+        return Err(NotProxied);
+    }
+    let Some(fixed) = bytes.get(..V2_FIXED) else {
+        return Ok(Proxied::Incomplete);
+    };
+    let size = V2_FIXED + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
+    // LOCAL (0): whatever the addresses say must be ignored.
+    let local = fixed[12] == 0x20;
+    let least = match fixed[13] {
+        _ if local => 0,
+        0x00 => 0,
+        0x11 => 12,
+        0x21 => 36,
+        // AF_UNIX.
+        0x31 => 216,
+        // Datagrams never come to a TCP listener; the rest isn't assigned.
+        _ => return Err(NotProxied),
+    };
+    if size > V2_BYTES || size < V2_FIXED + least {
+        return Err(NotProxied);
+    }
+    let Some(addresses) = bytes.get(V2_FIXED..size) else {
+        return Ok(Proxied::Incomplete);
+    };
+    let reader = if local { None } else { source2(fixed[13], addresses) };
+    Ok(Proxied::Header { bytes: size, reader })
+}
+
+fn source2(family: u8, addresses: &[u8]) -> Option<SocketAddr> {
+    let (address, port): (IpAddr, _) = match family {
+        0x11 => {
+            let source: [u8; 4] = addresses.get(..4)?.try_into().ok()?;
+            (source.into(), addresses.get(8..10)?)
+        }
+        0x21 => {
+            let source: [u8; 16] = addresses.get(..16)?.try_into().ok()?;
+            (source.into(), addresses.get(32..34)?)
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, u16::from_be_bytes([port[0], port[1]])))
+}

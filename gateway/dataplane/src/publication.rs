@@ -1,0 +1,304 @@
+//! One message on its way to readers, with its frames.
+//!
+//! Shared by all I/O threads and never changed, except that a frame is made when the first reader
+//! of its variant needs it, once for all threads. A delivery is then a pointer to bytes that are
+//! there already: nothing is allocated or copied for it.
+//!
+//! The decision to question: the push itself isn't kept. It is the end of the frame that a raw
+//! WebSocket gets, and most readers get that one or can be given it.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::control::{Message, Settings, Slow, Topic};
+use crate::deflate::{Agreement, Deflater};
+use crate::frame::{FrameHead, TEXT};
+use crate::head::Framing;
+use crate::sockjs;
+
+/// Bytes for the wire, shared by all who get them.
+pub type Frame = Arc<[u8]>;
+
+/// zlib's level 6 costs twice the time of this one and saves a few per cent of a push.
+const DEFLATE_LEVEL: u8 = 3;
+/// What remembering a message costs beside its push: its fields, and what points to it.
+const OVERHEAD: usize = 512;
+
+/// What topics.toml says of a topic, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicPolicy {
+    /// How many recent messages are remembered.
+    pub keep: u32,
+    /// What happens to its messages when a reader doesn't keep up.
+    pub slow: Slow,
+    /// Whether a subscribe also gets the newest version of each key.
+    pub latest: bool,
+}
+
+impl From<&Topic<'_>> for TopicPolicy {
+    fn from(topic: &Topic<'_>) -> TopicPolicy {
+        TopicPolicy { keep: topic.keep, slow: topic.slow, latest: topic.latest }
+    }
+}
+
+/// Which message this is: copies of it have the same one. 74 random bits and 6 fixed ones.
+pub type Identity = [u8; 10];
+
+/// One message for the readers of its topic.
+#[derive(Debug)]
+pub struct Publication {
+    topic: Arc<str>,
+    policy: TopicPolicy,
+    id: [u8; 16],
+    expires_ms: u64,
+    version: i64,
+    key: Option<Box<str>>,
+    raw: Frame,
+    head_bytes: u8,
+    sockjs: OnceLock<Frame>,
+    raw_deflated: OnceLock<Frame>,
+    sockjs_deflated: OnceLock<Frame>,
+}
+
+impl Publication {
+    /// A message of the control plane's. The push is copied, once.
+    #[must_use]
+    pub fn new(topic: Arc<str>, policy: TopicPolicy, message: &Message<'_>) -> Publication {
+        let head = FrameHead::new(TEXT, false, message.push.len());
+        Publication {
+            topic,
+            policy,
+            id: message.id,
+            expires_ms: message.expires_ms,
+            version: message.version,
+            key: (!message.key.is_empty()).then(|| message.key.into()),
+            raw: [head.as_slice(), message.push].concat().into(),
+            head_bytes: head.as_slice().len() as u8,
+            sockjs: OnceLock::new(),
+            raw_deflated: OnceLock::new(),
+            sockjs_deflated: OnceLock::new(),
+        }
+    }
+
+    /// Its topic's name.
+    #[must_use]
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    /// Its topic's policy when it was published.
+    #[must_use]
+    pub fn policy(&self) -> TopicPolicy {
+        self.policy
+    }
+
+    /// The UUIDv7.
+    #[must_use]
+    pub fn id(&self) -> &[u8; 16] {
+        &self.id
+    }
+
+    /// The id without its time.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let mut identity = [0; 10];
+        identity.copy_from_slice(&self.id[6..]);
+        identity
+    }
+
+    /// When it was routed, by the router's clock: the id's first 48 bits (RFC 9562 section 5.7).
+    #[must_use]
+    pub fn routed_ms(&self) -> u64 {
+        self.id[..6].iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte))
+    }
+
+    /// Groups the versions of one story.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The `message` push as JSON text.
+    #[must_use]
+    pub fn push(&self) -> &[u8] {
+        &self.raw[usize::from(self.head_bytes)..]
+    }
+
+    /// Whether this is a newer version of the key than `other`.
+    #[must_use]
+    pub fn supersedes(&self, other: &Publication) -> bool {
+        (self.version, &self.id) > (other.version, &other.id)
+    }
+
+    /// Whether nobody wants it any more (ms since the epoch).
+    #[must_use]
+    pub fn expired(&self, now: u64) -> bool {
+        self.expires_ms != 0 && self.expires_ms <= now
+    }
+
+    /// Bytes that remembering it costs, roughly.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        2 * self.push().len() + OVERHEAD
+    }
+
+    /// The frame for a reader of this kind: always the same one, so that readers share it.
+    ///
+    /// It isn't compressed where that makes it no shorter, or where the reader's window is too
+    /// small for what all others share.
+    pub fn frame(
+        &self,
+        framing: Framing,
+        deflate: Option<Agreement>,
+        maker: &mut FrameMaker,
+    ) -> &Frame {
+        let plain = match framing {
+            Framing::Raw => &self.raw,
+            Framing::SockJs => self.sockjs.get_or_init(|| maker.sockjs(self.push())),
+        };
+        if !deflate
+            .is_some_and(|agreed| maker.compresses(plain) && agreed.may_compress(plain.len()))
+        {
+            return plain;
+        }
+        match framing {
+            Framing::Raw => &self.raw_deflated,
+            Framing::SockJs => &self.sockjs_deflated,
+        }
+        .get_or_init(|| maker.deflated(plain).unwrap_or_else(|| plain.clone()))
+    }
+}
+
+/// What a thread needs to make frames. It keeps no message.
+#[derive(Debug, Default)]
+pub struct FrameMaker {
+    deflate_bytes: usize,
+    // Made when it is needed first: it is big.
+    deflater: Option<Box<Deflater>>,
+    scratch: Vec<u8>,
+}
+
+impl FrameMaker {
+    /// One that compresses messages of `settings.deflate_bytes` and more; 0 is never.
+    #[must_use]
+    pub fn new(settings: &Settings) -> FrameMaker {
+        FrameMaker { deflate_bytes: settings.deflate_bytes as usize, ..FrameMaker::default() }
+    }
+
+    fn compresses(&self, frame: &Frame) -> bool {
+        self.deflate_bytes > 0 && frame.len() >= self.deflate_bytes
+    }
+
+    fn sockjs(&mut self, push: &[u8]) -> Frame {
+        self.scratch.clear();
+        sockjs::put_message(&mut self.scratch, &String::from_utf8_lossy(push));
+        framed(false, &self.scratch)
+    }
+
+    /// `plain` compressed; None if that isn't shorter.
+    fn deflated(&mut self, plain: &Frame) -> Option<Frame> {
+        let deflater = self.deflater.get_or_insert_with(|| Box::new(Deflater::new(DEFLATE_LEVEL)));
+        self.scratch.clear();
+        let payload = payload_of(plain);
+        deflater.compress(payload, &mut self.scratch).then(|| framed(true, &self.scratch))
+    }
+}
+
+fn framed(compressed: bool, payload: &[u8]) -> Frame {
+    let head = FrameHead::new(TEXT, compressed, payload.len());
+    [head.as_slice(), payload].concat().into()
+}
+
+/// What a server's frame carries (RFC 6455 section 5.2).
+fn payload_of(frame: &[u8]) -> &[u8] {
+    match frame[1] {
+        126 => &frame[4..],
+        127 => &frame[10..],
+        _ => &frame[2..],
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A policy for tests: `keep` messages, no latest.
+    pub(crate) fn keeping(keep: u32) -> TopicPolicy {
+        TopicPolicy { keep, slow: Slow::Disconnect, latest: false }
+    }
+
+    /// An id of this time and identity.
+    pub(crate) fn id(ms: u64, identity: u64) -> [u8; 16] {
+        let mut id = [0; 16];
+        id[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
+        id[8..].copy_from_slice(&identity.to_be_bytes());
+        id
+    }
+
+    /// A message for tests.
+    pub(crate) fn message(ms: u64, identity: u64) -> Message<'static> {
+        Message { id: id(ms, identity), expires_ms: 0, version: -1, key: "", push: b"{}" }
+    }
+
+    /// It, published under `news.x`.
+    pub(crate) fn publication(policy: TopicPolicy, message: &Message<'_>) -> Arc<Publication> {
+        Arc::new(Publication::new("news.x".into(), policy, message))
+    }
+
+    fn maker(deflate_bytes: u32) -> FrameMaker {
+        FrameMaker { deflate_bytes: deflate_bytes as usize, ..FrameMaker::default() }
+    }
+
+    #[test]
+    fn a_raw_frame_is_the_push_behind_a_head() {
+        let one = publication(keeping(1), &message(5, 1));
+        let frame = one.frame(Framing::Raw, None, &mut maker(0)).clone();
+        assert_eq!(&frame[..], b"\x81\x02{}");
+        assert_eq!(one.push(), b"{}");
+    }
+
+    #[test]
+    fn a_sockjs_frame_is_an_array_of_one_string() {
+        let one = publication(keeping(1), &Message { push: br#"{"a":1}"#, ..message(5, 1) });
+        let frame = one.frame(Framing::SockJs, None, &mut maker(0));
+        assert_eq!(&frame[..], b"\x81\x0ea[\"{\\\"a\\\":1}\"]");
+    }
+
+    #[test]
+    fn readers_of_one_kind_share_one_frame() {
+        let push = [b'x'; 300];
+        let one = publication(keeping(1), &Message { push: &push, ..message(5, 1) });
+        let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
+        for framing in [Framing::Raw, Framing::SockJs] {
+            for deflate in [None, agreed] {
+                let first = one.frame(framing, deflate, &mut maker(100)).clone();
+                assert!(Arc::ptr_eq(&first, one.frame(framing, deflate, &mut maker(100))));
+                assert_eq!(first[0], if deflate.is_some() { 0xC1 } else { 0x81 });
+            }
+        }
+    }
+
+    #[test]
+    fn what_compression_makes_no_shorter_is_sent_as_it_is() {
+        let one = publication(keeping(1), &message(5, 1));
+        let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
+        let plain = one.frame(Framing::Raw, None, &mut maker(1)).clone();
+        assert!(Arc::ptr_eq(&plain, one.frame(Framing::Raw, agreed, &mut maker(1))));
+    }
+
+    #[test]
+    fn a_version_is_newer_by_number_and_then_by_id() {
+        let of = |version, ms| publication(keeping(1), &Message { version, ..message(ms, 1) });
+        assert!(of(2, 1).supersedes(&of(1, 9)));
+        assert!(of(1, 2).supersedes(&of(1, 1)));
+        assert!(of(0, 1).supersedes(&of(-1, 9)));
+        assert!(!of(1, 1).supersedes(&of(1, 1)));
+    }
+
+    #[test]
+    fn a_message_expires_at_its_time() {
+        let one = publication(keeping(1), &Message { expires_ms: 10, ..message(5, 1) });
+        assert!(!one.expired(9));
+        assert!(one.expired(10));
+        assert!(!publication(keeping(1), &message(5, 1)).expired(u64::MAX));
+    }
+}

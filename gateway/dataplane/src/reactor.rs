@@ -1,0 +1,409 @@
+//! An I/O thread: one epoll loop over its listener, its readers' sockets and its mailbox.
+//!
+//! It owns everything it touches: connections, its part of the hub, timers. Orders come through the
+//! mailbox and are obeyed in their order; that is what puts a subscribe between two publications
+//! for everybody. Descriptors are level-triggered: what one turn leaves, the next one finds.
+//!
+//! The turn is bounded at every step (accepts, events, sends of one fan-out), so that no one makes
+//! the others wait. Time is read once a turn.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::control::{ConnectionId, Settings};
+use crate::counters::{Count, Counters};
+use crate::deflate::Inflater;
+use crate::drain::Pace;
+use crate::fanout::{Chunk, Fanout};
+use crate::head::Framing;
+use crate::hub::Hub;
+use crate::mailbox::Mailbox;
+use crate::orders::{Order, Report};
+use crate::policy::Policy;
+use crate::publication::FrameMaker;
+use crate::slab::{Ending, Extra, HEARD_MS, Phase, Slab};
+use crate::sockjs::Texts;
+use crate::sys::{self, Epoll};
+use crate::wheel::Wheel;
+
+/// Read at a time. Bigger than any message that may come, so that most come in one piece.
+const READ_BYTES: usize = 64 * 1024;
+/// Events of one turn.
+const EVENTS: usize = 256;
+const TICK_MS: u32 = 50;
+/// With the tick, one turn of the wheel is about as long as a heartbeat.
+const BUCKETS: u16 = 1024;
+/// While draining, readers are told so often.
+const DRAIN_STEP_MS: u64 = 50;
+
+const LISTENER: u64 = u64::MAX;
+const MAILBOX: u64 = u64::MAX - 1;
+
+/// What a thread is made of, before it runs.
+pub struct Parts {
+    /// Its number.
+    pub number: u16,
+    /// Where its readers come in.
+    pub listener: OwnedFd,
+    /// What it is told.
+    pub orders: Arc<Mailbox<Order>>,
+    /// What it tells.
+    pub reports: Arc<Mailbox<Report>>,
+    /// Takes descriptors to the thread that talks to the control plane.
+    pub hatch: OwnedFd,
+    /// Its counters, and everybody else's.
+    pub counters: Arc<Vec<Counters>>,
+    /// Connections by address, of all threads; asked only where the setting is on.
+    pub addresses: Arc<crate::door::Addresses>,
+    /// Whether connections begin with a PROXY header.
+    pub proxied: bool,
+    /// Whether messages are sent back instead of being verbs; for tests of the framing.
+    pub echo: bool,
+}
+
+/// A running thread.
+pub struct Reactor {
+    pub(crate) parts: Parts,
+    pub(crate) epoll: Epoll,
+    pub(crate) listening: bool,
+    pub(crate) accept_again_ms: u64,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) slab: Slab,
+    pub(crate) wheel: Wheel,
+    pub(crate) hub: Hub,
+    pub(crate) fanout: Fanout,
+    /// What is being sent; kept for its memory.
+    pub(crate) chunk: Chunk,
+    pub(crate) maker: FrameMaker,
+    /// 0 while no control plane is attached.
+    pub(crate) attachment: u32,
+    pub(crate) drain: Option<Pace>,
+    /// Bytes of verbs that wait in all connections.
+    pub(crate) held_bytes: usize,
+    /// Whose address was counted.
+    pub(crate) counted: HashMap<u32, IpAddr>,
+    /// Sockets that could not be written: they end after the turn, when nobody is using them.
+    pub(crate) doomed: Vec<(u32, u32)>,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) texts: Texts,
+    pub(crate) inflater: Option<Inflater>,
+    pub(crate) now_ms: u64,
+    started: Instant,
+    random: u64,
+}
+
+impl Reactor {
+    /// A thread that isn't running yet.
+    pub fn new(parts: Parts, policy: Arc<Policy>) -> io::Result<Reactor> {
+        let epoll = Epoll::new()?;
+        epoll.add(parts.orders.fd(), sys::READ, MAILBOX)?;
+        let number = u64::from(parts.number) + 1;
+        Ok(Reactor {
+            epoll,
+            listening: false,
+            accept_again_ms: 0,
+            slab: Slab::default(),
+            wheel: Wheel::new(0, TICK_MS, BUCKETS),
+            hub: Hub::new(crate::hub::Limits::of(&policy.settings)),
+            fanout: Fanout::default(),
+            chunk: Chunk::default(),
+            maker: FrameMaker::new(&policy.settings),
+            attachment: 0,
+            drain: None,
+            held_bytes: 0,
+            counted: HashMap::new(),
+            doomed: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            texts: Texts::default(),
+            inflater: None,
+            now_ms: 0,
+            started: Instant::now(),
+            random: unix_ms().wrapping_mul(2 * number + 1) | 1,
+            policy,
+            parts,
+        })
+    }
+
+    /// The descriptors that only this thread uses.
+    #[must_use]
+    pub fn own_descriptors(&self) -> Vec<RawFd> {
+        let parts = &self.parts;
+        vec![self.epoll.fd(), parts.listener.as_raw_fd(), parts.hatch.as_raw_fd()]
+    }
+
+    /// Those that it shares with the thread that talks to the control plane.
+    #[must_use]
+    pub fn shared_descriptors(&self) -> [RawFd; 2] {
+        [self.parts.orders.fd(), self.parts.reports.fd()]
+    }
+
+    /// Serve until drained.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let mut orders = Vec::new();
+        while !self.is_drained() {
+            let count = self.epoll.wait(&mut events, self.patience_ms())?.len();
+            self.now_ms = self.started.elapsed().as_millis() as u64;
+            for event in &events[..count] {
+                self.on_event(event.u64, event.events, &mut orders);
+            }
+            self.send_some();
+            self.on_time();
+            self.end_doomed();
+        }
+        self.note_sizes();
+        self.parts.reports.put(Report::Gone);
+        Ok(())
+    }
+
+    fn on_event(&mut self, token: u64, ready: u32, orders: &mut Vec<Order>) {
+        match token {
+            LISTENER => self.accept_some(),
+            MAILBOX => {
+                self.parts.orders.take(orders);
+                for order in orders.drain(..) {
+                    self.obey(order);
+                }
+            }
+            _ => self.on_socket(token as u32, (token >> 32) as u32, ready),
+        }
+    }
+
+    fn on_socket(&mut self, slot: u32, generation: u32, ready: u32) {
+        let Some(connection) = self.slab.find(slot, generation) else {
+            return;
+        };
+        if ready & sys::WRITE != 0 && connection.blocked {
+            self.flush(slot);
+        }
+        let Some(connection) = self.slab.find(slot, generation) else {
+            return;
+        };
+        if ready & (sys::READ | sys::DEAD) != 0 {
+            match connection.phase {
+                Phase::Head => self.look_at_head(slot, ready & sys::ENDED != 0),
+                _ => self.read(slot),
+            }
+        }
+    }
+
+    fn patience_ms(&self) -> i32 {
+        if self.fanout.is_busy() {
+            return 0;
+        }
+        let mut wait = self.wheel.wait_ms(self.now_ms).unwrap_or(1_000).min(1_000);
+        if self.drain.is_some() {
+            wait = wait.min(DRAIN_STEP_MS);
+        }
+        if self.accept_again_ms > 0 {
+            wait = wait.min(self.accept_again_ms.saturating_sub(self.now_ms));
+        }
+        wait as i32
+    }
+
+    fn on_time(&mut self) {
+        while let Some(slot) = self.wheel.pop(self.now_ms) {
+            match self.slab.at(slot).phase {
+                Phase::Free => {}
+                Phase::Head => {
+                    self.count(Count::HandshakeTimeouts);
+                    self.forget(slot);
+                }
+                Phase::Open => self.beat(slot),
+                Phase::Closing(_) => self.forget(slot),
+            }
+        }
+        self.listen_again();
+        self.send_some_away();
+        self.note_sizes();
+    }
+
+    fn beat(&mut self, slot: u32) {
+        let heartbeat = u64::from(self.policy.settings.heartbeat_ms);
+        let connection = self.slab.at(slot);
+        let silent = self.now_ms.saturating_sub(u64::from(connection.heard) * HEARD_MS);
+        let (blocked, framing) = (connection.blocked, connection.framing);
+        if silent > 2 * heartbeat + HEARD_MS {
+            self.close(slot, "no_pong", None);
+            return;
+        }
+        self.wheel.set(slot, self.now_ms + heartbeat);
+        if !blocked {
+            self.write(slot, crate::writer::heartbeat(framing));
+        }
+    }
+
+    /// End those whose sockets turned out to be dead while something else was under way.
+    fn end_doomed(&mut self) {
+        while let Some((slot, generation)) = self.doomed.pop() {
+            if self.slab.find(slot, generation).is_some() {
+                self.lose(slot);
+            }
+        }
+    }
+
+    /// The transport is gone, and that wasn't our doing unless a goodbye was said.
+    pub(crate) fn lose(&mut self, slot: u32) {
+        if self.slab.at(slot).phase == Phase::Open {
+            self.leave(slot, "lost", Ending::HangUp);
+        }
+        self.forget(slot);
+    }
+
+    /// An open connection leaves the hub. It doesn't count as a reader any more.
+    pub(crate) fn leave(&mut self, slot: u32, why: &str, ending: Ending) {
+        self.hub.leave(slot);
+        let connection = self.slab.at(slot);
+        connection.phase = Phase::Closing(ending);
+        let framing = connection.framing;
+        if let Some(extra) = connection.extra.as_deref_mut() {
+            extra.asked = None;
+            extra.waiting.clear();
+            extra.ping = None;
+            self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
+        }
+        self.counters().take(match framing {
+            Framing::Raw => Count::ReadersWebSocket,
+            Framing::SockJs => Count::ReadersSockJs,
+        });
+        self.counters().closed(why);
+        self.count(Count::Closing);
+    }
+
+    /// Close the socket and free the slot.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        sys::close(self.slab.at(slot).fd);
+        self.release(slot);
+    }
+
+    /// Free the slot of a connection whose socket is closed, or somebody else's.
+    pub(crate) fn release(&mut self, slot: u32) {
+        if matches!(self.slab.at(slot).phase, Phase::Closing(_)) {
+            self.counters().take(Count::Closing);
+        }
+        if let Some(address) = self.counted.remove(&slot) {
+            self.parts.addresses.leave(address);
+        }
+        self.wheel.cancel(slot);
+        self.slab.remove(slot);
+        self.counters().connections.store(self.slab.len() as u64, Relaxed);
+    }
+
+    pub(crate) fn listen(&mut self) {
+        if !self.listening && self.drain.is_none() {
+            let listener = self.parts.listener.as_raw_fd();
+            self.listening = self.epoll.add(listener, sys::READ, LISTENER).is_ok();
+        }
+    }
+
+    pub(crate) fn listen_no_more(&mut self) {
+        if self.listening {
+            // It can only fail when it isn't there.
+            let _ = self.epoll.remove(self.parts.listener.as_raw_fd());
+            self.listening = false;
+        }
+    }
+
+    fn listen_again(&mut self) {
+        if self.accept_again_ms > 0 && self.accept_again_ms <= self.now_ms {
+            self.accept_again_ms = 0;
+            self.listen();
+        }
+    }
+
+    fn send_some_away(&mut self) {
+        let Some(mut pace) = self.drain.take() else {
+            return;
+        };
+        let slots = self.slab.slots();
+        for _ in 0..pace.due(self.now_ms) {
+            while pace.next_slot < slots && self.slab.at(pace.next_slot).phase != Phase::Open {
+                pace.next_slot += 1;
+            }
+            if pace.next_slot >= slots {
+                break;
+            }
+            self.send_away(pace.next_slot);
+        }
+        if pace.is_over(self.now_ms) {
+            // Handshakes that were under way when the drain began.
+            for slot in 0..slots {
+                match self.slab.at(slot).phase {
+                    Phase::Open => self.send_away(slot),
+                    Phase::Head => self.forget(slot),
+                    _ => {}
+                }
+            }
+        }
+        self.drain = Some(pace);
+    }
+
+    fn send_away(&mut self, slot: u32) {
+        // Full jitter around the reason's own time, so that they don't come back in one second.
+        let usual = self.policy.reason("drain").retry_after_ms;
+        let wait = (u64::from(self.random()) * (2 * u64::from(usual) + 1)) >> 32;
+        self.close(slot, "drain", Some(wait as u32));
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drain.as_ref().is_some_and(|pace| pace.is_over(self.now_ms)) && self.slab.is_empty()
+    }
+
+    fn note_sizes(&mut self) {
+        let counters = &self.parts.counters[usize::from(self.parts.number)];
+        let note = |to: &AtomicU64, value: usize| to.store(value as u64, Relaxed);
+        note(&counters.topics, self.hub.topics());
+        note(&counters.memory_bytes, self.hub.memory_bytes());
+        note(&counters.identities, self.hub.identities());
+        note(&counters.copies, self.hub.copies() as usize);
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.parts.counters[usize::from(self.parts.number)]
+    }
+
+    pub(crate) fn count(&self, what: Count) {
+        self.counters().add(what);
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.policy.settings
+    }
+
+    pub(crate) fn name_of(&mut self, slot: u32) -> ConnectionId {
+        let generation = self.slab.at(slot).generation;
+        ConnectionId { thread: self.parts.number, slot, generation }
+    }
+
+    pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
+        let settings = &self.policy.settings;
+        let limits = crate::outbox::Limits::of(settings);
+        self.slab
+            .at(slot)
+            .extra
+            .get_or_insert_with(|| Box::new(Extra::new(crate::outbox::Outbox::new(limits))))
+    }
+
+    pub(crate) fn epoll_token(slot: u32, generation: u32) -> u64 {
+        u64::from(generation) << 32 | u64::from(slot)
+    }
+
+    /// xorshift64*: for phases and jitter, not for secrets.
+    pub(crate) fn random(&mut self) -> u32 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
+    }
+}
+
+/// ms since the epoch.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

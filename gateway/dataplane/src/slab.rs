@@ -1,0 +1,224 @@
+//! The connections of one I/O thread, by slot.
+//!
+//! A slot is used again, with another generation, so that an answer for a connection that is gone
+//! never reaches the next one in its place. What an idle reader needs is small and lies in the slot;
+//! the rest is in a box that exists only while there is something in it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use crate::bucket::Bucket;
+use crate::control::Settings;
+use crate::deflate::Agreement;
+use crate::frame::Decoder;
+use crate::head::Framing;
+use crate::outbox::Outbox;
+
+/// Where a connection is in its life: Head → Open → Closing, and from each of them it can vanish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The slot is free.
+    Free,
+    /// A request's head is awaited.
+    Head,
+    /// A reader.
+    Open,
+    /// A goodbye is on its way, ours or the answer to the reader's.
+    Closing(Ending),
+}
+
+/// What follows the last byte of a goodbye.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The reader answers, then TCP is closed (RFC 6455 section 7.1.1).
+    Wait,
+    /// No more comes from us. What the reader still sends is dropped: after a violation its
+    /// answer can't be told from it, and a reset would destroy the goodbye.
+    HalfClose,
+    /// TCP is closed.
+    HangUp,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its socket; the slot owns it.
+    pub fd: RawFd,
+    /// How often the slot was used before.
+    pub generation: u32,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// What is inside the messages.
+    pub framing: Framing,
+    /// What was agreed on compression.
+    pub deflate: Option<Agreement>,
+    /// Whether something waits to be written, so that nothing may be written past it.
+    pub blocked: bool,
+    /// Whether the kernel was told to wake us later than at the first byte.
+    pub low_water: bool,
+    /// When something was last heard, in [`HEARD_MS`] since the thread started.
+    pub heard: u32,
+    /// How many verbs it may still send.
+    pub bucket: Bucket,
+    /// What came of an unfinished frame.
+    pub decoder: Decoder,
+    /// What an idle reader doesn't have.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// The unit of [`Connection::heard`].
+pub const HEARD_MS: u64 = 64;
+
+/// What stands in a reader's line while an earlier verb isn't answered.
+#[derive(Debug)]
+pub enum Waiting {
+    /// A verb to ask.
+    Verb(Box<[u8]>),
+    /// The answer to a verb that came too soon after others.
+    Refusal,
+    /// The end of a reader who went on nevertheless.
+    HangUp,
+}
+
+/// What a connection has while it is busy.
+#[derive(Debug)]
+pub struct Extra {
+    /// Frames that wait.
+    pub outbox: Outbox,
+    /// The verb that the control plane is to answer.
+    pub asked: Option<Box<[u8]>>,
+    /// The verbs after it.
+    pub waiting: VecDeque<Waiting>,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+    /// RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
+    pub ping: Option<Box<[u8]>>,
+    /// Who the proxy in front says it is.
+    pub proxied: Option<SocketAddr>,
+}
+
+impl Extra {
+    /// One with nothing in it.
+    #[must_use]
+    pub fn new(outbox: Outbox) -> Extra {
+        Extra {
+            outbox,
+            asked: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            ping: None,
+            proxied: None,
+        }
+    }
+
+    /// Whether it may be thrown away.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.outbox.is_empty()
+            && self.asked.is_none()
+            && self.waiting.is_empty()
+            && self.ping.is_none()
+            && self.proxied.is_none()
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Slab {
+    connections: Vec<Connection>,
+    free: Vec<u32>,
+}
+
+impl Slab {
+    /// A slot for a new connection with this socket.
+    pub fn insert(&mut self, fd: RawFd) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            let generation = self.connections[slot as usize].generation;
+            self.connections[slot as usize] = fresh(fd, generation);
+            return slot;
+        }
+        self.connections.push(fresh(fd, 0));
+        (self.connections.len() - 1) as u32
+    }
+
+    /// Free a slot; the caller has closed or passed on the socket.
+    pub fn remove(&mut self, slot: u32) {
+        let generation = self.connections[slot as usize].generation;
+        self.connections[slot as usize] =
+            Connection { phase: Phase::Free, ..fresh(-1, generation.wrapping_add(1)) };
+        self.free.push(slot);
+    }
+
+    /// The slot's connection.
+    ///
+    /// # Panics
+    /// There never was such a slot. Ask [`Slab::find`] about slots that others name.
+    #[must_use]
+    pub fn at(&mut self, slot: u32) -> &mut Connection {
+        &mut self.connections[slot as usize]
+    }
+
+    /// The slot's connection, if it is still that one.
+    pub fn find(&mut self, slot: u32, generation: u32) -> Option<&mut Connection> {
+        self.connections
+            .get_mut(slot as usize)
+            .filter(|one| one.generation == generation && one.phase != Phase::Free)
+    }
+
+    /// How many slots there are, free ones included.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.connections.len() as u32
+    }
+
+    /// How many connections there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.connections.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn fresh(fd: RawFd, generation: u32) -> Connection {
+    Connection {
+        fd,
+        generation,
+        phase: Phase::Head,
+        framing: Framing::Raw,
+        deflate: None,
+        blocked: false,
+        low_water: false,
+        heard: 0,
+        bucket: Bucket::full(&Settings::default(), 0),
+        decoder: Decoder::default(),
+        extra: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_used_again_is_not_found_by_its_old_name() {
+        let mut slab = Slab::default();
+        let first = slab.insert(3);
+        let generation = slab.at(first).generation;
+        slab.remove(first);
+        let second = slab.insert(4);
+        assert_eq!(first, second);
+        assert!(slab.find(first, generation).is_none());
+        assert_eq!(slab.find(first, generation + 1).map(|one| one.fd), Some(4));
+    }
+
+    #[test]
+    fn an_idle_reader_is_small() {
+        assert!(size_of::<Connection>() <= 64, "{}", size_of::<Connection>());
+    }
+}

@@ -1,0 +1,289 @@
+//! What readers send: a JSON array of strings, or one string.
+
+use super::BrokenJson;
+
+/// Deepest nesting of what is skipped; deeper is refused.
+const DEPTH: usize = 1024;
+
+/// The texts of one payload, in memory that is reused: keep one per thread.
+#[derive(Debug, Default)]
+pub struct Texts {
+    text: String,
+    /// Where each text ends in `text`.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// Read a message's payload; the texts are in [`Texts::iter`] afterwards.
+    ///
+    /// An empty payload has none (SockJS 1.0: ignored). A value that isn't a string where a
+    /// string should be counts as an empty text, which is no verb and is answered with an error.
+    ///
+    /// # Errors
+    /// The payload isn't JSON in UTF-8 (RFC 8259), or nested too deep, or has half a surrogate
+    /// pair: close with 1002.
+    pub fn read(&mut self, payload: &[u8]) -> Result<(), BrokenJson> {
+        self.text.clear();
+        self.ends.clear();
+        if payload.is_empty() {
+            return Ok(());
+        }
+        let json = simdutf8::basic::from_utf8(payload).map_err(|_| BrokenJson)?;
+        let mut reader = Reader { json, at: 0 };
+        let read = self.document(&mut reader);
+        if read.is_none() {
+            self.text.clear();
+            self.ends.clear();
+        }
+        read.ok_or(BrokenJson)
+    }
+
+    /// The texts that were read last, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
+    }
+
+    fn document(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        reader.skip_space();
+        if reader.eat(b'[') {
+            self.array(reader)?;
+        } else {
+            self.element(reader)?;
+        }
+        reader.skip_space();
+        reader.peek().is_none().then_some(())
+    }
+
+    fn array(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        reader.skip_space();
+        if reader.eat(b']') {
+            return Some(());
+        }
+        loop {
+            self.element(reader)?;
+            reader.skip_space();
+            if reader.eat(b']') {
+                return Some(());
+            }
+            reader.expect(b',')?;
+        }
+    }
+
+    fn element(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        reader.skip_space();
+        if reader.peek() == Some(b'"') {
+            reader.string(Some(&mut self.text))?;
+        } else {
+            reader.skip_value()?;
+        }
+        self.ends.push(self.text.len());
+        Some(())
+    }
+}
+
+/// A place in a JSON text. Every method is `None` where the grammar is broken.
+struct Reader<'a> {
+    json: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.json.as_bytes().get(self.at).copied()
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.eat(byte).then_some(())
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// A string, unescaped into `out` if it is wanted.
+    fn string(&mut self, mut out: Option<&mut String>) -> Option<()> {
+        self.expect(b'"')?;
+        loop {
+            let start = self.at;
+            while !matches!(self.peek()?, b'"' | b'\\' | 0..0x20) {
+                self.at += 1;
+            }
+            if let Some(out) = out.as_deref_mut() {
+                out.push_str(&self.json[start..self.at]);
+            }
+            if self.eat(b'"') {
+                return Some(());
+            }
+            self.expect(b'\\')?;
+            let character = self.escape()?;
+            if let Some(out) = out.as_deref_mut() {
+                out.push(character);
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Option<char> {
+        let kind = self.peek()?;
+        self.at += 1;
+        Some(match kind {
+            b'"' | b'\\' | b'/' => char::from(kind),
+            b'b' => '\x08',
+            b'f' => '\x0c',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => return self.unicode(),
+            _ => return None,
+        })
+    }
+
+    /// What follows `\u`, and the second half of a surrogate pair.
+    fn unicode(&mut self) -> Option<char> {
+        let first = self.hex()?;
+        if !(0xD800..0xDC00).contains(&first) {
+            return char::from_u32(first);
+        }
+        self.expect(b'\\')?;
+        self.expect(b'u')?;
+        let second = self.hex()?.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
+        char::from_u32(0x1_0000 + ((first - 0xD800) << 10) + second)
+    }
+
+    fn hex(&mut self) -> Option<u32> {
+        let mut number = 0;
+        for _ in 0..4 {
+            number = number << 4 | char::from(self.peek()?).to_digit(16)?;
+            self.at += 1;
+        }
+        Some(number)
+    }
+
+    /// Any value. Nesting is kept in bits, not on the stack.
+    fn skip_value(&mut self) -> Option<()> {
+        let mut nesting = Nesting::default();
+        loop {
+            self.skip_space();
+            match self.peek()? {
+                open @ (b'[' | b'{') => {
+                    self.at += 1;
+                    nesting.enter(open == b'{')?;
+                    self.skip_space();
+                    if !self.eat(nesting.closing()?) {
+                        self.key(&nesting)?;
+                        continue;
+                    }
+                    nesting.leave();
+                }
+                _ => self.scalar()?,
+            }
+            if self.leave_all(&mut nesting)? {
+                return Some(());
+            }
+        }
+    }
+
+    /// After a value: close what closes. True when nothing is open any more.
+    fn leave_all(&mut self, nesting: &mut Nesting) -> Option<bool> {
+        while let Some(closing) = nesting.closing() {
+            self.skip_space();
+            if self.eat(b',') {
+                self.key(nesting)?;
+                return Some(false);
+            }
+            self.expect(closing)?;
+            nesting.leave();
+        }
+        Some(true)
+    }
+
+    fn key(&mut self, nesting: &Nesting) -> Option<()> {
+        if nesting.closing() == Some(b'}') {
+            self.skip_space();
+            self.string(None)?;
+            self.skip_space();
+            self.expect(b':')?;
+        }
+        Some(())
+    }
+
+    fn scalar(&mut self) -> Option<()> {
+        match self.peek()? {
+            b'"' => self.string(None),
+            b't' => self.word("true"),
+            b'f' => self.word("false"),
+            b'n' => self.word("null"),
+            _ => self.number(),
+        }
+    }
+
+    fn word(&mut self, word: &str) -> Option<()> {
+        let found = self.json.as_bytes()[self.at..].starts_with(word.as_bytes());
+        self.at += word.len();
+        found.then_some(())
+    }
+
+    fn number(&mut self) -> Option<()> {
+        self.eat(b'-');
+        if !self.eat(b'0') {
+            self.digits()?;
+        }
+        if self.eat(b'.') {
+            self.digits()?;
+        }
+        if self.eat(b'e') || self.eat(b'E') {
+            let _ = self.eat(b'+') || self.eat(b'-');
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+}
+
+/// Which of the open brackets are objects.
+struct Nesting {
+    objects: [u64; DEPTH / 64],
+    depth: usize,
+}
+
+impl Default for Nesting {
+    fn default() -> Self {
+        Self { objects: [0; DEPTH / 64], depth: 0 }
+    }
+}
+
+impl Nesting {
+    fn enter(&mut self, object: bool) -> Option<()> {
+        let word = self.objects.get_mut(self.depth / 64)?;
+        let bit = 1 << (self.depth % 64);
+        *word = if object { *word | bit } else { *word & !bit };
+        self.depth += 1;
+        Some(())
+    }
+
+    fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// The bracket that closes the innermost; `None` when nothing is open.
+    fn closing(&self) -> Option<u8> {
+        let inner = self.depth.checked_sub(1)?;
+        let object = self.objects[inner / 64] >> (inner % 64) & 1 == 1;
+        Some(if object { b'}' } else { b']' })
+    }
+}

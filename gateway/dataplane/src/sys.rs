@@ -1,0 +1,458 @@
+//! The system calls that the data plane makes, as safe functions over plain descriptors.
+//!
+//! Thin on purpose: each is one call, and errors are the system's own. Descriptors of readers are plain
+//! numbers here and owned by the slab, which closes each exactly once.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn size(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the system has just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether an error only says that nothing can be done now.
+pub fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Whether descriptors or memory ran out: of this process, or of the whole machine.
+pub fn exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// An epoll instance.
+pub struct Epoll(OwnedFd);
+
+/// Something is to be read, or the peer hung up.
+pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
+/// The peer has sent its last byte.
+pub const ENDED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP) as u32;
+/// There is room to write.
+pub const WRITE: u32 = libc::EPOLLOUT as u32;
+/// Nothing can be written or read any more.
+pub const DEAD: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+
+impl Epoll {
+    /// A new instance.
+    pub fn new() -> io::Result<Epoll> {
+        // SAFETY: takes no pointers.
+        owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Epoll)
+    }
+
+    /// Report `interest` of `fd` with `token`, level-triggered.
+    pub fn add(&self, fd: RawFd, interest: u32, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, interest, token)
+    }
+
+    /// Report another `interest` from now on.
+    pub fn modify(&self, fd: RawFd, interest: u32, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, interest, token)
+    }
+
+    /// Report no more of `fd`. Closing it does the same unless the descriptor was passed on.
+    pub fn remove(&self, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, 0)
+    }
+
+    /// Wait until something is ready, or `timeout_ms` are over; negative waits for ever.
+    pub fn wait<'a>(
+        &self,
+        events: &'a mut [libc::epoll_event],
+        timeout_ms: i32,
+    ) -> io::Result<&'a [libc::epoll_event]> {
+        // SAFETY: the pointer and the count describe `events`, which the call fills from its start.
+        let count = unsafe {
+            libc::epoll_wait(
+                self.0.as_raw_fd(),
+                events.as_mut_ptr(),
+                events.len() as libc::c_int,
+                timeout_ms,
+            )
+        };
+        match check(count) {
+            Ok(count) => Ok(&events[..count as usize]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(&[]),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn control(&self, what: libc::c_int, fd: RawFd, interest: u32, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest, u64: token };
+        // SAFETY: `event` outlives the call.
+        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, &mut event) }).map(drop)
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A descriptor that becomes readable when another thread says so.
+pub struct Alarm(OwnedFd);
+
+impl Alarm {
+    /// A new one, not ringing.
+    pub fn new() -> io::Result<Alarm> {
+        // SAFETY: takes no pointers.
+        owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) }).map(Alarm)
+    }
+
+    /// Wake whoever waits for it.
+    pub fn ring(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the pointer and the count describe `one`. It can only fail when it rings already.
+        let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Stop ringing.
+    pub fn hush(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: the pointer and the count describe `count`. It can only fail when it doesn't ring.
+        let _ = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Make calls on a descriptor return at once.
+pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
+}
+
+/// A listening TCP socket, non-blocking. With `shared`, others may listen on the same port.
+pub fn listen_tcp(address: SocketAddr, backlog: i32, shared: bool) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers.
+    let socket = owned(unsafe { libc::socket(family, kind, 0) })?;
+    let fd = socket.as_raw_fd();
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if shared {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
+    // Accepted sockets inherit both.
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    let (storage, length) = to_storage(address);
+    // SAFETY: pointer and length describe `storage`, which holds an address of the socket's family.
+    check(unsafe { libc::bind(fd, (&raw const storage).cast(), length) })?;
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::listen(fd, backlog) })?;
+    Ok(socket)
+}
+
+/// What the kernel may hold for one reader (it doubles the number). Left to itself it takes up
+/// to 4 MiB, where no policy reaches the messages any more.
+const SEND_BUFFER: libc::c_int = 128 * 1024;
+
+fn set_option(fd: RawFd, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
+    let length = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `value`.
+    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) }).map(drop)
+}
+
+fn to_storage(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeros is a valid value of this type.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let pointer = &raw mut storage;
+    match address {
+        SocketAddr::V4(v4) => {
+            let value = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: storage is larger than any address and aligned for all of them.
+            unsafe { pointer.cast::<libc::sockaddr_in>().write(value) };
+            (storage, mem::size_of::<libc::sockaddr_in>() as libc::socklen_t)
+        }
+        SocketAddr::V6(v6) => {
+            let value = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: storage is larger than any address and aligned for all of them.
+            unsafe { pointer.cast::<libc::sockaddr_in6>().write(value) };
+            (storage, mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t)
+        }
+    }
+}
+
+fn from_storage(storage: &libc::sockaddr_storage) -> SocketAddr {
+    let pointer = &raw const *storage;
+    if storage.ss_family == libc::AF_INET6 as libc::sa_family_t {
+        // SAFETY: the family says that it is one of these, and storage is aligned for it.
+        let v6 = unsafe { &*pointer.cast::<libc::sockaddr_in6>() };
+        let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+        return SocketAddr::new(IpAddr::V6(ip).to_canonical(), u16::from_be(v6.sin6_port));
+    }
+    // SAFETY: our listeners have no third family; storage is aligned for it and was zeroed before.
+    let v4 = unsafe { &*pointer.cast::<libc::sockaddr_in>() };
+    let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+    SocketAddr::new(IpAddr::V4(ip), u16::from_be(v4.sin_port))
+}
+
+/// The address that a socket is bound to.
+pub fn local_address(fd: RawFd) -> io::Result<SocketAddr> {
+    // SAFETY: all zeros is a valid value of this type.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut length = mem::size_of_val(&storage) as libc::socklen_t;
+    // SAFETY: pointer and length describe `storage`.
+    check(unsafe { libc::getsockname(fd, (&raw mut storage).cast(), &mut length) })?;
+    Ok(from_storage(&storage))
+}
+
+/// The address at the other end.
+pub fn peer_address(fd: RawFd) -> io::Result<SocketAddr> {
+    // SAFETY: all zeros is a valid value of this type.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut length = mem::size_of_val(&storage) as libc::socklen_t;
+    // SAFETY: pointer and length describe `storage`.
+    check(unsafe { libc::getpeername(fd, (&raw mut storage).cast(), &mut length) })?;
+    Ok(from_storage(&storage))
+}
+
+/// The next connection, non-blocking, and who it is from.
+pub fn accept(listener: RawFd) -> io::Result<(OwnedFd, SocketAddr)> {
+    // SAFETY: all zeros is a valid value of this type.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut length = mem::size_of_val(&storage) as libc::socklen_t;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: pointer and length describe `storage`.
+    let socket =
+        owned(unsafe { libc::accept4(listener, (&raw mut storage).cast(), &mut length, flags) })?;
+    Ok((socket, from_storage(&storage)))
+}
+
+/// Receive into `buffer`; 0 is the peer's end.
+pub fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: pointer and count describe `buffer`.
+    size(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) })
+}
+
+/// Wake for `fd` only when so many bytes wait: what was looked at and left must not wake us again.
+pub fn set_low_water(fd: RawFd, bytes: usize) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes.min(1 << 20) as libc::c_int)
+}
+
+/// What [`receive`] would give, without taking it away.
+pub fn peek(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: pointer and count describe `buffer`.
+    size(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_PEEK) })
+}
+
+/// Send as much of `bytes` as the kernel takes now.
+pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: pointer and count describe `bytes`.
+    size(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
+}
+
+/// Send as much of `parts`, one after the other, as the kernel takes now.
+pub fn send_all(fd: RawFd, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    // SAFETY: all zeros is a valid value of this type.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    // IoSlice has the layout of iovec (its documentation says so); the call only reads.
+    header.msg_iov = parts.as_ptr().cast_mut().cast();
+    header.msg_iovlen = parts.len() as _;
+    // SAFETY: the header describes `parts`, which outlive the call.
+    size(unsafe { libc::sendmsg(fd, &header, libc::MSG_NOSIGNAL) })
+}
+
+/// Close the writing half; the peer reads an end.
+pub fn finish_writing(fd: RawFd) {
+    // SAFETY: takes no pointers. A socket that is gone has nothing to finish.
+    let _ = unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
+/// Refuse connections from now on. Closing isn't enough where another process has the listener too.
+pub fn stop_listening(listener: &OwnedFd) {
+    // SAFETY: takes no pointers. It can only fail when it doesn't listen.
+    let _ = unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Close a plain descriptor that nothing else owns.
+pub fn close(fd: RawFd) {
+    // SAFETY: takes no pointers; that the number is the caller's own is this function's contract.
+    let _ = unsafe { libc::close(fd) };
+}
+
+/// A listening unix socket at `path`, for this user alone. What is there is replaced.
+pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers.
+    let socket = owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+    // SAFETY: all zeros is a valid value of this type.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control path is too long"));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let name = CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: `name` is a string that ends in NUL. Failing is fine: then bind says what is wrong.
+    let _ = unsafe { libc::unlink(name.as_ptr()) };
+    let length = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: takes no pointers. Nobody may connect between bind and chmod, so umask it is.
+    let mask = unsafe { libc::umask(0o177) };
+    // SAFETY: pointer and length describe `address`.
+    let bound =
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) });
+    // SAFETY: takes no pointers.
+    unsafe { libc::umask(mask) };
+    bound?;
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::listen(socket.as_raw_fd(), 8) })?;
+    Ok(socket)
+}
+
+/// The next control plane, non-blocking.
+pub fn accept_unix(listener: RawFd) -> io::Result<OwnedFd> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: null pointers are allowed: the address isn't wanted.
+    owned(unsafe { libc::accept4(listener, ptr::null_mut(), ptr::null_mut(), flags) })
+}
+
+/// Two connected unix sockets that keep messages apart, non-blocking.
+pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut pair = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the pointer is to two integers, which is what the call writes.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) })?;
+    Ok((owned(pair[0])?, owned(pair[1])?))
+}
+
+const ONE_DESCRIPTOR: u32 = mem::size_of::<libc::c_int>() as u32;
+// Room for one descriptor's header and itself, aligned like a header.
+type Ancillary = [u64; 4];
+
+/// Send `bytes`, and `fd` with the first of them.
+pub fn send_descriptor(to: RawFd, bytes: &[u8], fd: RawFd) -> io::Result<usize> {
+    let part = [io::IoSlice::new(bytes)];
+    let mut ancillary: Ancillary = [0; 4];
+    // SAFETY: all zeros is a valid value of this type.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = part.as_ptr().cast_mut().cast();
+    header.msg_iovlen = 1;
+    header.msg_control = ancillary.as_mut_ptr().cast();
+    // SAFETY: only computes.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(ONE_DESCRIPTOR) } as _;
+    // SAFETY: `ancillary` has room for one header (CMSG_SPACE of one descriptor is 24 of its 32
+    // bytes) and is aligned for it, so the first header lies inside, and its data too.
+    unsafe {
+        let first = libc::CMSG_FIRSTHDR(&header);
+        (*first).cmsg_level = libc::SOL_SOCKET;
+        (*first).cmsg_type = libc::SCM_RIGHTS;
+        (*first).cmsg_len = libc::CMSG_LEN(ONE_DESCRIPTOR) as _;
+        libc::CMSG_DATA(first).cast::<libc::c_int>().write_unaligned(fd);
+    }
+    // SAFETY: the header describes `part` and `ancillary`, which outlive the call.
+    size(unsafe { libc::sendmsg(to, &header, libc::MSG_NOSIGNAL) })
+}
+
+/// Receive into `buffer`, and the descriptor that came along.
+pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut ancillary: Ancillary = [0; 4];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeros is a valid value of this type.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = ancillary.as_mut_ptr().cast();
+    // SAFETY: only computes.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(ONE_DESCRIPTOR) } as _;
+    // SAFETY: the header describes `buffer` and `ancillary`, which outlive the call.
+    let count = size(unsafe { libc::recvmsg(from, &mut header, libc::MSG_CMSG_CLOEXEC) })?;
+    // SAFETY: the kernel filled the header; CMSG_FIRSTHDR is null or points into `ancillary`.
+    let descriptor = unsafe {
+        let first = libc::CMSG_FIRSTHDR(&header);
+        let is_one = !first.is_null()
+            && (*first).cmsg_level == libc::SOL_SOCKET
+            && (*first).cmsg_type == libc::SCM_RIGHTS;
+        is_one.then(|| libc::CMSG_DATA(first).cast::<libc::c_int>().read_unaligned())
+    };
+    // SAFETY: the kernel has just made the descriptor for us.
+    Ok((count, descriptor.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })))
+}
+
+/// Give this thread a descriptor table of its own, in which only `keep` and 0, 1, 2 are open.
+///
+/// No lock is shared on accept and no atomic on a send then, and RLIMIT_NOFILE counts for each
+/// thread. What others open from now on doesn't exist here, and the other way round.
+pub fn leave_descriptor_table(keep: &[RawFd]) -> io::Result<()> {
+    // SAFETY: takes no pointers. Descriptors that the thread owns are in `keep`, says the contract;
+    // values that own others live on other threads, whose table stays as it is.
+    check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
+    let mut sorted: Vec<u32> = keep.iter().map(|fd| *fd as u32).chain([0, 1, 2]).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut first = 0;
+    for fd in sorted {
+        if first < fd {
+            close_range(first, fd - 1)?;
+        }
+        first = fd + 1;
+    }
+    close_range(first, u32::MAX)
+}
+
+fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A descriptor that becomes readable on SIGTERM and SIGINT, which don't end the process any more.
+///
+/// Call it before the first thread starts: threads inherit what is blocked.
+pub fn termination_signals() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset makes the set valid before anything else reads it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+        check(libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut()))?;
+        owned(libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC))
+    }
+}
+
+/// Raise the soft limit of descriptors to the hard one, and return it.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a value of the right type.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the pointer is to a value of the right type.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
+    Ok(limit.rlim_cur)
+}

@@ -1,0 +1,223 @@
+//! Hub, outbox, identities and token bucket answer what the Tornado engine's do.
+//!
+//! `tests/gateway/test_hub_vectors.py` writes the operations and the answers.
+
+use std::io::IoSlice;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use dataplane::bucket::{Admission, Bucket};
+use dataplane::control::{Message, Replay, Settings, Slow, Uncovered};
+use dataplane::hub::{self, Hub, Offer, Publication, TopicPolicy};
+use dataplane::identities::SeenIdentities;
+use dataplane::outbox::{self, Outbox};
+
+const VECTORS: &str = include_str!("vectors/hub.txt");
+
+fn number<T: FromStr>(word: &str) -> T {
+    word.parse().unwrap_or_else(|_| panic!("{word:?} is no number"))
+}
+
+fn bytes_of(hex: &str) -> [u8; 16] {
+    u128::from_str_radix(hex, 16).expect("an id").to_be_bytes()
+}
+
+/// `id/version/key/expires`
+fn publication(topic: &str, policy: TopicPolicy, word: &str) -> Arc<Publication> {
+    let fields: Vec<&str> = word.split('/').collect();
+    let message = Message {
+        id: bytes_of(fields[0]),
+        version: number(fields[1]),
+        key: if fields[2] == "-" { "" } else { fields[2] },
+        expires_ms: number(fields[3]),
+        push: b"{}",
+    };
+    Arc::new(Publication::new(topic.into(), policy, &message))
+}
+
+fn frame(marker: &str, size: usize) -> Arc<[u8]> {
+    let text = format!("{:04}", number::<u32>(marker)).repeat(size);
+    text.as_bytes()[..size].into()
+}
+
+/// What is being tested, since the last line that began something.
+enum Subject {
+    Nothing,
+    Outbox(Outbox),
+    Seen(SeenIdentities),
+    Bucket(Settings, Bucket),
+    Hub(Box<Hub>, Vec<(String, TopicPolicy)>),
+}
+
+fn begin(words: &[&str]) -> Option<Subject> {
+    Some(match words {
+        ["outbox", hard, soft, ms] => Subject::Outbox(Outbox::new(outbox::Limits {
+            hard_bytes: number(hard),
+            soft_bytes: number(soft),
+            soft_ms: number(ms),
+        })),
+        ["seen", window, limit] => {
+            Subject::Seen(SeenIdentities::new(number(window), number(limit)))
+        }
+        ["bucket", verbs, rate, refusals] => {
+            let settings = Settings {
+                verbs: number(verbs),
+                verbs_per_second: number(rate),
+                refusals: number(refusals),
+                ..Settings::default()
+            };
+            let bucket = Bucket::full(&settings, 0);
+            Subject::Bucket(settings, bucket)
+        }
+        ["hub", topics, keys, identities, window] => {
+            let limits = hub::Limits {
+                topics: number(topics),
+                bytes: usize::MAX,
+                keys: number(keys),
+                identities: number(identities),
+                identity_ms: number(window),
+            };
+            Subject::Hub(Box::new(Hub::new(limits)), Vec::new())
+        }
+        _ => return None,
+    })
+}
+
+fn on_outbox(outbox: &mut Outbox, words: &[&str]) -> String {
+    let fits = match words {
+        ["push", marker, size, now, slow, message] => {
+            let slow = match *slow {
+                "conflate" => Slow::Conflate,
+                "drop_oldest" => Slow::DropOldest,
+                _ => Slow::Disconnect,
+            };
+            let policy = TopicPolicy { keep: 0, slow, latest: false };
+            let topic = format!("slow.{slow:?}");
+            let frame = frame(marker, number(size));
+            outbox.push(frame, &publication(&topic, policy, message), number(now))
+        }
+        ["firm", marker, size, now] => outbox.push_firm(frame(marker, number(size)), number(now)),
+        ["take", bytes] => return take(outbox, number(bytes)),
+        ["clear"] => return outbox.clear().to_string(),
+        ["len"] => return outbox.len().to_string(),
+        _ => panic!("{words:?}"),
+    };
+    let dropped = outbox.take_dropped();
+    let pending = outbox.pending_bytes();
+    format!("{} {pending} {} {}", u8::from(fits), dropped.conflate, dropped.drop_oldest)
+}
+
+fn take(outbox: &mut Outbox, bytes: usize) -> String {
+    let mut slices = [IoSlice::new(&[]); 64];
+    let count = outbox.slices(&mut slices);
+    let mut left = bytes;
+    let mut markers = Vec::new();
+    for slice in slices[..count].iter().take_while(|one| {
+        let fits = left > 0;
+        left = left.saturating_sub(one.len());
+        fits
+    }) {
+        let marker = std::str::from_utf8(&slice[..4]).expect("digits");
+        markers.push(number::<u32>(marker).to_string());
+    }
+    outbox.advance(bytes);
+    markers.join(" ")
+}
+
+fn on_seen(seen: &mut SeenIdentities, words: &[&str]) -> String {
+    let identity = |id| bytes_of(id)[6..].try_into().expect("ten bytes");
+    match words {
+        ["add", id, now] => {
+            seen.add(&identity(id), number(now));
+            seen.len().to_string()
+        }
+        ["has", id] => u8::from(seen.contains(&identity(id))).to_string(),
+        _ => panic!("{words:?}"),
+    }
+}
+
+fn on_bucket(settings: &Settings, bucket: &mut Bucket, words: &[&str]) -> String {
+    match bucket.admit(settings, number(words[1])) {
+        Admission::Welcome => "welcome",
+        Admission::Refused => "refused",
+        Admission::HangUp => "hang up",
+    }
+    .to_owned()
+}
+
+fn on_hub(hub: &mut Hub, policies: &mut Vec<(String, TopicPolicy)>, words: &[&str]) -> String {
+    let known = words.get(1).and_then(|topic| policies.iter().find(|one| one.0 == *topic));
+    let policy = known.map(|one| one.1);
+    match (words, policy) {
+        (["policy", topic, keep, latest], _) => {
+            let (keep, latest) = (number(keep), *latest == "1");
+            let policy = TopicPolicy { keep, slow: Slow::DropOldest, latest };
+            policies.push(((*topic).to_owned(), policy));
+        }
+        (["publish", topic, now, message], Some(policy)) => {
+            let offer = hub.publish(&publication(topic, policy, message), number(now));
+            if let Offer::Readers(cursor) = &offer {
+                while hub.readers(cursor, 1, &mut Vec::new()) {}
+            }
+            return u8::from(offer != Offer::Copy).to_string();
+        }
+        (["subscribe", slot, topic], _) => hub.subscribe(number(slot), topic),
+        (["unsubscribe", slot, topic], _) => assert!(hub.unsubscribe(number(slot), topic)),
+        (["seed", topic, now, complete, history, latest], Some(policy)) => {
+            let [history, latest] = [history, latest].map(|list| {
+                let words = list.split(',').filter(|word| *word != "-");
+                words.map(|word| publication(topic, policy, word)).collect::<Vec<_>>()
+            });
+            hub.seed(topic, policy, *complete == "1", &history, &latest, number(now));
+        }
+        (["rewind", topic, now, kind, n, covered], Some(policy)) => {
+            let replay = match *kind {
+                "none" => Replay::None,
+                "last" => Replay::Last(number(n)),
+                _ => Replay::Since(number(n)),
+            };
+            return match hub.rewind(topic, policy, replay, &[], *covered == "1", number(now)) {
+                Err(Uncovered::Cold) => "cold".to_owned(),
+                Err(Uncovered::Short) => "short".to_owned(),
+                Ok(all) => ids(&all),
+            };
+        }
+        (["count"], _) => {
+            return format!("{} {} {}", hub.topics(), hub.identities(), hub.copies());
+        }
+        _ => panic!("{words:?}"),
+    }
+    String::new()
+}
+
+fn ids(publications: &[Arc<Publication>]) -> String {
+    if publications.is_empty() {
+        return "-".to_owned();
+    }
+    let hex = |one: &Arc<Publication>| format!("{:032x}", u128::from_be_bytes(*one.id()));
+    publications.iter().map(hex).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_operation_is_answered_as_the_tornado_engine_answers_it() {
+    let mut subject = Subject::Nothing;
+    let mut answered = 0;
+    for (index, line) in VECTORS.lines().enumerate() {
+        let (said, expected) = line.split_once(" :").unwrap_or((line, ""));
+        let words: Vec<&str> = said.split_whitespace().collect();
+        if let Some(fresh) = begin(&words) {
+            subject = fresh;
+            continue;
+        }
+        let answer = match &mut subject {
+            Subject::Nothing => panic!("{line}"),
+            Subject::Outbox(outbox) => on_outbox(outbox, &words),
+            Subject::Seen(seen) => on_seen(seen, &words),
+            Subject::Bucket(settings, bucket) => on_bucket(settings, bucket, &words),
+            Subject::Hub(hub, policies) => on_hub(hub, policies, &words),
+        };
+        assert_eq!(answer, expected.trim(), "line {}: {said}", index + 1);
+        answered += 1;
+    }
+    assert!(answered > 3_000, "{answered}");
+}

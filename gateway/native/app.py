@@ -1,0 +1,51 @@
+"""A gateway put together: data plane, feed, drain. Native engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gateway.app import Gateway, admin_listener, readers_server
+from gateway.drain import drain
+from gateway.feed import Feed
+from gateway.native.core import NativeCore
+from gateway.native.program import find_program
+from gateway.settings import GatewaySettings
+from newsfabric.amqp import Link
+from newsfabric.store import Store
+from newsfabric.topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+# So long the feed waits for what was missed to come first; after that it comes between.
+_CATCH_UP_SECONDS: Final = 2.0
+
+
+@contextlib.asynccontextmanager
+async def running(
+    settings: GatewaySettings, table: TopicTable, store: Store, link: Link, stop: asyncio.Event
+) -> AsyncIterator[Gateway]:
+    """As :func:`gateway.app.running`; SetupError if there is no data plane's program.
+
+    When another control plane takes the data plane over, ``stop`` is set, and leaving the block
+    drains only the readers of this process.
+    """
+    core = NativeCore(settings, table, store, find_program(), stop)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(core.close)
+        stack.push_async_callback(link.close)
+        core.server = readers_server(stack, core)
+        await core.plane.attach()
+        core.spawn(core.plane.stay_attached())
+        admin = admin_listener(stack, core, core.plane.port, stop)
+        caught_up = core.spawn(core.catch_up())
+        await asyncio.wait([caught_up], timeout=_CATCH_UP_SECONDS)
+        core.spawn(core.remember())
+        await Feed(core).start(link)
+        admin.start()
+        logger.info("readers on port %d, admin on port %d", core.plane.port, admin.port)
+        yield Gateway(core, core.plane.port, admin.port)
+        await drain(core)

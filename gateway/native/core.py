@@ -1,0 +1,248 @@
+"""The native engine's core: a Tornado core for handed-over requests, and the data plane beside it.
+
+What the data plane doesn't serve itself (SockJS's HTTP transports, SSE, pages) is served here
+as the Tornado engine serves it, from a hub of its own. That hub gets every publication too, but
+its memory is small: few readers ask it for the past, and the store has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tornado.httpserver import HTTPServer
+
+from gateway import measures
+from gateway.connection import Connection
+from gateway.core import Core, published
+from gateway.drain import Pace
+from gateway.hub import HubLimits
+from gateway.listener import serve_connection
+from gateway.native import commands
+from gateway.native.events import Attached, Uncovered
+from gateway.native.plane import Plane, State
+from gateway.native.program import control_socket
+from gateway.native.repair import Marks, catch_up, decode_marks, encode_marks, resume
+from gateway.native.tally import Tally
+from gateway.native.verbs import NativeDesk
+from gateway.native.wire import MAX_BLOB
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from newsfabric.backoff import Backoff
+from newsfabric.errors import StoreError
+from newsfabric.service import Readiness
+from newsfabric.store import Store
+from newsfabric.store.rules import clock_ms
+from newsfabric.topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+_HUB_BYTES: Final = 16 << 20
+_HUB_TOPICS: Final = 2_000
+_REMEMBER_SECONDS: Final = 1.0
+# Readers here leave less room there; a crowd that comes is told in one go.
+_RESIZE_SECONDS: Final = 0.1
+
+
+class NativeCore(Core):
+    """One gateway whose WebSocket readers are in the data plane."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        table: TopicTable,
+        store: Store,
+        program: Path,
+        stop: asyncio.Event,
+    ) -> None:
+        super().__init__(dataclasses.replace(settings, hub=_small(settings.hub)), table, store)
+        self.plane = Plane(settings, program, control_socket(settings), self)
+        # What serves requests that are handed over; until it is set they are turned away.
+        self.server: HTTPServer | None = None
+        # What the control plane before us had published; None if we are the first.
+        self.marks: Marks | None = None
+        self._tally = Tally()
+        # The data plane whose counters they are.
+        self._tallied: int | None = None
+        self._stop = stop
+        self._resizing: asyncio.TimerHandle | None = None
+        self._answers = NativeDesk(
+            told=settings,
+            table=table,
+            hub=self.hub,
+            archive=self.archive,
+            plane=self.plane,
+            spawn=self.spawn,
+            publish=self.publish,
+        )
+
+    # What the rest of the gateway asks.
+
+    @property
+    def readers(self) -> int:
+        """Readers connected now, here and in the data plane."""
+        return len(self.connections) + self._tally.readers
+
+    @property
+    def connects(self) -> int:
+        """Readers let in since the start, here and there."""
+        return self.let_in + self._tally.connects
+
+    @property
+    def deliveries(self) -> int:
+        """Frames given to readers since the start, here and there."""
+        return self.fanout.deliveries + self._tally.deliveries
+
+    def publish(self, publication: Publication, done: Callable[[], None] | None = None) -> None:
+        """Send ``publication`` to readers here and in the data plane; then call ``done``."""
+        left = 2
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                published(publication, done)
+
+        self.plane.publish(publication, one_done)
+        audience = self.hub.audience(publication.envelope.topic)
+        if audience:
+            self.fanout.publish(publication, audience, one_done)
+        else:
+            one_done()
+
+    @property
+    def engine(self) -> dict[str, str | int | None]:
+        """Which engine runs, in which processes."""
+        return super().engine | {"engine": "native", "dataplane_pid": self.plane.pid}
+
+    def readiness(self) -> Readiness:
+        """Whether readers should be sent here: also, whether there is a data plane."""
+        here = super().readiness()
+        if self.plane.state in (State.ATTACHED, State.DRAINING):
+            return here
+        return Readiness(False, (*here.waiting_for, "dataplane"))
+
+    async def look(self) -> None:
+        """Bring everything up to date that is counted in the data plane."""
+        await super().look()
+        await self.plane.count()
+        measures.TOPICS.set(self._tally["topics"])
+        measures.MEMORY.set(self._tally["memory_bytes"])
+        measures.IDENTITIES.set(self._tally["identities"])
+
+    async def drain_elsewhere(self) -> None:
+        """Have the data plane send its readers away, and end."""
+        seconds, per_second = self.settings.drain_seconds, self.settings.drain_per_second
+        await self.plane.count()
+        patience = Pace(self._tally.readers, seconds, per_second).duration
+        await self.plane.drain(seconds, per_second, patience)
+
+    def joined(self, connection: Connection) -> None:
+        """A reader has come to this process."""
+        super().joined(connection)
+        self._resize_soon()
+
+    def leaving(self, connection: Connection) -> None:
+        """One leaves it."""
+        super().leaving(connection)
+        self._resize_soon()
+
+    async def close(self) -> None:
+        """Let go of the data plane, and of the rest."""
+        self.plane.close()
+        if self._resizing is not None:
+            self._resizing.cancel()
+        self._tally.restart()
+        await super().close()
+
+    # What the data plane tells.
+
+    def attached(self, event: Attached) -> None:
+        """The data plane is there, with or without readers."""
+        if self._tallied != event.pid:
+            self._tally.restart()
+            self._tallied = event.pid
+        if not event.blob or len(self.hub.streams):
+            # The first control plane of this data plane, or the one that was here before.
+            return
+        try:
+            marks = decode_marks(event.blob)
+        except ValueError as exc:
+            logger.warning("what the last control plane left can't be read: %s", exc)
+            return
+        resume(self.hub.streams, marks)
+        self.marks = marks
+
+    def lost(self) -> None:
+        """The data plane is away, or only we are: its readers may be there still."""
+        self._answers.lost()
+
+    def replaced(self) -> None:
+        """Another control plane serves our readers now."""
+        logger.warning("another control plane has come: this one stops")
+        self._stop.set()
+
+    def verb(self, connection: bytes, text: bytes) -> None:
+        """A reader there has said something."""
+        self._answers.answer(connection, text)
+
+    def uncovered(self, event: Uncovered) -> None:
+        """A reader there asks for what only the store has."""
+        self._answers.uncovered(event)
+
+    def handed_over(self, connection: socket.socket, address: str) -> None:
+        """A request to be served here."""
+        if self.server is None:
+            connection.close()
+        else:
+            serve_connection(self.server, connection, (address, 0))
+
+    def counted(self, values: dict[str, int]) -> None:
+        """The data plane's counters."""
+        self._tally.update(values)
+
+    # What goes on beside.
+
+    async def catch_up(self) -> None:
+        """Publish what was missed since the last control plane; try until the store answers."""
+        marks, backoff = self.marks, Backoff(base=0.2, cap=5.0)
+        while marks is not None:
+            try:
+                count = await catch_up(self, marks)
+            except StoreError as exc:
+                delay = backoff.failed(self.clock())
+                logger.warning("the journal can't be read, again in %.1f s: %s", delay, exc)
+                await asyncio.sleep(delay)
+            else:
+                logger.info("caught up: %d messages since the last control plane", count)
+                return
+
+    async def remember(self) -> None:
+        """Leave our marks with the data plane, each second."""
+        while True:
+            blob = encode_marks(self.hub.streams, clock_ms())
+            if len(blob) <= MAX_BLOB:
+                self.plane.send(commands.remember(blob))
+            await asyncio.sleep(_REMEMBER_SECONDS)
+
+    def _resize_soon(self) -> None:
+        if self._resizing is None:
+            loop = asyncio.get_running_loop()
+            self._resizing = loop.call_later(_RESIZE_SECONDS, self._resize)
+
+    def _resize(self) -> None:
+        self._resizing = None
+        self.plane.resize(max(0, self.settings.capacity - len(self.connections)))
+
+
+def _small(limits: HubLimits) -> HubLimits:
+    return dataclasses.replace(
+        limits,
+        topics=min(limits.topics, _HUB_TOPICS),
+        memory_bytes=min(limits.memory_bytes, _HUB_BYTES),
+    )

@@ -1,0 +1,197 @@
+"""Events from the data plane, out of bytes. Pure; docs/dataplane-protocol.md defines them.
+
+The data plane is our own process, and yet what it sends is checked like a stranger's: strangers
+tell it everything that it tells us. After a :class:`~gateway.native.wire.WireError` nothing that
+follows can be understood; drop the link and attach again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from gateway.native.wire import (
+    CONNECTION_BYTES,
+    MAX_MESSAGE,
+    U8,
+    U16,
+    U32,
+    U64,
+    VERSION,
+    Connection,
+    WireError,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """The answer to ``hello``. ``attachment`` counts control planes; ``blob`` is the last one's."""
+
+    pid: int
+    attachment: int
+    readers: int
+    ports: tuple[int, ...]
+    blob: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verbs:
+    """Texts from readers. Answer each exactly once."""
+
+    verbs: tuple[tuple[Connection, bytes], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Uncovered:
+    """Memory can't answer. ``cold``: the topic was never seeded, or was forgotten."""
+
+    connection: Connection
+    token: int
+    cold: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Published:
+    """All fan-outs up to ``number`` are over."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Handover:
+    """A request for us; its descriptor came with the message's first byte."""
+
+    address: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counters:
+    """Values by name; names that are missing haven't changed."""
+
+    values: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """Why the data plane cuts us off."""
+
+    why: str
+
+
+Event = Attached | Verbs | Uncovered | Published | Handover | Counters | Refused
+
+# ``why`` of a Refused when another control plane has attached.
+REPLACED: Final = "replaced"
+
+
+class Decoder:
+    """Bytes in, in any pieces; events out."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """The events that are whole now. WireError: nothing that follows can be understood."""
+        self._buffer += data
+        at = 0
+        try:
+            while (end := self._end_of_message(at)) is not None:
+                event = _decode(self._buffer[at + 4], bytes(self._buffer[at + 5 : end]))
+                at = end
+                yield event
+        finally:
+            del self._buffer[:at]
+
+    def _end_of_message(self, at: int) -> int | None:
+        if len(self._buffer) < at + 4:
+            return None
+        (length,) = U32.unpack_from(self._buffer, at)
+        if not 1 <= length <= MAX_MESSAGE:
+            raise WireError(f"a message of {length} bytes")
+        end = at + 4 + int(length)
+        return end if end <= len(self._buffer) else None
+
+
+def _decode(kind: int, body: bytes) -> Event:
+    read = _EVENTS.get(kind)
+    if read is None:
+        raise WireError(f"no event has type {kind}")
+    fields = _Fields(body)
+    event = read(fields)
+    fields.end()
+    return event
+
+
+class _Fields:
+    """Takes fields off the front of a body; WireError where it is too short."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        start, self._at = self._at, self._at + size
+        if self._at > len(self._body):
+            raise WireError("a message ends in the middle of a field")
+        return self._body[start : self._at]
+
+    def end(self) -> None:
+        if self._at != len(self._body):
+            raise WireError("a message goes on after its last field")
+
+    def number(self, form: struct.Struct) -> int:
+        (value,) = form.unpack(self.take(form.size))
+        return int(value)
+
+    def data(self, form: struct.Struct) -> bytes:
+        return self.take(self.number(form))
+
+    def text(self) -> str:
+        try:
+            return self.data(U8).decode()
+        except UnicodeDecodeError as exc:
+            raise WireError("a text isn't UTF-8") from exc
+
+
+def _attached(fields: _Fields) -> Attached:
+    version = fields.number(U16)
+    if version != VERSION:
+        raise WireError(f"version {version} of the protocol")
+    return Attached(
+        pid=fields.number(U32),
+        attachment=fields.number(U32),
+        readers=fields.number(U32),
+        ports=tuple(fields.number(U16) for _ in range(fields.number(U8))),
+        blob=fields.data(U32),
+    )
+
+
+def _verbs(fields: _Fields) -> Verbs:
+    count = fields.number(U32)
+    return Verbs(tuple((fields.take(CONNECTION_BYTES), fields.data(U32)) for _ in range(count)))
+
+
+def _uncovered(fields: _Fields) -> Uncovered:
+    connection, token = fields.take(CONNECTION_BYTES), fields.number(U32)
+    why = fields.number(U8)
+    if why > 1:
+        raise WireError(f"uncovered for reason {why}")
+    return Uncovered(connection, token, why == 0)
+
+
+def _counters(fields: _Fields) -> Counters:
+    count = fields.number(U16)
+    return Counters({fields.text(): fields.number(U64) for _ in range(count)})
+
+
+_EVENTS: Final[Mapping[int, Callable[[_Fields], Event]]] = {
+    129: _attached,
+    130: _verbs,
+    131: _uncovered,
+    132: lambda fields: Published(fields.number(U64)),
+    133: lambda fields: Handover(fields.text()),
+    134: _counters,
+    135: lambda fields: Refused(fields.text()),
+}

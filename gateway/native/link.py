@@ -1,0 +1,163 @@
+"""One attachment to the data plane: a unix socket that carries messages and descriptors.
+
+A thin shell over a non-blocking socket, because asyncio's streams don't receive descriptors.
+Commands of one turn of the loop leave in one write. What waits to be written is bounded: a data
+plane that takes nothing is given up, and what it missed is sent again to the next attachment.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import collections
+import logging
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gateway.native.events import Decoder, Event, Handover
+from gateway.native.wire import WireError
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES: Final = 256 * 1024
+# More than these leave the loop to others first.
+_READS_AT_ONCE: Final = 16
+# SCM_MAX_FD, unix(7).
+_DESCRIPTORS: Final = 253
+_INT_BYTES: Final = array.array("i").itemsize
+# Replies are bounded by one verb for each reader, publications by the feed's prefetch.
+_WAITING_BYTES: Final = 256 << 20
+
+
+class ControlLink:
+    """A connected link. ``on_event`` gets each event, and a handover's descriptor with it.
+
+    ``on_lost`` is called once, with the reason, unless :meth:`close` came first.
+    """
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        on_event: Callable[[Event, int | None], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._socket = connected
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._decoder = Decoder()
+        # Descriptors whose message isn't whole yet, in the order in which they came.
+        self._descriptors: collections.deque[int] = collections.deque()
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._scheduled = False
+        self._blocked = False
+        self.closed = False
+        self._loop.add_reader(self._socket, self._read)
+
+    def send(self, command: bytes) -> None:
+        """Send ``command`` at the end of this turn; nothing if the link is closed."""
+        if self.closed:
+            return
+        self._waiting.append(command)
+        self._waiting_bytes += len(command)
+        if self._waiting_bytes > _WAITING_BYTES:
+            self._lose("it doesn't take our commands")
+        elif not self._scheduled and not self._blocked:
+            self._scheduled = True
+            self._loop.call_soon(self._write)
+
+    def close(self) -> None:
+        """Let go of the data plane; it goes on without us. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self._socket)
+        if self._blocked:
+            self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self._waiting.clear()
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
+
+    def _lose(self, why: str) -> None:
+        if not self.closed:
+            self.close()
+            self._on_lost(why)
+
+    def _write(self) -> None:
+        self._scheduled = False
+        if self.closed or not self._waiting:
+            return
+        data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as exc:
+            self._lose(str(exc))
+            return
+        rest = data[sent:]
+        self._waiting = [rest] if rest else []
+        self._waiting_bytes = len(rest)
+        if bool(rest) != self._blocked:
+            self._blocked = bool(rest)
+            if rest:
+                self._loop.add_writer(self._socket, self._write)
+            else:
+                self._loop.remove_writer(self._socket)
+
+    def _read(self) -> None:
+        try:
+            for _ in range(_READS_AT_ONCE):
+                data = self._receive()
+                if not data:
+                    self._lose("it has closed the link")
+                    return
+                self._take(data)
+                if self.closed:
+                    return
+        except BlockingIOError:
+            return
+        except (OSError, WireError) as exc:
+            self._lose(str(exc))
+
+    def _receive(self) -> bytes:
+        data, ancillary, flags, _ = self._socket.recvmsg(
+            _READ_BYTES, socket.CMSG_SPACE(_DESCRIPTORS * _INT_BYTES), socket.MSG_CMSG_CLOEXEC
+        )
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found = array.array("i")
+                found.frombytes(content[: len(content) - len(content) % _INT_BYTES])
+                self._descriptors.extend(found)
+        if flags & socket.MSG_CTRUNC:
+            # Which request lost its descriptor can't be known any more.
+            raise WireError("descriptors were lost")
+        return data
+
+    def _take(self, data: bytes) -> None:
+        for event in self._decoder.feed(data):
+            descriptor = None
+            if isinstance(event, Handover):
+                if not self._descriptors:
+                    raise WireError("a handover without a descriptor")
+                descriptor = self._descriptors.popleft()
+            self._on_event(event, descriptor)
+            if self.closed:
+                return
+
+
+def connected(path: Path) -> socket.socket:
+    """A socket connected to the data plane at ``path``; OSError if none listens there."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except BaseException:
+        connection.close()
+        raise
+    connection.setblocking(False)
+    return connection

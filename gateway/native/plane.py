@@ -1,0 +1,336 @@
+"""The data plane as the control plane has it: started if need be, attached to, attached to again.
+
+::
+
+    AWAY ──attached──► ATTACHED ──drain──► DRAINING ──link is lost──► GONE
+      ▲                   │ └──another control plane has come──────────▲
+      └───link is lost────┘
+
+What is published stays here until the data plane says that its fan-out is over, and is sent again
+to the next attachment: the data plane drops what it has had. How much that can be is
+bounded by the feed's prefetch, since a delivery isn't acknowledged before.
+
+Answers to readers are not kept: a verb that wasn't answered comes again. So an answer must
+go to the attachment whose verb it answers; :attr:`Plane.attachment` tells them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import enum
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from gateway.native import commands
+from gateway.native.events import (
+    REPLACED,
+    Attached,
+    Counters,
+    Event,
+    Handover,
+    Published,
+    Refused,
+    Uncovered,
+    Verbs,
+)
+from gateway.native.link import ControlLink, connected
+from gateway.native.program import Process, start
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from newsfabric.backoff import Backoff
+from newsfabric.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE: Final = 10.0
+_LOOK_AGAIN: Final = 0.02
+_COUNT_PATIENCE: Final = 1.0
+# A drained data plane has so long after its last reader's linger time.
+_GRACE: Final = 2.0
+
+
+class State(enum.Enum):
+    """Where we are with the data plane."""
+
+    AWAY = "away"
+    ATTACHED = "attached"
+    DRAINING = "draining"
+    GONE = "gone"
+
+
+class Guest(Protocol):
+    """Who is told what comes from the data plane. None of these may block or raise."""
+
+    def attached(self, event: Attached) -> None:
+        """An attachment has begun."""
+
+    def lost(self) -> None:
+        """It has ended; its verbs will come again."""
+
+    def replaced(self) -> None:
+        """Another control plane has come in our place."""
+
+    def verb(self, connection: bytes, text: bytes) -> None:
+        """A reader has said ``text``; answer exactly once."""
+
+    def uncovered(self, event: Uncovered) -> None:
+        """A command with a token was not obeyed."""
+
+    def handed_over(self, connection: socket.socket, address: str) -> None:
+        """A request is ours to serve."""
+
+    def counted(self, values: dict[str, int]) -> None:
+        """The data plane's counters."""
+
+
+class Plane:
+    """One data plane, for as long as this control plane lives."""
+
+    def __init__(self, told: GatewaySettings, program: Path, control: Path, guest: Guest) -> None:
+        self.state = State.AWAY
+        self.attachment = 0
+        self.pid: int | None = None
+        self.port = told.port
+        self._told = told
+        self._capacity = told.capacity
+        self._program = program
+        self._control = control
+        self._guest = guest
+        self._link: ControlLink | None = None
+        self._process: Process | None = None
+        self._changed = asyncio.Event()
+        self._greeting: asyncio.Future[Attached] | None = None
+        self._number = 0
+        # Sent, and not known to be over: number → (command, what to call then), ascending.
+        self._unfinished: collections.OrderedDict[int, tuple[bytes, Callable[[], None]]]
+        self._unfinished = collections.OrderedDict()
+        self._asked: list[asyncio.Future[None]] = []
+        self._replaced = False
+
+    @property
+    def unfinished(self) -> int:
+        """How many publications may not have reached all their readers yet."""
+        return len(self._unfinished)
+
+    async def attach(self) -> None:
+        """Attach to the data plane that lives, else to one that is started now.
+
+        OSError, TimeoutError or ConfigError if that fails; try again.
+        """
+        connection = await self._connect()
+        self._changed.clear()
+        greeting = self._greeting = asyncio.get_running_loop().create_future()
+        self._link = ControlLink(connection, self._on_event, self._on_lost)
+        self._link.send(commands.hello())
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                attached = await greeting
+        except TimeoutError:
+            self._link.close()
+            raise
+        logger.info(
+            "attached to data plane %d on port %d, attachment %d, %d readers",
+            attached.pid, self.port, attached.attachment, attached.readers,
+        )  # fmt: skip
+
+    async def stay_attached(self) -> None:
+        """Attach again whenever the link is lost, until the data plane is gone for good."""
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(base=0.1, cap=5.0)
+        while self.state in (State.AWAY, State.ATTACHED):
+            if self.state is State.ATTACHED:
+                backoff.succeeded(loop.time())
+                await self._changed.wait()
+                self._changed.clear()
+                continue
+            try:
+                await self.attach()
+            except (OSError, ConfigError) as exc:
+                delay = backoff.failed(loop.time())
+                logger.warning("no data plane, trying again in %.1f s: %s", delay, exc)
+                await asyncio.sleep(delay)
+
+    def send(self, command: bytes) -> None:
+        """Send a command; nothing while there is no attachment."""
+        if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
+            self._link.send(command)
+
+    def publish(self, publication: Publication, done: Callable[[], None]) -> None:
+        """Send ``publication`` to its readers, now or when we are attached; then call ``done``."""
+        if self.state is State.GONE:
+            if not self._replaced:
+                done()
+            return
+        command = commands.publish(self._number + 1, publication)
+        self._number += 1
+        self._unfinished[self._number] = (command, done)
+        self.send(command)
+
+    def resize(self, capacity: int) -> None:
+        """From now on there is room for ``capacity`` readers."""
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self.send(commands.settings(self._told, capacity=capacity))
+
+    async def count(self) -> None:
+        """Have fresh counters; return without them if the data plane doesn't answer."""
+        if self._link is None or self.state is State.AWAY:
+            return
+        asked = asyncio.get_running_loop().create_future()
+        self._asked.append(asked)
+        self.send(commands.count())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_COUNT_PATIENCE):
+                await asked
+
+    async def drain(self, seconds: float, per_second: int, patience: float) -> None:
+        """Have all readers sent away; return when the data plane has ended, or after patience."""
+        if self.state is State.GONE:
+            # Drained before, or another control plane's by now.
+            return
+        if self.state is State.ATTACHED:
+            self.send(commands.drain(seconds, per_second))
+            self.state = State.DRAINING
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience + self._told.linger + _GRACE):
+                    await self._changed.wait()
+        self.close()
+        await self._reap()
+
+    def close(self) -> None:
+        """Let go of the data plane; if it lives, it goes on without us."""
+        self.state = State.GONE
+        self._changed.set()
+        if self._link is not None:
+            self._link.close()
+        self._finish_all()
+
+    async def _connect(self) -> socket.socket:
+        try:
+            return connected(self._control)
+        except FileNotFoundError:
+            pass
+        except ConnectionRefusedError:
+            # What a data plane that was killed has left.
+            self._control.unlink(missing_ok=True)
+        process = self._start()
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                if (code := process.poll()) is not None:
+                    raise ConfigError(f"the data plane has ended with code {code}")
+                with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                    return connected(self._control)
+                await asyncio.sleep(_LOOK_AGAIN)
+
+    def _start(self) -> Process:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._process = start(self._program, self._control, self._told, self.port)
+        return self._process
+
+    async def _reap(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        deadline = asyncio.get_running_loop().time() + _GRACE
+        while process.poll() is None:
+            if asyncio.get_running_loop().time() > deadline:
+                logger.warning("data plane %d doesn't end: killing it", process.pid)
+                process.kill()
+            await asyncio.sleep(_LOOK_AGAIN)
+        self._process = None
+        if self._told.native.socket is None and not self._told.port:
+            shutil.rmtree(self._control.parent, ignore_errors=True)
+
+    def _on_event(self, event: Event, descriptor: int | None) -> None:
+        match event:
+            case Verbs(verbs):
+                for connection, text in verbs:
+                    self._guest.verb(connection, text)
+            case Uncovered():
+                self._guest.uncovered(event)
+            case Published(number):
+                self._finish(number)
+            case Handover(address):
+                assert descriptor is not None
+                self._adopt(descriptor, address)
+            case Counters(values):
+                self._guest.counted(values)
+                self._answer_counts()
+            case Attached():
+                self._on_attached(event)
+            case Refused(why):
+                logger.warning("the data plane cuts us off: %s", why)
+                if why == REPLACED:
+                    self._on_replaced()
+
+    def _on_replaced(self) -> None:
+        self.state = State.GONE
+        # They stay unacknowledged: the broker gives them to whoever has come.
+        self._replaced = True
+        self._unfinished.clear()
+        self._guest.replaced()
+
+    def _on_attached(self, event: Attached) -> None:
+        if self.state is State.GONE:
+            # We were drained while the data plane was being looked for.
+            self.close()
+            return
+        if event.ports:
+            self.port = event.ports[0]
+        self.pid = event.pid
+        self.attachment += 1
+        self.state = State.ATTACHED
+        self._guest.attached(event)
+        self.send(commands.settings(self._told, capacity=self._capacity))
+        for command, _ in self._unfinished.values():
+            self.send(command)
+        if self._greeting is not None and not self._greeting.done():
+            self._greeting.set_result(event)
+
+    def _on_lost(self, why: str) -> None:
+        self._link = None
+        if self.state is State.ATTACHED:
+            self.state = State.AWAY
+            logger.warning("the data plane is lost: %s", why)
+        elif self.state is State.DRAINING:
+            self.state = State.GONE
+        if self._greeting is not None and not self._greeting.done():
+            self._greeting.set_exception(ConnectionError(why))
+        self._answer_counts()
+        self._guest.lost()
+        self._changed.set()
+
+    def _adopt(self, descriptor: int, address: str) -> None:
+        try:
+            connection = socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)
+            return
+        try:
+            self._guest.handed_over(connection, address)
+        except OSError as exc:
+            # The reader was quicker to leave than we to look.
+            logger.debug("a handed over connection is of no use: %s", exc)
+            connection.close()
+
+    def _finish(self, number: int) -> None:
+        while self._unfinished and next(iter(self._unfinished)) <= number:
+            _, (_, done) = self._unfinished.popitem(last=False)
+            done()
+
+    def _finish_all(self) -> None:
+        self._finish(self._number)
+
+    def _answer_counts(self) -> None:
+        for asked in self._asked:
+            if not asked.done():
+                asked.set_result(None)
+        self._asked.clear()

@@ -1,0 +1,100 @@
+"""The data plane's program: where it is, where its control socket is, and starting it.
+
+It is started in a session of its own, so that what ends the control plane (a signal to its
+process group, a crash) leaves the readers connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from gateway.settings import GatewaySettings
+from newsfabric.errors import ConfigError, SetupError
+
+NAME: Final = "newsfabric-dataplane"
+# Names the binary, for those who keep it elsewhere.
+VARIABLE: Final = "NEWSFABRIC_DATAPLANE"
+
+
+def find_program(environ: Mapping[str, str] = os.environ) -> Path:
+    """The binary; SetupError if it isn't there."""
+    told = environ.get(VARIABLE)
+    root = Path(__file__).resolve().parents[2]
+    places = (
+        [Path(told)]
+        if told
+        else [
+            Path(__file__).with_name(NAME),
+            # Beside the interpreter is where a wheel's programs go.
+            Path(sys.executable).parent / NAME,
+            root / "target" / "release" / NAME,
+        ]
+    )
+    for place in places:
+        if shutil.which(place) is not None:
+            return place
+    raise SetupError(
+        "the native engine isn't built: say `make dataplane`, or run with --engine tornado"
+    )
+
+
+def control_socket(told: GatewaySettings) -> Path:
+    """Where this gateway's data plane listens for a control plane.
+
+    The port names it, so that a control plane that comes back finds the living data plane. With
+    port 0 nobody will look for it again.
+    """
+    if told.native.socket is not None:
+        return told.native.socket
+    folder = Path(tempfile.gettempdir()) / f"newsfabric-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        # Whoever can write there could put a socket of theirs in our data plane's place.
+        raise ConfigError(f"{folder} must belong to this user alone (mode 0700)")
+    if told.port:
+        return folder / f"gateway-{told.port}.sock"
+    return Path(tempfile.mkdtemp(dir=folder)) / "gateway.sock"
+
+
+class Process:
+    """A data plane that we have started. It may outlive us, so it isn't a :class:`Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, negative if a signal ended it; None while it runs."""
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+    def kill(self) -> None:
+        """End it at once; nothing if it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Process:
+    """Start a data plane that listens for readers on ``port``. It logs where we do."""
+    command = [str(program), "--control", str(control), "--host", told.host, "--port", str(port)]
+    if told.native.threads:
+        command += ["--threads", str(told.native.threads)]
+    if told.native.proxy_protocol:
+        command.append("--proxy-protocol")
+    nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    return Process(
+        os.posix_spawn(program, command, os.environ, file_actions=[nothing], setsid=True)
+    )

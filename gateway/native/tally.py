@@ -1,0 +1,85 @@
+"""The data plane's counters, added to the gateway's own metrics.
+
+Both engines' metrics have the same names, so that dashboards needn't know which one runs. What
+comes are totals since the data plane started; what is added are differences, so that
+a control plane that serves some readers itself can add to the same metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from prometheus_client import Counter, Gauge
+
+from gateway import measures
+from newsfabric import metrics
+
+ACCEPTS: Final = metrics.counter("gateway_accepts", "Connections accepted by the data plane")
+BAD_REQUESTS: Final = metrics.counter("gateway_bad_requests", "Requests that were none")
+HANDSHAKE_TIMEOUTS: Final = metrics.counter(
+    "gateway_handshake_timeouts", "Requests whose head didn't come in time"
+)
+HANDOVERS: Final = metrics.counter("gateway_handovers", "Requests given to the control plane")
+UNAVAILABLE: Final = metrics.counter(
+    "gateway_unavailable", "Requests refused because there was no control plane"
+)
+THREAD_CONNECTIONS: Final = metrics.gauge(
+    "gateway_thread_connections", "Connections of each I/O thread", ["thread"]
+)
+
+_COUNTERS: Final[Mapping[str, Counter]] = {
+    "connects": measures.CONNECTS,
+    "closes": measures.CLOSES,
+    "rejected": measures.REJECTED_CONNECTS,
+    "deliveries": measures.DELIVERIES,
+    "errors": measures.ERRORS,
+    "dropped": measures.DROPPED,
+    "copies": measures.DUPLICATES,
+    "accepts": ACCEPTS,
+    "accept_pauses": measures.ACCEPT_PAUSES,
+    "bad_requests": BAD_REQUESTS,
+    "handshake_timeouts": HANDSHAKE_TIMEOUTS,
+    "handovers": HANDOVERS,
+    "unavailable": UNAVAILABLE,
+}
+_GAUGES: Final[Mapping[str, Gauge]] = {"readers": measures.READERS, "thread": THREAD_CONNECTIONS}
+
+
+class Tally:
+    """What one data plane, or several one after the other, have counted."""
+
+    def __init__(self) -> None:
+        self.readers = 0
+        self.connects = 0
+        self.deliveries = 0
+        self._values: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> int:
+        """The last value of ``name``; 0 if there was none."""
+        return self._values.get(name, 0)
+
+    def update(self, values: Mapping[str, int]) -> None:
+        """Counters have come."""
+        for name, value in values.items():
+            self._change(name, value - self[name])
+            self._values[name] = value
+
+    def restart(self) -> None:
+        """The data plane is gone, and its readers with it; the next one counts from 0."""
+        for name, value in self._values.items():
+            if name.partition(".")[0] in _GAUGES:
+                self._change(name, -value)
+        self._values.clear()
+
+    def _change(self, name: str, by: int) -> None:
+        family, _, rest = name.partition(".")
+        label = rest.partition(".")[0]
+        gauge = _GAUGES.get(family)
+        if gauge is not None:
+            gauge.labels(label).inc(by)
+        elif family in _COUNTERS:
+            counter = _COUNTERS[family]
+            (counter.labels(label) if label else counter).inc(max(0, by))
+        if family in ("readers", "connects", "deliveries"):
+            setattr(self, family, getattr(self, family) + by)

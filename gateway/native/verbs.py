@@ -1,0 +1,274 @@
+"""Decides what readers on the data plane ask for, and gives it what its memory lacks.
+
+Every text is answered by exactly one command. Whoever asked is a handle in that command: nothing
+is kept of a reader here but what a subscribe or a history asked of the past, for as long
+as the data plane may say that its memory doesn't reach so far.
+
+The data plane's memory is warmed as the hub's is: by one read for each topic, however many wait
+for it, when the first reader asks for the past. A subscribe that asks for none doesn't wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import orjson
+
+from gateway import measures
+from gateway.archive import Archive
+from gateway.desk import store_away
+from gateway.frames import Variant, encode_push, messages_push
+from gateway.hub import Hub
+from gateway.native import commands
+from gateway.native.commands import Replay
+from gateway.native.events import Uncovered
+from gateway.native.plane import Plane
+from gateway.native.wire import MAX_MESSAGE, Connection
+from gateway.protocol import (
+    History,
+    Intent,
+    Ping,
+    Refusal,
+    Rewind,
+    Session,
+    Subscribe,
+    Unsubscribe,
+    error_push,
+    pong_push,
+    subscribed_push,
+    unsubscribed_push,
+)
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from newsfabric.closing import INTERNAL
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError
+from newsfabric.topics import TopicPolicy, TopicTable
+
+# The data plane says at once that its memory doesn't reach; this is for one that is very busy.
+_ASKED_SECONDS: Final = 30.0
+_ASKED_AT_ONCE: Final = 100_000
+# Of a topic's history, and of its newest versions, in one seed.
+_SEED_BYTES: Final = MAX_MESSAGE // 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """A verb that memory may not be enough for. ``warmed``: the topic was seeded for it already."""
+
+    connection: Connection
+    verb: Subscribe | History
+    attachment: int
+    at: float
+    warmed: bool
+
+
+class NativeDesk:
+    """Answers the data plane's readers."""
+
+    def __init__(
+        self,
+        *,
+        told: GatewaySettings,
+        table: TopicTable,
+        hub: Hub,
+        archive: Archive,
+        plane: Plane,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        publish: Callable[[Publication], None],
+    ) -> None:
+        self._told = told
+        self._table = table
+        self._hub = hub
+        self._archive = archive
+        self._plane = plane
+        self._spawn = spawn
+        self._publish = publish
+        # Shared by all: rates and subscriptions are counted by the data plane.
+        self._session = Session(table, told.reader, 0.0)
+        # Oldest first.
+        self._asked: collections.OrderedDict[int, _Asked] = collections.OrderedDict()
+        self._token = 0
+        self._warming: dict[str, asyncio.Task[None]] = {}
+
+    def answer(self, connection: Connection, text: bytes) -> None:
+        """A reader has said ``text``."""
+        self._obey(connection, self._session.read(text))
+
+    def uncovered(self, event: Uncovered) -> None:
+        """The data plane's memory doesn't reach as far as a verb asks."""
+        asked = self._asked.pop(event.token, None)
+        if asked is None or asked.connection != event.connection:
+            # Its verb was forgotten, so it would wait for ever.
+            self._plane.send(commands.close(event.connection, INTERNAL))
+            return
+        self._spawn(self._answer_with_store(asked, warm=event.cold and not asked.warmed))
+
+    def lost(self) -> None:
+        """The attachment has ended: what wasn't answered comes again."""
+        self._asked.clear()
+
+    def _obey(self, connection: Connection, intent: Intent) -> None:
+        if isinstance(intent, Refusal):
+            self._refuse(connection, intent)
+            return
+        measures.VERBS.labels(type(intent).__name__.lower()).inc()
+        if isinstance(intent, Subscribe):
+            self._subscribe(connection, intent)
+        elif isinstance(intent, History):
+            self._history(connection, intent)
+        elif isinstance(intent, Unsubscribe):
+            push = unsubscribed_push(intent)
+            self._plane.send(commands.unsubscribe(connection, intent.topic, push))
+        elif isinstance(intent, Ping):
+            self._plane.send(commands.reply(connection, pong_push(intent)))
+
+    def _refuse(self, connection: Connection, refusal: Refusal) -> None:
+        measures.ERRORS.labels(int(refusal.code)).inc()
+        self._plane.send(commands.reply(connection, error_push(refusal)))
+
+    def _subscribe(self, connection: Connection, verb: Subscribe, *, warmed: bool = False) -> None:
+        past = verb.rewind is not None or self._policy(verb.topic).latest
+        token = self._keep(connection, verb, warmed=warmed) if past else None
+        self._join(connection, verb, token, [])
+
+    def _join(
+        self, connection: Connection, verb: Subscribe, token: int | None, older: list[Publication]
+    ) -> None:
+        now = time.time()
+        self._plane.send(
+            commands.subscribe(
+                connection,
+                verb.topic,
+                self._policy(verb.topic),
+                token=token,
+                replay=_replay(verb.rewind, now),
+                ref=b"" if verb.ref is None else orjson.dumps(verb.ref),
+                push=subscribed_push(verb, self._hub.streams.position(now)),
+                older=commands.that_fit(older, self._told.replay_bytes),
+            )
+        )
+
+    def _history(self, connection: Connection, verb: History, *, warmed: bool = False) -> None:
+        head = encode_push({"type": "history", "ref": verb.ref, "topic": verb.topic})
+        self._plane.send(
+            commands.history(
+                connection,
+                verb.topic,
+                self._policy(verb.topic),
+                token=self._keep(connection, verb, warmed=warmed),
+                limit=verb.limit,
+                before=verb.before,
+                head=head[:-1] + b',"more":',
+            )
+        )
+
+    async def _answer_with_store(self, asked: _Asked, *, warm: bool) -> None:
+        connection, verb = asked.connection, asked.verb
+        stored: list[Envelope] = []
+        refusal: Refusal | None = None
+        try:
+            if warm:
+                await self._warm(verb.topic)
+            else:
+                stored = await self._stored(verb)
+        except StoreError as exc:
+            self._archive.failed(exc)
+            warm = False
+            refusal = store_away(verb) if isinstance(verb, History) else None
+        if asked.attachment != self._plane.attachment:
+            return
+        if refusal is not None:
+            self._refuse(connection, refusal)
+        elif isinstance(verb, History):
+            if warm:
+                self._history(connection, verb, warmed=True)
+            else:
+                self._send_history(connection, verb, stored)
+        elif warm:
+            self._subscribe(connection, verb, warmed=True)
+        else:
+            self._join(connection, verb, None, self._older(stored))
+
+    def _send_history(self, connection: Connection, verb: History, stored: list[Envelope]) -> None:
+        policy = self._policy(verb.topic)
+        found = [Publication(envelope, policy, None) for envelope in stored]
+        fitting = commands.that_fit(found, self._told.replay_bytes)
+        more = len(found) >= verb.limit or len(fitting) < len(found)
+        pushes = [publication.frame(Variant.RAW) for publication in fitting]
+        push = messages_push(verb.ref, verb.topic, pushes, more)
+        self._plane.send(commands.reply(connection, push))
+
+    async def _stored(self, verb: Subscribe | History) -> list[Envelope]:
+        """What the store has of what ``verb`` asks for."""
+        if isinstance(verb, History):
+            return await self._archive.history(verb.topic, limit=verb.limit, before=verb.before)
+        rewind = verb.rewind
+        if rewind is None:
+            return []
+        since = 0 if rewind.seconds is None else _ms_ago(rewind.seconds, time.time())
+        limit = rewind.count or self._told.reader.rewind
+        return await self._archive.history(verb.topic, limit=limit, since_ms=since)
+
+    async def _warm(self, topic: str) -> None:
+        """Seed a topic, once however many wait for it."""
+        task = self._warming.get(topic)
+        if task is None:
+            task = self._warming[topic] = self._spawn(self._seed(topic))
+            task.add_done_callback(lambda _: self._warming.pop(topic, None))
+        await asyncio.shield(task)
+
+    async def _seed(self, topic: str) -> None:
+        policy = self._policy(topic)
+        history, latest = await self._archive.past(topic, policy)
+        older = self._older(history)
+        streams = self._hub.streams
+        # What the feed hasn't brought comes with the feed, to everyone.
+        known = [e for e in latest if streams.seen(e.router, e.epoch, e.seq)]
+        versions = [Publication(envelope, policy, None) for envelope in known]
+        fitting = commands.that_fit(older, _SEED_BYTES)
+        complete = len(history) < policy.keep and len(fitting) == len(older)
+        newest = commands.that_fit(versions, _SEED_BYTES)
+        self._plane.send(commands.seed(topic, policy, fitting, newest, complete=complete))
+
+    def _older(self, stored: list[Envelope]) -> list[Publication]:
+        """The past among ``stored``; what is news is published, as the hub does it."""
+        older, fresh = self._hub.sort(stored, time.time())
+        for publication in fresh:
+            self._publish(publication)
+        return older
+
+    def _keep(self, connection: Connection, verb: Subscribe | History, *, warmed: bool) -> int:
+        now = time.monotonic()
+        while self._asked and (
+            len(self._asked) >= _ASKED_AT_ONCE
+            or next(iter(self._asked.values())).at < now - _ASKED_SECONDS
+        ):
+            self._asked.popitem(last=False)
+        self._token = (self._token + 1) % 2**32
+        attachment = self._plane.attachment
+        self._asked[self._token] = _Asked(connection, verb, attachment, now, warmed)
+        return self._token
+
+    def _policy(self, topic: str) -> TopicPolicy:
+        policy = self._table.find(topic)
+        # The session lets nothing else through, and the table doesn't change.
+        assert policy is not None
+        return policy
+
+
+def _replay(rewind: Rewind | None, now: float) -> Replay:
+    if rewind is None:
+        return Replay()
+    if rewind.seconds is not None:
+        return Replay(2, _ms_ago(rewind.seconds, now))
+    return Replay(1, rewind.count or 0)
+
+
+def _ms_ago(seconds: float, now: float) -> int:
+    return max(0, int((now - seconds) * 1000))

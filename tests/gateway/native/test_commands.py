@@ -1,0 +1,170 @@
+"""Commands, as the protocol's page has them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from envelopes import envelope
+from fake_dataplane import READER, decoded
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.frames import Variant
+from gateway.native import commands
+from gateway.native.commands import Replay
+from gateway.native.wire import WireError
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from newsfabric.closing import CLOSE_REASONS, INTERNAL
+from newsfabric.topics import TopicPolicy
+
+POLICY = TopicPolicy(pattern="news.*", topic_class="gold", keep=10, slow="conflate", latest=True)
+TOPIC = ("news.breaking", 10, 1, 1)
+# The same as bytes.
+TOPIC_BYTES = b"\x0dnews.breaking" + b"\x0a\0\0\0" + b"\x01\x01"
+
+
+def publication(number: int = 1, **fields: object) -> Publication:
+    return Publication(envelope(number, **fields), POLICY, "AQ")
+
+
+def message_bytes(
+    of: Publication, *, expires_ms: int = 0, version: int = -1, key: bytes = b""
+) -> bytes:
+    push = of.frame(Variant.RAW)
+    return (
+        bytes.fromhex(of.envelope.id.replace("-", ""))
+        + expires_ms.to_bytes(8, "little")
+        + version.to_bytes(8, "little", signed=True)
+        + struct.pack("<H", len(key)) + key
+        + struct.pack("<I", len(push)) + push
+    )  # fmt: skip
+
+
+def command(kind: int, body: bytes) -> bytes:
+    return (1 + len(body)).to_bytes(4, "little") + bytes((kind,)) + body
+
+
+def test_hello() -> None:
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x01\0"
+
+
+def test_publish() -> None:
+    made = publication(key="k\u00fc", version=3, expires_ms=77)
+    key = "k\u00fc".encode()
+    expected = message_bytes(made, expires_ms=77, version=3, key=key)
+    assert commands.publish(258, made) == command(
+        3, b"\x02\x01\0\0\0\0\0\0" + TOPIC_BYTES + expected
+    )
+
+
+def test_a_message_without_key_version_and_end() -> None:
+    made = publication(key=None, version=None)
+    assert commands.message(made) == message_bytes(made)
+
+
+def test_seed() -> None:
+    old, new = publication(1), publication(2)
+    made = commands.seed("news.breaking", POLICY, [old], [old, new], complete=True)
+    one, two = commands.message(old), commands.message(new)
+    body = TOPIC_BYTES + b"\x01" + b"\x01\0\0\0" + one + b"\x02\0\0\0" + one + two
+    assert made == command(4, body)
+
+
+@pytest.mark.parametrize(
+    ("token", "bytes_"), [(None, b"\0\0\0\0"), (513, b"\x01\x02\0\0")], ids=["any", "covered"]
+)
+def test_subscribe(token: int | None, bytes_: bytes) -> None:
+    made = commands.subscribe(
+        READER, "news.breaking", POLICY, token=token, replay=Replay(1, 5), ref=b'"r"', push=b"{}"
+    )
+    covered = b"\0" if token is None else b"\x01"
+    rest = b"\x01\x05\0\0\0\0\0\0\0" + b"\x03\0" + b'"r"' + b"\x02\0\0\0{}" + b"\0\0\0\0"
+    assert made == command(5, READER + bytes_ + TOPIC_BYTES + covered + rest)
+
+
+def test_unsubscribe_reply_and_close() -> None:
+    assert commands.unsubscribe(READER, "news.a", b"{}") == command(
+        6, READER + b"\x06news.a" + b"\x02\0\0\0{}"
+    )
+    assert commands.reply(READER, b"{}") == command(7, READER + b"\x02\0\0\0{}")
+    assert commands.close(READER, INTERNAL) == command(
+        9, READER + b"\x08internal" + (5_000).to_bytes(4, "little")
+    )
+
+
+def test_history() -> None:
+    before = envelope(1).id
+
+    def made(before: str | None) -> bytes:
+        return commands.history(
+            READER, "news.breaking", POLICY, token=1, limit=300, before=before, head=b"{"
+        )
+
+    start = READER + b"\x01\0\0\0" + TOPIC_BYTES + b"\x2c\x01"
+    assert made(None) == command(8, start + bytes(17) + b"\x01\0\0\0{")
+    id_ = bytes.fromhex(before.replace("-", ""))
+    assert made(before) == command(8, start + b"\x01" + id_ + b"\x01\0\0\0{")
+
+
+def test_remember_drain_and_count() -> None:
+    assert commands.remember(b"xyz") == command(10, b"\x03\0\0\0xyz")
+    assert commands.drain(0.0, 9) == command(11, bytes(4) + b"\x09\0\0\0")
+    assert commands.drain(1.5, 9) == command(11, b"\xdc\x05\0\0" + b"\x09\0\0\0")
+    assert commands.count() == command(12, b"")
+
+
+def test_settings_are_read_field_by_field_by_the_other_end() -> None:
+    told = GatewaySettings(
+        name="box",
+        region="oregon",
+        heartbeat=0.05,
+        drain_seconds=0.0,
+        origins=("https://a.example",),
+    )
+    (made,) = decoded(commands.settings(told, capacity=7))
+    assert made.name == "settings"
+    fields = made.fields
+    wanted = {
+        "capacity": 7, "heartbeat_ms": 50, "linger_ms": 5_000, "message_bytes": 16_384,
+        "verbs": 256, "verbs_per_second": 10, "hard_bytes": 4 << 20, "soft_ms": 10_000,
+        "replay_bytes": 1 << 20, "fanout_chunk": 1_000, "hub_topics": 20_000,
+        "hub_bytes": 256 << 20, "identity_ms": 600_000, "alone_ms": 60_000, "drain_ms": 0,
+        "drain_per_second": 2_000, "origins": ["https://a.example"],
+    }  # fmt: skip
+    assert {name: fields[name] for name in wanted} == wanted
+    assert fields["reasons"] == [
+        (r.name, r.code, r.text, int(r.reconnect), r.retry_after_ms) for r in CLOSE_REASONS
+    ]
+
+
+def test_any_origin_is_an_empty_list() -> None:
+    (made,) = decoded(commands.settings(GatewaySettings(name="b", region="r"), capacity=1))
+    assert made.fields["origins"] == []
+
+
+@given(
+    st.binary(max_size=300), st.text(max_size=80), st.one_of(st.none(), st.integers(0, 2**53 - 1))
+)
+def test_the_other_end_reads_what_was_written(push: bytes, key: str, version: int | None) -> None:
+    made = publication(key=key or None, version=version)
+    (read,) = decoded(commands.publish(1, made))
+    assert read.fields["topic"] == TOPIC
+    message = read.fields["message"]
+    assert (message["key"], message["version"]) == (key, -1 if version is None else version)
+    (replied,) = decoded(commands.reply(READER, push))
+    assert replied.fields == {"connection": READER, "push": push}
+
+
+def test_a_command_that_is_too_long_is_an_error_here() -> None:
+    with pytest.raises(WireError):
+        commands.reply(READER, bytes(16 << 20))
+
+
+def test_the_newest_that_fit() -> None:
+    three = [publication(n) for n in range(3)]
+    size = len(three[0].frame(Variant.RAW))
+    assert commands.that_fit(three, 2 * size) == three[1:]
+    assert commands.that_fit(three, 3 * size) == three
+    assert commands.that_fit(three, size - 1) == []

@@ -1,0 +1,120 @@
+"""One attachment: messages and descriptors over a unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from fake_dataplane import Visit, event, handover, published
+
+from gateway.native import commands
+from gateway.native.events import Event, Handover, Published
+from gateway.native.link import ControlLink
+from gateway.native.wire import MAX_MESSAGE
+
+
+class End:
+    """A link, what it told, and the other end."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self.other = Visit(theirs)
+        self.heard: list[tuple[Event, int | None]] = []
+        self.lost = asyncio.get_running_loop().create_future()
+        self._came = asyncio.Event()
+        self.link = ControlLink(ours, self._on_event, self.lost.set_result)
+
+    def _on_event(self, event: Event, descriptor: int | None) -> None:
+        self.heard.append((event, descriptor))
+        self._came.set()
+
+    async def hear(self, count: int) -> list[tuple[Event, int | None]]:
+        async with asyncio.timeout(5):
+            while len(self.heard) < count:
+                self._came.clear()
+                await self._came.wait()
+        return self.heard
+
+
+@pytest.fixture
+async def end() -> AsyncIterator[End]:
+    end = End()
+    yield end
+    end.link.close()
+    end.other.leave()
+
+
+async def test_commands_arrive_in_their_order(end: End) -> None:
+    end.link.send(commands.hello())
+    for number in range(3):
+        end.link.send(commands.remember(bytes((number,))))
+    await end.other.hear_named("hello")
+    assert [(await end.other.hear()).fields["blob"] for _ in range(3)] == [b"\0", b"\1", b"\2"]
+
+
+async def test_more_than_the_kernel_takes_waits_and_arrives_whole(end: End) -> None:
+    for number in range(8):
+        end.link.send(commands.remember(bytes((number,)) * (1 << 20)))
+    got = [(await end.other.hear()).fields["blob"] for _ in range(8)]
+    assert [(blob[0], len(blob)) for blob in got] == [(n, 1 << 20) for n in range(8)]
+    end.link.send(commands.count())
+    assert (await end.other.hear()).name == "count"
+
+
+async def test_events_are_told(end: End) -> None:
+    await end.other.say(published(1) + published(2))
+    assert await end.hear(2) == [(Published(1), None), (Published(2), None)]
+
+
+async def test_each_handover_takes_the_next_descriptor(end: End) -> None:
+    pipes = [os.pipe() for _ in range(2)]
+    end.other.hand_over(handover("192.0.2.1")[:1], pipes[0][0])
+    await end.other.say(handover("192.0.2.1")[1:])
+    end.other.hand_over(published(1) + handover("192.0.2.2"), pipes[1][0])
+    heard = await end.hear(3)
+    assert [e for e, _ in heard] == [Handover("192.0.2.1"), Published(1), Handover("192.0.2.2")]
+    for (_, descriptor), (read, write) in zip([heard[0], heard[2]], pipes, strict=True):
+        assert descriptor is not None
+        assert os.fstat(descriptor).st_ino == os.fstat(read).st_ino
+        assert not os.get_inheritable(descriptor)
+        for open_ in (descriptor, read, write):
+            os.close(open_)
+
+
+async def test_descriptors_that_nobody_took_are_closed(end: End) -> None:
+    read, write = os.pipe()
+    end.other.hand_over(handover()[:3], read)
+    os.close(read)
+    await end.other.say(b"")
+    await asyncio.sleep(0)
+    end.link.close()
+    with pytest.raises(BrokenPipeError):
+        os.write(write, b"x")
+    os.close(write)
+
+
+@pytest.mark.parametrize(
+    "data", [bytes(4), event(1, b""), (MAX_MESSAGE + 1).to_bytes(4, "little"), handover()],
+    ids=["empty", "unknown", "endless", "without a descriptor"],
+)  # fmt: skip
+async def test_garbage_ends_the_link(end: End, data: bytes) -> None:
+    await end.other.say(data)
+    assert await asyncio.wait_for(end.lost, 5)
+    assert end.link.closed
+    end.link.send(commands.count())
+
+
+async def test_the_end_of_the_other_end_is_told_once(end: End) -> None:
+    end.other.leave()
+    assert await asyncio.wait_for(end.lost, 5) == "it has closed the link"
+
+
+async def test_a_link_that_we_close_tells_nothing(end: End) -> None:
+    end.link.close()
+    await end.other.ended()
+    assert not end.lost.done()

@@ -1,0 +1,240 @@
+"""Attaching, and what survives an attachment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from envelopes import envelope
+from fake_dataplane import (
+    READER,
+    FakeDataplane,
+    Visit,
+    counters,
+    fake_dataplane,
+    handover,
+    published,
+    refused,
+    uncovered,
+    verbs,
+)
+
+from gateway.native import commands
+from gateway.native.events import Attached, Uncovered
+from gateway.native.plane import Plane, State
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from newsfabric.errors import ConfigError
+from newsfabric.topics import TopicPolicy
+
+TOLD = GatewaySettings(name="box-1", region="oregon", capacity=10, linger=0.1)
+
+
+class Listener:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+        self._came = asyncio.Event()
+
+    def _add(self, what: object) -> None:
+        self.told.append(what)
+        self._came.set()
+
+    async def hear(self, *expected: object) -> None:
+        async with asyncio.timeout(5):
+            while len(self.told) < len(expected):
+                self._came.clear()
+                await self._came.wait()
+        assert self.told == list(expected)
+        self.told.clear()
+
+    def attached(self, event: Attached) -> None:
+        self._add(("attached", event.attachment, event.blob))
+
+    def lost(self) -> None:
+        self._add("lost")
+
+    def replaced(self) -> None:
+        self._add("replaced")
+
+    def verb(self, connection: bytes, text: bytes) -> None:
+        self._add((connection, text))
+
+    def uncovered(self, event: Uncovered) -> None:
+        self._add(event)
+
+    def handed_over(self, connection: socket.socket, address: str) -> None:
+        self._add((connection.recv(10), address))
+        connection.close()
+
+    def counted(self, values: dict[str, int]) -> None:
+        self._add(values)
+
+
+class Pair:
+    """A plane with its guest, attached to a data plane of ours."""
+
+    def __init__(self, fake: FakeDataplane, plane: Plane, guest: Listener) -> None:
+        self.fake, self.plane, self.guest = fake, plane, guest
+        self.visit: Visit
+
+    async def attached(self, attachment: int = 1, blob: bytes = b"") -> None:
+        self.visit = await self.fake.visited()
+        await self.visit.greet(attachment=attachment, blob=blob)
+        await self.guest.hear(("attached", attachment, blob))
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    path = tmp_path / "control"
+    async with fake_dataplane(path) as fake:
+        guest = Listener()
+        plane = Plane(TOLD, Path("/nowhere"), path, guest)
+        pair = Pair(fake, plane, guest)
+        staying = asyncio.create_task(plane.stay_attached())
+        await pair.attached(attachment=3, blob=b"marks")
+        yield pair
+        plane.close()
+        await asyncio.wait_for(staying, 5)
+
+
+def publication(number: int) -> Publication:
+    return Publication(envelope(number), TopicPolicy(pattern="#"), None)
+
+
+async def test_attaching_tells_the_settings_and_learns_port_and_pid(pair: Pair) -> None:
+    assert (pair.plane.state, pair.plane.port, pair.plane.pid) == (State.ATTACHED, 8080, 99)
+
+
+async def test_what_readers_say_is_told_to_the_guest(pair: Pair) -> None:
+    await pair.visit.say(verbs(b"{}", b"[]") + uncovered(4) + counters(accepts=1))
+    await pair.guest.hear(
+        (READER, b"{}"), (READER, b"[]"), Uncovered(READER, 4, True), {"accepts": 1}
+    )
+
+
+async def test_a_handed_over_socket_is_whole(pair: Pair) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.send(b"GET /")
+    pair.visit.hand_over(handover("192.0.2.1"), ours.fileno())
+    await pair.guest.hear((b"GET /", "192.0.2.1"))
+    ours.close()
+    theirs.close()
+
+
+async def test_a_publication_is_done_when_its_fan_out_is_over(pair: Pair) -> None:
+    done: list[int] = []
+    for n in range(3):
+        pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
+    numbers = [(await pair.visit.hear_named("publish"))["number"] for _ in range(3)]
+    await pair.visit.say(published(numbers[1]) + counters())
+    await pair.guest.hear({})
+    assert done == [0, 1]
+
+
+async def test_unfinished_publications_are_sent_again_after_the_settings(pair: Pair) -> None:
+    done: list[int] = []
+    for n in range(2):
+        pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
+    await pair.visit.say(published(1))
+    pair.visit.leave()
+    await pair.guest.hear("lost")
+    pair.plane.publish(publication(2), lambda: done.append(2))
+    await pair.attached(attachment=4)
+    again = [await pair.visit.hear_named("publish") for _ in range(2)]
+    assert [command["number"] for command in again] == [2, 3]
+    await pair.visit.say(published(3) + counters())
+    await pair.guest.hear({})
+    assert done == [0, 1, 2]
+
+
+async def test_answers_are_not_kept_for_another_attachment(pair: Pair) -> None:
+    attachment = pair.plane.attachment
+    pair.visit.leave()
+    await pair.guest.hear("lost")
+    pair.plane.send(commands.reply(READER, b"{}"))
+    await pair.attached(attachment=4)
+    pair.plane.send(commands.count())
+    assert (await pair.visit.hear()).name == "count"
+    assert pair.plane.attachment == attachment + 1
+
+
+async def test_garbage_from_the_data_plane_ends_the_attachment_and_another_begins(
+    pair: Pair,
+) -> None:
+    await pair.visit.say(bytes(4))
+    await pair.guest.hear("lost")
+    await pair.attached(attachment=4)
+
+
+async def test_who_is_replaced_stays_away_and_finishes_nothing(pair: Pair) -> None:
+    done: list[int] = []
+    pair.plane.publish(publication(1), lambda: done.append(1))
+    await pair.visit.say(refused("replaced"))
+    await pair.guest.hear("replaced")
+    pair.visit.leave()
+    await pair.guest.hear("lost")
+    pair.plane.publish(publication(2), lambda: done.append(2))
+    pair.plane.close()
+    assert (pair.plane.state, done) == (State.GONE, [])
+
+
+async def test_room_is_told_when_it_changes(pair: Pair) -> None:
+    pair.plane.resize(10)
+    pair.plane.resize(9)
+    assert (await pair.visit.hear_named("settings"))["capacity"] == 9
+
+
+async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
+    counting = asyncio.create_task(pair.plane.count())
+    await pair.visit.hear_named("count")
+    assert not counting.done()
+    await pair.visit.say(counters(accepts=5))
+    await asyncio.wait_for(counting, 5)
+
+
+async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
+    done: list[int] = []
+    draining = asyncio.create_task(pair.plane.drain(0.0, 5, patience=5.0))
+    assert await pair.visit.hear_named("drain") == {"seconds_ms": 0, "per_second": 5}
+    # Readers who weren't told yet still get what is published.
+    pair.plane.publish(publication(1), lambda: done.append(1))
+    await pair.visit.hear_named("publish")
+    assert not draining.done()
+    pair.visit.leave()
+    await asyncio.wait_for(draining, 5)
+    assert (pair.plane.state, done) == (State.GONE, [1])
+    await pair.plane.drain(0.0, 5, patience=5.0)
+
+
+async def test_a_program_that_ends_at_once_is_said_so(tmp_path: Path) -> None:
+    plane = Plane(TOLD, Path("/bin/false"), tmp_path / "control", Listener())
+    with pytest.raises(ConfigError, match="ended with code 1"):
+        await plane.attach()
+
+
+async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\necho "$@" > "$0.said"\nexec sleep 60\n')
+    program.chmod(0o755)
+    path = tmp_path / "control"
+    # A socket that a killed data plane left.
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(str(path))
+    plane = Plane(TOLD, program, path, Listener())
+    attaching = asyncio.create_task(plane.attach())
+    async with asyncio.timeout(5):
+        while not (said := program.with_name("program.said")).exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    async with fake_dataplane(path) as fake:
+        visit = await fake.visited()
+        await visit.greet()
+        await asyncio.wait_for(attaching, 5)
+        assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
+        visit.leave()
+        await plane.drain(0.0, 1, patience=0.0)

@@ -1,0 +1,57 @@
+"""The data plane's totals, as metrics of the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.native.tally import Tally
+from newsfabric.metrics import REGISTRY
+
+
+def value(sample: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"newsfabric_gateway_{sample}", labels) or 0.0
+
+
+@pytest.fixture
+def tally() -> Iterator[Tally]:
+    tally = Tally()
+    yield tally
+    tally.restart()
+
+
+def test_counters_grow_by_what_is_new(tally: Tally) -> None:
+    before = value("deliveries_total", transport="websocket")
+    for total in (5, 7, 7):
+        tally.update({"deliveries.websocket": total})
+    assert value("deliveries_total", transport="websocket") == before + 7
+    assert tally.deliveries == 7
+
+
+def test_readers_go_up_and_down(tally: Tally) -> None:
+    tally.update({"readers.websocket": 5, "readers.sockjs-websocket": 1})
+    assert value("readers", transport="websocket") == 5
+    tally.update({"readers.websocket": 2})
+    assert value("readers", transport="websocket") == 2
+    assert tally.readers == 3
+
+
+def test_another_data_plane_counts_from_zero(tally: Tally) -> None:
+    before = value("connects_total", transport="websocket")
+    tally.update({"connects.websocket": 5, "readers.websocket": 5})
+    tally.restart()
+    assert (tally.readers, value("readers", transport="websocket")) == (0, 0)
+    tally.update({"connects.websocket": 2, "readers.websocket": 2})
+    assert value("connects_total", transport="websocket") == before + 7
+    assert (tally.readers, tally.connects) == (2, 7)
+
+
+def test_threads_have_their_own_gauge(tally: Tally) -> None:
+    tally.update({"thread.0.connections": 3, "thread.1.connections": 4, "threads": 2})
+    assert value("thread_connections", thread="1") == 4
+
+
+def test_names_that_arent_known_are_only_kept(tally: Tally) -> None:
+    tally.update({"memory_bytes": 12, "what.will.come": 1})
+    assert (tally["memory_bytes"], tally["what.will.come"], tally["nothing"]) == (12, 1, 0)

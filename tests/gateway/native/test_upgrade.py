@@ -1,0 +1,125 @@
+"""A control plane dies and another one comes: no reader notices. On the real data plane."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import TABLE, Box, until
+
+from gateway.native.app import running
+from gateway.native.core import NativeCore
+from gateway.native.program import find_program
+from gateway.settings import GatewaySettings, NativeSettings
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.envelope import encode
+from newsfabric.errors import SetupError
+from newsfabric.store.memory import MemoryStore
+
+try:
+    find_program()
+except SetupError as exc:
+    pytest.skip(str(exc), allow_module_level=True)
+
+
+class Place:
+    """What outlives a control plane: broker, store, numbers, the control socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.broker = StubBroker()
+        self.store = MemoryStore(TABLE)
+        self.socket = folder / "control"
+        self.numbers = itertools.count(1)
+
+    @contextlib.asynccontextmanager
+    async def control_plane(self, **native: Any) -> AsyncIterator[Box]:
+        told = GatewaySettings(
+            name="box-1", region="oregon", drain_seconds=0.0, linger=0.2,
+            native=NativeSettings(socket=self.socket, **native),
+        )  # fmt: skip
+        stop = asyncio.Event()
+        async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:
+            yield Box(gateway, self.broker, self.store, stop, epoch=7, numbers=self.numbers)
+
+    async def say(self, box: Box, body: Any) -> None:
+        """A message as routers send it: stored, then published."""
+        made = box.envelope(body=body)
+        await self.store.write([made])
+        self.broker.publish("postoffice", encode(made))
+
+
+def die(box: Box) -> None:
+    """Leave the data plane without a word, as a killed process does."""
+    core = box.gateway.core
+    assert isinstance(core, NativeCore)
+    core.plane.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+async def test_readers_stay_and_hear_each_message_once(place: Place) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        async with place.control_plane() as first:
+            reader = await stack.enter_async_context(first.reader("news.breaking"))
+            await place.say(first, 0)
+            assert await reader.hear_bodies(1) == [0]
+            # The marks that the next one begins with.
+            await asyncio.sleep(1.1)
+            await place.say(first, 1)
+            assert await reader.hear_bodies(1) == [1]
+            die(first)
+            # The box's queue isn't read now, and this one is lost on its way.
+            await place.store.write([first.envelope(body=2)])
+            await reader.say(action="ping", ref="waiting")
+        async with place.control_plane() as second:
+            await place.say(second, 3)
+            heard = [await reader.hear() for _ in range(3)]
+            assert [push["ref"] for push in heard if push["type"] == "pong"] == ["waiting"]
+            assert [push["body"] for push in heard if push["type"] == "message"] == [2, 3]
+            await reader.is_up_to_date()
+        assert (await reader.hear_close())[0] == 1012
+
+
+async def test_a_newer_control_plane_takes_over_from_a_living_one(place: Place) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        async with place.control_plane() as first:
+            reader = await stack.enter_async_context(first.reader("news.breaking"))
+            await place.say(first, 0)
+            assert await reader.hear_bodies(1) == [0]
+            second = await stack.enter_async_context(place.control_plane())
+            await asyncio.wait_for(first.stop.wait(), 5)
+        await place.say(second, 1)
+        assert await reader.hear_bodies(1) == [1]
+        await reader.is_up_to_date()
+
+
+async def test_alone_for_too_long_the_data_plane_drains(place: Place) -> None:
+    async with place.control_plane(alone_seconds=0.2) as box, box.reader() as reader:
+        die(box)
+        code, pushes = await reader.hear_close()
+        assert (code, pushes[-1]["type"]) == (1012, "disconnect")
+
+
+async def test_a_data_plane_that_dies_is_started_again_on_its_port(place: Place) -> None:
+    async with place.control_plane() as box:
+        async with box.reader() as reader:
+            core = box.gateway.core
+            assert isinstance(core, NativeCore)
+            process = core.plane._process
+            assert process is not None
+            process.kill()
+            code, _ = await reader.hear_close()
+            assert code is None
+        attachment = core.plane.attachment
+        await until(lambda: core.plane.attachment > attachment)
+        async with box.reader("news.breaking") as reader:
+            await place.say(box, "again")
+            assert await reader.hear_bodies(1) == ["again"]

@@ -1,0 +1,285 @@
+"""A data plane written from docs/dataplane-protocol.md alone: it records commands and sends events.
+
+It has no readers and imports nothing of the gateway, so the two ends of the protocol check each
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 5.0
+READER = struct.pack("<HII", 1, 7, 3)
+
+
+class Body:
+    """Reads a command's fields."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body, self.at = body, 0
+
+    def take(self, size: int) -> bytes:
+        self.at += size
+        assert self.at <= len(self.body)
+        return self.body[self.at - size : self.at]
+
+    def number(self, form: str) -> int:
+        (value,) = struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
+        return int(value)
+
+    def data(self, form: str) -> bytes:
+        return self.take(self.number(form))
+
+    def topic(self) -> tuple[Any, ...]:
+        name = self.data("B").decode()
+        return name, self.number("I"), self.number("B"), self.number("B")
+
+    def message(self) -> dict[str, Any]:
+        return {
+            "id": self.take(16).hex(),
+            "expires_ms": self.number("Q"),
+            "version": self.number("q"),
+            "key": self.data("H").decode(),
+            "push": self.data("I"),
+        }
+
+    def messages(self) -> list[dict[str, Any]]:
+        return [self.message() for _ in range(self.number("I"))]
+
+
+def _hello(b: Body) -> dict[str, Any]:
+    return {"magic": b.take(4), "version": b.number("H")}
+
+
+def _settings(b: Body) -> dict[str, Any]:
+    names = (
+        "capacity heartbeat_ms linger_ms retry_after_ms head_bytes handshake_ms message_bytes"
+        " topics verbs verbs_per_second refusals waiting hard_bytes soft_bytes soft_ms replay_bytes"
+        " fanout_chunk deflate_bytes per_address hub_topics"
+    )
+    found: dict[str, Any] = {name: b.number("I") for name in names.split()}
+    found["hub_bytes"] = b.number("Q")
+    rest = "hub_keys identities identity_ms alone_ms drain_ms drain_per_second"
+    found |= {name: b.number("I") for name in rest.split()}
+    found["origins"] = [b.data("H").decode() for _ in range(b.number("H"))]
+    found["reasons"] = [
+        (b.data("B").decode(), b.number("H"), b.data("B").decode(), b.number("B"), b.number("I"))
+        for _ in range(b.number("B"))
+    ]
+    return found
+
+
+def _publish(b: Body) -> dict[str, Any]:
+    return {"number": b.number("Q"), "topic": b.topic(), "message": b.message()}
+
+
+def _seed(b: Body) -> dict[str, Any]:
+    return {
+        "topic": b.topic(),
+        "complete": b.number("B"),
+        "history": b.messages(),
+        "latest": b.messages(),
+    }
+
+
+def _subscribe(b: Body) -> dict[str, Any]:
+    return {
+        "connection": b.take(10),
+        "token": b.number("I"),
+        "topic": b.topic(),
+        "only_if_covered": b.number("B"),
+        "replay": (b.number("B"), b.number("Q")),
+        "ref": b.data("H"),
+        "push": b.data("I"),
+        "older": b.messages(),
+    }
+
+
+def _history(b: Body) -> dict[str, Any]:
+    return {
+        "connection": b.take(10),
+        "token": b.number("I"),
+        "topic": b.topic(),
+        "limit": b.number("H"),
+        "has_before": b.number("B"),
+        "before": b.take(16),
+        "head": b.data("I"),
+    }
+
+
+COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
+    1: ("hello", _hello),
+    2: ("settings", _settings),
+    3: ("publish", _publish),
+    4: ("seed", _seed),
+    5: ("subscribe", _subscribe),
+    6: ("unsubscribe", lambda b: {
+        "connection": b.take(10), "name": b.data("B").decode(), "push": b.data("I")}),
+    7: ("reply", lambda b: {"connection": b.take(10), "push": b.data("I")}),
+    8: ("history", _history),
+    9: ("close", lambda b: {
+        "connection": b.take(10), "name": b.data("B").decode(), "retry_after_ms": b.number("I")}),
+    10: ("remember", lambda b: {"blob": b.data("I")}),
+    11: ("drain", lambda b: {"seconds_ms": b.number("I"), "per_second": b.number("I")}),
+    12: ("count", lambda b: {}),
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class Command:
+    name: str
+    fields: dict[str, Any]
+
+
+def decoded(data: bytes) -> list[Command]:
+    """The commands in ``data``, every byte of which must be one's."""
+    found = []
+    while data:
+        length, kind = struct.unpack_from("<IB", data)
+        name, read = COMMANDS[kind]
+        body = Body(data[5 : 4 + length])
+        fields = read(body)
+        assert body.at == length - 1, (name, body.at, length)
+        found.append(Command(name, fields))
+        data = data[4 + length :]
+    return found
+
+
+def event(kind: int, body: bytes) -> bytes:
+    return struct.pack("<IB", 1 + len(body), kind) + body
+
+
+def attached(
+    *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
+) -> bytes:
+    head = struct.pack("<HIIIBHI", 1, pid, attachment, readers, 1, port, len(blob))
+    return event(129, head + blob)
+
+
+def verbs(*texts: bytes, connection: bytes = READER) -> bytes:
+    body = b"".join(connection + struct.pack("<I", len(text)) + text for text in texts)
+    return event(130, struct.pack("<I", len(texts)) + body)
+
+
+def uncovered(token: int, *, why: int = 0, connection: bytes = READER) -> bytes:
+    return event(131, connection + struct.pack("<IB", token, why))
+
+
+def published(number: int) -> bytes:
+    return event(132, struct.pack("<Q", number))
+
+
+def handover(address: str = "192.0.2.1") -> bytes:
+    return event(133, bytes((len(address),)) + address.encode())
+
+
+def counters(**values: int) -> bytes:
+    named = {name.replace("__", ".").encode(): value for name, value in values.items()}
+    parts = [bytes((len(n),)) + n + struct.pack("<Q", value) for n, value in named.items()]
+    return event(134, struct.pack("<H", len(parts)) + b"".join(parts))
+
+
+def refused(why: str) -> bytes:
+    return event(135, bytes((len(why),)) + why.encode())
+
+
+class Visit:
+    """One control plane that is connected."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._buffer = b""
+        self._commands: list[Command] = []
+        self.left = False
+
+    async def hear(self, *but: str) -> Command:
+        """The next command; those named ``but`` are passed over."""
+        while True:
+            while not self._commands:
+                await self._more()
+            command = self._commands.pop(0)
+            if command.name not in but:
+                return command
+
+    async def hear_named(self, name: str) -> dict[str, Any]:
+        """The fields of the next command, which must be this one."""
+        command = await self.hear("remember")
+        assert command.name == name, command
+        return command.fields
+
+    async def greet(self, **fields: Any) -> dict[str, Any]:
+        """Answer ``hello``; returns the settings that follow."""
+        await self.hear_named("hello")
+        await self.say(attached(**fields))
+        return await self.hear_named("settings")
+
+    async def say(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    def hand_over(self, data: bytes, *descriptors: int) -> None:
+        socket.send_fds(self._socket, [data], list(descriptors))
+
+    async def ended(self) -> None:
+        """Return when the control plane has closed the link."""
+        with contextlib.suppress(EOFError):
+            while True:
+                await self._more()
+
+    def leave(self) -> None:
+        self.left = True
+        self._socket.close()
+
+    async def _more(self) -> None:
+        loop = asyncio.get_running_loop()
+        data = await asyncio.wait_for(loop.sock_recv(self._socket, 1 << 20), PATIENCE)
+        if not data:
+            raise EOFError
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int(struct.unpack_from("<I", self._buffer)[0])
+            if len(self._buffer) < end:
+                return
+            self._commands += decoded(self._buffer[:end])
+            self._buffer = self._buffer[end:]
+
+
+class FakeDataplane:
+    """Listens at ``path`` for control planes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        self._listening.setblocking(False)
+        self._visits: list[Visit] = []
+
+    async def visited(self) -> Visit:
+        """The next control plane that connects."""
+        loop = asyncio.get_running_loop()
+        connection, _ = await asyncio.wait_for(loop.sock_accept(self._listening), PATIENCE)
+        connection.setblocking(False)
+        self._visits.append(Visit(connection))
+        return self._visits[-1]
+
+    def close(self) -> None:
+        self._listening.close()
+        self.path.unlink(missing_ok=True)
+        for visit in self._visits:
+            visit.leave()
+
+
+@contextlib.asynccontextmanager
+async def fake_dataplane(path: Path) -> AsyncIterator[FakeDataplane]:
+    plane = FakeDataplane(path)
+    try:
+        yield plane
+    finally:
+        plane.close()
