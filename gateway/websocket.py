@@ -100,13 +100,13 @@ class WebSocketHandler(StreamHandler):
 
     async def get(self, *_: str) -> None:
         headers = self.request.headers
-        if headers.get("Sec-WebSocket-Version", "13") != "13":
-            # RFC 6455 section 4.4.
-            self._refuse(426, "only version 13", {"Sec-WebSocket-Version": "13"})
-            return
         accept = accept_key(headers)
         if accept is None or self.request.version != "HTTP/1.1":
             self._refuse(400, _complaint(headers))
+            return
+        if headers.get("Sec-WebSocket-Version") != "13":
+            # RFC 6455 section 4.4.
+            self._refuse(426, "only version 13", {"Sec-WebSocket-Version": "13"})
             return
         verdict = self._welcome()
         full = verdict is Welcome.FULL and self.core.can_turn_away()

@@ -96,6 +96,8 @@ def test_all_lengths_up_to_the_limit(size: int) -> None:
         (frame(TEXT, b"x" * 1001), TOO_BIG),
         (frame(TEXT, b"x" * 600, fin=False) + frame(0, b"x" * 600), TOO_BIG),
         (b"\x81\xff" + (2**63).to_bytes(8, "big"), TOO_BIG),
+        (b"\x81\xfe\x00\x7d", PROTOCOL_ERROR),
+        (b"\x81\xff" + (2**16 - 1).to_bytes(8, "big"), PROTOCOL_ERROR),
     ],
 )
 def test_violations(data: bytes, reason: object) -> None:

@@ -361,6 +361,7 @@ async def test_a_reader_that_answers_pings_stays(engine: str) -> None:
     ("headers", "status"),
     [
         ({"Sec_WebSocket_Version": "8"}, 426),
+        ({"Sec_WebSocket_Version": ""}, 426),
         ({"Sec_WebSocket_Key": "short"}, 400),
         ({"Connection": "close"}, 400),
         ({"Upgrade": "h2c"}, 400),
