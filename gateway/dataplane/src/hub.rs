@@ -309,11 +309,6 @@ impl Hub {
         }
     }
 
-    /// The topics of a reader.
-    pub fn subscriptions(&self, slot: u32) -> impl Iterator<Item = &Arc<str>> {
-        self.audience.subscriptions(slot)
-    }
-
     fn is_warm(&self, name: &str) -> bool {
         self.topics.get(name).is_some_and(|topic| topic.warm)
     }

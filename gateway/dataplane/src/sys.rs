@@ -291,12 +291,6 @@ pub fn finish_writing(fd: RawFd) {
     let _ = unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Refuse connections from now on. Closing isn't enough where another process has the listener too.
-pub fn stop_listening(listener: &OwnedFd) {
-    // SAFETY: takes no pointers. It can only fail when it doesn't listen.
-    let _ = unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
-}
-
 /// Close a plain descriptor that nothing else owns.
 pub fn close(fd: RawFd) {
     // SAFETY: takes no pointers; that the number is the caller's own is this function's contract.
