@@ -164,9 +164,18 @@ def _pid(process: Mapping[str, Any]) -> Text:
 
 
 def _load(gateway: Mapping[str, Any]) -> Text:
+    engine = _engine(gateway)
     if gateway["connections"] is None:
-        return Text("no answer", style="yellow")
+        return Text(", ".join(("no answer", *engine)), style="yellow")
     rate = gateway["deliveries_per_second"] or 0.0
     state = "ready" if gateway["ready"] else "draining" if gateway["draining"] else "not ready"
     style = "" if gateway["ready"] else "yellow"
-    return Text(f"{state}, {gateway['connections']} readers, {rate:.0f} messages/s", style=style)
+    load = f"{gateway['connections']} readers, {rate:.0f} messages/s"
+    return Text(", ".join((state, load, *engine)), style=style)
+
+
+def _engine(gateway: Mapping[str, Any]) -> tuple[str, ...]:
+    if gateway["engine"] is None:
+        return ()
+    pid = gateway["dataplane_pid"]
+    return (gateway["engine"] if pid is None else f"{gateway['engine']}, data plane {pid}",)
