@@ -1,5 +1,6 @@
 //! A whole data plane in a process of its own, driven over its control socket and real readers' sockets.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -46,7 +47,7 @@ impl DataPlane {
             }
         };
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut plane = Plane(socket);
+        let mut plane = Plane(socket, VecDeque::new());
         plane.send(1, b"nfdp\x01\0");
         let attached = plane.wait_for(129);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
@@ -108,8 +109,8 @@ fn settings() -> Vec<u8> {
     body
 }
 
-/// A control plane's side of the socket.
-struct Plane(UnixStream);
+/// A control plane's side of the socket, and the events that came before the one waited for.
+struct Plane(UnixStream, VecDeque<(u8, Vec<u8>)>);
 
 impl Plane {
     fn send(&mut self, kind: u8, body: &[u8]) {
@@ -120,7 +121,13 @@ impl Plane {
     }
 
     fn wait_for(&mut self, wanted: u8) -> Vec<u8> {
+        if let Some(at) = self.1.iter().position(|(kind, _)| *kind == wanted) {
+            return self.1.remove(at).expect("it was just found").1;
+        }
+        // Counters come each second, so that a read alone never runs out of time.
+        let started = Instant::now();
         loop {
+            assert!(started.elapsed() < PATIENCE, "no event {wanted}, but {:?}", self.1);
             let mut head = [0; 5];
             self.0.read_exact(&mut head).expect("an event");
             let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
@@ -129,6 +136,7 @@ impl Plane {
             if head[4] == wanted {
                 return body;
             }
+            self.1.push_back((head[4], body));
         }
     }
 
