@@ -152,6 +152,10 @@ def _region_table(region: Mapping[str, Any]) -> Table:
         table.add_row("service", service["name"], _pid(service), "")
     for gateway in region["gateways"]:
         table.add_row("gateway", gateway["name"], _pid(gateway), _load(gateway))
+        if gateway["dataplane_pid"] is not None:
+            table.add_row("", "its data plane", str(gateway["dataplane_pid"]), "")
+        elif gateway["engine"] is not None:
+            table.add_row("", f"{gateway['engine']} engine", "", "")
     for shovel in region["shovels"]:
         good = shovel["state"] == "running"
         state = Text(shovel["state"], style="" if good else "yellow")
@@ -164,18 +168,9 @@ def _pid(process: Mapping[str, Any]) -> Text:
 
 
 def _load(gateway: Mapping[str, Any]) -> Text:
-    engine = _engine(gateway)
     if gateway["connections"] is None:
-        return Text(", ".join(("no answer", *engine)), style="yellow")
+        return Text("no answer", style="yellow")
     rate = gateway["deliveries_per_second"] or 0.0
     state = "ready" if gateway["ready"] else "draining" if gateway["draining"] else "not ready"
     style = "" if gateway["ready"] else "yellow"
-    load = f"{gateway['connections']} readers, {rate:.0f} messages/s"
-    return Text(", ".join((state, load, *engine)), style=style)
-
-
-def _engine(gateway: Mapping[str, Any]) -> tuple[str, ...]:
-    if gateway["engine"] is None:
-        return ()
-    pid = gateway["dataplane_pid"]
-    return (gateway["engine"] if pid is None else f"{gateway['engine']}, data plane {pid}",)
+    return Text(f"{state}, {gateway['connections']} readers, {rate:.0f} messages/s", style=style)
