@@ -84,3 +84,9 @@ def test_what_differs_is_found_and_explained_field_by_field() -> None:
     allowed = Difference(case="greet*", field="status", ours="200", why="a test")
     assert allowed.explains(status)
     assert not allowed.explains(vary)
+
+
+def test_the_lock_of_sockjs_node_names_no_registry() -> None:
+    lock = (Path(__file__).with_name("sockjs-node") / "package-lock.json").read_text()
+    assert '"resolved"' not in lock
+    assert '"integrity"' in lock

@@ -305,6 +305,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_frame_for_one_is_compressed_if_that_was_agreed_and_helps() {
+        let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
+        for (payload, deflate, first) in [
+            ([b'x'; 300].as_slice(), agreed, 0xC1),
+            (&[b'x'; 300], None, 0x81),
+            (b"short", agreed, 0x81),
+        ] {
+            assert_eq!(maker(1).for_one(TEXT, payload, deflate)[0], first);
+        }
+    }
+
+    #[test]
     fn a_version_is_newer_by_number_and_then_by_id() {
         let of = |version, ms| publication(keeping(1), &Message { version, ..message(ms, 1) });
         assert!(of(2, 1).supersedes(&of(1, 9)));
