@@ -14,7 +14,7 @@ BIN = .venv/bin
 DATAPLANE = target/release/newsfabric-dataplane
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration bench wheel clean
+.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration conformance bench wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ unit: python ## Run the tests that need no server (seconds)
 
 integration: setup ## Run the tests that need RabbitMQ, a whole world or Chromium
 	$(BIN)/pytest -m 'broker or world or browser' $(PYTEST_ARGS)
+
+conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite, all of both (10 minutes)
+	CI=1 $(BIN)/pytest tests/conformance
+	$(BIN)/python tests/conformance/autobahn.py
 
 bench: ## Measure speed and print a table (BENCH_ARGS=…)
 	@scripts/setup demo
