@@ -4,6 +4,7 @@
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_MINUTES ?= 10
 # The interpreter that .venv is made with.
 PYTHON ?= python3
 
@@ -11,7 +12,7 @@ export PYTHON
 BIN = .venv/bin
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration bench clean
+.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration bench soak clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +57,9 @@ integration: setup ## Run the tests that need RabbitMQ, a whole world or Chromiu
 bench: ## Measure speed and print a table (BENCH_ARGS=…)
 	@scripts/setup demo
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
+	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
 
 clean: ## Remove .venv, .tools and every cache
 	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }
