@@ -81,6 +81,11 @@ class Dataplane:
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
 
+    @property
+    def writes(self) -> int:
+        """How often it has given bytes to readers' sockets (segments of the loopback's queue)."""
+        raise NotImplementedError
+
     def leave_room_for(self, descriptors: int) -> None:
         """From now on each table may have so many more descriptors than now (the fullest one)."""
         tables = Path(f"/proc/{self.pid}/task").iterdir()
@@ -203,12 +208,12 @@ class Control:
     async def counted(self, **expected: int) -> dict[str, int]:
         """Return once the counters have these values (``closes__lost=3``)."""
         wanted = {name.replace("__", "."): value for name, value in expected.items()}
-        found: dict[str, int] = {}
+        found = dict(await self.count())
         try:
             async with asyncio.timeout(PATIENCE):
                 while wanted != {name: found.get(name, 0) for name in wanted}:
-                    found = dict(await self.count())
                     await asyncio.sleep(0.01)
+                    found = dict(await self.count())
         except TimeoutError:
             assert {name: found.get(name, 0) for name in wanted} == wanted, found
         return found

@@ -300,6 +300,11 @@ class RawSocket:
         data, self._buffer = self._buffer + rest, b""
         return data
 
+    @property
+    def at_end(self) -> bool:
+        """Whether the gateway has hung up."""
+        return self._reader.at_eof() or self._reader.exception() is not None
+
     async def _more(self) -> None:
         data = await asyncio.wait_for(self._reader.read(65536), PATIENCE)
         if not data:
