@@ -81,11 +81,6 @@ class Dataplane:
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
 
-    @property
-    def writes(self) -> int:
-        """How often it has given bytes to readers' sockets (segments of the loopback's queue)."""
-        raise NotImplementedError
-
     def leave_room_for(self, descriptors: int) -> None:
         """From now on each table may have so many more descriptors than now (the fullest one)."""
         tables = Path(f"/proc/{self.pid}/task").iterdir()
@@ -117,7 +112,8 @@ async def dataplane(
     if listening is not None:
         words += ["--fd", str(listening.fileno())]
     with log.open("wb") as stderr:
-        process = subprocess.Popen(
+        # Not asyncio's: that would have to be awaited to be killed.
+        process = subprocess.Popen(  # noqa: ASYNC220
             [find_program(), "--control", path, *words],
             stderr=stderr,
             pass_fds=[] if listening is None else [listening.fileno()],
@@ -201,7 +197,7 @@ class Control:
     async def until_counter(self, name: str, least: int) -> int:
         """Return the counter's value once it is ``least`` or more."""
         async with asyncio.timeout(PATIENCE):
-            while (value := (await self.count()).get(name, 0)) < least:
+            while (value := (await self.count()).get(name, 0)) < least:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         return value
 

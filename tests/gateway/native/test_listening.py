@@ -60,14 +60,16 @@ async def test_accepted_sockets_send_at_once_and_have_bounded_buffers(
     tmp_path: Path, listening: socket.socket, inherited: bool
 ) -> None:
     inherits = {"listening": listening} if inherited else {}
-    async with driven(tmp_path, "--threads=2", **inherits) as (plane, control):
-        async with plane.reader() as raw:
-            raw.send(PAGE)
-            passed, address = await handed(control)
-            with passed:
-                assert address == "127.0.0.1"
-                assert passed.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-                assert passed.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 256 * 1024
+    async with (
+        driven(tmp_path, "--threads=2", **inherits) as (plane, control),
+        plane.reader() as raw,
+    ):
+        raw.send(PAGE)
+        passed, address = await handed(control)
+        with passed:
+            assert address == "127.0.0.1"
+            assert passed.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert passed.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 256 * 1024
 
 
 async def test_threads_that_share_an_inherited_listener_all_serve(
