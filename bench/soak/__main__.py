@@ -2,7 +2,8 @@
 
 Not a measure of speed. Visitors of every bad kind come and go, control planes are killed and
 displaced in the first half (in the second the last one stays, so that its own memory can be
-judged), and steady readers must get every message once all the while.
+judged), and steady readers must get every message once all the while. A panic, an error in a log
+and an exit code that isn't 0 are bad too.
 
 Memory is flat if the median of the last fifth of the samples is at most 12 % or 8 MiB (whichever
 is more) above that of the first fifth after the warm-up, which is the first quarter: of the whole
@@ -252,6 +253,12 @@ class Soak:
             self._verdicts.append(Verdict("control plane's exit code", "0", str(code), code == 0))
         code = await asyncio.to_thread(self._dataplane.process.wait, 30)
         self._verdicts.append(Verdict("data plane's exit code", "0", str(code), code == 0))
+        log = (self._folder / "control-planes.log").read_text()
+        # Tracebacks that were logged, and those that ended a process.
+        errors = log.count(" ERROR ") + log.count(" CRITICAL ") + log.count("\nTraceback")
+        self._verdicts.append(
+            Verdict("errors in control planes' logs", "0", str(errors), not errors)
+        )
         await self._store.close()
 
     def report(self) -> dict[str, Any]:
@@ -281,7 +288,7 @@ def _print(soak: Soak, verdicts: Sequence[Verdict]) -> None:
     for column in ("what", "before", "after", ""):
         table.add_column(column, justify="left" if column == "what" else "right")
     for verdict in verdicts:
-        mark = "[green]flat[/]" if verdict.good else "[red]NOT FLAT[/]"
+        mark = "[green]good[/]" if verdict.good else "[red]BAD[/]"
         table.add_row(verdict.what, verdict.before, verdict.after, mark)
     Console().print(table)
 
