@@ -68,6 +68,14 @@ async def test_a_longer_head_than_the_limit_is_refused(tmp_path: Path) -> None:
         await control.counted(bad_requests=1)
 
 
+async def test_there_is_a_longest_head_whatever_the_setting(tmp_path: Path) -> None:
+    huge = told(native={"head_bytes": 1 << 30})
+    async with driven(tmp_path, settings=huge) as (plane, control), plane.reader() as raw:
+        raw.send(HANDSHAKE.replace(b"\r\n\r\n", b"\r\nX: " + b"x" * 70_000))
+        assert Response.of(await raw.read_all()).status == 431
+        await control.counted(bad_requests=1)
+
+
 async def test_a_head_that_trickles_in_has_a_deadline_from_the_first_byte(tmp_path: Path) -> None:
     quick = told(native={"handshake_seconds": 0.4})
     async with driven(tmp_path, settings=quick) as (plane, control), plane.reader() as raw:
