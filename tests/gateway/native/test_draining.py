@@ -55,10 +55,10 @@ async def test_readers_go_at_the_pace_and_with_jitter(tmp_path: Path, how: str) 
             assert (answer.status, "retry-after" in answer.headers) == (503, True)
         goodbyes = await asyncio.gather(*leaving)
         times = sorted(at - start for at, _, _ in goodbyes)
-        # In no second more than the pace, give or take a step of the drain.
-        assert 1.5 < times[-1] < 3.0
-        assert max(sum(t <= u < t + 1 for u in times) for t in times) <= 60 * 1.15
-        assert times[READERS // 2] > 0.7
+        # Never more than the pace allows by then, give or take a step of the drain. A busy machine
+        # makes goodbyes late, not early.
+        assert all(at > number / 60 - 0.1 for number, at in enumerate(times))
+        assert times[-1] < 4.0
         assert {code for _, _, code in goodbyes} == {1012}
         waits = [push["retry_after_ms"] for _, push, _ in goodbyes]
         assert all(isinstance(wait, int) and 0 <= wait <= 2_000 for wait in waits)
