@@ -4,6 +4,7 @@
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_MINUTES ?= 10
 # The interpreter that .venv is made with.
 PYTHON ?= python3
 
@@ -14,7 +15,7 @@ BIN = .venv/bin
 DATAPLANE = target/release/newsfabric-dataplane
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration conformance bench wheel clean
+.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration conformance bench soak wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +72,10 @@ wheel: python dataplane ## Build one wheel that holds Python and the data plane,
 	@ls dist/newsfabric-*.whl
 
 clean: ## Remove .venv, .tools, target and every cache
+soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
+	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
+
+clean: ## Remove .venv, .tools and every cache
 	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }
 	rm -rf .venv .tools target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -181,6 +181,9 @@ class StreamHandler(tornado.web.RequestHandler):
             raise tornado.web.Finish
         lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
         stream.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        if stream.closed():
+            # Writing found out. A connection on it would never learn that it has ended.
+            raise tornado.web.Finish
         return stream
 
 
