@@ -71,11 +71,10 @@ wheel: python dataplane ## Build one wheel that holds Python and the data plane,
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/newsfabric-*.whl
 
-clean: ## Remove .venv, .tools, target and every cache
 soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
 	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
 
-clean: ## Remove .venv, .tools and every cache
+clean: ## Remove .venv, .tools, target and every cache
 	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }
 	rm -rf .venv .tools target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
