@@ -441,13 +441,14 @@ mod tests {
     use crate::control::Slow;
     use proptest::prelude::*;
 
-    fn again(record: &Record<'_>) {
+    /// It is read as it was written, and isn't read when it is cut at one of `ends`.
+    fn again(record: &Record<'_>, ends: impl Fn(usize) -> std::ops::Range<usize>) {
         let mut bytes = Vec::new();
         record.put(&mut bytes);
         assert_eq!(length(&bytes), Ok(Some(bytes.len())));
         let (kind, body) = (bytes[4], &bytes[5..]);
         assert_eq!(Record::decode(kind, body).as_ref(), Ok(record));
-        for end in 0..body.len() {
+        for end in ends(body.len()) {
             // A part of a list of bytes or identities is one too.
             let cut = Record::decode(kind, &body[..end]);
             assert!(cut.is_err() || matches!(kind, 3 | 5), "cut at {end}");
@@ -456,24 +457,31 @@ mod tests {
         assert!(Record::decode(kind, &longer).is_err() || kind == 3);
     }
 
+    fn everywhere(size: usize) -> std::ops::Range<usize> {
+        0..size
+    }
+
     #[test]
     fn every_record_is_read_as_it_was_written() {
         let topic = Topic { name: "news.x", keep: 10, slow: Slow::Conflate, latest: true };
         let message = Message { id: [9; 16], expires_ms: 5, version: -1, key: "k", push: b"{}" };
-        again(&Record::Thread { number: 3, now_ms: 1 << 40 });
-        again(&Record::Publication { number: 7, topic, message });
-        again(&Record::Frame { number: 8, bytes: b"\x81\x02{}" });
-        again(&Record::Shared);
-        again(&Record::Seen { start: 5, identities: vec![[1; 10], [2; 10]] });
-        again(&Record::Topic {
-            name: "a",
-            warm: true,
-            complete: false,
-            recent: vec![1, 2],
-            latest: vec![3],
-        });
-        again(&Record::Free(u32::MAX));
-        again(&Record::End(0));
+        again(&Record::Thread { number: 3, now_ms: 1 << 40 }, everywhere);
+        again(&Record::Publication { number: 7, topic, message }, everywhere);
+        again(&Record::Frame { number: 8, bytes: b"\x81\x02{}" }, everywhere);
+        again(&Record::Shared, everywhere);
+        again(&Record::Seen { start: 5, identities: vec![[1; 10], [2; 10]] }, everywhere);
+        again(
+            &Record::Topic {
+                name: "a",
+                warm: true,
+                complete: false,
+                recent: vec![1, 2],
+                latest: vec![3],
+            },
+            everywhere,
+        );
+        again(&Record::Free(u32::MAX), everywhere);
+        again(&Record::End(0), everywhere);
     }
 
     #[test]
@@ -534,6 +542,7 @@ mod tests {
             (busy, asked, verbs) in any::<(bool, Option<Vec<u8>>, Vec<Option<Vec<u8>>>)>(),
             (ping, proxied) in any::<(Option<Vec<u8>>, Option<([u8; 16], u16)>)>(),
             (frames, written, soft_since) in any::<(Vec<(u32, Option<u32>)>, u32, Option<u64>)>(),
+            cut in any::<prop::sample::Index>(),
         ) {
             let extra = CarriedExtra {
                 proxied: proxied.map(|(ip, port)| SocketAddr::new(ip.into(), port)),
@@ -561,7 +570,10 @@ mod tests {
                 decoder: &decoder,
                 topics,
                 extra: busy.then_some(extra),
-            })));
+            })), |size| {
+                let end = cut.index(size);
+                end..end + 1
+            });
         }
 
         #[test]
