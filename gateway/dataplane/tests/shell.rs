@@ -49,7 +49,7 @@ fn garbage_on_the_control_socket_costs_nobody_but_the_control_plane() {
     let data_plane = DataPlane::start("garbage");
     let (mut plane, port) = data_plane.attach();
     let mut reader = Reader::connect(port);
-    plane.0.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the control socket");
+    plane.socket.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the control socket");
     plane.wait_for(135);
     let (mut plane, _) = data_plane.attach();
     reader.say(b"still here");

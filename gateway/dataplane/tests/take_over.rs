@@ -31,7 +31,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
         let farewell = plane.wait_for(135);
         assert_eq!(farewell, b"\x0ataken_over");
         let socket = data_plane.connect();
-        plane = Plane(socket);
+        plane = Plane::on(socket);
         plane.send(1, b"nfdp\x01\0");
         let attached = plane.wait_for(129);
         assert_eq!(attached[2..6], data_plane.process.id().to_le_bytes());
@@ -125,11 +125,11 @@ fn a_newer_one_that_gives_up_changes_nothing() {
     let (mut plane, port) = data_plane.attach();
     let mut reader = subscribed(&mut plane, Reader::connect(port));
     for garbage in [&b""[..], b"\x01\0\0\0\x0c", b"\0\0\0\0"] {
-        let mut newer = Plane(data_plane.connect());
+        let mut newer = Plane::on(data_plane.connect());
         newer.send(13, TAKE_OVER);
         newer.wait_for(136);
         newer.wait_for(137);
-        newer.0.write_all(garbage).expect("the control socket");
+        newer.socket.write_all(garbage).expect("the control socket");
         if !garbage.is_empty() {
             newer.wait_for(135);
         }
@@ -166,7 +166,7 @@ fn one_that_reads_another_format_or_speaks_another_version_is_refused() {
     let data_plane = DataPlane::start("format");
     let (mut plane, _) = data_plane.attach();
     for wish in [b"nfdp\x01\0\0\0", b"nfdp\x02\0\x01\0", b"nfdq\x01\0\x01\0"] {
-        let mut newer = Plane(data_plane.connect());
+        let mut newer = Plane::on(data_plane.connect());
         newer.send(13, wish);
         newer.wait_for(135);
     }
@@ -179,8 +179,8 @@ fn who_connects_and_says_nothing_displaces_nobody() {
     let data_plane = DataPlane::start("strangers");
     let (mut plane, port) = data_plane.attach();
     let strangers: Vec<_> = (0..20).map(|_| data_plane.connect()).collect();
-    let mut nonsense = Plane(data_plane.connect());
-    nonsense.0.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the control socket");
+    let mut nonsense = Plane::on(data_plane.connect());
+    nonsense.socket.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the control socket");
     nonsense.wait_for(135);
     let mut reader = Reader::connect(port);
     reader.say(b"let me in");

@@ -39,7 +39,7 @@ impl DataPlane {
     }
 
     pub fn attach(&self) -> (Plane, u16) {
-        let mut plane = Plane(self.connect());
+        let mut plane = Plane::on(self.connect());
         plane.send(1, b"nfdp\x01\0");
         let attached = plane.wait_for(129);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
@@ -139,26 +139,41 @@ fn settings() -> Vec<u8> {
 }
 
 /// A control plane's side of the socket.
-pub struct Plane(pub UnixStream);
+pub struct Plane {
+    pub socket: UnixStream,
+    kept: Vec<(u8, Vec<u8>)>,
+}
 
 impl Plane {
+    pub fn on(socket: UnixStream) -> Plane {
+        Plane { socket, kept: Vec::new() }
+    }
+
     pub fn send(&mut self, kind: u8, body: &[u8]) {
         let mut message = (body.len() as u32 + 1).to_le_bytes().to_vec();
         message.push(kind);
         message.extend(body);
-        self.0.write_all(&message).expect("the control socket");
+        self.socket.write_all(&message).expect("the control socket");
     }
 
+    /// The first event of this type that wasn't waited for yet; others are kept.
     pub fn wait_for(&mut self, wanted: u8) -> Vec<u8> {
+        if let Some(at) = self.kept.iter().position(|(kind, _)| *kind == wanted) {
+            return self.kept.remove(at).1;
+        }
+        let started = Instant::now();
         loop {
+            // Counters come each second, so that the socket's own timeout is never reached.
+            assert!(started.elapsed() < PATIENCE, "no event of type {wanted}");
             let mut head = [0; 5];
-            self.0.read_exact(&mut head).expect("an event");
+            self.socket.read_exact(&mut head).expect("an event");
             let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
             let mut body = vec![0; length - 1];
-            self.0.read_exact(&mut body).expect("an event");
+            self.socket.read_exact(&mut body).expect("an event");
             if head[4] == wanted {
                 return body;
             }
+            self.kept.push((head[4], body));
         }
     }
 
