@@ -119,8 +119,8 @@ class FrameParser:
             if len(buffer) < at:
                 return None
             size = int.from_bytes(buffer[2:at], "big")
-            # Section 5.2: the minimal number of bytes must be used.
-            if size < (126 if at == 4 else 1 << 16):
+            # Section 5.2: the minimal number of bytes must be used, and never the first bit.
+            if size < (126 if at == 4 else 1 << 16) or size >> 63:
                 raise _Violated(PROTOCOL_ERROR)
         if not opcode & 0x8 and self._size + size > self._max_bytes:
             raise _Violated(TOO_BIG)

@@ -11,7 +11,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,24 +29,17 @@ _LINE_BYTES: Final = 1024
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> Path:
-    """The binary; SetupError if it isn't there."""
+    """The binary, in a wheel or in a checkout; SetupError if it isn't there."""
     told = environ.get(VARIABLE)
-    root = Path(__file__).resolve().parents[2]
-    places = (
-        [Path(told)]
-        if told
-        else [
-            Path(__file__).with_name(NAME),
-            # Beside the interpreter is where a wheel's programs go.
-            Path(sys.executable).parent / NAME,
-            root / "target" / "release" / NAME,
-        ]
-    )
+    here = Path(__file__).resolve()
+    shipped, built = here.with_name(NAME), here.parents[2] / "target" / "release" / NAME
+    places = [Path(told)] if told else [shipped, built]
     for place in places:
         if shutil.which(place) is not None:
             return place
     raise SetupError(
-        "the native engine isn't built: say `make dataplane`, or run with --engine tornado"
+        f"the native engine isn't built: `make dataplane` builds it in a checkout, {VARIABLE} "
+        "names one that is elsewhere, --engine tornado does without"
     )
 
 

@@ -26,6 +26,7 @@ pub mod wheel;
 pub mod attach;
 mod desk;
 pub mod door;
+mod echo;
 pub mod inherit;
 pub mod mailbox;
 pub mod orders;

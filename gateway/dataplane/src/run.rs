@@ -160,6 +160,7 @@ fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
         // SAFETY: whoever started us says that this descriptor is ours.
         let first = unsafe { OwnedFd::from_raw_fd(inherited) };
         sys::set_nonblocking(inherited)?;
+        sys::set_readers_options(inherited)?;
         let mut all = vec![first];
         for _ in 1..count {
             let another = all[0].try_clone()?;

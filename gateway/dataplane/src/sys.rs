@@ -161,15 +161,19 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32, shared: bool) -> io::Result
     if shared {
         set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
-    // Accepted sockets inherit both.
-    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    set_readers_options(fd)?;
     let (storage, length) = to_storage(address);
     // SAFETY: pointer and length describe `storage`, which holds an address of the socket's family.
     check(unsafe { libc::bind(fd, (&raw const storage).cast(), length) })?;
     // SAFETY: takes no pointers.
     check(unsafe { libc::listen(fd, backlog) })?;
     Ok(socket)
+}
+
+/// What every reader's socket needs: accepted sockets inherit both from their listener.
+pub fn set_readers_options(listener: RawFd) -> io::Result<()> {
+    set_option(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER)?;
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
 }
 
 /// What the kernel may hold for one reader (it doubles the number). Left to itself it takes up

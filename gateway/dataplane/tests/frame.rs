@@ -213,7 +213,9 @@ fn fragments_out_of_place_are_refused() {
 fn what_is_too_long_is_refused_before_it_has_come() {
     let long = text(&"x".repeat(1001));
     assert_eq!(whole(&long[..4]), [Seen::Broken(Violation::TooBig)]);
-    assert_eq!(violation(b"\x81\xff\x80\0\0\0\0\0\0\0"), Some(Violation::TooBig));
+    assert_eq!(violation(b"\x81\xff\x7f\0\0\0\0\0\0\0"), Some(Violation::TooBig));
+    // RFC 6455 section 5.2: of eight bytes the first bit is never set.
+    assert_eq!(violation(b"\x81\xff\x80\0\0\0\0\0\0\0"), Some(Violation::Protocol));
     let parts = [frame(TEXT, &[b'x'; 600]), frame(0, &[b'x'; 600])].concat();
     assert_eq!(violation(&parts), Some(Violation::TooBig));
     let rules = Rules { frame_bytes: 10, ..RULES };

@@ -74,6 +74,11 @@ impl Link {
         self.descriptors.len()
     }
 
+    /// They, if they are never sent.
+    pub(super) fn waiting_sockets(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.descriptors.iter().map(|(_, socket)| socket)
+    }
+
     /// Send what the socket takes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.outgoing.len() {

@@ -125,6 +125,8 @@ struct Plane {
 pub struct Attachment {
     epoll: Epoll,
     door: OwnedFd,
+    /// Until the next counters.
+    door_shut: bool,
     signals: OwnedFd,
     threads: Threads,
     plane: Option<Plane>,
@@ -172,6 +174,7 @@ impl Attachment {
         Ok(Attachment {
             epoll,
             door,
+            door_shut: false,
             signals,
             threads,
             plane: None,
@@ -233,6 +236,7 @@ impl Attachment {
         if now_ms >= self.counters_at + COUNTERS_MS {
             self.counters_at = now_ms;
             self.send_counters();
+            self.open_door();
         }
         self.strangers.forget_silent(now_ms);
         if let Some(policy) = self.policy.clone()
@@ -262,21 +266,24 @@ impl Attachment {
         }
         self.draining = true;
         eprintln!("draining {} readers", self.threads.readers());
-        let count = self.threads.orders.len() as u32;
         let readers = u64::from(self.threads.readers());
         let linger = self.policy.as_ref().map_or(0, |policy| policy.settings.linger_ms);
-        // Each thread tells its share of the readers; one with more than its share takes longer.
-        let share = per_second.div_ceil(count).max(1);
-        let slowest_ms = readers * 1_000 / u64::from(share);
-        let last = self.now_ms() + u64::from(spread_ms).max(slowest_ms) + u64::from(linger);
-        self.ends_at = Some(last + GRACE_MS);
-        self.threads.tell(&Order::Drain(spread_ms, share));
+        // Every thread spreads its readers over the same time, whatever its share of them is: then
+        // the sum keeps to the pace.
+        let least_ms = (readers * 1_000).div_ceil(u64::from(per_second.max(1)));
+        let spread_ms = u64::from(spread_ms).max(least_ms);
+        self.ends_at = Some(self.now_ms() + spread_ms + u64::from(linger) + GRACE_MS);
+        let spread_ms = u32::try_from(spread_ms).unwrap_or(u32::MAX);
+        self.threads.tell(&Order::Drain(spread_ms, per_second));
     }
 
     // The control plane's connection.
 
     fn cut_off(&mut self, why: &str) {
-        if self.plane.take().is_some() {
+        if let Some(plane) = self.plane.take() {
+            for socket in plane.link.waiting_sockets() {
+                self.turn_away(socket);
+            }
             eprintln!("the control plane is gone: {why}");
             self.alone_since = self.now_ms();
             self.threads.tell(&Order::Detached);
@@ -514,6 +521,10 @@ impl Attachment {
         Refusal::NotNow { why: "control", retry_after_ms }.put(&mut answer);
         // A reader that doesn't take it has a full socket before the first answer: no loss.
         let _ = sys::send(socket.as_raw_fd(), &answer);
+        sys::finish_writing(socket.as_raw_fd());
+        // What was not read makes a close a reset, which destroys the answer. Requests are small.
+        let mut request = [0; 16 * 1024];
+        let _ = sys::receive(socket.as_raw_fd(), &mut request);
     }
 
     // What goes to the control plane.

@@ -6,7 +6,7 @@
 use std::os::fd::AsRawFd;
 
 use super::link::Link;
-use super::{Attachment, STRANGERS};
+use super::{Attachment, DOOR, STRANGERS};
 use crate::control::{self, Command, Event, Malformed};
 use crate::sys;
 
@@ -63,13 +63,27 @@ impl Strangers {
 impl Attachment {
     /// Somebody has connected.
     pub(super) fn welcome(&mut self) {
-        let Ok(socket) = sys::accept_unix(self.door.as_raw_fd()) else {
-            return;
+        let socket = match sys::accept_unix(self.door.as_raw_fd()) {
+            Ok(socket) => socket,
+            Err(error) if sys::exhausted(&error) => return self.shut_door(),
+            Err(_) => return,
         };
         let (fd, now_ms) = (socket.as_raw_fd(), self.now_ms());
         let token = self.strangers.add(Link::new(socket), now_ms);
         if self.epoll.add(fd, sys::READ, token).is_err() {
             self.strangers.take(token);
+        }
+    }
+
+    /// Descriptors ran out: who stands before the door would wake us without end.
+    fn shut_door(&mut self) {
+        self.door_shut = self.epoll.remove(self.door.as_raw_fd()).is_ok();
+    }
+
+    /// Try again, if it was shut.
+    pub(super) fn open_door(&mut self) {
+        if self.door_shut {
+            self.door_shut = self.epoll.add(self.door.as_raw_fd(), sys::READ, DOOR).is_err();
         }
     }
 

@@ -126,7 +126,7 @@ impl Attachment {
         if let Some(plane) = &mut self.plane {
             plane.link.say(&Event::Refused("taken_over"));
             if let Err(error) = plane.link.flush_until(Instant::now() + FAREWELL) {
-                eprintln!("the control plane didn't hear that it must attach again: {error}");
+                self.cut_off(&error.to_string());
             }
         }
     }

@@ -152,8 +152,8 @@ impl Head {
             (127, _) => return Ok(Parsed::Needs(10)),
             (short, _) => (u64::from(short), 2),
         };
-        // RFC 6455 section 5.2: the minimal number of bytes must be used.
-        if (at == 4 && length < 126) || (at == 10 && length < 1 << 16) {
+        // RFC 6455 section 5.2: the minimal number of bytes must be used, and never the first bit.
+        if (at == 4 && length < 126) || (at == 10 && !(1 << 16..1 << 63).contains(&length)) {
             return Err(Violation::Protocol);
         }
         let size = usize::try_from(length).map_err(|_| Violation::TooBig)?;
