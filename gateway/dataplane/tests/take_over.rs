@@ -3,8 +3,15 @@
 mod driver;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::Output;
 
+use dataplane::control::{COMMIT, Event, Offer};
+use dataplane::inherit::record::Record;
+use dataplane::sys;
 use driver::{DataPlane, Plane, Reader, text};
 
 const TAKE_OVER: &[u8] = b"nfdp\x01\0\x01\0";
@@ -233,4 +240,103 @@ fn the_newer_one_drains_like_any_other() {
     reader.0.write_all(b"\x88\x82\0\0\0\0\x03\xf4").expect("a socket");
     assert!(data_plane.process.wait().expect("an exit").success());
     assert!(!data_plane.path.exists());
+}
+
+/// An older data plane of ours, of one thread without readers, up to the newer one's `commit`.
+struct Older {
+    newer: std::process::Child,
+    path: PathBuf,
+    parley: UnixStream,
+}
+
+impl Older {
+    /// `end` is what it says instead of the end of its state, if anything.
+    fn yielding(name: &str, end: Option<&[u8]>) -> Older {
+        let path = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
+        let door = UnixListener::bind(&path).expect("a socket");
+        let newer = driver::newer(&path);
+        let (mut parley, _) = door.accept().expect("the newer one");
+        parley.read_exact(&mut [0; 13]).expect("take_over");
+        let mut bytes = Vec::new();
+        let offer = Offer {
+            pid: 1,
+            format: 1,
+            threads: 1,
+            proxied: false,
+            echo: false,
+            attachments: 0,
+            ports: vec![1],
+            settings: b"",
+            blob: b"",
+        };
+        Event::Offer(offer).encode(&mut bytes);
+        sys::send_descriptor(parley.as_raw_fd(), &bytes, door.as_raw_fd()).expect("sent");
+        let (ours, theirs) = sys::stream_pair().expect("a pair");
+        bytes.clear();
+        Event::Lane(0).encode(&mut bytes);
+        sys::send_descriptor(parley.as_raw_fd(), &bytes, theirs.as_raw_fd()).expect("sent");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        bytes.clear();
+        Record::Thread { number: 0, now_ms: 0 }.put(&mut bytes);
+        Record::Shared.put(&mut bytes);
+        match end {
+            Some(garbage) => bytes.extend_from_slice(garbage),
+            None => Record::End(0).put(&mut bytes),
+        }
+        sys::send_descriptor(ours.as_raw_fd(), &bytes, listener.as_raw_fd()).expect("sent");
+        Older { newer, path, parley }
+    }
+
+    fn hears_commit(&mut self) {
+        let mut commit = [0; 5];
+        self.parley.read_exact(&mut commit).expect("commit");
+        assert_eq!(commit, COMMIT);
+    }
+
+    /// What the newer one says when it ends.
+    fn said(self) -> Output {
+        drop(self.parley);
+        let output = self.newer.wait_with_output().expect("an exit");
+        let _ = std::fs::remove_file(self.path);
+        output
+    }
+}
+
+#[test]
+fn when_the_older_one_dies_after_the_commit_the_newer_one_serves() {
+    let mut older = Older::yielding("dies", None);
+    older.hears_commit();
+    let Older { newer, path, parley } = older;
+    drop(parley);
+    let mut line = [0; 8];
+    let mut newer = newer;
+    newer.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("a line");
+    assert_eq!(&line, b"serving\n");
+    // SAFETY: takes no pointers; the process is our child.
+    unsafe { libc::kill(newer.id() as i32, libc::SIGTERM) };
+    assert!(newer.wait().expect("an exit").success());
+    assert!(!path.exists());
+}
+
+#[test]
+fn when_the_older_one_changes_its_mind_the_newer_one_ends() {
+    let mut older = Older::yielding("mind", None);
+    older.hears_commit();
+    let mut refused = Vec::new();
+    Event::Refused("we are told to end").encode(&mut refused);
+    older.parley.write_all(&refused).expect("sent");
+    let output = older.said();
+    assert!(!output.status.success());
+    assert_eq!(output.stdout, b"failed: the older one serves on: we are told to end\n");
+}
+
+#[test]
+fn garbage_from_the_older_one_is_an_error_and_no_crash() {
+    let mut slot = Vec::new();
+    Record::End(1).put(&mut slot);
+    for garbage in [&b"\0\0\0\0"[..], b"\x01\0\0\0\x63", b"\x02\0\0\0\x08\0", &slot] {
+        let output = Older::yielding("nonsense", Some(garbage)).said();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.starts_with(b"failed: "), "{output:?}");
+    }
 }

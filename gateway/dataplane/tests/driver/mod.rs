@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -52,12 +52,7 @@ impl DataPlane {
 impl DataPlane {
     /// A newer data plane, started to take over from this one.
     pub fn newer(&self) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
-            .args(["--take-over", "--control"])
-            .arg(&self.path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the data plane")
+        newer(&self.path)
     }
 
     /// Have a newer one take over, which this is then.
@@ -84,6 +79,16 @@ impl DataPlane {
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         socket
     }
+}
+
+/// A data plane that takes over from whoever listens at `path`.
+pub fn newer(path: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
+        .args(["--take-over", "--control"])
+        .arg(path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the data plane")
 }
 
 impl Drop for DataPlane {
