@@ -130,6 +130,8 @@ def _running_gateway(
             *("--topics", str(ROOT / "topics.toml"), "--port", str(port)),
             *("--admin-port", str(admin), "--engine", engine),
             *("--dataplane-threads", str(threads), "--log-level", "warning"),
+            # Some more than the largest crowd.
+            *("--capacity", "110000"),
             # Readers need not be sent away: nobody is there who would mind.
             *("--drain-seconds", "0", "--drain-per-second", "100000"),
         ]
