@@ -84,6 +84,17 @@ def test_subscribe(token: int | None, bytes_: bytes) -> None:
     assert made == command(5, READER + bytes_ + TOPIC_BYTES + covered + rest)
 
 
+def test_a_subscribe_can_be_sent_again_for_somebody_else() -> None:
+    other = READER[::-1]
+
+    def made(connection: bytes, token: int) -> bytes:
+        return commands.subscribe(
+            connection, "news.a", POLICY, token=token, replay=Replay(), ref=b"", push=b"{}"
+        )
+
+    assert commands.subscribe_again(made(READER, 0), other, 7) == made(other, 7)
+
+
 def test_unsubscribe_reply_and_close() -> None:
     assert commands.unsubscribe(READER, "news.a", b"{}") == command(
         6, READER + b"\x06news.a" + b"\x02\0\0\0{}"
