@@ -1,7 +1,7 @@
 """100,000 readers on one gateway: whether they get everything once, and what others feel of it.
 
 Six I/O threads with a descriptor table each hold them where one table may have 20,000. The crowds
-run behind everything else on their core (``nice``), as if they were on computers of their own.
+run behind everything else on their core, as if they were on computers of their own.
 
 The other topic's readers are spread over all threads. Its messages are sent every 20 ms while a
 message is on its way to the 100,000, and only then.
@@ -30,7 +30,6 @@ OTHER_GAP_SECONDS: Final = 0.02
 FANOUTS: Final = 20
 # A message takes longer than this to reach 100,000 readers from one core.
 FANOUT_SECONDS: Final = 0.6
-NICE: Final = 10
 
 
 async def measure(programs: Path) -> list[Row]:
@@ -89,7 +88,7 @@ def _crowd(programs: Path, box: Box, number: int) -> contextlib.AbstractAsyncCon
     share = READERS // CROWDS + (number < READERS % CROWDS)
     return running_crowd(
         programs,
-        nice=NICE,
+        behind=True,
         port=box.port,
         source=f"127.0.0.{10 * number + 2}",
         connections=share,

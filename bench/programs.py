@@ -114,11 +114,16 @@ async def running_floor(programs: Path, *, port: int, connections: int) -> Async
 
 
 @contextlib.asynccontextmanager
-async def running_crowd(programs: Path, *, nice: int = 0, **options: Any) -> AsyncIterator[Crowd]:
-    """A crowd that is connecting; it says when all have (and have subscribed)."""
+async def running_crowd(
+    programs: Path, *, behind: bool = False, **options: Any
+) -> AsyncIterator[Crowd]:
+    """A crowd that is connecting; it says when all have (and have subscribed).
+
+    One that runs ``behind`` the others gets its core when nobody else wants it (SCHED_IDLE).
+    """
     command = [str(programs / "fanout-crowd"), *_pairs(**options)]
-    if nice:
-        command = ["nice", "-n", str(nice), *command]
+    if behind:
+        command = ["chrt", "--idle", "0", *command]
     async with _started(command) as process:
         yield Crowd(process)
 

