@@ -77,6 +77,10 @@ class Program:
 class Crowd(Program):
     """Readers in one process; see ``fanout-crowd``."""
 
+    def step_back(self) -> None:
+        """From now on it gets its core only while nobody else wants it."""
+        os.sched_setscheduler(self.pid, os.SCHED_IDLE, os.sched_param(0))
+
     async def has_got(self, frames: int) -> bool:
         """Wait until ``frames`` came since the last report; False when no more come for 3 s."""
         before, quiet = -1, 0
@@ -114,16 +118,9 @@ async def running_floor(programs: Path, *, port: int, connections: int) -> Async
 
 
 @contextlib.asynccontextmanager
-async def running_crowd(
-    programs: Path, *, behind: bool = False, **options: Any
-) -> AsyncIterator[Crowd]:
-    """A crowd that is connecting; it says when all have (and have subscribed).
-
-    One that runs ``behind`` the others gets its core when nobody else wants it (SCHED_IDLE).
-    """
+async def running_crowd(programs: Path, **options: Any) -> AsyncIterator[Crowd]:
+    """A crowd that is connecting; it says when all have (and have subscribed)."""
     command = [str(programs / "fanout-crowd"), *_pairs(**options)]
-    if behind:
-        command = ["chrt", "--idle", "0", *command]
     async with _started(command) as process:
         yield Crowd(process)
 
