@@ -93,6 +93,9 @@ pub struct Reactor {
     pub(crate) texts: Texts,
     pub(crate) inflater: Option<Inflater>,
     pub(crate) now_ms: u64,
+    /// There are more I/O threads than cores, so they take turns by chunks. Six threads on one core
+    /// and another topic's message amid big fan-outs: p50 19 ms without that, 5 ms with it.
+    crowded: bool,
     started: Instant,
     /// What its clock said then: that of a data plane that was taken over goes on.
     started_ms: u64,
@@ -139,6 +142,7 @@ impl Reactor {
             texts: Texts::default(),
             inflater: None,
             now_ms,
+            crowded: parts.counters.len() > std::thread::available_parallelism()?.get(),
             started: Instant::now(),
             started_ms: now_ms,
             random: unix_ms().wrapping_mul(2 * number + 1) | 1,
@@ -171,6 +175,9 @@ impl Reactor {
                 self.on_event(event.u64, event.events, &mut orders);
             }
             self.send_some();
+            if self.crowded && self.fanout.is_busy() {
+                std::thread::yield_now();
+            }
             self.on_time();
             self.end_doomed();
         }
