@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import dataclasses
 import hashlib
 from collections.abc import Mapping
@@ -27,8 +26,6 @@ _CONTINUATION: Final = 0x0
 _KNOWN: Final = frozenset({_CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 # RFC 6455 section 7.4.1 and the IANA registry; 1004–1006 and 1015 must not be sent.
 _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
-
-_Utf8: Final = codecs.getincrementaldecoder("utf-8")
 
 
 def accept_key(headers: Mapping[str, str]) -> str | None:
@@ -81,7 +78,7 @@ class FrameParser:
 
     __slots__ = (
         "_buffer",
-        "_decoder",
+        "_cut",
         "_frame",
         "_max_bytes",
         "_opcode",
@@ -100,7 +97,8 @@ class FrameParser:
         self._opcode = 0
         self._parts: list[bytes] = []
         self._size = 0
-        self._decoder = _Utf8()
+        # Of a text: the character that isn't whole yet.
+        self._cut = b""
 
     def feed(self, data: bytes) -> list[Received]:
         """What is complete now. Check ``violation`` afterwards."""
@@ -189,11 +187,14 @@ class FrameParser:
         return plain.to_bytes(size, "big")
 
     def _check_text(self, part: bytes, *, final: bool) -> None:
-        # RFC 6455 section 8.1. Text that can't become UTF-8 any more is refused before it ends.
+        # RFC 6455 section 8.1. codecs' own incremental decoder sees surrogates too late.
+        text, self._cut = self._cut + part, b""
         try:
-            self._decoder.decode(part, final)
+            text.decode()
         except UnicodeDecodeError as exc:
-            raise _Violated(INVALID_PAYLOAD) from exc
+            if final or exc.reason != "unexpected end of data":
+                raise _Violated(INVALID_PAYLOAD) from exc
+            self._cut = text[exc.start :]
 
     def _message(self) -> Received:
         message = Received(self._opcode, b"".join(self._parts))

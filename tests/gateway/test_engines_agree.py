@@ -25,6 +25,7 @@ from plays import (
     Break,
     Connect,
     Goodbye,
+    Kind,
     Message,
     Past,
     Play,
@@ -67,41 +68,49 @@ async def boxes() -> AsyncIterator[list[Box]]:
         ]
 
 
+def weighted(strategies: list[st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+    """Any of ``strategies``; those that are in it several times come more often."""
+    return st.integers(0, len(strategies) - 1).flatmap(lambda at: strategies[at])
+
+
 readers = st.integers(0, 2)
 cuts = st.lists(st.integers(0, 2_000), max_size=4).map(tuple)
-topics = st.sampled_from(TOPICS)
+# The first ones are the most wanted.
+topic_numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3])
+topics = topic_numbers.map(lambda number: TOPICS[number])
+kinds: st.SearchStrategy[Kind] = st.sampled_from(["raw", "deflate", "sockjs"])
 keys = st.sampled_from([None, "a", "b"])
 versions = st.none() | st.integers(0, 3)
 refs = st.sampled_from([None, 1, "r", True, 1.5, -0.0, 2**70, "\u2028é\U0001f600\"\\", "x" * 41, {}, []])
 
 any_topic = topics | st.sampled_from([*CLOSED_TOPICS, 7, None])
 rewinds = st.sampled_from([1, 2, 5, 8, 9, 0, -1, True, 1.0, "5m", "3h", "7d", "8d", "0s", "soon", None])
-verbs = (
-    st.fixed_dictionaries(
-        {"action": st.just("subscribe"), "topic": topics},
-        optional={"rewind": rewinds, "ref": refs},
-    )
-    | st.fixed_dictionaries(
-        {"action": st.just("history"), "topic": topics},
-        optional={"limit": st.integers(1, 5), "ref": refs},
-    )
-    | st.fixed_dictionaries({"action": st.just("unsubscribe"), "topic": topics})
-    | st.fixed_dictionaries(
-        {},
-        optional={
-            "action": st.sampled_from(
-                ["subscribe", "unsubscribe", "history", "ping", "login", "shout", "", 7, None]
-            ),
-            "topic": any_topic,
-            "ref": refs,
-            "rewind": rewinds,
-            "position": st.sampled_from(["", "AQ", "x" * 2049, 7]),
-            "limit": st.sampled_from([0, 6, True, 2.0, "2"]),
-            "before": st.sampled_from(["", "01941f29-7c00-7000-8000-000000000000", "0" * 36, 1]),
-        },
-    )
+subscribes = st.fixed_dictionaries(
+    {"action": st.just("subscribe"), "topic": topics},
+    optional={"rewind": st.sampled_from([1, 2, 5, 8, "5m", "3h", "7d"]), "ref": st.just(1)},
 )
-texts = verbs.map(lambda verb: json.dumps(verb, ensure_ascii=False)) | st.sampled_from(
+histories = st.fixed_dictionaries(
+    {"action": st.just("history"), "topic": topics},
+    optional={"limit": st.integers(1, 5), "before": st.integers(0, 9).map("#{}".format)},
+)
+unsubscribes = st.fixed_dictionaries({"action": st.just("unsubscribe"), "topic": topics})
+strange_verbs = st.fixed_dictionaries(
+    {},
+    optional={
+        "action": st.sampled_from(
+            ["subscribe", "unsubscribe", "history", "ping", "login", "shout", "", 7, None]
+        ),
+        "topic": any_topic,
+        "ref": refs,
+        "rewind": rewinds,
+        "position": st.sampled_from(["", "AQ", "of another fabric", 7]),
+        "limit": st.sampled_from([0, 6, True, 2.0, "2"]),
+        "before": st.sampled_from(["", "01941f29-7c00-7000-8000-000000000000", "0" * 36, 1]),
+    },
+)
+verbs = weighted([subscribes] * 4 + [histories] * 2 + [unsubscribes, strange_verbs])
+said = verbs.map(lambda verb: json.dumps(verb, ensure_ascii=False))
+no_verbs = st.sampled_from(
     ["", "{", "[]", "7", "\u0000", '{"action":"ping","action":"shout"}', "{}" + " " * 500]
 )
 # What a SockJS session may be sent that isn't an array of one verb.
@@ -111,12 +120,13 @@ payloads = st.sampled_from(
 control_frames = st.tuples(st.sampled_from([PING, PONG]), st.binary(max_size=125))
 messages = st.builds(
     Message,
-    verb=texts,
+    verb=weighted([said] * 9 + [no_verbs]),
     cuts=cuts,
     between=st.lists(control_frames, max_size=2).map(tuple),
     opcode=st.sampled_from([TEXT, TEXT, TEXT, BINARY]),
     compress=st.booleans(),
-) | st.builds(Message, verb=payloads, cuts=cuts, bare=st.just(True))
+)
+strange_messages = st.builds(Message, verb=payloads, cuts=cuts, bare=st.just(True))
 
 bad_texts = st.sampled_from([b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe2\x82x"])
 closes = st.sampled_from([0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535])
@@ -129,7 +139,7 @@ breaks = st.one_of(
     st.just(bytes((0x80 | PING, 0xFE))),
     st.sampled_from([b"\x81\xfe\0\x7d", b"\x81\xff" + (65535).to_bytes(8, "big")]),
     st.sampled_from([b"\x81\xff" + b"\xff" * 8, b"\x81\xfe\x02\x59", b"\x02\xfe\x02\x59"]),
-    st.just(frame(TEXT, b"") + frame(0, b"") * FRAME_BYTES),
+    st.just(frame(TEXT, b"") + frame(0, b"") * (FRAME_BYTES + 1)),
     st.just(frame(TEXT, b"x" * 400) + b"\x80\xfe\x00\xc9"),
     st.just(frame(0x80, b"x")),
     st.just(b"\x80\xfe\x02\x59"),
@@ -152,37 +162,48 @@ farewells = st.sampled_from([1000, 1001, 1003, 1007, 1012, 1014, 3000, 4999]).fl
         lambda text: code.to_bytes(2, "big") + text
     )
 )
-steps: st.SearchStrategy[Step] = st.one_of(
-    st.builds(Connect, readers, st.sampled_from(["raw", "deflate", "sockjs"]), cuts),
-    st.builds(Say, readers, st.lists(messages, min_size=1, max_size=4).map(tuple), cuts),
-    st.builds(
-        Publish,
-        topic=st.integers(0, len(TOPICS) - 1),
-        size=st.sampled_from([0, 200, 600, 2_000]),
-        key=keys,
-        version=versions,
-        expires=st.sampled_from(["never", "never", "long ago", "one day"]),
-        copies=st.integers(1, 3),
-    ),
-    st.builds(Again, st.integers(0, 9)),
-    st.builds(TickOf, st.integers(0, 3)),
+comings = st.builds(Connect, readers, kinds, cuts)
+sayings = st.builds(
+    Say,
+    readers,
+    st.lists(weighted([messages] * 9 + [strange_messages]), min_size=1, max_size=4).map(tuple),
+    cuts,
+)
+publications = st.builds(
+    Publish,
+    topic=topic_numbers,
+    size=st.sampled_from([0, 200, 600, 2_000]),
+    key=keys,
+    version=versions,
+    expires=st.sampled_from(["never", "never", "never", "long ago", "one day"]),
+    copies=st.integers(1, 3),
+)
+endings = st.one_of(
     st.builds(Break, readers, st.tuples(breaks, garbage).map(b"".join), cuts),
     st.builds(Goodbye, readers, st.just(b"") | farewells, cuts),
     st.builds(Vanish, readers, st.sampled_from([b"", b"\x81", frame(TEXT, b"{")]), st.booleans()),
 )
+others = st.builds(Again, st.integers(0, 9)) | st.builds(TickOf, st.integers(0, 3))
+# Mostly what the world is like, so that there is something to see.
+steps: st.SearchStrategy[Step] = weighted(
+    [sayings] * 6 + [publications] * 6 + [comings, endings, others]
+)
 pasts = st.builds(
     Past,
-    topic=st.integers(0, len(TOPICS) - 1),
+    topic=topic_numbers,
     size=st.sampled_from([0, 200, 1_000]),
     key=keys,
     version=versions,
     hours_ago=st.sampled_from([0, 1, 6, 24]),
 )
 plays = st.builds(
-    lambda past, first, more: Play(tuple(past), (Connect(0, first), *more)),
-    st.lists(pasts, max_size=6),
-    st.sampled_from(["raw", "deflate", "sockjs"]),
-    st.lists(steps, max_size=25),
+    lambda past, first, second, more: Play(
+        tuple(past), (Connect(0, first), Connect(1, second), *more)
+    ),
+    st.lists(pasts, max_size=8),
+    kinds,
+    kinds,
+    st.lists(steps, min_size=8, max_size=40),
 )
 
 

@@ -56,7 +56,9 @@ _numbers: Final = itertools.count(1)
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A message of a reader's: ``verb`` (JSON, %s is the play's number) cut into fragments.
+    """A message of a reader's: ``verb`` cut into fragments.
+
+    In it %s stands for the play's number, and #0 to #9 for the ids of the newest messages.
 
     ``between`` are control frames, sent after the first fragment. In a SockJS session the verb
     becomes a string of an array, unless ``bare``: then it is sent as it is.
@@ -238,7 +240,7 @@ class _Stage:
 
     async def _connect(self, step: Connect) -> Seen:
         raw = await self._stack.enter_async_context(self.box.opened())
-        reader = _Reader(raw, step.reader, step.kind, self.name)
+        reader = _Reader(raw, step, self.name, self._published)
         seen = await reader.connect(step.cuts)
         self._readers[step.reader] = reader
         return seen
@@ -333,11 +335,12 @@ def _body(number: int, size: int) -> str:
 class _Reader:
     """A reader who notes what comes."""
 
-    def __init__(self, raw: RawSocket, number: int, kind: Kind, play: str) -> None:
+    def __init__(self, raw: RawSocket, step: Connect, play: str, published: list[Envelope]) -> None:
         self._raw = raw
-        self._number = number
-        self._kind = kind
+        self._number = step.reader
+        self._kind = step.kind
         self._play = play
+        self._published = published
         self._deflates = False
         self._fences = itertools.count(1)
 
@@ -408,9 +411,11 @@ class _Reader:
             except EOFError as exc:
                 seen.others.append(("end", *exc.args))
                 return
-            except OSError as exc:
+            except ConnectionError as exc:
                 seen.others.append(type(exc).__name__)
                 return
+            except TimeoutError as exc:
+                raise AssertionError(f"reader {self._number} waits in vain: {seen}") from exc
             if first == 0xC1:
                 first, payload = 0x81, _inflated(payload)
             if first == 0x80 | PONG:
@@ -432,8 +437,14 @@ class _Reader:
             return [payload.decode()]
         return json.loads(payload[1:]) if payload[:1] == b"a" else None
 
+    def _put_in(self, verb: str) -> str:
+        verb = verb.replace("%s", self._play)
+        for back, one in enumerate(reversed(self._published[-10:])):
+            verb = verb.replace(f'"#{back}"', f'"{one.id}"')
+        return verb
+
     def _bytes(self, message: Message) -> bytes:
-        text = message.verb.replace("%s", self._play)
+        text = self._put_in(message.verb)
         if self._kind == "sockjs" and not message.bare:
             text = json.dumps([text], ensure_ascii=message.compress)
         payload, reserved = text.encode("utf-8", "surrogatepass"), 0
