@@ -1,8 +1,8 @@
 """Both engines are given the same plays, and every reader must see the same of them.
 
 Tests what tests/gateway/behaviour can't list: random sequences of verbs, messages, copies,
-broken frames and goodbyes, with bytes cut anywhere. ``NEWSFABRIC_EXAMPLES=5000`` looks longer. Where
-the engines differ, docs/protocol.md, RFC 6455 and SockJS 1.0 decide who is right.
+broken frames and goodbyes, with bytes cut anywhere. ``NEWSFABRIC_EXAMPLES=5000`` looks
+longer. Where the engines differ, docs/protocol.md, RFC 6455 and SockJS 1.0 decide who is right.
 """
 
 from __future__ import annotations
@@ -81,10 +81,14 @@ topics = topic_numbers.map(lambda number: TOPICS[number])
 kinds: st.SearchStrategy[Kind] = st.sampled_from(["raw", "deflate", "sockjs"])
 keys = st.sampled_from([None, "a", "b"])
 versions = st.none() | st.integers(0, 3)
-refs = st.sampled_from([None, 1, "r", True, 1.5, -0.0, 2**70, "\u2028é\U0001f600\"\\", "x" * 41, {}, []])
+refs = st.sampled_from(
+    [None, 1, "r", True, 1.5, -0.0, 2**70, '\u2028é\U0001f600"\\', "x" * 41, {}, []]
+)
 
 any_topic = topics | st.sampled_from([*CLOSED_TOPICS, 7, None])
-rewinds = st.sampled_from([1, 2, 5, 8, 9, 0, -1, True, 1.0, "5m", "3h", "7d", "8d", "0s", "soon", None])
+rewinds = st.sampled_from(
+    [1, 2, 5, 8, 9, 0, -1, True, 1.0, "5m", "3h", "7d", "8d", "0s", "soon", None]
+)
 subscribes = st.fixed_dictionaries(
     {"action": st.just("subscribe"), "topic": topics},
     optional={"rewind": st.sampled_from([1, 2, 5, 8, "5m", "3h", "7d"]), "ref": st.just(1)},
@@ -128,7 +132,9 @@ messages = st.builds(
 )
 strange_messages = st.builds(Message, verb=payloads, cuts=cuts, bare=st.just(True))
 
-bad_texts = st.sampled_from([b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe2\x82x"])
+bad_texts = st.sampled_from(
+    [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe2\x82x"]
+)
 closes = st.sampled_from([0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535])
 # Each of these is wrong as soon as it is there.
 breaks = st.one_of(

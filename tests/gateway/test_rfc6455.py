@@ -122,7 +122,10 @@ def test_an_over_long_message_is_refused_before_it_has_come() -> None:
     [
         (frame(TEXT, b"a\xff", fin=False), INVALID_PAYLOAD),
         (frame(TEXT, b"a\xff" + b"b" * 90)[:8], INVALID_PAYLOAD),
-        (frame(TEXT, b"\xc3", fin=False) + frame(PING) + frame(0, b"x", fin=False), INVALID_PAYLOAD),
+        (
+            frame(TEXT, b"\xc3", fin=False) + frame(PING) + frame(0, b"x", fin=False),
+            INVALID_PAYLOAD,
+        ),
         (frame(TEXT, b"\xed\xa0", fin=False), INVALID_PAYLOAD),
         (frame(0, b"x" * 90)[:2], PROTOCOL_ERROR),
         (frame(TEXT, b"a", fin=False) + frame(TEXT, b"b" * 90)[:2], PROTOCOL_ERROR),

@@ -11,20 +11,19 @@ positions. Of pushes and pongs each has its order; which of the two is first is 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import itertools
 import json
 import zlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal
 
 from envelopes import envelope
 from gateways import Box, RawSocket
 
 from gateway import position
-from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
+from gateway.frames import CLOSE, PONG, TEXT
 from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import Envelope, encode, id_of
 from newsfabric.store.rules import clock_ms
@@ -41,7 +40,9 @@ TABLE: Final = TopicTable(
         TopicPolicy(pattern="news.*", topic_class="gold", keep=3, slow="disconnect"),
         TopicPolicy(pattern="live.*", keep=5, slow="conflate"),
         TopicPolicy(pattern="late.*", keep=2, latest=True),
-        TopicPolicy(pattern="none.*", topic_class="bronze", keep=0, slow="drop_oldest", latest=True),
+        TopicPolicy(
+            pattern="none.*", topic_class="bronze", keep=0, slow="drop_oldest", latest=True
+        ),
         TopicPolicy(pattern="user.*", access="owner"),
     ]
 )
@@ -267,7 +268,11 @@ class _Stage:
             self._send(made)
             for copy in range(1, step.copies):
                 ms = self._start_ms + 500_000 + copy
-                other = {"router": f"other-{self.name}", "seq": copy, "id": id_of(ms, made.identity)}
+                other = {
+                    "router": f"other-{self.name}",
+                    "seq": copy,
+                    "id": id_of(ms, made.identity),
+                }
                 self._send(dataclasses.replace(made, **other))
 
     def _tick(self, step: TickOf) -> Tick:
@@ -328,7 +333,7 @@ class _Stage:
 
 def _body(number: int, size: int) -> str:
     """Text of every kind: what JSON and SockJS escape, what compresses and what doesn't."""
-    text = f"{number} \u2028\U0001f600é\"\\/" + "news " * (size // 5)
+    text = f'{number} \u2028\U0001f600é"\\/' + "news " * (size // 5)
     return json.dumps({"text": text}, ensure_ascii=False)
 
 
@@ -495,5 +500,3 @@ def _without_time(push: dict[str, Any]) -> dict[str, Any]:
     if "messages" in push:
         made["messages"] = [_without_time(one) for one in push["messages"]]
     return made
-
-
