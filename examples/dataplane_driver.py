@@ -1,8 +1,7 @@
 """Drives a data plane by its protocol alone: no import from this project, nothing to install.
 
-Start ``newsfabric-dataplane --control /tmp/dp.sock --port 9000``, then this with the same path.
-Readers of ``ws://127.0.0.1:9000/websocket`` who subscribe to ``news.example`` get a message
-each second. What the bytes mean is in ``docs/dataplane-protocol.md``.
+Start ``newsfabric-dataplane --control /tmp/dp.sock --port 9000``, then this with the same path: who
+subscribes to ``news.example`` at ``ws://127.0.0.1:9000/websocket`` gets a message each second.
 """
 
 import json
@@ -18,7 +17,7 @@ REASONS = {
     "protocol_error": 1002, "invalid_payload": 1007, "too_big": 1009, "too_many_requests": 4102,
     "drain": 1012, "overload": 1013, "internal": 4100, "slow_reader": 4101, "no_pong": 4203,
 }  # fmt: skip
-# In the order of the protocol's table of settings; hub_bytes is the one that has eight bytes.
+# In the order of the table of settings in docs/dataplane-protocol.md.
 LIMITS = (100_000, 25_000, 5_000, 2_000, 16_384, 10_000, 16_384, 128, 256, 10, 20, 256)
 OUTBOX = (4 << 20, 1 << 20, 10_000, 1 << 20, 512, 0, 0)
 HUB = (20_000, 256 << 20, 1_000, 500_000, 600_000, 60_000, 10_000, 2_000)

@@ -224,7 +224,8 @@ class _Stage:
     async def _take(self, step: Step) -> list[Seen]:
         if isinstance(step, Publish | Again | TickOf):
             await self._route(step)
-            return [await one.hear_fence(self._fence()) for one in self._readers.values()]
+            mark = self._fence()
+            return [await reader.hear_fence(mark) for reader in self._readers.values()]
         if isinstance(step, Connect):
             if step.reader in self._readers:
                 return []
