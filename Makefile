@@ -11,7 +11,7 @@ export PYTHON
 BIN = .venv/bin
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration bench clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test lint types format unit integration bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ dataplane-test: ## Check and test the Rust crates (needs Rust)
 	cargo fmt --all --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked
+
+fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fuzz)
+	@scripts/fuzz
 
 test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint

@@ -4,9 +4,10 @@ The same play is performed on a gateway of each engine (tests/gateway/test_engin
 each step everybody who is connected is brought up to date by something that is known to come last,
 so what was seen belongs to a step, and nothing is waited for that may not come.
 
-What is seen is compared as it was sent, but for three things that must differ: how pushes are
-put into frames (one by one or several at once), whether a frame is compressed, and the time in
-positions. Of pushes and pongs each has its order; which of the two is first is nobody's promise.
+What is seen is compared as it was sent, but for what may differ: how pushes are put into frames
+(one by one or several at once), whether a frame is compressed, the time in positions, and whether
+a replayed message has one. Of pushes and pongs each has its order; which of the two is first is
+nobody's promise.
 """
 
 from __future__ import annotations
@@ -373,6 +374,8 @@ class _Reader:
         self.send(b"".join(map(self._bytes, step.messages)), step.cuts)
         seen = Seen(self._number)
         await self._hear_verbs(seen)
+        for push in seen.pushes:
+            self._without_origin(push)
         return seen
 
     async def hear_fence(self, mark: str) -> Seen:
@@ -409,6 +412,13 @@ class _Reader:
         # What comes to all is no part of the play.
         fence = f"fence.{self._play}"
         seen.pushes = [push for push in seen.pushes if push.get("topic") != fence]
+
+    @staticmethod
+    def _without_origin(push: Any) -> None:
+        """What is replayed has a position if it is from memory; whether it is, is the engine's."""
+        for message in [push, *push.get("messages", [])]:
+            if message["type"] == "message":
+                message.pop("position")
 
     async def _hear(self, seen: Seen, is_last: Any) -> None:
         while True:

@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     let name = String::from_utf8_lossy(data);
     let events = [
         Event::Verbs(&[(reader, data), (reader, b"")]),
-        Event::Counters(&[(&name, 7)]),
+        Event::Counters(&[(name.to_string(), 7)]),
         Event::Refused(&name),
     ];
     let mut out = Vec::new();
