@@ -47,8 +47,13 @@ SESSION: Final = Session(
 fuzzed = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+texts = st.text(max_size=20)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=6,
+)
 known = {
     "action": st.sampled_from(["subscribe", "unsubscribe", "history", "ping", "login"]) | values,
     "topic": st.sampled_from(["news.a", "user.7", "news..a", "news.a\n", "other"]) | values,
