@@ -189,6 +189,7 @@ class NativeDesk:
         self, connection: Connection, verb: Subscribe, token: int | None, older: list[Publication]
     ) -> None:
         now = time.time()
+        fitting = len(commands.that_fit(older, self._told.replay_bytes))
         self._plane.send(
             commands.subscribe(
                 connection,
@@ -198,7 +199,9 @@ class NativeDesk:
                 replay=_replay(verb.rewind, now),
                 ref=_ref(verb),
                 push=subscribed_push(verb, self._hub.streams.position(now)),
-                older=commands.that_fit(older, self._told.replay_bytes),
+                # One more than fits: where the data plane meets it, the replay begins after it,
+                # and no newest version of a key from before comes in its stead.
+                older=older[-fitting - 1 :],
             )
         )
 
