@@ -51,9 +51,9 @@ class Upgrade:
     """What ``readers`` readers felt.
 
     Of ``deliveries`` that were due, how many were ``lost`` or ``doubled``, or came ``late``
-    (behind a later message). Seconds: what the upgrade took (until the new process serves), from the start of
-    the new process to the first message that came after it, and the longest time that a reader
-    waited between two messages, of which ``1 / PER_SECOND`` is usual.
+    (behind a later message). Seconds: what the upgrade took (until the new process serves), from
+    the start of the new process to the first message that came after it, and the longest time that
+    a reader waited between two messages, of which ``1 / PER_SECOND`` is usual.
     """
 
     readers: int
