@@ -38,7 +38,7 @@ pub struct Estate {
 /// # Errors
 /// There is none, or it serves on: then this process must end.
 pub fn take_over(control: &Path, private_tables: bool) -> io::Result<Estate> {
-    let start = Instant::now();
+    let began = Instant::now();
     let socket = sys::connect_unix(control).map_err(|error| {
         let why = format!("no data plane to take over at {}: {error}", control.display());
         io::Error::new(error.kind(), why)
@@ -53,7 +53,7 @@ pub fn take_over(control: &Path, private_tables: bool) -> io::Result<Estate> {
     receiving.wait_until_ready(&mut parley)?;
     parley.commit()?;
     receiving.go.wait();
-    let (heritage, pid, took) = (offer.heritage, offer.pid, start.elapsed());
+    let (heritage, pid, took) = (offer.heritage, offer.pid, began.elapsed());
     Ok(Estate { door, threads: crew.threads, heritage, pid, took })
 }
 
