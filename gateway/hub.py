@@ -263,17 +263,18 @@ class Hub:
         fresh: list[Publication] = []
         for envelope in stored:
             place = (envelope.router, envelope.epoch, envelope.seq)
-            publication: Publication | None = None
             if not self.streams.offered(*place, ms_of_id(envelope.id)):
                 publication = self.offer(envelope, now)
                 if publication is not None:
                     fresh.append(publication)
-            remembered = self.memory(topic).recall(envelope.identity)
-            known = found.get(envelope.identity) or remembered or publication
+            # One of its own, without a position: in order of id, one that it got here in order of
+            # arrival would cover messages that are sent after it.
+            known = found.get(envelope.identity)
             if known is None:
-                known = Publication(envelope, policy, None)
-            known.add_copy(copy_of(envelope))
-            found[envelope.identity] = known
+                known = found[envelope.identity] = Publication(envelope, policy, None)
+            copy = copy_of(envelope)
+            known.add_copy(copy)
+            self.memory(topic).note_copy(envelope.identity, copy)
             self._seen.add(envelope.identity, now)
         return list(found.values()), fresh
 

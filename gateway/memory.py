@@ -77,9 +77,9 @@ class TopicMemory:
             self.trim()
         self._renew(publication)
 
-    def recall(self, identity: int) -> Publication | None:
-        """The recent message with this identity, if it is remembered."""
-        return self._recent.get(identity)
+    def __contains__(self, identity: int) -> bool:
+        """Whether this is one of the recent messages."""
+        return identity in self._recent
 
     def note_copy(self, identity: int, copy: Copy) -> None:
         """Another copy of a message has come; nothing if the message isn't remembered."""

@@ -81,7 +81,10 @@ class _Window:
 
 
 class Resumer:
-    """Answers for all readers of one gateway. Lives on the loop that made it."""
+    """Answers for all readers of one gateway. Lives on the loop that made it.
+
+    ``now`` is a clock in seconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -91,12 +94,14 @@ class Resumer:
         told: GatewaySettings,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         publish: Callable[[Publication], None],
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._hub = hub
         self._archive = archive
         self._limit = told.resume_rows
         self._spawn = spawn
         self._publish = publish
+        self._now = now
         # The last read of each topic, oldest first.
         self._windows: collections.OrderedDict[str, _Window] = collections.OrderedDict()
         self._reading: dict[str, tuple[int, asyncio.Task[None]]] = {}
@@ -111,7 +116,7 @@ class Resumer:
         ``topic`` is one of topics.toml and ``token`` one that can be decoded. The answer holds
         until anything else is offered to the hub.
         """
-        now = time.time()
+        now = self._now()
         memory = self._hub.memory(topic)
         window = self._window(topic, memory)
         stamp = (memory, memory.changes, window, len(self._hub.streams), int(now))
@@ -130,7 +135,7 @@ class Resumer:
         """What can be had when the store can't be read; never ``recovered``."""
         memory = self._hub.memory(topic)
         window = self._window(topic, memory)
-        return Recalled(_beyond(memory, window, decode(token), time.time()), recovered=False)
+        return Recalled(_beyond(memory, window, decode(token), self._now()), recovered=False)
 
     async def fetch(self, topic: str, token: str) -> None:
         """Read from the store what :meth:`recall` lacks: once, however many wait for it.
@@ -139,10 +144,10 @@ class Resumer:
         """
         policy = self._hub.memory(topic).policy
         told = self._hub.streams.trusted(decode(token))
-        from_ms = _start(told, policy, time.time())
+        from_ms = _start(told, policy, self._now())
         reading = self._reading.get(topic)
         if reading is None or reading[0] > from_ms:
-            asked_ms = _rounded(from_ms, time.time())
+            asked_ms = _rounded(from_ms, self._now())
             task = self._spawn(self._read(topic, asked_ms))
             reading = self._reading[topic] = (asked_ms, task)
             task.add_done_callback(lambda task: self._has_read(topic, task))
@@ -186,7 +191,7 @@ class Resumer:
         window = self._windows.get(topic)
         if window is None or not window.holds(memory):
             return None
-        return window if time.time() < window.read_at + _WINDOW_SECONDS else None
+        return window if self._now() < window.read_at + _WINDOW_SECONDS else None
 
     async def _read(self, topic: str, asked_ms: int) -> None:
         for attempt in range(_ATTEMPTS):
@@ -200,7 +205,7 @@ class Resumer:
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
-        now = time.time()
+        now = self._now()
         messages, fresh = self._hub.recollect(topic, stored, now)
         for publication in fresh:
             self._publish(publication)
@@ -289,7 +294,7 @@ def _beyond(
     older: list[Publication] = []
     for publication in () if window is None else window.messages:
         identity = publication.envelope.identity
-        if memory.recall(identity) is None and not told.covers(publication.copies):
+        if identity not in memory and not told.covers(publication.copies):
             older.append(publication)
     alive = [publication for publication in older if not publication.expired(now)]
     return alive + memory.beyond(told, now)
