@@ -36,6 +36,8 @@ from typing import Final, NamedTuple
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 
 VERSION: Final = 2
+# Those that other releases have, or will.
+_VERSIONS: Final = 15
 HASH_BYTES: Final = 5
 MAX_STREAMS: Final = 64
 MAX_SEQ: Final = 2**63 - 1
@@ -117,8 +119,10 @@ def decode(token: str) -> Position:
     packed = _unpacked(token)
     if not packed:
         raise ValueError("position: empty")
-    if packed[0] != VERSION:
+    if packed[0] != VERSION and packed[0] <= _VERSIONS:
         return UNKNOWN
+    if packed[0] != VERSION:
+        raise ValueError("position: no version of ours")
     if len(packed) < _HEAD_BYTES:
         raise ValueError("position: cut off")
     time_ms = int.from_bytes(packed[1:_HEAD_BYTES], "big")

@@ -78,6 +78,7 @@ def test_the_largest_token_is_as_long_as_promised() -> None:
     "packed",
     [
         b"",
+        b"\x10" + bytes(7),
         b"\x02\0\0\0\0\0",
         b"\x02" + bytes(6),
         b"\x02" + bytes(6) + b"\x80",
@@ -94,6 +95,7 @@ def test_the_largest_token_is_as_long_as_promised() -> None:
     ],
     ids=[
         "empty",
+        "no version of ours",
         "cut-off time",
         "no since",
         "cut-off since",
@@ -122,7 +124,7 @@ def test_another_spelling_of_the_same_bytes_is_refused() -> None:
         decode(text + "=")
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 255])
+@pytest.mark.parametrize("version", [0, 1, 3, 15])
 def test_a_token_of_another_version_says_nothing(version: int) -> None:
     packed = bytes((version,)) + b"whatever"
     assert decode(base64.urlsafe_b64encode(packed).rstrip(b"=").decode()) == UNKNOWN

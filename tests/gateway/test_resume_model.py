@@ -1,10 +1,10 @@
 """Readers who roam between two regions' gateways miss nothing without being told, whatever happens.
 
-A small world under a seeded dice: routers that number and store and restart, copies of one message
-by several of them, deliveries that are late, out of order, repeated or lost until they are repaired, a link
-between the regions that is cut, gateways that restart, readers that are cut off in the middle of a
-replay. The hub, its memory and the resumer are the real ones; what the test keeps beside them
-is who should have got what.
+A small world under a seeded dice: routers that number and store and restart, copies of one
+message by several of them, deliveries that are late, out of order, repeated or lost until they are
+repaired, a link between the regions that is cut, gateways that restart, readers that are cut off in
+the middle of a replay. The hub, its memory and the resumer are the real ones; what the test keeps
+beside them is who should have got what.
 """
 
 from __future__ import annotations
