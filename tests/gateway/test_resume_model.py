@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from envelopes import envelope
@@ -36,7 +36,7 @@ TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=4)])
 TOPIC, OTHER = "news.a", "news.b"
 REGIONS = ("oregon", "dublin")
 # A gateway that starts is not ready before it has caught up with so much of the journal.
-CATCH_UP = 600.0
+CATCH_UP = 560.0
 # Queues between regions keep nothing for longer than nine minutes, so copies of a message are not
 # routed further apart; and holes are closed by then.
 LONGEST_WAY = 500.0
@@ -100,10 +100,15 @@ class Gateway:
     def take(self, item: Envelope | Tick) -> None:
         if self.hub.streams.mark(item.router, item.epoch) is None:
             # A gateway that was cut off from a router when it started: that router's journal first.
-            for one in self.world.journal():
-                if (one.router, one.epoch) == (item.router, item.epoch):
-                    self.offer(one)
+            self.catch_up(lambda one: (one.router, one.epoch) == (item.router, item.epoch))
         self.offer(item)
+
+    def catch_up(self, wanted: Callable[[Envelope], bool] = lambda _one: True) -> None:
+        """What the journal has of the last minutes, in the order of each stream."""
+        start_ms = self.world.clock.ms - int(CATCH_UP * 1000)
+        for one in self.world.journal():
+            if wanted(one) and self.world.stored_ms[one.identity] >= start_ms:
+                self.offer(one)
 
     def offer(self, item: Envelope | Tick) -> None:
         if isinstance(item, Tick):
@@ -332,10 +337,7 @@ class World:
 
     def catch_up(self, fresh: Gateway) -> None:
         """What a gateway does before it lets readers in."""
-        start_ms = self.clock.ms - int(CATCH_UP * 1000)
-        for one in self.journal():
-            if self.stored_ms[one.identity] >= start_ms:
-                fresh.take(one)
+        fresh.catch_up()
         for router in self.routers:
             if not self.cut or router.region == fresh.region:
                 fresh.take(router.tick())
