@@ -14,7 +14,7 @@ import contextlib
 import enum
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import tornado.web
 from tornado.iostream import IOStream, StreamClosedError
@@ -147,6 +147,13 @@ class StreamHandler(tornado.web.RequestHandler):
     def set_default_headers(self) -> None:
         self.clear_header("Server")
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A method that isn't there is answered with those that are."""
+        if status_code == 405:
+            refuse_method(self)
+        else:
+            super().write_error(status_code, **kwargs)
+
     def _welcome(self) -> Welcome:
         headers = self.request.headers
         return self.core.welcome(headers.get("Origin"), headers.get("Host"))
@@ -176,6 +183,9 @@ class StreamHandler(tornado.web.RequestHandler):
             raise tornado.web.Finish
         lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
         stream.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        if stream.closed():
+            # Writing found out. A connection on it would never learn that it has ended.
+            raise tornado.web.Finish
         return stream
 
 
@@ -201,3 +211,13 @@ class PageHandler(StreamHandler):
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(error_push(refusal))
+
+
+def refuse_method(handler: tornado.web.RequestHandler) -> None:
+    """Answer 405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
+    missing = tornado.web.RequestHandler.get
+    names = handler.SUPPORTED_METHODS
+    there = [name for name in names if getattr(type(handler), name.lower()) is not missing]
+    handler.set_header("Allow", ", ".join(there))
+    handler.clear_header("Content-Type")
+    handler.finish()

@@ -304,6 +304,20 @@ class RawSocket:
         data, self._buffer = self._buffer + rest, b""
         return data
 
+    @property
+    def segments(self) -> int:
+        """Segments with data that have come: without Nagle, about one for each small write."""
+        info = self._writer.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_INFO, 160
+        )
+        # tcpi_data_segs_in of linux/tcp.h.
+        return int.from_bytes(info[152:156], "little")
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the gateway has hung up."""
+        return self._reader.at_eof() or self._reader.exception() is not None
+
     async def _more(self) -> None:
         data = await asyncio.wait_for(self._reader.read(65536), PATIENCE)
         if not data:
