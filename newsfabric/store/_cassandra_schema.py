@@ -254,7 +254,7 @@ class Schema:
             nodes[host.datacenter] = nodes.get(host.datacenter, 0) + 1
         for centre, count in wanted.items():
             if nodes.get(centre, 0) < count:
-                raise StoreError(
+                raise StoreUnavailable(
                     f"data centre {centre} has {nodes.get(centre, 0)} nodes, "
                     f"too few for {count} replicas (nodes: {_shown(nodes)})"
                 )

@@ -26,6 +26,7 @@ from cassandra import (
     CoordinationFailure,
     InvalidRequest,
     OperationTimedOut,
+    ProtocolVersion,
     Timeout,
     Unavailable,
 )
@@ -123,6 +124,8 @@ def cluster(
         port=address.hosts[0][1],
         auth_provider=auth,
         connection_class=LibevConnection,
+        # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
+        protocol_version=ProtocolVersion.V5,
         connect_timeout=CONNECT_S,
         control_connection_timeout=CONNECT_S,
         execution_profiles={name: profile(level) for name, level in levels.items()}
