@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_session import cluster
@@ -41,6 +42,10 @@ class Keyspace:
     def opened(self, topics: TopicTable, now_ms: Callable[[], int]) -> CassandraStore:
         """Another store with the same content."""
         return CassandraStore(self.address, topics, environ={}, now_ms=now_ms)
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of a CQL statement."""
+        return [tuple(row) for row in self._session.execute(statement)]
 
     def _truncate(self, table: str) -> None:
         self._session.execute(f"TRUNCATE {table}", timeout=30)
