@@ -16,7 +16,7 @@ BIN = .venv/bin
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing: .venv, RabbitMQ, Chromium for the browser tests
+setup: ## Install what is missing: .venv, RabbitMQ, Cassandra, Chromium for the browser tests
 	@scripts/setup test
 
 demo: ## Start the two-region world and watch it; Ctrl-C stops it (DEMO_ARGS=…)
@@ -48,10 +48,10 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 
 unit: python ## Run the tests that need no server (seconds)
-	$(BIN)/pytest -m 'not broker and not world and not browser' $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not broker and not cassandra and not world and not browser' $(PYTEST_ARGS)
 
-integration: setup ## Run the tests that need RabbitMQ, a whole world or Chromium
-	$(BIN)/pytest -m 'broker or world or browser' $(PYTEST_ARGS)
+integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
+	$(BIN)/pytest -m 'broker or cassandra or world or browser' $(PYTEST_ARGS)
 
 bench: ## Measure speed and print a table (BENCH_ARGS=…)
 	@scripts/setup demo

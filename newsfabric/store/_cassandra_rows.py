@@ -233,6 +233,8 @@ def envelope(topic: str, row: Sequence[Any]) -> Envelope:
     """
     id_, router, epoch, seq, body, rest = row
     fields = orjson.loads(rest)
+    if not isinstance(fields, dict):
+        raise TypeError(f"expected an object, got {rest[:40]!r}")
     text = str(id_)
     return Envelope(
         id=text,
