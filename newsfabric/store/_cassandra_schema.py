@@ -294,11 +294,7 @@ class Schema:
         table = f"{self._address.keyspace}.schema_lock"
         deadline = time.monotonic() + _WAIT_S
         waiting = False
-        while not self._execute(
-            f"INSERT INTO {table} (name, owner) VALUES ('schema', %s)"  # noqa: S608
-            f" IF NOT EXISTS USING TTL {_LOCK_S}",
-            (owner,),
-        )[0][0]:
+        while not self._take(table, owner):
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
                     f"another `schema apply` has been at work for {_WAIT_S:.0f} s"
@@ -322,6 +318,15 @@ class Schema:
                     f"DELETE FROM {table} WHERE name = 'schema' IF owner = %s",  # noqa: S608
                     (owner,),
                 )
+
+    def _take(self, table: str, owner: uuid.UUID) -> bool:
+        (found,) = self._execute(
+            f"INSERT INTO {table} (name, owner) VALUES ('schema', %s)"  # noqa: S608
+            f" IF NOT EXISTS USING TTL {_LOCK_S}",
+            (owner,),
+        )
+        # The row there may be our own: a transaction that timed out may have happened.
+        return bool(found[0]) or owner in found
 
     # Requests.
 

@@ -93,11 +93,11 @@ Row = tuple[Any, ...]
 class AskAnother(RetryPolicy):  # type: ignore[misc]
     """Ask one other replica once. Right for us alone: everything we send is idempotent."""
 
-    def on_read_timeout(self, *args: Any, **kwargs: Any) -> Any:
-        return self._once(kwargs.get("retry_num", args[-1] if args else 0))
+    def on_read_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        return self._once(retry_num)
 
-    def on_write_timeout(self, *args: Any, **kwargs: Any) -> Any:
-        return self._once(kwargs.get("retry_num", args[-1] if args else 0))
+    def on_write_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        return self._once(retry_num)
 
     def _once(self, retry_num: int) -> Any:
         return (self.RETRY_NEXT_HOST if retry_num == 0 else self.RETHROW, None)
@@ -146,9 +146,7 @@ def wrapped(exc: Exception, what: str) -> StoreError:
         if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
             return StoreError(f"{what}: the nodes refuse this user or password")
         if reasons:
-            text = "; ".join(
-                f"{host}: {error or type(error).__name__}" for host, error in reasons.items()
-            )
+            text = "; ".join(f"{host}: {_one_line(error)}" for host, error in reasons.items())
             return StoreUnavailable(f"{what}: no node answers ({text})")
         return StoreUnavailable(f"{what}: no node of this data centre is up")
     kind = StoreUnavailable if isinstance(exc, _PASSING) else StoreError
@@ -289,6 +287,8 @@ class Session:
         except StoreError as exc:
             self._failure = exc
             self._rest_until = time.monotonic() + self._backoff.failed(time.monotonic())
+        else:
+            logger.info("connected to the store at %s", self._address)
         finally:
             self._connecting = None
 
