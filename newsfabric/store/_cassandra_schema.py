@@ -2,7 +2,7 @@
 
 Each file is applied once and noted in ``schema_versions``. Every statement is safe to run again,
 so a run that dies halfway is simply repeated. Two runs at once take turns by a row that only a
-lightweight transaction can write; the two tables that this itself needs have fixed ids,
+lightweight transaction can write; the two tables that this itself needs have ids of our choice,
 because two nodes that make one table at once would otherwise make two.
 """
 
@@ -35,12 +35,10 @@ _LOCK_S: Final = 60
 _WAIT_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.5
 _DDL_S: Final = 30.0
-_OWN_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS {keyspace}.schema_versions (version int PRIMARY KEY, name text,"
-    " checksum text, applied_at timestamp) WITH ID = 6e657773-6661-1000-8000-000000000001",
-    "CREATE TABLE IF NOT EXISTS {keyspace}.schema_lock (name text PRIMARY KEY, owner uuid)"
-    " WITH ID = 6e657773-6661-1000-8000-000000000002",
-)
+_OWN_TABLES: Final = {
+    "schema_versions": "version int PRIMARY KEY, name text, checksum text, applied_at timestamp",
+    "schema_lock": "name text PRIMARY KEY, owner uuid",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,8 +206,8 @@ class Schema:
             say(done[0])
         if not planned.pending:
             return done
-        for text in _OWN_TABLES:
-            self._ddl(text.format(keyspace=self._address.keyspace))
+        for name, columns in _OWN_TABLES.items():
+            self._ddl(_own_table(f"{self._address.keyspace}.{name}", columns))
         assert self._session is not None
         self._session.set_keyspace(self._address.keyspace)
         with self._turn(say) as renew:
@@ -355,6 +353,12 @@ class Schema:
             )
         except Exception as exc:
             raise wrapped(exc, str(self._address)) from exc
+
+
+def _own_table(name: str, columns: str) -> str:
+    # Ids are the cluster's, not the keyspace's.
+    own_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
+    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ID = {own_id}"
 
 
 def _keyspace_statement(plan: SchemaPlan) -> str:

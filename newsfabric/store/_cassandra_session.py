@@ -90,6 +90,14 @@ _PASSING: Final = (
 Row = tuple[Any, ...]
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    # Logged at ERROR and raised as well; who catches it says what it means.
+    return not str(record.msg).startswith("Control connection failed to connect")
+
+
+logging.getLogger("cassandra.cluster").addFilter(_is_news)
+
+
 class AskAnother(RetryPolicy):  # type: ignore[misc]
     """Ask one other replica once. Right for us alone: everything we send is idempotent."""
 
@@ -366,11 +374,12 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
     made = cluster(address, login)
     try:
-        session = made.connect(address.keyspace)
+        session = made.connect()
         centres = {host.datacenter for host in made.metadata.all_hosts()}
         if address.centre not in centres:
             known = ", ".join(sorted(str(centre) for centre in centres))
             raise StoreError(f"{address}: no data centre {address.centre!r} (there is: {known})")
+        session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
     except Exception as exc:
         made.shutdown()
