@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ _MOST_DAYS: Final = 8
 _MOST_SLOTS: Final = 10_000
 # Partitions known to be noted; forgetting one costs writing a row again.
 _MOST_NOTED: Final = 50_000
+# And after so long it is written again all the same: where a node is the only one, its sudden
+# death may take back what it had only just accepted, and the partition would stay unread.
+DEFAULT_NOTE_AGAIN_S: Final = 60.0
 
 
 class CassandraStore:
@@ -50,19 +54,23 @@ class CassandraStore:
         topics: TopicTable,
         *,
         environ: Mapping[str, str],
+        note_again_s: float = DEFAULT_NOTE_AGAIN_S,
         now_ms: Callable[[], int] = rules.clock_ms,
     ) -> None:
         self._address = address
         self._topics = topics
         self._now_ms = now_ms
         self._session = Session(address, login_from(environ))
-        self._noted: dict[rows.Slot, None] = {}
+        self._note_again_s = note_again_s
+        # Until when, on the monotonic clock; the first noted come first.
+        self._noted: dict[rows.Slot, float] = {}
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         if not envelopes:
             return
         plan = rows.plan(envelopes, self._topics, now_ms=self._now_ms())
-        new = {slot: ttl for slot, ttl in plan.slots.items() if slot not in self._noted}
+        now = time.monotonic()
+        new = {s: ttl for s, ttl in plan.slots.items() if self._noted.get(s, now) <= now}
         if new:
             # First: a partition that isn't noted isn't read.
             await self._session.write(
@@ -71,12 +79,13 @@ class CassandraStore:
                     for slot, ttl in new.items()
                 ]
             )
-            self._note(new)
+            self._note(new, until=now + self._note_again_s)
         await self._session.write(plan.batches)
 
-    def _note(self, slots: Mapping[rows.Slot, int]) -> None:
+    def _note(self, slots: Iterable[rows.Slot], *, until: float) -> None:
         for slot in slots:
-            self._noted[slot] = None
+            self._noted.pop(slot, None)
+            self._noted[slot] = until
         while len(self._noted) > _MOST_NOTED:
             del self._noted[next(iter(self._noted))]
 

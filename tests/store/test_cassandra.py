@@ -77,6 +77,16 @@ async def test_what_one_process_has_written_another_finds(store, keyspace):
     await other.close()
 
 
+async def test_a_partition_that_was_forgotten_is_noted_again(keyspace):
+    store = keyspace.emptied(TOPICS, Clock(), note_again_s=0.0)
+    await store.write([envelope(1)])
+    keyspace.execute("TRUNCATE slots")
+    await store.write([envelope(2, at=1)])
+    found = await store.history("news.breaking", limit=10)
+    assert found == [envelope(1), envelope(2, at=1)]
+    await store.close()
+
+
 async def test_history_goes_through_as_many_days_as_it_takes(keyspace):
     month = TopicTable([TopicPolicy(pattern="news.#", ttl=40 * 86_400.0)])
     store = keyspace.emptied(month, Clock(at=30 * 86_400_000))

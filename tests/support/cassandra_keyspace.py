@@ -31,17 +31,21 @@ class Keyspace:
         self._session.execute(f"ALTER KEYSPACE {name} WITH durable_writes = false")
         self._dirty = False
 
-    def emptied(self, topics: TopicTable, now_ms: Callable[[], int]) -> CassandraStore:
+    def emptied(
+        self, topics: TopicTable, now_ms: Callable[[], int], **options: Any
+    ) -> CassandraStore:
         """A store, and nothing in it. Of what an earlier one wrote nothing is left."""
         if self._dirty:
             with ThreadPoolExecutor(len(TABLES)) as threads:
                 list(threads.map(self._truncate, TABLES))
         self._dirty = True
-        return self.opened(topics, now_ms)
+        return self.opened(topics, now_ms, **options)
 
-    def opened(self, topics: TopicTable, now_ms: Callable[[], int]) -> CassandraStore:
+    def opened(
+        self, topics: TopicTable, now_ms: Callable[[], int], **options: Any
+    ) -> CassandraStore:
         """Another store with the same content."""
-        return CassandraStore(self.address, topics, environ={}, now_ms=now_ms)
+        return CassandraStore(self.address, topics, environ={}, now_ms=now_ms, **options)
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """Rows of a CQL statement."""
