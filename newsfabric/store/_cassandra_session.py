@@ -138,7 +138,7 @@ def cluster(
         control_connection_timeout=CONNECT_S,
         execution_profiles={name: profile(level) for name, level in levels.items()}
         | {EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE)},
-        reconnection_policy=ExponentialReconnectionPolicy(0.5, 8.0, max_attempts=None),
+        reconnection_policy=ExponentialReconnectionPolicy(0.5, 2.0, max_attempts=None),
         idle_heartbeat_interval=_HEARTBEAT_S,
         idle_heartbeat_timeout=_HEARTBEAT_S,
         monitor_reporting_enabled=False,
