@@ -4,36 +4,44 @@
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_MINUTES ?= 10
 # The interpreter that .venv is made with.
 PYTHON ?= python3
 
 export PYTHON
+# Where scripts/setup installs Rust if need be.
+export PATH := $(CURDIR)/.tools/rust/bin:$(PATH)
 BIN = .venv/bin
+DATAPLANE = target/release/newsfabric-dataplane
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration bench clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test lint types format unit integration conformance bench soak wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing: .venv, RabbitMQ, Cassandra, Chromium for the browser tests
+setup: ## Install what is missing: .venv, RabbitMQ, Cassandra, Chromium for the browser tests; build the data plane
 	@scripts/setup test
 
 demo: ## Start the two-region world and watch it; Ctrl-C stops it (DEMO_ARGS=…)
 	@scripts/setup demo
 	@$(BIN)/newsfabric up $(DEMO_ARGS)
 
-dataplane: ## Build the data plane, the gateway's native engine (needs Rust)
+dataplane: ## Build the data plane, the gateway's native engine; installs Rust if need be
 	@scripts/setup dataplane
 
-dataplane-test: ## Check and test the Rust crates (needs Rust)
+dataplane-test: dataplane ## Check and test the Rust crates
 	cargo fmt --all --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked
 
+fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fuzz)
+	@scripts/fuzz
+
 test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
+	@test ! -x $(DATAPLANE) || $(MAKE) --no-print-directory dataplane-test
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 lint: python ## Check style and formatting
@@ -53,13 +61,25 @@ unit: python ## Run the tests that need no server (seconds)
 integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
 	$(BIN)/pytest -m 'broker or cassandra or world or browser' $(PYTEST_ARGS)
 
+conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite, all of both (10 minutes)
+	CI=1 $(BIN)/pytest tests/conformance
+	$(BIN)/python tests/conformance/autobahn.py
+
 bench: ## Measure speed and print a table (BENCH_ARGS=…)
 	@scripts/setup demo
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-clean: ## Remove .venv, .tools and every cache
+wheel: python dataplane ## Build one wheel that holds Python and the data plane, in dist/
+	rm -f dist/newsfabric-*.whl
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/newsfabric-*.whl
+
+soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
+	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
+
+clean: ## Remove .venv, .tools, target and every cache
 	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }
-	rm -rf .venv .tools dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

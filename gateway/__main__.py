@@ -17,10 +17,13 @@ from gateway.native import app as native_app
 from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
+from newsfabric.errors import SetupError
 from newsfabric.service import run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
+
+logger = logging.getLogger(__name__)
 
 ENGINES = ("auto", "native", "tornado")
 _RUNNING: Final[Mapping[str, Engine]] = {"native": native_app.running, "tornado": app.running}
@@ -31,10 +34,16 @@ def choose_engine(wanted: str) -> str:
 
     ``auto`` takes the best there is. ``native`` never falls back: production must notice.
     """
-    if wanted == "native":
+    if wanted == "tornado":
+        return "tornado"
+    try:
         find_program()
-        return "native"
-    return "tornado"
+    except SetupError as exc:
+        if wanted == "native":
+            raise
+        logger.warning("running the Tornado engine: %s", exc)
+        return "tornado"
+    return "native"
 
 
 @click.command(context_settings={"auto_envvar_prefix": "NEWSFABRIC", "show_default": True})
@@ -63,7 +72,7 @@ def choose_engine(wanted: str) -> str:
     default="auto",
     envvar="NEWSFABRIC_GATEWAY_ENGINE",
     type=click.Choice(ENGINES),
-    help="native refuses to fall back.",
+    help="auto: native if it is built, else tornado.",
 )
 @click.option("--dataplane-socket", type=click.Path(path_type=Path), help="Where to attach.")
 @click.option("--dataplane-threads", default=0, type=click.IntRange(0), help="0: one per core.")

@@ -40,7 +40,8 @@ class GatewaySettings:
 
     ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
     ``*`` for all; programs send none and are let in. ``replay_bytes`` bounds what one
-    subscribe or history sends at once: the newest messages that fit. ``sockjs_url`` is
+    subscribe or history sends at once: the newest messages that fit. ``resume_rows`` copies of
+    messages are read from the store at most for readers who resume. ``sockjs_url`` is
     what SockJS's iframe page loads; sockjs-client 1.x of our own is at ``/sockjs.min.js``.
     """
 
@@ -65,12 +66,16 @@ class GatewaySettings:
 
     feed_fresh: float = 5.0
     prefetch: int = 1_000
-    fanout_chunk: int = 1_000
+    # Deliveries of one message before others get their turn. Measured with six I/O threads on one
+    # core in the middle of 100,000-reader fan-outs, another topic's message: 88 ms (p50) with
+    # 1,000, 16 ms with 100, 5 ms with 32; a delivery cost the same with all of them.
+    fanout_chunk: int = 32
     store_timeout: float = 5.0
     store_reads: int = 16
     store_waiting: int = 1_000
     latest_keys: int = 200
     replay_bytes: int = 1 << 20
+    resume_rows: int = 10_000
 
     reader: ReaderLimits = dataclasses.field(default_factory=ReaderLimits)
     outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)

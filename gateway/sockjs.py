@@ -41,6 +41,7 @@ from gateway.frames import (
     sockjs_close,
 )
 from gateway.sockjs_websocket import SockJsWebSocketHandler
+from gateway.streaming import refuse_method
 from gateway.websocket import WebSocketHandler
 from newsfabric.closing import TOO_BIG, CloseReason
 
@@ -61,7 +62,7 @@ PREFIX: Final = "/sockjs"
 _SESSION: Final = PREFIX + r"/[^/.]+/(?P<session_id>[^/.]+)/"
 _YEAR: Final = 365 * 86400
 _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
-_CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.]{1,64}", re.ASCII)
+_CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 IFRAME_PAGE: Final = """<!DOCTYPE html>
 <html>
@@ -290,6 +291,13 @@ class _Polite(BaseHandler):  # type: ignore[misc]
         if not self.verify_origin():
             self._end(403, "origin not allowed")
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A method that isn't there is answered with those that are."""
+        if status_code == 405:
+            refuse_method(self)
+        else:
+            super().write_error(status_code, **kwargs)
+
     def verify_origin(self) -> bool:
         """Whether the page's origin may connect."""
         headers = self.request.headers
@@ -298,13 +306,14 @@ class _Polite(BaseHandler):  # type: ignore[misc]
 
     def preflight(self) -> None:
         """CORS headers, also of answers that aren't to preflights."""
+        self.set_header("Vary", "Origin")
         origin = self.request.headers.get("Origin")
-        if origin in (None, "null"):
+        if origin is None:
             self.set_header("Access-Control-Allow-Origin", "*")
             return
+        # Also for "null", a page without an origin: with credentials browsers take no "*".
         self.set_header("Access-Control-Allow-Origin", origin)
         self.set_header("Access-Control-Allow-Credentials", "true")
-        self.set_header("Vary", "Origin")
         asked = self.request.headers.get("Access-Control-Request-Headers")
         if asked:
             self.set_header("Access-Control-Allow-Headers", asked)
@@ -321,12 +330,17 @@ class _Polite(BaseHandler):  # type: ignore[misc]
             "Cache-Control", "no-store, no-cache, no-transform, must-revalidate, max-age=0"
         )
 
+    def compute_etag(self) -> str | None:
+        """Tornado would give one to every answer, and answer a poll with 304."""
+        return None
+
     def check_xsrf_cookie(self) -> None:
         """No cookie means anything here."""
 
     def _end(self, status: int, text: str) -> None:
         self.set_status(status)
         self.preflight()
+        self.disable_cache()
         self.set_header("Content-Type", "text/plain; charset=UTF-8")
         self.finish(text)
 
@@ -359,7 +373,11 @@ class InfoHandler(_Polite, PreflightHandler):  # type: ignore[misc]
 
 
 class IframeHandler(_Polite):
-    """``/sockjs/iframe*.html``; Tornado adds the ETag and answers If-None-Match."""
+    """``/sockjs/iframe*.html``; Tornado answers If-None-Match."""
+
+    def compute_etag(self) -> str | None:
+        """SockJS 1.0: the page has one."""
+        return tornado.web.RequestHandler.compute_etag(self)
 
     def get(self) -> None:
         self.enable_cache()
@@ -496,6 +514,11 @@ class XhrSendHandler(_Polite, library.XhrSendHandler):  # type: ignore[misc]
         session.on_messages(messages)
         self._accepted()
 
+    def _clear_representation_headers(self) -> None:
+        """Tornado takes the type away from a 204. SockJS 1.0 wants it: Firefox guesses XML."""
+        if self.request.method != "POST":
+            super()._clear_representation_headers()
+
     def _payload(self) -> bytes:
         body: bytes = self.request.body
         return body
@@ -562,7 +585,7 @@ def _check_callback(handler: Any) -> None:
     """End the request if its callback is missing, or anything but a name."""
     if handler._finished:
         return
-    callback = handler.get_query_argument("c", "")
+    callback = handler.get_query_argument("c", "", strip=False)
     if not callback:
         handler._end(500, '"callback" parameter required')
     elif not _CALLBACK.fullmatch(callback):

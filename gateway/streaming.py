@@ -14,19 +14,21 @@ import contextlib
 import enum
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import tornado.web
 from tornado.iostream import IOStream, StreamClosedError
 
 from gateway.connection import Connection, State
 from gateway.core import Welcome
-from newsfabric.closing import NO_PONG
+from gateway.protocol import Refusal, error_push
+from newsfabric.closing import NO_PONG, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.core import Core
 
 _READ_BYTES: Final = 64 * 1024
+_STATUS: Final = {ErrorCode.UNAUTHORIZED: 401, ErrorCode.UNKNOWN_TOPIC: 404}
 
 
 class Ending(enum.Enum):
@@ -145,6 +147,13 @@ class StreamHandler(tornado.web.RequestHandler):
     def set_default_headers(self) -> None:
         self.clear_header("Server")
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A method that isn't there is answered with those that are."""
+        if status_code == 405:
+            refuse_method(self)
+        else:
+            super().write_error(status_code, **kwargs)
+
     def _welcome(self) -> Welcome:
         headers = self.request.headers
         return self.core.welcome(headers.get("Origin"), headers.get("Host"))
@@ -174,4 +183,41 @@ class StreamHandler(tornado.web.RequestHandler):
             raise tornado.web.Finish
         lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
         stream.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        if stream.closed():
+            # Writing found out. A connection on it would never learn that it has ended.
+            raise tornado.web.Finish
         return stream
+
+
+class PageHandler(StreamHandler):
+    """Base of the handlers that pages of other origins may ask without a preflight, or with one."""
+
+    def prepare(self) -> None:
+        origin = self.request.headers.get("Origin")
+        if self.core.allows_origin(origin, self.request.headers.get("Host")):
+            self.set_header("Access-Control-Allow-Origin", origin or "*")
+            self.set_header("Vary", "Origin")
+
+    def options(self) -> None:
+        """CORS preflight: libraries that aren't the browser's own send the header themselves."""
+        self.set_header("Access-Control-Allow-Methods", "GET, OPTIONS")
+        self.set_header("Access-Control-Allow-Headers", "Last-Event-ID, Cache-Control")
+        self.set_header("Access-Control-Max-Age", "86400")
+        self.set_status(204)
+
+    def _refuse_verb(self, refusal: Refusal) -> None:
+        """Answer with the ``error`` push, as a connection would get it."""
+        self.set_status(_STATUS.get(refusal.code, 400))
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(error_push(refusal))
+
+
+def refuse_method(handler: tornado.web.RequestHandler) -> None:
+    """Answer 405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
+    missing = tornado.web.RequestHandler.get
+    names = handler.SUPPORTED_METHODS
+    there = [name for name in names if getattr(type(handler), name.lower()) is not missing]
+    handler.set_header("Allow", ", ".join(there))
+    handler.clear_header("Content-Type")
+    handler.finish()

@@ -1,14 +1,17 @@
 """What newsfabric needs, and what ends up in its wheel.
 
-The wheel is built from a copy of the checkout with strays added.
+The wheel is built from a copy of the checkout with strays added, once without the data plane's
+program and once with one.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -26,11 +29,15 @@ STRAYS = [
 ]
 
 
+PROGRAM = "gateway/native/newsfabric-dataplane"
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = tmp_path_factory.mktemp("checkout")
-    for name in ["pyproject.toml", "README.md", "LICENSE", ".gitignore"]:
-        shutil.copy(ROOT / name, checkout)
+    (checkout / "scripts").mkdir()
+    for name in ["pyproject.toml", "README.md", "LICENSE", ".gitignore", "scripts/wheel_hook.py"]:
+        shutil.copy(ROOT / name, checkout / name)
     for package in PACKAGES:
         shutil.copytree(
             ROOT / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
@@ -39,17 +46,33 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     for stray in STRAYS:
         (checkout / stray).parent.mkdir(parents=True, exist_ok=True)
         (checkout / stray).touch()
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(_build(checkout))
+
+
+@pytest.fixture(scope="module")
+def native_wheel(checkout: Path, wheel: zipfile.ZipFile) -> Path:
+    assert wheel.testzip() is None, "the one without comes first"
+    program = checkout / "target" / "release" / "newsfabric-dataplane"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho a data plane\n")
+    program.chmod(0o755)
     return _build(checkout)
 
 
-def _build(checkout: Path) -> zipfile.ZipFile:
+def _build(checkout: Path) -> Path:
     # Without isolation the build backend comes from .venv, so this works offline.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    shutil.rmtree(checkout / "dist", ignore_errors=True)
     command += ["--no-build-isolation", "--no-index", "--wheel-dir", "dist", "."]
     built = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     (path,) = (checkout / "dist").glob("newsfabric-*.whl")
-    return zipfile.ZipFile(path)
+    return path
 
 
 def test_the_wheel_holds_our_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
@@ -81,6 +104,51 @@ def test_the_wheel_holds_no_rust_source(wheel: zipfile.ZipFile) -> None:
 
 def test_the_wheel_carries_the_licence(wheel: zipfile.ZipFile) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
+
+
+def test_without_a_data_plane_the_wheel_is_for_every_machine(wheel: zipfile.ZipFile) -> None:
+    assert wheel.filename is not None
+    assert wheel.filename.endswith("-py3-none-any.whl")
+    assert PROGRAM not in wheel.namelist()
+
+
+def test_with_one_the_wheel_is_for_machines_like_this(native_wheel: Path) -> None:
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert native_wheel.name.endswith(f"-py3-none-{platform}.whl")
+    with zipfile.ZipFile(native_wheel) as wheel:
+        assert PROGRAM in wheel.namelist()
+        assert b"Root-Is-Purelib: false" in wheel.read("newsfabric-0.1.0.dist-info/WHEEL")
+
+
+def test_an_installed_gateway_finds_the_data_plane_of_its_wheel(
+    native_wheel: Path, tmp_path: Path
+) -> None:
+    python = _environment_with(native_wheel, tmp_path / "fresh")
+    assert "--engine" in _said([python, "-m", "gateway", "--help"], tmp_path)
+    find = "from gateway.native.program import find_program; print(find_program({}))"
+    program = _said([python, "-c", find], tmp_path)
+    assert program.startswith(str(tmp_path / "fresh"))
+    assert _said([program], tmp_path) == "a data plane"
+
+
+def _environment_with(wheel: Path, folder: Path) -> str:
+    """A venv with ``wheel`` and, so that this works offline, the dependencies of this one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = str(folder / "bin" / "python")
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    subprocess.run([*command, "--no-deps", "--no-index", wheel], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # Behind the wheel's own; what an editable newsfabric adds to its path isn't taken along.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+def _said(command: list[str], folder: Path) -> str:
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
 
 
 def test_every_python_dependency_has_its_reason() -> None:

@@ -6,11 +6,11 @@ process group, a crash) leaves the readers connected.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,26 +23,23 @@ NAME: Final = "newsfabric-dataplane"
 # Names the binary, for those who keep it elsewhere.
 VARIABLE: Final = "NEWSFABRIC_DATAPLANE"
 
+# Standard input of a data plane.
+_NOTHING: Final = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+_LINE_BYTES: Final = 1024
+
 
 def find_program(environ: Mapping[str, str] = os.environ) -> Path:
-    """The binary; SetupError if it isn't there."""
+    """The binary, in a wheel or in a checkout; SetupError if it isn't there."""
     told = environ.get(VARIABLE)
-    root = Path(__file__).resolve().parents[2]
-    places = (
-        [Path(told)]
-        if told
-        else [
-            Path(__file__).with_name(NAME),
-            # Beside the interpreter is where a wheel's programs go.
-            Path(sys.executable).parent / NAME,
-            root / "target" / "release" / NAME,
-        ]
-    )
+    here = Path(__file__).resolve()
+    shipped, built = here.with_name(NAME), here.parents[2] / "target" / "release" / NAME
+    places = [Path(told)] if told else [shipped, built]
     for place in places:
         if shutil.which(place) is not None:
             return place
     raise SetupError(
-        "the native engine isn't built: say `make dataplane`, or run with --engine tornado"
+        f"the native engine isn't built: `make dataplane` builds it in a checkout, {VARIABLE} "
+        "names one that is elsewhere, --engine tornado does without"
     )
 
 
@@ -87,6 +84,29 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)
 
 
+class Successor(Process):
+    """A data plane that takes over from the one that lives."""
+
+    def __init__(self, pid: int, said: int) -> None:
+        super().__init__(pid)
+        self._said = said
+
+    async def succeeded(self) -> None:
+        """Return when readers are its own; ConfigError with its reason if they won't be."""
+        line = b""
+        try:
+            while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
+                await _readable(self._said)
+                if not (data := os.read(self._said, _LINE_BYTES)):
+                    break
+                line += data
+        finally:
+            os.close(self._said)
+        said = line.decode(errors="replace").strip()
+        if said != "serving":
+            raise ConfigError(said.removeprefix("failed: ") or "it said nothing")
+
+
 def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Process:
     """Start a data plane that listens for readers on ``port``. It logs where we do."""
     command = [str(program), "--control", str(control), "--host", told.host, "--port", str(port)]
@@ -94,7 +114,34 @@ def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Pro
         command += ["--threads", str(told.native.threads)]
     if told.native.proxy_protocol:
         command.append("--proxy-protocol")
-    nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     return Process(
-        os.posix_spawn(program, command, os.environ, file_actions=[nothing], setsid=True)
+        os.posix_spawn(program, command, os.environ, file_actions=[_NOTHING], setsid=True)
     )
+
+
+def start_successor(program: Path, control: Path) -> Successor:
+    """Start a data plane that takes over from the one at ``control``. It logs where we do."""
+    command = [str(program), "--take-over", "--control", str(control)]
+    said, says = os.pipe()
+    output = (os.POSIX_SPAWN_DUP2, says, 1)
+    try:
+        pid = os.posix_spawn(
+            program, command, os.environ, file_actions=[_NOTHING, output], setsid=True
+        )
+    except OSError:
+        os.close(said)
+        raise
+    finally:
+        os.close(says)
+    return Successor(pid, said)
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until ``descriptor`` has bytes, or its end."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

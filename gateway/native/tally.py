@@ -20,6 +20,9 @@ BAD_REQUESTS: Final = metrics.counter("gateway_bad_requests", "Requests that wer
 HANDSHAKE_TIMEOUTS: Final = metrics.counter(
     "gateway_handshake_timeouts", "Requests whose head didn't come in time"
 )
+ABANDONED: Final = metrics.counter(
+    "gateway_abandoned", "Connections that ended before their request was there"
+)
 HANDOVERS: Final = metrics.counter("gateway_handovers", "Requests given to the control plane")
 UNAVAILABLE: Final = metrics.counter(
     "gateway_unavailable", "Requests refused because there was no control plane"
@@ -40,6 +43,7 @@ _COUNTERS: Final[Mapping[str, Counter]] = {
     "accept_pauses": measures.ACCEPT_PAUSES,
     "bad_requests": BAD_REQUESTS,
     "handshake_timeouts": HANDSHAKE_TIMEOUTS,
+    "abandoned": ABANDONED,
     "handovers": HANDOVERS,
     "unavailable": UNAVAILABLE,
 }

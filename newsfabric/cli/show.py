@@ -155,6 +155,10 @@ def _region_table(region: Mapping[str, Any]) -> Table:
         table.add_row("service", service["name"], _pid(service), "")
     for gateway in region["gateways"]:
         table.add_row("gateway", gateway["name"], _pid(gateway), _load(gateway))
+        if (pid := gateway["dataplane_pid"]) is not None:
+            table.add_row("", f"{gateway['engine']} engine, data plane", str(pid), "")
+        elif gateway["engine"] is not None:
+            table.add_row("", f"{gateway['engine']} engine", "", "")
     for shovel in region["shovels"]:
         good = shovel["state"] == "running"
         state = Text(shovel["state"], style="" if good else "yellow")

@@ -15,9 +15,11 @@ a stream, which no router makes, either may stand.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import heapq
+import itertools
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
@@ -92,27 +94,36 @@ class CassandraStore:
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
-        end = rows.first_place(MAX_MS + 1) if before is None else rows.place_before(before)
-        if limit <= 0:
-            return []
-        now = self._now_ms()
-        # What was routed earlier isn't shown any more.
-        since_ms = max(since_ms, now - rules.ttl_ms(topic, self._topics) + 1, 0)
-        until_ms = MAX_MS if before is None else ms_of_id(before)
-        days = await self._slots(
-            rows.topic_scope(topic), since_ms // rows.DAY_MS, until_ms // rows.DAY_MS
+        span = rows.first_place(MAX_MS + 1), MAX_MS
+        if before is not None:
+            span = rows.place_before(before), ms_of_id(before)
+        # Twice as many as wanted: of a gold message both regions' copies are here.
+        backwards = self._backwards(topic, since_ms, *span, page_rows=2 * limit)
+        return await backwards.read(limit, rules.newest_of_each)
+
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        end = rows.first_place(MAX_MS + 1)
+        backwards = self._backwards(topic, from_ms, end, MAX_MS, page_rows=limit)
+        return await backwards.read(
+            limit, lambda newest, most: list(itertools.islice(newest, most))
         )
-        days.reverse()
-        found: list[Envelope] = []
-        at_once = 1
-        while days and len(found) < limit:
-            some, days = days[:at_once], days[at_once:]
-            at_once = min(2 * at_once, _MOST_DAYS)
-            reading = _Day(self._session, self._topics, topic, since_ms, end, limit)
-            pages = await _all(reading.page(day) for day in some)
-            for day, page in zip(some, pages, strict=True):
-                found = await reading.newest(day, page, found, now)
-        return found[::-1]
+
+    def _backwards(
+        self, topic: str, since_ms: int, end: rows.Place, until_ms: int, *, page_rows: int
+    ) -> _Backwards:
+        now = self._now_ms()
+        # What is older than the ttl isn't shown any more.
+        since_ms = max(since_ms, now - rules.ttl_ms(topic, self._topics) + 1, 0)
+        return _Backwards(
+            session=self._session,
+            topics=self._topics,
+            topic=topic,
+            days=(since_ms // rows.DAY_MS, until_ms // rows.DAY_MS),
+            start=rows.first_place(since_ms),
+            end=end,
+            now=now,
+            page_rows=min(page_rows, _PAGE_ROWS),
+        )
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
         now = self._now_ms()
@@ -143,8 +154,10 @@ class CassandraStore:
         span = from_ms, to_ms - 1
         first_day, last_day = (ms // rows.DAY_MS for ms in span)
         first_bucket, last_bucket = (ms // rows.BUCKET_MS for ms in span)
-        for day in await self._slots(rows.JOURNAL_SCOPE, first_day, last_day):
-            for bucket in await self._slots(rows.day_scope(day), first_bucket, last_bucket):
+        for day in await _slots(self._session, rows.JOURNAL_SCOPE, first_day, last_day):
+            for bucket in await _slots(
+                self._session, rows.day_scope(day), first_bucket, last_bucket
+            ):
                 start = rows.first_place(from_ms)
                 while len(found) < limit:
                     size = min(limit - len(found), _PAGE_ROWS)
@@ -181,53 +194,60 @@ class CassandraStore:
     async def close(self) -> None:
         await self._session.close()
 
-    async def _slots(self, scope: str, first: int, last: int) -> list[int]:
-        found = await self._session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), "quorum")
-        return [slot for (slot,) in found]
+
+# Of envelopes, newest first, at most so many.
+Choose = Callable[[Iterable[Envelope], int], list[Envelope]]
 
 
-class _Day:
-    """Reads partitions of one topic backwards, for one call of history."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Backwards:
+    """Reads the partitions of one topic from the newest row in [``start``, ``end``) back."""
 
-    def __init__(
-        self,
-        session: Session,
-        topics: TopicTable,
-        topic: str,
-        since_ms: int,
-        end: rows.Place,
-        limit: int,
-    ) -> None:
-        self._session = session
-        self._topics = topics
-        self._topic = topic
-        self._start = rows.first_place(since_ms)
-        self._end = end
-        self._limit = limit
-        # Twice as many as wanted: of a gold message both regions' copies are here.
-        self._size = min(2 * limit, _PAGE_ROWS)
-        self._consistency = rows.consistency_of(topic, topics)
+    session: Session
+    topics: TopicTable
+    topic: str
+    days: tuple[int, int]
+    start: rows.Place
+    end: rows.Place
+    now: int
+    page_rows: int
 
-    async def page(self, day: int, end: rows.Place | None = None) -> list[Row]:
-        """The newest rows of ``day`` before ``end``, newest first."""
-        values = (self._topic, day, *(end or self._end), *self._start, self._size)
-        return await self._session.read(rows.HISTORY, values, self._consistency)
+    async def read(self, limit: int, choose: Choose) -> list[Envelope]:
+        """What ``choose`` takes of the envelopes that are shown, oldest first."""
+        if limit <= 0:
+            return []
+        days = await _slots(self.session, rows.topic_scope(self.topic), *self.days)
+        days.reverse()
+        found: list[Envelope] = []
+        at_once = 1
+        while days and len(found) < limit:
+            some, days = days[:at_once], days[at_once:]
+            at_once = min(2 * at_once, _MOST_DAYS)
+            pages = await _all(self._page(day, self.end) for day in some)
+            for day, first in zip(some, pages, strict=True):
+                page = first
+                while len(found) < limit:
+                    found = choose([*found, *self._shown(page)], limit)
+                    if len(page) < self.page_rows:
+                        break
+                    page = await self._page(day, rows.place(page[-1]))
+        return found[::-1]
 
-    async def newest(
-        self, day: int, page: list[Row], found: list[Envelope], now: int
-    ) -> list[Envelope]:
-        """``found`` and, up to the limit, what is older and in ``day``; newest first."""
-        while True:
-            shown = (
-                e
-                for row in page
-                if now
-                < rules.lifetime(e := _envelope(self._topic, row), self._topics).readable_until
-            )
-            found = rules.newest_of_each([*found, *shown], self._limit)
-            if len(found) == self._limit or len(page) < self._size:
-                return found
-            page = await self.page(day, rows.place(page[-1]))
+    async def _page(self, day: int, end: rows.Place) -> list[Row]:
+        consistency = rows.consistency_of(self.topic, self.topics)
+        values = (self.topic, day, *end, *self.start, self.page_rows)
+        return await self.session.read(rows.HISTORY, values, consistency)
+
+    def _shown(self, page: Iterable[Row]) -> Iterator[Envelope]:
+        for row in page:
+            e = _envelope(self.topic, row)
+            if self.now < rules.lifetime(e, self.topics).readable_until:
+                yield e
+
+
+async def _slots(session: Session, scope: str, first: int, last: int) -> list[int]:
+    found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), "quorum")
+    return [slot for (slot,) in found]
 
 
 def _envelope(topic: str, row: Sequence[Any]) -> Envelope:

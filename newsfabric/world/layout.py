@@ -18,6 +18,7 @@ Ports count from ``port_base`` (docs/world.md has the table)::
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,11 @@ KEYSPACE: Final = "newsfabric"
 _ROUTERS: Final = 2
 _REGION_PORTS: Final = 100
 _STORE, _CLIENT, _CORE, _BOX = 4, 10, 25, 40
+# unix(7): sun_path has 108 bytes, the last of them a NUL.
+_SOCKET_PATH_BYTES: Final = 107
+# A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
+# patience.
+_DRAIN_SECONDS: Final = 2
 
 BrokerRole = Literal["client", "core", "retail"]
 StoreKind = Literal["sqlite", "cassandra"]
@@ -82,13 +88,18 @@ def _check(what: str, value: int, least: int, most: int) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A retail box: a broker, a gateway and an agent under one name."""
+    """A retail box: a broker, a gateway and an agent under one name.
+
+    ``control_socket`` is where gateway and data plane meet; None where its path would be too long
+    for a socket, and the gateway chooses a place by itself.
+    """
 
     name: str
     broker: Broker
     reader_port: int
     admin_port: int
     agent_port: int
+    control_socket: Path | None
 
     @property
     def gateway(self) -> str:
@@ -209,6 +220,11 @@ class Paths:
         """HOME of everything Erlang: holds the cookie."""
         return self.state / "erlang"
 
+    @property
+    def sockets(self) -> Path:
+        """Where gateways and their data planes meet."""
+        return self.state / "sockets"
+
     def definitions(self, name: str) -> Path:
         """A generated definitions.json."""
         return self.state / "definitions" / f"{name}.json"
@@ -309,7 +325,7 @@ class WorldLayout:
         }
 
     def _gateway(self, region: RegionLayout, box: Box) -> Program:
-        options = {
+        options: dict[str, object] = {
             "name": box.name,
             "region": region.name,
             "broker": box.broker.amqp_url,
@@ -318,7 +334,10 @@ class WorldLayout:
             "host": HOST,
             "port": box.reader_port,
             "admin-port": box.admin_port,
+            "drain-seconds": _DRAIN_SECONDS,
         }
+        if box.control_socket is not None:
+            options["dataplane-socket"] = box.control_socket
         return _program(box.gateway, "gateway", options)
 
     def _agent(self, region: RegionLayout, box: Box) -> Program:
@@ -424,8 +443,18 @@ def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:
         definitions=paths.definitions("retail"),
     )
     return Box(
-        name=name, broker=broker, reader_port=port + 3, admin_port=port + 4, agent_port=port + 5
+        name=name,
+        broker=broker,
+        reader_port=port + 3,
+        admin_port=port + 4,
+        agent_port=port + 5,
+        control_socket=_control_socket(paths, port + 3),
     )
+
+
+def _control_socket(paths: Paths, port: int) -> Path | None:
+    path = paths.sockets / str(port)
+    return path if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES else None
 
 
 def _program(name: str, module: str, options: dict[str, object]) -> Program:

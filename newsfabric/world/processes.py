@@ -82,12 +82,17 @@ def marked(state: Path) -> list[ProcessId]:
     return [process for process in found if process is not None]
 
 
-def command_of(process: ProcessId) -> str:
-    """Its command line, for a person; empty when it is gone."""
+def arguments_of(process: ProcessId) -> list[str]:
+    """Its command line, word by word; empty when it is gone."""
     with contextlib.suppress(OSError):
         words = (_PROC / str(process.pid) / "cmdline").read_bytes().split(b"\0")
-        return b" ".join(words).decode("utf-8", "replace").strip()
-    return ""
+        return [os.fsdecode(word) for word in words[:-1]]
+    return []
+
+
+def command_of(process: ProcessId) -> str:
+    """Its command line, for a person; empty when it is gone."""
+    return os.fsencode(" ".join(arguments_of(process))).decode("utf-8", "replace").strip()
 
 
 def end(processes: Collection[ProcessId], *, grace: float) -> None:

@@ -32,7 +32,7 @@ _FILES: Final = (
     "store.sqlite-wal",
     "store.sqlite-shm",
 )
-_FOLDERS: Final = ("definitions", "brokers", "erlang", "logs")
+_FOLDERS: Final = ("definitions", "brokers", "erlang", "sockets", "logs")
 _FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 

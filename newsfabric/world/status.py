@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -20,8 +21,9 @@ from newsfabric.errors import ManagementError
 from newsfabric.management import Management, ShovelState
 from newsfabric.settings import Credentials
 from newsfabric.world.broker import HOST, Broker
+from newsfabric.world.dataplanes import dataplanes
 from newsfabric.world.layout import Box, RegionLayout, WorldLayout
-from newsfabric.world.processes import ProcessId
+from newsfabric.world.processes import ProcessId, process_id
 from newsfabric.world.running import EPMD
 from newsfabric.world.state import Notes
 
@@ -34,6 +36,8 @@ Shovels = Mapping[str, Mapping[str, ShovelState] | None]
 Routed = Mapping[str, int | None]
 # Box → what its gateway's /load says; None: no answer.
 Loads = Mapping[str, dict[str, Any] | None]
+# Box → what its gateway's /engine says; where it doesn't, what /proc knows of its data plane.
+Engines = Mapping[str, dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,21 +47,25 @@ class Observations:
     shovels: Shovels
     loads: Loads
     routed: Routed
+    engines: Engines
 
 
 async def observe(layout: WorldLayout) -> Observations:
     """Ask every cluster, gateway and router, all at once; who doesn't answer in time is None."""
     places = {place: nodes for region in layout.regions for place, nodes in _places(region)}
     boxes = list(layout.boxes())
-    shovels, loads, routed = await asyncio.gather(
+    planes = {found.socket: found.process.pid for found in dataplanes(layout.paths.state)}
+    shovels, loads, routed, engines = await asyncio.gather(
         asyncio.gather(*(_shovel_states(nodes) for nodes in places.values())),
         asyncio.gather(*(_load(box) for box in boxes)),
         asyncio.gather(*(_routed(region) for region in layout.regions)),
+        asyncio.gather(*(_engine(box, planes) for box in boxes)),
     )
     return Observations(
         shovels=dict(zip(places, shovels, strict=True)),
         loads={box.name: load for box, load in zip(boxes, loads, strict=True)},
         routed={r.name: count for r, count in zip(layout.regions, routed, strict=True)},
+        engines={box.name: engine for box, engine in zip(boxes, engines, strict=True)},
     )
 
 
@@ -81,11 +89,24 @@ async def _shovel_states(nodes: tuple[Broker, ...]) -> dict[str, ShovelState] | 
 
 
 async def _load(box: Box) -> dict[str, Any] | None:
+    return await _document(f"{box.admin_url}/load")
+
+
+async def _engine(box: Box, dataplanes: Mapping[Path, int]) -> dict[str, Any]:
+    said = await _document(f"{box.admin_url}/engine")
+    if said is not None:
+        return said
+    # Its control plane is dead or doesn't answer, and the readers may be there still.
+    pid = None if box.control_socket is None else dataplanes.get(box.control_socket)
+    return {} if pid is None else {"engine": "native", "dataplane_pid": pid}
+
+
+async def _document(url: str) -> dict[str, Any] | None:
     try:
-        load = orjson.loads(await _get(f"{box.admin_url}/load") or b"null")
+        found = orjson.loads(await _get(url) or b"null")
     except orjson.JSONDecodeError:
         return None
-    return load if isinstance(load, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 async def _routed(region: RegionLayout) -> int | None:
@@ -151,7 +172,7 @@ def _region(
             for place, _ in _places(region)
             for shovel in _shovels(place, seen.shovels.get(place))
         ],
-        "gateways": [_gateway(box, running, seen.loads.get(box.name)) for box in region.boxes],
+        "gateways": [_gateway(box, running, seen) for box in region.boxes],
     }
 
 
@@ -174,13 +195,18 @@ def _shovels(place: str, states: Mapping[str, ShovelState] | None) -> list[dict[
     ]
 
 
-def _gateway(
-    box: Box, running: Mapping[str, ProcessId], load: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    load = load or {}
+def _gateway(box: Box, running: Mapping[str, ProcessId], seen: Observations) -> dict[str, Any]:
+    load = seen.loads.get(box.name) or {}
+    engine = seen.engines.get(box.name) or {}
+    if box.gateway not in running and isinstance(engine.get("pid"), int):
+        # Somebody has put another control plane in the place of the one that we started.
+        replacement = process_id(engine["pid"])
+        running = {} if replacement is None else {box.gateway: replacement}
     return {
         **_process(box.gateway, running),
         "box": box.name,
+        "engine": engine.get("engine"),
+        "dataplane_pid": engine.get("dataplane_pid"),
         "sockjs_url": load.get("sockjs_url", box.sockjs_url),
         "websocket_url": load.get("websocket_url", box.websocket_url),
         "sse_url": load.get("sse_url", box.sse_url),

@@ -1,7 +1,9 @@
 """Ends a world and leaves nothing behind, whatever state it is in. Idempotent; blocks.
 
-Services get time to say goodbye to their readers. Brokers and store nodes are killed: what they
-keep is removed with them, and six orderly shutdowns would take a minute to the same end.
+Services get time to say goodbye to their readers, and so do data planes whose gateway is dead (a
+living gateway ends its own, and would start another one in the place of one that we ended).
+Brokers and store nodes are killed: what they keep is removed with them, and six orderly
+shutdowns would take a minute to the same end.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Final
 
 from newsfabric.errors import WorldError
 from newsfabric.world.broker import listening
+from newsfabric.world.dataplanes import dataplanes
 from newsfabric.world.layout import WorldLayout, lay_out
 from newsfabric.world.processes import ProcessId, command_of, end, kill, marked
 from newsfabric.world.running import EPMD
@@ -52,6 +55,7 @@ def _stop(state: Path, *, keep_logs: bool, say: Callable[[str], None]) -> None:
     if notes is not None:
         say("stopping the services")
         end(_services(notes, lay_out(notes.options, state)), grace=_SERVICE_GRACE)
+    end([found.process for found in dataplanes(state)], grace=_SERVICE_GRACE)
     say("stopping the brokers")
     _kill_all(state)
     if has_notes(state):

@@ -13,12 +13,15 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+from gateways import ENGINES
 from tailing import Tail
+from websockets.sync.client import connect
 from worlds import World, ports_in_use, require_rabbitmq
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(400)]
 
 SECOND_BASE = 25500
+needs_native = pytest.mark.skipif("native" not in ENGINES, reason="the native engine isn't built")
 
 
 def _eventually(check: Callable[[], bool], what: str, seconds: float = 30) -> None:
@@ -45,8 +48,17 @@ def test_status_lists_every_part_with_a_living_pid(world: World) -> None:
         assert sorted(b["role"] for b in region["brokers"]) == ["client", "core", "retail"]
         assert all(psutil.pid_exists(part["pid"]) for part in parts)
         assert {part["pid"] for part in parts} <= world.pids()
+        assert [gateway["engine"] for gateway in region["gateways"]] == [list(ENGINES)[-1]]
         routers = [s for s in region["services"] if "router" in s["name"]]
         assert len(routers) == 2
+
+
+@needs_native
+def test_a_gateway_is_two_processes(world: World) -> None:
+    for region in world.status()["regions"]:
+        (gateway,) = region["gateways"]
+        assert gateway["dataplane_pid"] != gateway["pid"]
+        assert gateway["dataplane_pid"] in world.pids()
 
 
 def test_a_second_up_on_the_same_state_is_refused_in_one_line(world: World) -> None:
@@ -99,6 +111,38 @@ def test_ctrl_c_on_a_world_in_the_foreground_leaves_nothing_running(second: Worl
     assert up.returncode == 0
     assert second.pids() == set()
     assert not second.state.exists()
+
+
+@needs_native
+def test_down_ends_a_data_plane_whose_gateway_was_killed(second: World) -> None:
+    up = second.run("up", "--detach", "--regions", "oregon", "--port-base", str(SECOND_BASE))
+    assert up.returncode == 0, up.stderr
+    (gateway,) = second.region("oregon")["gateways"]
+    with connect(gateway["websocket_url"]) as reader:
+        os.kill(gateway["pid"], signal.SIGKILL)
+        _eventually(lambda: not _alive(gateway["pid"]), "the control plane is dead")
+        (orphan,) = second.region("oregon")["gateways"]
+        assert (orphan["pid"], orphan["running"]) == (None, False)
+        assert (orphan["engine"], orphan["dataplane_pid"]) == ("native", gateway["dataplane_pid"])
+        assert second.run("down").returncode == 0
+        assert json.loads(reader.recv(timeout=5))["type"] == "disconnect"
+    assert second.pids() == set()
+    assert ports_in_use(SECOND_BASE, 500) == []
+    assert not second.state.exists()
+
+
+def test_a_world_runs_on_the_tornado_engine_too(
+    second: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "tornado")
+    up = second.run("up", "--detach", "--regions", "oregon", "--port-base", str(SECOND_BASE))
+    assert up.returncode == 0, up.stderr
+    (gateway,) = second.region("oregon")["gateways"]
+    assert (gateway["engine"], gateway["dataplane_pid"]) == ("tornado", None)
+    for transport in ("websocket", "xhr-streaming"):
+        tail = Tail(second, "news.world", region="oregon", options=("--transport", transport))
+        assert second.run("publish", "news.world", f'"{transport}"').returncode == 0
+        assert [message["body"] for message in tail.messages()] == [transport]
 
 
 def test_a_killed_router_leaves_its_messages_to_the_other(world: World) -> None:

@@ -23,13 +23,39 @@ ARGUMENTS = [
 ]
 
 
-def test_auto_takes_the_tornado_engine() -> None:
-    assert choose_engine("auto") == "tornado"
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a data plane."""
+    program = tmp_path / "dataplane"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("NEWSFABRIC_DATAPLANE", str(program))
+
+
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none."""
+    monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/nowhere/newsfabric-dataplane")
+
+
+@pytest.mark.usefixtures("built")
+def test_the_native_engine_runs_unless_the_other_one_is_asked_for() -> None:
+    assert choose_engine("auto") == "native"
+    assert choose_engine("native") == "native"
     assert choose_engine("tornado") == "tornado"
 
 
-def test_native_refuses_to_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/nowhere/newsfabric-dataplane")
+@pytest.mark.usefixtures("missing")
+def test_without_a_data_plane_auto_says_that_it_falls_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert choose_engine("auto") == "tornado"
+    (line,) = caplog.messages
+    assert "Tornado" in line
+    assert "make dataplane" in line
+
+
+@pytest.mark.usefixtures("missing")
+def test_native_refuses_to_fall_back() -> None:
     with pytest.raises(SetupError, match="native engine isn't built"):
         choose_engine("native")
 

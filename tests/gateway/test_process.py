@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import websockets
 from envelopes import envelope
+from gateways import ENGINES
 
 from newsfabric import topology
 from newsfabric.amqp.link import connect
@@ -27,13 +28,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextlib.asynccontextmanager
-async def gateway(node: Node) -> AsyncIterator[tuple[asyncio.subprocess.Process, int, int]]:
+async def gateway(
+    node: Node, engine: str
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, int, int]]:
     """A gateway process with its readers' port and admin port; killed if it is still there."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway",
         "--name=box-1", "--region=oregon", f"--broker={node.amqp_url}",
         f"--topics={ROOT / 'topics.toml'}", "--store=memory:",
-        "--port=0", "--admin-port=0", "--drain-seconds=0.2",
+        "--port=0", "--admin-port=0", "--drain-seconds=0.2", f"--engine={engine}",
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -50,11 +53,12 @@ async def gateway(node: Node) -> AsyncIterator[tuple[asyncio.subprocess.Process,
         await process.communicate()
 
 
-async def test_a_message_crosses_the_broker_and_sigterm_drains(rabbitmq: Node) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_message_crosses_the_broker_and_sigterm_drains(rabbitmq: Node, engine: str) -> None:
     link = await connect([rabbitmq.amqp_url], name="test")
     try:
         async with (
-            gateway(rabbitmq) as (process, port, _),
+            gateway(rabbitmq, engine) as (process, port, _),
             websockets.connect(f"ws://127.0.0.1:{port}/websocket") as reader,
         ):
             await link.on_connect(topology.declare_retail)

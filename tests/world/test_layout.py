@@ -154,3 +154,21 @@ def test_an_unknown_region_is_answered_with_those_there_are() -> None:
     assert layout.region(None).name == "oregon"
     with pytest.raises(ConfigError, match=r"no region 'mars'.*oregon, dublin"):
         layout.region("mars")
+
+
+def test_gateway_and_data_plane_meet_in_the_worlds_folder() -> None:
+    layout = lay_out(WorldOptions(regions=("oregon",)), Path("/tmp/w"))
+    (box,) = layout.boxes()
+    assert box.control_socket == Path(f"/tmp/w/sockets/{box.reader_port}")
+    programs = {p.name: p.command for p in layout.programs(layout.regions[0])}
+    command = programs[box.gateway]
+    at = command.index("--dataplane-socket")
+    assert command[at + 1] == str(box.control_socket)
+
+
+def test_a_folder_too_deep_for_a_socket_leaves_the_place_to_the_gateway() -> None:
+    layout = lay_out(WorldOptions(regions=("oregon",)), Path("/tmp") / ("x" * 100))
+    (box,) = layout.boxes()
+    assert box.control_socket is None
+    programs = {p.name: p.command for p in layout.programs(layout.regions[0])}
+    assert "--dataplane-socket" not in programs[box.gateway]

@@ -78,6 +78,7 @@ def test_what_a_dead_world_left_is_replaced(state: Path) -> None:
         "definitions",
         "erlang",
         "logs",
+        "sockets",
         "world.json",
     ]
     assert list((state / "brokers").iterdir()) == []

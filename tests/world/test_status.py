@@ -24,7 +24,7 @@ LOAD = {
 def document(**fields: object) -> dict[str, object]:
     notes = Notes(options=LAYOUT.options, processes=dict.fromkeys(planned(LAYOUT), SELF))
     seen = Observations(
-        **{"shovels": {}, "loads": {}, "routed": {}, **fields}  # type: ignore[arg-type]
+        **{"shovels": {}, "loads": {}, "routed": {}, "engines": {}, **fields}  # type: ignore[arg-type]
     )
     (region,) = status_document(LAYOUT, notes, seen)["regions"]
     assert isinstance(region, dict)
@@ -72,6 +72,36 @@ def test_a_gateway_that_does_not_answer_has_its_planned_urls_and_no_count() -> N
     assert gateways[0]["ready"] is False
 
 
+def gateway(**engine: object) -> dict[str, object]:
+    gateways = document(engines={"oregon-retail-1": engine})["gateways"]
+    assert isinstance(gateways, list)
+    (found,) = gateways
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_gateway_names_its_engine_and_both_of_its_processes() -> None:
+    found = gateway(engine="native", pid=os.getpid(), dataplane_pid=4711)
+    assert (found["engine"], found["pid"], found["dataplane_pid"]) == ("native", os.getpid(), 4711)
+    found = gateway(engine="tornado", pid=os.getpid(), dataplane_pid=None)
+    assert (found["engine"], found["dataplane_pid"]) == ("tornado", None)
+    found = gateway()
+    assert (found["engine"], found["dataplane_pid"]) == (None, None)
+
+
+def test_a_control_plane_that_took_the_place_of_a_dead_one_is_shown() -> None:
+    dead = {"oregon-retail-1-gateway": ProcessId(os.getpid(), 1)}
+    notes = Notes(options=LAYOUT.options, processes=dict.fromkeys(planned(LAYOUT), SELF) | dead)
+    engines = {"oregon-retail-1": {"engine": "native", "pid": os.getpid(), "dataplane_pid": 4711}}
+    status = status_document(LAYOUT, notes, Observations({}, {}, {}, engines))
+    (found,) = status["regions"][0]["gateways"]
+    assert (found["pid"], found["running"]) == (os.getpid(), True)
+    engines = {"oregon-retail-1": {"engine": "native", "dataplane_pid": 4711}}
+    status = status_document(LAYOUT, notes, Observations({}, {}, {}, engines))
+    (found,) = status["regions"][0]["gateways"]
+    assert (found["pid"], found["running"], found["dataplane_pid"]) == (None, False, 4711)
+
+
 def test_shovels_are_listed_by_the_place_they_run_at() -> None:
     shovels = document(
         shovels={
@@ -93,7 +123,7 @@ def test_a_dead_process_has_no_pid() -> None:
         options=LAYOUT.options,
         processes=dict.fromkeys(planned(LAYOUT), SELF) | {"oregon-core-1": dead, "epmd": None},
     )
-    status = status_document(LAYOUT, notes, Observations({}, {}, {}))
+    status = status_document(LAYOUT, notes, Observations({}, {}, {}, {}))
     core = next(b for b in status["regions"][0]["brokers"] if b["role"] == "core")
     assert (core["pid"], core["running"]) == (None, False)
     assert status["epmd"] == {"name": "epmd", "pid": None, "running": False}
@@ -105,4 +135,5 @@ async def test_where_nothing_answers_everything_is_unknown() -> None:
         shovels={"oregon/client": None, "oregon/core": None, "oregon-retail-1": None},
         loads={"oregon-retail-1": None},
         routed={"oregon": None},
+        engines={"oregon-retail-1": {}},
     )

@@ -2,7 +2,7 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,13 +28,13 @@ def state(tmp_path: Path) -> Iterator[Path]:
         children.pop().wait()
 
 
-def begin(state: Path, name: str | None) -> None:
+def begin(state: Path, name: str | None, command: Sequence[str] = SLEEPS) -> None:
     """A world of one process: noted as ``name``, or running without a note."""
     layout = lay_out(OPTIONS, state)
     notes = Notes(options=OPTIONS, processes=dict(planned(layout)))
     make_folder(state, notes)
     variables = {**os.environ, MARKER: str(state)}
-    child = spawn(SLEEPS, environment=variables, folder=state, log=layout.paths.log("x"))
+    child = spawn(command, environment=variables, folder=state, log=layout.paths.log("x"))
     children.append(child)
     while not marked(state):
         assert child.poll() is None
@@ -63,6 +63,23 @@ def test_a_process_that_was_never_noted_is_found(state: Path) -> None:
     begin(state, None)
     assert stop(state)
     assert marked(state) == []
+
+
+def test_a_data_plane_without_its_gateway_may_say_goodbye(state: Path) -> None:
+    program = """
+import pathlib, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+pathlib.Path("../ready").touch()
+signal.sigwait([signal.SIGTERM])
+pathlib.Path("../goodbye").touch()
+"""
+    begin(state, None, [sys.executable, "-c", program, "--control", str(state / "sockets/1")])
+    while not (state.parent / "ready").exists():
+        assert children[0].poll() is None
+    assert stop(state)
+    assert (state.parent / "goodbye").exists()
+    assert marked(state) == []
+    assert not state.exists()
 
 
 def test_damaged_notes_do_not_save_a_process(state: Path) -> None:

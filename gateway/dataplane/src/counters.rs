@@ -21,6 +21,7 @@ pub enum Count {
     RejectedAddress,
     BadRequests,
     HandshakeTimeouts,
+    Abandoned,
     Handovers,
     Unavailable,
     Accepts,
@@ -35,7 +36,7 @@ pub enum Count {
     DroppedOldest,
 }
 
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "readers.websocket",
     "readers.sockjs-websocket",
     "closing",
@@ -47,6 +48,7 @@ const NAMES: [&str; 23] = [
     "rejected.address",
     "bad_requests",
     "handshake_timeouts",
+    "abandoned",
     "handovers",
     "unavailable",
     "accepts",

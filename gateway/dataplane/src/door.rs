@@ -56,7 +56,7 @@ impl Addresses {
 impl Reactor {
     pub(crate) fn accept_some(&mut self) {
         for _ in 0..AT_ONCE {
-            match sys::accept(self.parts.listener.as_raw_fd()) {
+            match sys::accept(self.listener.as_raw_fd()) {
                 Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
                 Err(error) if sys::would_block(&error) => return,
                 Err(error) if sys::exhausted(&error) => return self.pause(),
@@ -115,10 +115,10 @@ impl Reactor {
         let fd = self.slab.at(slot).fd;
         let wanted = (self.settings().head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
         let seen = match sys::peek(fd, &mut buffer[..wanted]) {
-            Ok(0) => return self.forget(slot),
+            Ok(0) => return self.abandon(slot),
             Ok(seen) => seen,
             Err(error) if sys::would_block(&error) => return,
-            Err(_) => return self.forget(slot),
+            Err(_) => return self.abandon(slot),
         };
         let Some(start) = self.take_proxy_header(slot, ended, &mut buffer[..seen]) else {
             return;
@@ -126,7 +126,7 @@ impl Reactor {
         let policy = self.policy.clone();
         let (head, scratch) = buffer[start..].split_at_mut(seen - start);
         match head::decide(head, &policy.head) {
-            Decision::Incomplete if ended => self.forget(slot),
+            Decision::Incomplete if ended => self.abandon(slot),
             Decision::Incomplete => self.wait_for_more(slot, seen - start),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
             Decision::Upgrade(upgrade) => self.upgrade(slot, &upgrade),
@@ -152,7 +152,7 @@ impl Reactor {
         }
         match proxy::parse(seen) {
             Ok(Proxied::Incomplete) if ended => {
-                self.forget(slot);
+                self.abandon(slot);
                 None
             }
             Ok(Proxied::Incomplete) => {
@@ -181,6 +181,12 @@ impl Reactor {
                 None
             }
         }
+    }
+
+    /// It ended before its request was there.
+    fn abandon(&mut self, slot: u32) {
+        self.count(Count::Abandoned);
+        self.forget(slot);
     }
 
     fn wait_for_more(&mut self, slot: u32, seen: usize) {
@@ -230,8 +236,10 @@ impl Reactor {
     /// Answer a request of ours, and wait for the next one.
     fn answer(&mut self, slot: u32, head_bytes: usize, answer: &[u8], scratch: &mut [u8]) {
         let fd = self.slab.at(slot).fd;
-        if drop_bytes(fd, scratch, head_bytes).is_err() || sys::send(fd, answer).is_err() {
-            return self.forget(slot);
+        let eaten = drop_bytes(fd, scratch, head_bytes).is_ok();
+        // Only one who asks again and again without reading has no room for all of it.
+        if !eaten || !sys::send(fd, answer).is_ok_and(|sent| sent == answer.len()) {
+            return self.abandon(slot);
         }
         self.reset_low_water(slot);
         let deadline = self.now_ms + u64::from(self.settings().handshake_ms);
@@ -303,7 +311,7 @@ impl Reactor {
         };
         // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
         let passed = self.epoll.remove(fd).and_then(|()| {
-            let address = address.to_string();
+            let address = address.ip().to_string();
             sys::send_descriptor(self.parts.hatch.as_raw_fd(), address.as_bytes(), fd)
         });
         match passed {
@@ -311,12 +319,15 @@ impl Reactor {
                 self.count(Count::Handovers);
                 self.forget(slot);
             }
-            Err(_) => {
+            Err(error) => {
                 let token = Self::epoll_token(slot, self.slab.at(slot).generation);
                 if self.epoll.add(fd, sys::READ, token).is_err() {
                     return self.forget(slot);
                 }
-                self.not_now(slot, "control");
+                // A full hatch is emptied at once, and the request is seen again in the next turn.
+                if !sys::would_block(&error) {
+                    self.not_now(slot, "control");
+                }
             }
         }
     }

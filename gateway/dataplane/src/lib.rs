@@ -26,6 +26,8 @@ pub mod wheel;
 pub mod attach;
 mod desk;
 pub mod door;
+mod echo;
+pub mod inherit;
 pub mod mailbox;
 pub mod orders;
 pub mod reactor;

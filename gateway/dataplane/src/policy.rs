@@ -3,6 +3,9 @@
 use crate::control::{Reason, Settings};
 use crate::{frame, head};
 
+/// A head is looked at in a thread's buffer of 64 KiB, where a PROXY header may stand before it.
+const LONGEST_HEAD: usize = 60 * 1024;
+
 /// What threads share until other settings come.
 #[derive(Debug)]
 pub struct Policy {
@@ -24,7 +27,7 @@ impl Policy {
             head::Origins::only(&settings.origins)
         };
         let head = head::Rules {
-            head_bytes: settings.head_bytes as usize,
+            head_bytes: (settings.head_bytes as usize).min(LONGEST_HEAD),
             origins,
             deflate: settings.deflate_bytes > 0,
         };

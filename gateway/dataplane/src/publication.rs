@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::control::{Message, Settings, Slow, Topic};
 use crate::deflate::{Agreement, Deflater};
-use crate::frame::{FrameHead, TEXT};
+use crate::frame::{FrameHead, TEXT, put_frame};
 use crate::head::Framing;
 use crate::sockjs;
 
@@ -123,6 +123,18 @@ impl Publication {
         &self.raw[usize::from(self.head_bytes)..]
     }
 
+    /// As it was sent down.
+    #[must_use]
+    pub fn message(&self) -> Message<'_> {
+        Message {
+            id: self.id,
+            expires_ms: self.expires_ms,
+            version: self.version,
+            key: self.key().unwrap_or_default(),
+            push: self.push(),
+        }
+    }
+
     /// Whether this is a newer version of the key than `other`.
     #[must_use]
     pub fn supersedes(&self, other: &Publication) -> bool {
@@ -184,8 +196,22 @@ impl FrameMaker {
         FrameMaker { deflate_bytes: settings.deflate_bytes as usize, ..FrameMaker::default() }
     }
 
-    fn compresses(&self, frame: &Frame) -> bool {
-        self.deflate_bytes > 0 && frame.len() >= self.deflate_bytes
+    /// A frame that nobody shares.
+    pub fn for_one(&mut self, opcode: u8, payload: &[u8], deflate: Option<Agreement>) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(payload.len() + 10);
+        let wanted = deflate.is_some_and(|agreed| agreed.may_compress(payload.len()))
+            && self.compresses(payload);
+        self.scratch.clear();
+        if wanted && deflater(&mut self.deflater).compress(payload, &mut self.scratch) {
+            put_frame(&mut frame, opcode, true, &self.scratch);
+        } else {
+            put_frame(&mut frame, opcode, false, payload);
+        }
+        frame
+    }
+
+    fn compresses(&self, bytes: &[u8]) -> bool {
+        self.deflate_bytes > 0 && bytes.len() >= self.deflate_bytes
     }
 
     fn sockjs(&mut self, push: &[u8]) -> Frame {
@@ -196,11 +222,16 @@ impl FrameMaker {
 
     /// `plain` compressed; None if that isn't shorter.
     fn deflated(&mut self, plain: &Frame) -> Option<Frame> {
-        let deflater = self.deflater.get_or_insert_with(|| Box::new(Deflater::new(DEFLATE_LEVEL)));
         self.scratch.clear();
         let payload = payload_of(plain);
-        deflater.compress(payload, &mut self.scratch).then(|| framed(true, &self.scratch))
+        deflater(&mut self.deflater)
+            .compress(payload, &mut self.scratch)
+            .then(|| framed(true, &self.scratch))
     }
+}
+
+fn deflater(made: &mut Option<Box<Deflater>>) -> &mut Deflater {
+    made.get_or_insert_with(|| Box::new(Deflater::new(DEFLATE_LEVEL)))
 }
 
 fn framed(compressed: bool, payload: &[u8]) -> Frame {
@@ -283,6 +314,18 @@ pub(crate) mod tests {
         let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
         let plain = one.frame(Framing::Raw, None, &mut maker(1)).clone();
         assert!(Arc::ptr_eq(&plain, one.frame(Framing::Raw, agreed, &mut maker(1))));
+    }
+
+    #[test]
+    fn a_frame_for_one_is_compressed_if_that_was_agreed_and_helps() {
+        let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
+        for (payload, deflate, first) in [
+            ([b'x'; 300].as_slice(), agreed, 0xC1),
+            (&[b'x'; 300], None, 0x81),
+            (b"short", agreed, 0x81),
+        ] {
+            assert_eq!(maker(1).for_one(TEXT, payload, deflate)[0], first);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::bucket::Admission;
 use crate::counters::Count;
-use crate::frame::{Event, NO_STATUS, Violation, close_frame, pong_frame, put_frame};
+use crate::frame::{Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::orders::Report;
 use crate::policy::error_push;
@@ -137,8 +137,7 @@ impl Reactor {
 
     fn on_message(&mut self, slot: u32, opcode: u8, payload: &[u8]) -> Result<(), Violation> {
         if self.parts.echo {
-            self.echo(slot, opcode, payload);
-            return Ok(());
+            return self.echo(slot, opcode, payload);
         }
         if self.slab.at(slot).framing == Framing::Raw {
             self.received(slot, payload);
@@ -151,12 +150,6 @@ impl Reactor {
         }
         self.texts = texts;
         read.map_err(|sockjs::BrokenJson| Violation::Protocol)
-    }
-
-    fn echo(&mut self, slot: u32, opcode: u8, payload: &[u8]) {
-        let mut bytes = Vec::with_capacity(payload.len() + 10);
-        put_frame(&mut bytes, opcode, false, payload);
-        self.write(slot, &bytes);
     }
 
     /// A verb has come in.

@@ -190,7 +190,9 @@ impl Reactor {
             return;
         }
         let reason = self.policy.reason(name);
-        if name == "too_big" {
+        // What echoes says nothing of its own.
+        let silent = self.parts.echo;
+        if name == "too_big" && !silent {
             // A verb that can't be read is answered like one that can't be obeyed.
             self.push(slot, &error_push("", "", 107, &reason.text, false));
         }
@@ -204,7 +206,9 @@ impl Reactor {
         let framing = self.slab.at(slot).framing;
         let wait = retry_after_ms.unwrap_or(reason.retry_after_ms);
         let mut last = Vec::with_capacity(320);
-        put_push(&mut last, framing, &disconnect_push(&reason, wait));
+        if !silent {
+            put_push(&mut last, framing, &disconnect_push(&reason, wait));
+        }
         if framing == Framing::SockJs {
             let mut payload = Vec::with_capacity(128);
             sockjs::put_close(&mut payload, reason.code, &reason.text);

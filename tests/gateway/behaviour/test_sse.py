@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import pytest
 from gateways import Box, RawSocket, Response, opened_box, until
 
+from gateway.core import Welcome
 from gateway.outbox import OutboxLimits
 
 
@@ -155,3 +157,28 @@ async def test_what_a_reader_sends_after_its_request_is_dropped(box: Box) -> Non
         await asyncio.sleep(0)
         box.publish("news.a", body=1)
         assert (await next_event(raw))[1]["body"] == 1
+
+
+async def test_a_reader_who_breaks_off_before_the_answer_leaves_nothing(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reset comes when the request was read, and nobody has looked at the socket since."""
+    core, left = box.gateway.core, asyncio.Event()
+    welcome = core.welcome
+
+    def reset_first(origin: str | None, host: str | None) -> Welcome:
+        reader.close()
+        left.set()
+        return welcome(origin, host)
+
+    monkeypatch.setattr(core, "welcome", reset_first)
+    reader = socket.create_connection(("127.0.0.1", box.gateway.port))
+    linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    reader.sendall(b"GET /events?topic=news.breaking HTTP/1.1\r\nHost: x\r\n\r\n")
+    await asyncio.wait_for(left.wait(), 5)
+    monkeypatch.setattr(core, "welcome", welcome)
+    async with box.reader("news.breaking") as other:
+        await other.is_up_to_date()
+    assert not core.connections
+    assert not core.closing

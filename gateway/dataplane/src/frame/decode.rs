@@ -152,8 +152,8 @@ impl Head {
             (127, _) => return Ok(Parsed::Needs(10)),
             (short, _) => (u64::from(short), 2),
         };
-        // RFC 6455 section 5.2: the minimal number of bytes must be used.
-        if (at == 4 && length < 126) || (at == 10 && length < 1 << 16) {
+        // RFC 6455 section 5.2: the minimal number of bytes must be used, and never the first bit.
+        if (at == 4 && length < 126) || (at == 10 && !(1 << 16..1 << 63).contains(&length)) {
             return Err(Violation::Protocol);
         }
         let size = usize::try_from(length).map_err(|_| Violation::TooBig)?;
@@ -196,8 +196,9 @@ impl Head {
         message: Message,
         rules: &Rules,
     ) -> Result<(), Violation> {
-        let room = rules.message_bytes.saturating_sub(message.counted);
-        if size > rules.frame_bytes || size > room {
+        // Also when empty: empty fragments are counted, and must not go on for ever.
+        let total = message.counted.saturating_add(size);
+        if size > rules.frame_bytes || total > rules.message_bytes {
             return Err(Violation::TooBig);
         }
         // Section 5.4: a message is one frame with an opcode, then continuations.

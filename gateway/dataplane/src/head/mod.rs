@@ -74,6 +74,8 @@ pub fn decide<'a>(bytes: &'a [u8], rules: &Rules) -> Decision<'a> {
     let known_other = request.path.is_some() && route.is_none();
     match parsed {
         Ok(httparse::Status::Complete(head_bytes)) => match route {
+            // It came in one piece, and is too long all the same.
+            Some(_) if head_bytes > rules.head_bytes => Decision::Refuse(Refusal::HeadTooLarge),
             Some(route) => serve(route, &request, head_bytes, rules),
             None => Decision::HandOver,
         },

@@ -95,17 +95,17 @@ impl Info<'_> {
                  Content-Type: application/json; charset=UTF-8\r\n\
                  Date: {}\r\n\
                  Cache-Control: no-store, no-cache, no-transform, must-revalidate, max-age=0\r\n\
+                 Vary: Origin\r\n\
                  Access-Control-Allow-Origin: ",
                 Date(unix_seconds),
             ),
         );
         match self.origin {
-            None | Some(b"null") => out.push(b'*'),
+            None => out.push(b'*'),
+            // Also for "null", a page without an origin: with credentials browsers take no "*".
             Some(origin) => {
                 out.extend_from_slice(origin);
-                out.extend_from_slice(
-                    b"\r\nAccess-Control-Allow-Credentials: true\r\nVary: Origin",
-                );
+                out.extend_from_slice(b"\r\nAccess-Control-Allow-Credentials: true");
             }
         }
         put(out, format_args!("\r\nContent-Length: {}\r\n\r\n{body}", body.len()));

@@ -1,0 +1,84 @@
+"""A control plane in a process of its own, over a broker in its memory: made to be killed.
+
+``python -m bench.soak.control_plane SETTINGS`` attaches to a data plane; SETTINGS is JSON::
+
+    {"store": "/path/of.sqlite", "gateway": {fields of GatewaySettings},
+     "native": {fields of NativeSettings}}
+
+Each line on its standard input is a message for its feed (:func:`bench.soak.messages.line_of`); a
+line ``tick`` is a router's sign of life. It prints ``ready READERS_PORT ADMIN_PORT`` and
+serves until SIGTERM, which drains the data plane as ever. What was lost with the lines that a
+killed one didn't read is in the store, as in the fabric.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bench.soak.messages import TABLE
+from gateway.native.app import running
+from gateway.settings import GatewaySettings, NativeSettings
+from newsfabric import topology
+from newsfabric.amqp.message import Message, Properties
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.control import Tick, encode_tick
+from newsfabric.service import run
+from newsfabric.store.sqlite import SqliteStore
+
+
+def settings_from(text: str) -> tuple[GatewaySettings, Path]:
+    """What the command line says."""
+    told: dict[str, Any] = orjson.loads(text)
+    native = dict(told["native"])
+    native["socket"] = Path(native["socket"])
+    gateway = {"name": "box-1", "region": "oregon", **told["gateway"]}
+    return GatewaySettings(native=NativeSettings(**native), **gateway), Path(told["store"])
+
+
+async def _feed(broker: StubBroker) -> None:
+    reader = asyncio.StreamReader(limit=1 << 22)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        broker.publish(topology.POSTOFFICE, _tick() if line == b"tick\n" else _message(line))
+
+
+def _message(line: bytes) -> Message:
+    fields = orjson.loads(line)
+    properties = Properties(
+        content_type=fields["content_type"],
+        headers=fields["headers"],
+        message_id=fields["message_id"],
+    )
+    return Message(fields["topic"], fields["body"].encode(), properties)
+
+
+def _tick() -> Message:
+    now = int(time.time() * 1000)
+    return encode_tick(Tick(origin="oregon", router="ticker", epoch=1, seq=0, sent_ms=now))
+
+
+def main() -> None:
+    """Serve until SIGTERM, or until another control plane has taken over."""
+    told, path = settings_from(sys.argv[1])
+
+    async def serve(stop: asyncio.Event) -> None:
+        broker = StubBroker()
+        store = SqliteStore(path, TABLE)
+        async with running(told, TABLE, store, broker.connect(), stop) as gateway:
+            feeding = asyncio.create_task(_feed(broker))
+            print("ready", gateway.port, gateway.admin_port, flush=True)
+            await stop.wait()
+            feeding.cancel()
+
+    run(serve, name="control-plane", log_level="info")
+
+
+if __name__ == "__main__":
+    main()

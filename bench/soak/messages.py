@@ -1,0 +1,64 @@
+"""The messages of the soak: one router's stream, written to the store before it is sent."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import orjson
+
+from newsfabric.envelope import Envelope, encode, id_of, identity_of
+from newsfabric.topics import TopicPolicy, TopicTable
+
+# What every steady reader must get exactly once.
+STEADY: Final = "news.steady"
+TABLE: Final = TopicTable(
+    [
+        TopicPolicy(pattern="news.*", topic_class="gold", keep=50, slow="disconnect"),
+        TopicPolicy(pattern="live.*", keep=10, slow="conflate"),
+        TopicPolicy(pattern="video.*", topic_class="bronze", keep=10, slow="drop_oldest"),
+    ]
+)
+
+
+class Router:
+    """Numbers messages as a router does. Times are of its own clock, each its own millisecond."""
+
+    def __init__(self) -> None:
+        self.epoch = int(time.time() * 1000)
+        self.seq = 0
+        self._last_ms = 0
+
+    def message(self, topic: str, body: object, *, key: str | None = None) -> Envelope:
+        """The next message of the stream."""
+        self.seq += 1
+        self._last_ms = max(self._last_ms + 1, int(time.time() * 1000))
+        name = f"soak-{self.epoch}-{self.seq}"
+        identity = identity_of(app_id=None, message_id=name, topic="", published_ms=None, body=b"")
+        return Envelope(
+            id=id_of(self._last_ms, identity),
+            identity=identity,
+            topic=topic,
+            body=orjson.dumps(body),
+            published_ms=self._last_ms,
+            origin="oregon",
+            router="soak",
+            epoch=self.epoch,
+            seq=self.seq,
+            key=key,
+            version=None if key is None else self.seq,
+            message_id=name,
+        )
+
+
+def line_of(envelope: Envelope) -> bytes:
+    """``envelope`` as the line by which a control plane is told to take it off its feed."""
+    message = encode(envelope)
+    fields = {
+        "topic": message.topic,
+        "body": message.body.decode(),
+        "headers": dict(message.properties.headers or {}),
+        "message_id": message.properties.message_id,
+        "content_type": message.properties.content_type,
+    }
+    return orjson.dumps(fields) + b"\n"

@@ -1,0 +1,134 @@
+"""The servers that the SockJS suite talks to: our gateway on either engine, and sockjs-node.
+
+Our gateway speaks verbs and pushes, and SockJS's own tests want an echo. So a connection's
+``received``, where verbs come in, is replaced while a peer of ours is open; the transports below
+it are the ones that readers get. The prefix is ``/sockjs`` for all endpoints: each has a port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import echo_dataplane
+from dialogue import PATIENCE, Peer
+from tornado.httpserver import HTTPServer
+
+from gateway.app import readers_server
+from gateway.connection import Connection, State
+from gateway.core import Core
+from gateway.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
+from gateway.listener import Listener, serve_connection
+from gateway.protocol import ReaderLimits
+from gateway.settings import GatewaySettings
+from gateway.sockjs import PREFIX
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TABLE: Final = TopicTable([TopicPolicy(pattern="#")])
+SETTINGS: Final = GatewaySettings(
+    name="echo",
+    region="nowhere",
+    sockjs_legacy=True,
+    sockjs_response_bytes=4096,
+    linger=0.2,
+    reader=ReaderLimits(frame_bytes=64 << 10),
+)
+HASTY: Final = dataclasses.replace(SETTINGS, heartbeat=0.1, sockjs_disconnect_delay=0.3)
+
+
+class ClosingCore(Core):
+    """A core that sends everyone away who comes."""
+
+    def joined(self, connection: Connection) -> None:
+        super().joined(connection)
+        # It isn't whole yet.
+        asyncio.get_running_loop().call_soon(_send_away, connection)
+
+
+def _send_away(connection: Any) -> None:
+    """What ``close`` does, without the ``disconnect`` push, which no other server has."""
+    if connection.state is not State.OPEN:
+        return
+    connection._leave(State.CLOSING, "test")
+    if connection.variant is Variant.SOCKJS:
+        connection._session.ended(3000, "Go away!")
+        return
+    last = websocket_close(3000, "Go away!")
+    if connection.variant is Variant.SOCKJS_WEBSOCKET:
+        last = websocket_frame(TEXT, sockjs_close(3000, "Go away!")) + last
+    connection._part(last, connection._ending_of_goodbye())
+
+
+def _echo(connection: Connection, data: str | bytes) -> None:
+    connection.push(data if isinstance(data, bytes) else data.encode())
+
+
+@contextlib.asynccontextmanager
+async def tornado_peer() -> AsyncIterator[Peer]:
+    """Our gateway on the Tornado engine."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(patch.object(Connection, "received", _echo))
+        ports = {}
+        for name, server in _servers(stack).items():
+            listener = Listener(server, "127.0.0.1", 0)
+            stack.callback(listener.stop)
+            listener.start()
+            ports[name] = (listener.port, PREFIX)
+        yield Peer("tornado", ports)
+
+
+@contextlib.asynccontextmanager
+async def native_peer() -> AsyncIterator[Peer]:
+    """Our gateway on the native engine. Its WebSockets echo in every endpoint, ``close`` too."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(patch.object(Connection, "received", _echo))
+        ports = {}
+        for name, server in _servers(stack).items():
+            port = await stack.enter_async_context(
+                echo_dataplane.echoing(_settings_of(name), _handing_to(server))
+            )
+            ports[name] = (port, PREFIX)
+        yield Peer("native", ports)
+
+
+@contextlib.asynccontextmanager
+async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
+    """sockjs-node, as installed in ``folder``."""
+    process = await asyncio.create_subprocess_exec(
+        "node", Path(__file__).with_name("sockjs-node") / "server.js", folder,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
+        yield Peer("sockjs-node", {name: (port, f"/{name}") for name in ("echo", "close", "hasty")})
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def _servers(stack: contextlib.AsyncExitStack) -> dict[str, HTTPServer]:
+    made = {}
+    for name, kind in {"echo": Core, "close": ClosingCore, "hasty": Core}.items():
+        core = kind(_settings_of(name), TABLE, MemoryStore(TABLE))
+        stack.push_async_callback(core.close)
+        made[name] = readers_server(stack, core)
+    return made
+
+
+def _settings_of(endpoint: str) -> GatewaySettings:
+    return HASTY if endpoint == "hasty" else SETTINGS
+
+
+def _handing_to(server: HTTPServer) -> Callable[[Any, str], None]:
+    def handed_over(connection: Any, address: str) -> None:
+        serve_connection(server, connection, (address, 0))
+
+    return handed_over

@@ -1,0 +1,124 @@
+"""``python -m gateway --engine native`` on a real RabbitMQ node, killed in the middle of a feed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import websockets
+from gateways import Reader
+
+from bench.soak.messages import Router
+from newsfabric import topology
+from newsfabric.amqp.link import connect
+from newsfabric.envelope import encode
+from newsfabric.settings import Node
+from newsfabric.store import open_store
+from newsfabric.topics import load_topics
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).resolve().parents[3]
+TOPIC = "news.breaking"
+
+
+class Gateway:
+    """The control plane's process; its data plane lives on when it is killed."""
+
+    def __init__(self, node: Node, folder: Path) -> None:
+        self.node, self.folder = node, folder
+        self.port = 0
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "gateway", "--engine=native",
+                "--name=box-1", "--region=oregon", f"--broker={self.node.amqp_url}",
+                f"--topics={ROOT / 'topics.toml'}",
+                f"--store=sqlite:{self.folder / 'store.sqlite'}",
+                f"--dataplane-socket={self.folder / 'control'}", "--dataplane-threads=2",
+                "--port=0", "--admin-port=0", "--drain-seconds=0",
+                cwd=ROOT,
+                stderr=log,
+            )  # fmt: skip
+        pattern = rb"readers on port (\d+), admin on port"
+        starts = len(re.findall(pattern, self._log()))
+        async with asyncio.timeout(30):
+            while len(found := re.findall(pattern, self._log())) == starts:
+                assert self.process.returncode is None, self._log().decode()
+                await asyncio.sleep(0.02)
+        self.port = int(found[-1])
+
+    async def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        await self.process.wait()
+
+    async def drain(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(self.process.wait(), 20) == 0
+
+    def end_everything(self) -> None:
+        """Whatever happened, leave no process behind."""
+        with contextlib.suppress(ProcessLookupError, AttributeError):
+            self.process.kill()  # type: ignore[union-attr]
+        for pid in set(re.findall(rb"attached to data plane (\d+)", self._log())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def _log(self) -> bytes:
+        return (self.folder / "log").read_bytes() if (self.folder / "log").exists() else b""
+
+
+async def test_killed_in_the_middle_of_a_feed_nothing_is_lost_or_doubled(
+    rabbitmq: Node, tmp_path: Path
+) -> None:
+    gateway = Gateway(rabbitmq, tmp_path)
+    store = open_store(f"sqlite:{tmp_path / 'store.sqlite'}", load_topics(ROOT / "topics.toml"))
+    link = await connect([rabbitmq.amqp_url], name="test")
+    router = Router()
+    count = 0
+
+    async def publish(many: int) -> None:
+        nonlocal count
+        for _ in range(many):
+            count += 1
+            made = router.message(TOPIC, count)
+            await store.write([made])
+            await publisher.publish(topology.POSTOFFICE, encode(made))
+
+    try:
+        await gateway.start()
+        await link.on_connect(topology.declare_retail)
+        publisher = await link.publisher()
+        await publisher.ready()
+        url = f"ws://127.0.0.1:{gateway.port}/websocket"
+        async with websockets.connect(url) as connection:
+            reader = Reader(connection)
+            await reader.subscribe(TOPIC)
+            for _ in range(2):
+                await publish(100)
+                await gateway.kill()
+                # These wait in the box's queue, and in the store.
+                await publish(100)
+                await gateway.start()
+                await publish(100)
+            bodies = await reader.hear_bodies(count)
+            assert sorted(bodies) == list(range(1, count + 1))
+            await reader.is_up_to_date()
+            await gateway.drain()
+            code, pushes = await reader.hear_close()
+            assert (code, pushes[-1]["code"]) == (1012, 1012)
+        assert b"panicked" not in (tmp_path / "log").read_bytes()
+    finally:
+        gateway.end_everything()
+        await link.close()
+        await store.close()
