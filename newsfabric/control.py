@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
+from newsfabric.envelope import MAX_INTEGER
 from newsfabric.topics import CONTROL_WORD
 
 TICK: Final = "tick"
@@ -196,7 +197,7 @@ def _optional_text(fields: dict[str, Any], name: str) -> str | None:
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INTEGER:
         raise ValueError(f"{name} must be a whole number")
     return value
 

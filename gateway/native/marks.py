@@ -1,33 +1,23 @@
-"""What a control plane leaves for the next one, and how that one catches up.
+"""What a control plane leaves for the next one: its marks.
 
 The data plane keeps a blob for us: how far each router's stream was published. It is sent behind
-the publications it speaks of, so it never says too much. Who attaches with it rereads
-the journal from a minute before it was written, and publishes what lies beyond those marks; what
-the data plane has had all the same it drops as a copy. So nothing is lost or doubled,
-as far as the journal goes back (ten minutes).
+the publications it speaks of, so it never says too much. Who attaches with it goes on from
+there, as a gateway does that was deaf meanwhile (:mod:`gateway.repair`): it rereads the journal
+and publishes what lies beyond those marks; what the data plane has had all the same it drops
+as a copy. So nothing is lost or doubled, as far as the journal goes back (ten minutes).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 from typing import Final
 
 import orjson
 
-from gateway.core import Core
 from gateway.streams import Streams
-from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
-from newsfabric.store.rules import JOURNAL_MS, clock_ms
-
-logger = logging.getLogger(__name__)
+from newsfabric.envelope import MAX_MS
 
 _VERSION: Final = 1
-# Messages that were on their way when the blob was written.
-_MARGIN_MS: Final = 60_000
-# Clocks of routers differ.
-_SKEW_MS: Final = 1_000
-_PAGE: Final = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,34 +77,3 @@ def resume(streams: Streams, marks: Marks) -> None:
     """Go on from where the last control plane was."""
     for mark in marks.marks:
         streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms)
-
-
-async def catch_up(core: Core, marks: Marks) -> int:
-    """Publish what was routed since ``marks`` and lies beyond them; returns how many.
-
-    StoreError if the journal can't be read; try again.
-    """
-    now = clock_ms()
-    at, count = max(now - JOURNAL_MS, marks.at_ms - _MARGIN_MS), 0
-    limit = _PAGE
-    while True:
-        page = await core.store.journal(from_ms=at, to_ms=now + _SKEW_MS, limit=limit)
-        for envelope in page:
-            if _was_missed(core.hub.streams, envelope, marks):
-                publication = core.hub.offer(envelope, now / 1000)
-                if publication is not None:
-                    core.publish(publication)
-                    count += 1
-        if len(page) < limit:
-            return count
-        last = ms_of_id(page[-1].id)
-        # A page of one millisecond alone: only a longer one gets beyond it.
-        limit = limit * 2 if last == at else _PAGE
-        at = last
-
-
-def _was_missed(streams: Streams, envelope: Envelope, marks: Marks) -> bool:
-    if streams.mark(envelope.router, envelope.epoch) is None:
-        # A router that started meanwhile. What it routed before is no news to our readers.
-        return ms_of_id(envelope.id) >= marks.at_ms - _SKEW_MS
-    return not streams.seen(envelope.router, envelope.epoch, envelope.seq)
