@@ -10,6 +10,8 @@ read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finis
 * The **tail** of a stream is what its router may have numbered after the last we heard of it. It
   is read while the router is silent for three seconds or more: the router may be dead, and
   have stored what it never routed, or only be cut off from us.
+* A router's **start** is a reason to look at the time before it, for streams that it may have
+  begun before this one and that nobody heard of here.
 * A **catch-up** is for the time before we began, or in which we were deaf: everything in it that is
   news, of streams never heard of too. Until it is over the gateway isn't ready.
 
@@ -46,6 +48,8 @@ from newsfabric.store.rules import JOURNAL_MS
 StreamName = tuple[str, int]
 # What was under way when we last knew everything; also, how far a store may be behind.
 LATE_MS: Final = 60_000
+# Times that are to be looked at again; beyond, the oldest is forgotten.
+_LOOKS: Final = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +138,12 @@ class _Life:
     backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _CatchUp:
-    """Everything routed since ``from_ms`` is to be looked at.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """Everything routed in ``span`` is to be looked at once, when it is ``due``."""
 
-    What streams never heard of routed before ``floor_ms`` is no news; None: it is as
-    :meth:`gateway.streams.Streams.offered` says.
-    """
-
-    from_ms: int
-    floor_ms: int | None
+    span: Span
+    due: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,7 +158,9 @@ class Plan:
     last_try: frozenset[Gap]
     # Stream → up to which time its tail is read.
     tails: tuple[tuple[StreamName, int], ...]
-    catch_up: _CatchUp | None
+    looks: tuple[_Look, ...]
+    # Since when everything is to be looked at, and until when that is done with this plan.
+    catch_up: Span | None
 
 
 class Repair:
@@ -179,8 +181,11 @@ class Repair:
         self._rng = rng
         self._watched: dict[StreamName, _Watch] = {}
         self._lives: dict[StreamName, _Life] = {}
-        self._begun = False
-        self._catch_up: _CatchUp | None = None
+        self._looks: list[_Look] = []
+        # What streams never heard of have routed since then (our clock) is news; None: not begun.
+        self._since_ms: int | None = None
+        # Since when everything is to be looked at before we are ready.
+        self._catch_up_ms: int | None = None
         # Since when nothing of our own region came (our clock), and when that was noticed.
         self._deaf_ms: int | None = None
         self._deaf_noticed = 0.0
@@ -189,7 +194,7 @@ class Repair:
     @property
     def ready(self) -> bool:
         """Whether nothing is missing but what single gaps are: see a catch-up, above."""
-        return self._begun and self._catch_up is None and self._deaf_ms is None
+        return self._since_ms is not None and self._catch_up_ms is None and self._deaf_ms is None
 
     @property
     def open_gaps(self) -> int:
@@ -198,18 +203,20 @@ class Repair:
 
     def begin(self, wall_ms: int) -> None:
         """We start with nothing: what was routed lately is to be looked at."""
-        from_ms = wall_ms - int(self.limits.start_seconds * 1000)
-        self._start_catch_up(_CatchUp(from_ms, 0), wall_ms)
+        self._since_ms = wall_ms - int(self.limits.start_seconds * 1000)
+        self._catch_up_since(self._since_ms, wall_ms)
 
     def go_on(self, at_ms: int, wall_ms: int) -> None:
         """We take over from a gateway that had followed the streams until ``at_ms``."""
-        self._start_catch_up(_CatchUp(at_ms - LATE_MS, at_ms - SKEW_MS), wall_ms)
+        self._since_ms = max(at_ms, wall_ms - JOURNAL_MS) - LATE_MS
+        self._catch_up_since(self._since_ms, wall_ms)
 
     def heard(self, origin: str, router: str, epoch: int, now: float) -> None:
         """The feed has brought something of this stream."""
         life = self._lives.get((router, epoch))
         if life is None:
             self._lives[router, epoch] = _Life(origin, now)
+            self._note_start(router, epoch, now)
         else:
             life.origin, life.heard = origin, now
 
@@ -239,14 +246,18 @@ class Repair:
             if gap.next_try <= now and self._missing(gap)
         ]
         tails = self._due_tails(now, wall_ms)
-        if not due and not tails and self._catch_up is None:
+        looks = [look for look in self._looks if look.due <= now]
+        if not (due or tails or looks) and self._catch_up_ms is None:
             return None
         last_try = {gap for gap in due if now - gap.opened >= self.limits.patience_seconds}
         void = {gap for gap in due if self._is_dead(gap.stream, now)}
         spans = [span for gap in due for span in self._spans(gap, widest=gap in last_try | void)]
         spans += [span for _, span in tails]
-        if self._catch_up is not None:
-            spans.append(Span(self._catch_up.from_ms, wall_ms + SKEW_MS))
+        spans += [look.span for look in looks]
+        catch_up = None
+        if self._catch_up_ms is not None:
+            catch_up = Span(self._catch_up_ms, wall_ms + SKEW_MS)
+            spans.append(catch_up)
         return Plan(
             spans=merged(spans),
             began=now,
@@ -254,7 +265,8 @@ class Repair:
             void=frozenset(void),
             last_try=frozenset(last_try),
             tails=tuple((name, span.to_ms) for name, span in tails),
-            catch_up=self._catch_up,
+            looks=tuple(looks),
+            catch_up=catch_up,
         )
 
     def wants(self, envelope: Envelope, now: float) -> bool:
@@ -265,21 +277,28 @@ class Repair:
         name = (envelope.router, envelope.epoch)
         stream = self._streams.find(name)
         if stream is None:
-            return self._is_news(envelope)
+            if self._since_ms is None or ms_of_id(envelope.id) < self._since_ms - SKEW_MS:
+                return False
+            self._lives.setdefault(name, _Life(envelope.origin, now))
+            return True
         if stream.seen(envelope.seq):
             return False
         watch = self._watched.get(name)
         overdue = watch is not None and envelope.seq <= watch.upto
-        return overdue or self._catch_up is not None or self._is_silent(name, now)
+        return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
 
     def finished(self, plan: Plan, now: float, *, complete: bool) -> list[Closed]:
         """``plan`` was read, to its end if ``complete``; returns the gaps that nobody will fill."""
         if not complete:
             return []
-        if plan.catch_up is self._catch_up:
-            self._catch_up = None
+        self._looks = [look for look in self._looks if look not in plan.looks]
+        if plan.catch_up is not None and plan.catch_up.from_ms == self._catch_up_ms:
+            self._catch_up_ms = None
+            self._look_later(_Look(plan.catch_up, now + LATE_MS / 1000))
         for name, to_ms in plan.tails:
-            life = self._lives[name]
+            life = self._lives.get(name)
+            if life is None:
+                continue
             life.read_ms = max(life.read_ms, to_ms - LATE_MS)
             life.next_try = now + life.backoff.failed(now, self._rng)
         closed = []
@@ -294,14 +313,12 @@ class Repair:
 
     # Deaf times.
 
-    def _start_catch_up(self, wanted: _CatchUp, wall_ms: int) -> None:
-        self._begun = True
-        from_ms = max(wanted.from_ms, wall_ms - JOURNAL_MS)
-        if self._catch_up is not None:
-            # One that isn't over: the new one has to do for both.
-            from_ms = min(from_ms, self._catch_up.from_ms)
-            wanted = _CatchUp(from_ms, self._catch_up.floor_ms)
-        self._catch_up = _CatchUp(from_ms, wanted.floor_ms)
+    def _catch_up_since(self, from_ms: int, wall_ms: int) -> None:
+        from_ms = max(from_ms, wall_ms - JOURNAL_MS)
+        if self._catch_up_ms is not None:
+            # One that isn't over: this one does for both, and is another than is being read.
+            from_ms = min(from_ms, self._catch_up_ms - 1)
+        self._catch_up_ms = from_ms
 
     def _note_deafness(self, now: float, wall_ms: int, fed_at: float | None) -> None:
         silent = self.limits.silent_seconds
@@ -315,7 +332,7 @@ class Repair:
             if since > silent:
                 self._became_deaf(wall_ms - int(since * 1000), now)
             if self._deaf_ms is not None and fed_at > self._deaf_noticed:
-                self._start_catch_up(_CatchUp(self._deaf_ms - LATE_MS, None), wall_ms)
+                self._catch_up_since(self._deaf_ms - LATE_MS, wall_ms)
                 self._deaf_ms = None
         self._looked = (now, wall_ms)
 
@@ -323,13 +340,6 @@ class Repair:
         if self._deaf_ms is None:
             self._deaf_ms = since_ms
         self._deaf_noticed = now
-
-    def _is_news(self, envelope: Envelope) -> bool:
-        routed_ms = ms_of_id(envelope.id)
-        if self._catch_up is not None and self._catch_up.floor_ms is not None:
-            return routed_ms >= self._catch_up.floor_ms
-        place = (envelope.router, envelope.epoch, envelope.seq)
-        return not self._streams.offered(*place, routed_ms)
 
     # Gaps.
 
@@ -404,6 +414,21 @@ class Repair:
 
     # Silent routers.
 
+    def _note_start(self, router: str, epoch: int, now: float) -> None:
+        if self._since_ms is None or epoch < self._since_ms - SKEW_MS:
+            # The catch-up looks there.
+            return
+        before = [name for name in self._lives if name[0] == router and name[1] < epoch]
+        known = [stream.routed_ms for name in before if (stream := self._streams.find(name))]
+        from_ms = max(self._since_ms, epoch - JOURNAL_MS, *known)
+        span = Span(min(from_ms, epoch) - SKEW_MS, epoch + SKEW_MS)
+        # Again when a store that is behind must have it.
+        for seconds in (1.0, LATE_MS / 1000):
+            self._look_later(_Look(span, now + seconds))
+
+    def _look_later(self, look: _Look) -> None:
+        self._looks = [*self._looks, look][-_LOOKS:]
+
     def _is_silent(self, name: StreamName, now: float) -> bool:
         life = self._lives.get(name)
         return life is None or now - life.heard >= self.limits.silent_seconds
@@ -412,10 +437,14 @@ class Repair:
         life = self._lives.get(name)
         if life is None or now - life.heard < self.limits.dead_seconds:
             return False
+        lives = self._lives
+        # One that the gateway before us had heard says where it lived when it starts again.
+        theirs = (lives[other].origin for other in lives if other[0] == name[0])
+        origin = life.origin or next(filter(None, theirs), "")
         # Another one of its region is heard: neither are we deaf nor is the region cut off.
-        return any(
-            other.origin == life.origin and now - other.heard < self.limits.silent_seconds
-            for other in self._lives.values()
+        return bool(origin) and any(
+            other.origin == origin and now - other.heard < self.limits.silent_seconds
+            for other in lives.values()
         )
 
     def _due_tails(self, now: float, wall_ms: int) -> list[tuple[StreamName, Span]]:

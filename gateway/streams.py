@@ -238,6 +238,10 @@ class Streams:
         self._streams[router, epoch] = Stream(router, epoch, mark, routed_ms)
         self._heard(router, epoch, mark, routed_ms, routed_ms / 1000)
 
+    def listened_since(self, ms: int) -> None:
+        """Another gateway process had listened until we began, at ``ms`` at the latest."""
+        self._began_ms = min(self._began_ms, ms)
+
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""
         return {name: self._streams[name].missing() for name in self._holed}

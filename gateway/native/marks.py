@@ -75,5 +75,6 @@ def _is_time(value: object) -> bool:
 
 def resume(streams: Streams, marks: Marks) -> None:
     """Go on from where the last control plane was."""
+    streams.listened_since(marks.at_ms)
     for mark in marks.marks:
         streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms)
