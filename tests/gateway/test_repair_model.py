@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from gateway.hub import Hub, HubLimits
 from gateway.native.marks import decode_marks, encode_marks, resume
-from gateway.repair import Ending, Plan, Repair, RepairLimits
+from gateway.repair import Closed, Ending, Plan, Repair, RepairLimits
 from gateway.streams import Streams
 from newsfabric.control import Tick
 from newsfabric.envelope import Envelope, id_of, ms_of_id
@@ -89,12 +89,14 @@ class World:
         self.order = itertools.count()
         self.cut_until = 0.0
         self.unreadable_until = 0.0
+        # Routed since the first gateway was ready: before, nobody was there to miss anything.
+        self.open = False
         self.routed: set[int] = set()
         # What the data plane knows outlives the gateways.
         self.delivered: collections.Counter[int] = collections.Counter()
         self.quiet = False
         self.gateways = 0
-        self.gave_up: list[Ending] = []
+        self.gave_up: list[Closed] = []
         self.begin(None)
 
     @property
@@ -156,6 +158,7 @@ class World:
             if complete:
                 self.read(plan)
             self.account(self.repair.finished(plan, self.now, complete=complete))
+        self.open |= self.repair.ready
         if self.repair.ready:
             self.blob = encode_marks(self.hub.streams, self.wall_ms)
 
@@ -169,8 +172,8 @@ class World:
             if self.repair.wants(one, self.now):
                 self.offer(one)
 
-    def account(self, closed: list[object]) -> None:
-        self.gave_up += [c.ending for c in closed if c.ending is Ending.GIVEN_UP]  # type: ignore[attr-defined]
+    def account(self, closed: list[Closed]) -> None:
+        self.gave_up += [hole for hole in closed if hole.ending is Ending.GIVEN_UP]
 
     # The fabric.
 
@@ -199,7 +202,8 @@ class World:
             self.route_by_another(router, message)
             return
         self.journal.append((self.now + self.dice.choice([0.0, 0.0, 2.0]), one))
-        self.routed.add(one.identity)
+        if self.open:
+            self.routed.add(one.identity)
         self.send(one)
 
     def route_by_another(self, router: Router, message: int) -> None:
