@@ -189,16 +189,6 @@ class StreamHandler(tornado.web.RequestHandler):
         return stream
 
 
-def refuse_method(handler: tornado.web.RequestHandler) -> None:
-    """Answer 405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
-    missing = tornado.web.RequestHandler.get
-    names = handler.SUPPORTED_METHODS
-    there = [name for name in names if getattr(type(handler), name.lower()) is not missing]
-    handler.set_header("Allow", ", ".join(there))
-    handler.clear_header("Content-Type")
-    handler.finish()
-
-
 class PageHandler(StreamHandler):
     """Base of the handlers that pages of other origins may ask without a preflight, or with one."""
 
@@ -221,3 +211,13 @@ class PageHandler(StreamHandler):
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(error_push(refusal))
+
+
+def refuse_method(handler: tornado.web.RequestHandler) -> None:
+    """Answer 405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
+    missing = tornado.web.RequestHandler.get
+    names = handler.SUPPORTED_METHODS
+    there = [name for name in names if getattr(type(handler), name.lower()) is not missing]
+    handler.set_header("Allow", ", ".join(there))
+    handler.clear_header("Content-Type")
+    handler.finish()

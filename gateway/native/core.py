@@ -74,6 +74,7 @@ class NativeCore(Core):
             table=table,
             hub=self.hub,
             archive=self.archive,
+            resumer=self.resumer,
             plane=self.plane,
             spawn=self.spawn,
             publish=self.publish,
@@ -145,6 +146,10 @@ class NativeCore(Core):
         await self.plane.count()
         patience = Pace(self._tally.readers, seconds, per_second).duration
         await self.plane.drain(seconds, per_second, patience)
+
+    async def take_over(self) -> int:
+        """Have a new data plane take over from ours, readers and all."""
+        return await self.plane.take_over()
 
     def joined(self, connection: Connection) -> None:
         """A reader has come to this process."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from envelopes import envelope
@@ -36,7 +36,7 @@ TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=4)])
 TOPIC, OTHER = "news.a", "news.b"
 REGIONS = ("oregon", "dublin")
 # A gateway that starts is not ready before it has caught up with so much of the journal.
-CATCH_UP = 600.0
+CATCH_UP = 560.0
 # Queues between regions keep nothing for longer than nine minutes, so copies of a message are not
 # routed further apart; and holes are closed by then.
 LONGEST_WAY = 500.0
@@ -98,6 +98,19 @@ class Gateway:
         return asyncio.create_task(work)
 
     def take(self, item: Envelope | Tick) -> None:
+        if self.hub.streams.mark(item.router, item.epoch) is None:
+            # A gateway that was cut off from a router when it started: that router's journal first.
+            self.catch_up(lambda one: (one.router, one.epoch) == (item.router, item.epoch))
+        self.offer(item)
+
+    def catch_up(self, wanted: Callable[[Envelope], bool] = lambda _one: True) -> None:
+        """What the journal has of the last minutes, in the order of each stream."""
+        start_ms = self.world.clock.ms - int(CATCH_UP * 1000)
+        for one in self.world.journal():
+            if wanted(one) and self.world.stored_ms[one.identity] >= start_ms:
+                self.offer(one)
+
+    def offer(self, item: Envelope | Tick) -> None:
         if isinstance(item, Tick):
             self.hub.ticked(item, self.world.clock.now)
         elif (publication := self.hub.offer(item, self.world.clock.now)) is not None:
@@ -109,10 +122,10 @@ class Gateway:
             for subscription in group:
                 subscription.subscriber.deliver(b"", publication)
 
-    def repair(self, journal: list[Envelope]) -> None:
+    def repair(self) -> None:
         """What is in the journal and never came: holes, and the ends of dead routers' streams."""
         streams = self.hub.streams
-        for one in journal:
+        for one in self.world.journal():
             if not streams.offered(one.router, one.epoch, one.seq, ms_of_id(one.id)):
                 self.take(one)
 
@@ -206,6 +219,7 @@ class World:
         # On their way to a gateway; those of the other region wait while the link is cut.
         self.way: list[list[Envelope | Tick]] = [[], []]
         self.cut = False
+        self.routed: list[Envelope] = []
         self.stored_ms: dict[int, int] = {}
         self.resumes = 0
         self.recovered = 0
@@ -230,7 +244,7 @@ class World:
             self.gateway_restarts,
         ]
         for gateway in self.gateways:
-            await self.catch_up(gateway)
+            self.catch_up(gateway)
         for _ in range(steps):
             await self.passes(self.dice.choice([0.0, 0.001, 0.1, 1.0]))
             await self.dice.choice(acts)()
@@ -253,6 +267,7 @@ class World:
         router = self.dice.choice([one for one in self.routers if one.region == region])
         routed = router.route(number, topic)
         await self.store.write([routed])
+        self.routed.append(routed)
         self.stored_ms.setdefault(routed.identity, self.clock.ms)
         if self.dice.randrange(12):
             self.send(routed)
@@ -298,7 +313,7 @@ class World:
 
     async def repair(self) -> None:
         for gateway in self.gateways:
-            gateway.repair(await self.journal())
+            gateway.repair()
 
     async def router_restarts(self) -> None:
         old = self.dice.choice(self.routers)
@@ -318,20 +333,17 @@ class World:
         waiting = [one for one in self.way[place] if self.cut and one.origin != old.region]
         self.way[place] = waiting
         fresh = self.gateways[place] = Gateway(self, old.region)
-        await self.catch_up(fresh)
+        self.catch_up(fresh)
 
-    async def catch_up(self, fresh: Gateway) -> None:
+    def catch_up(self, fresh: Gateway) -> None:
         """What a gateway does before it lets readers in."""
-        start_ms = self.clock.ms - int(CATCH_UP * 1000)
-        for one in sorted(await self.journal(), key=in_stream_order):
-            if self.stored_ms[one.identity] >= start_ms:
-                fresh.take(one)
+        fresh.catch_up()
         for router in self.routers:
             if not self.cut or router.region == fresh.region:
                 fresh.take(router.tick())
 
-    async def journal(self) -> list[Envelope]:
-        return await self.store.journal(from_ms=0, to_ms=2**48, limit=100_000)
+    def journal(self) -> list[Envelope]:
+        return sorted(self.routed, key=in_stream_order)
 
     async def arrive(self) -> None:
         """Whatever is on its way, and what was lost."""
@@ -357,7 +369,7 @@ class World:
                 reader.cut_off()
 
     async def account(self) -> None:
-        topics = {one.identity: one.topic for one in await self.journal()}
+        topics = {one.identity: one.topic for one in self.routed}
         for reader in self.readers:
             due = {
                 identity

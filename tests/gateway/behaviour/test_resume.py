@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from gateways import ENGINES, TABLE, Box, Reader, opened_box, until
+from gateways import TABLE, Box, Reader, opened_box, until
 
 from gateway.position import decode, encode, entry, stream_hash
 from newsfabric.envelope import Envelope
@@ -35,13 +35,6 @@ class CountingStore(MemoryStore):
         if self.away:
             raise StoreUnavailable("away")
         return await super().since(topic, from_ms=from_ms, limit=limit)
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    if request.param == "native":
-        pytest.skip("phase 2")
-    return str(request.param)
 
 
 @pytest.fixture
