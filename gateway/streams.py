@@ -188,6 +188,8 @@ class Streams:
         # Those with holes.
         self._holed: dict[tuple[str, int], None] = {}
         self._began_ms = int(now * 1000)
+        # Of routers that started later everything counts.
+        self.since_ms = self._began_ms
         self._heard_at = now
 
     def __len__(self) -> int:
@@ -239,8 +241,8 @@ class Streams:
         self._heard(router, epoch, mark, routed_ms, routed_ms / 1000)
 
     def listened_since(self, ms: int) -> None:
-        """Another gateway process had listened until we began, at ``ms`` at the latest."""
-        self._began_ms = min(self._began_ms, ms)
+        """Gateways before us have listened since ``ms``: what began later is no stranger."""
+        self.since_ms = min(self.since_ms, ms)
 
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""
@@ -338,7 +340,7 @@ class Streams:
         return int(self.limits.late_seconds * 1000)
 
     def _is_young(self, epoch: int) -> bool:
-        return epoch >= self._began_ms - SKEW_MS
+        return epoch >= self.since_ms - SKEW_MS
 
     def _heard(self, router: str, epoch: int, past: int, ms: int, now: float) -> Stream:
         """The stream, heard ``now``; if it is new and older than we are, ``past`` is its past."""

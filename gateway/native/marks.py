@@ -17,7 +17,7 @@ import orjson
 from gateway.streams import Streams
 from newsfabric.envelope import MAX_MS
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,24 +32,28 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Marks:
-    """How far everything was published at ``at_ms``."""
+    """How far everything was published at ``at_ms``, by gateways that listen since ``since_ms``."""
 
     at_ms: int
+    since_ms: int
     marks: tuple[Mark, ...]
 
 
 def encode_marks(streams: Streams, at_ms: int) -> bytes:
     """The blob."""
-    return orjson.dumps([_VERSION, at_ms, list(streams.marks())])
+    return orjson.dumps([_VERSION, at_ms, streams.since_ms, list(streams.marks())])
 
 
 def decode_marks(blob: bytes) -> Marks:
     """What :func:`encode_marks` made; ValueError for anything else."""
     try:
-        version, at_ms, marks = orjson.loads(blob)
-        if version != _VERSION or not _is_time(at_ms):
-            raise ValueError(f"marks of version {version!r} at {at_ms!r}")
-        return Marks(at_ms, tuple(_mark(*fields) for fields in marks))
+        version, *rest = orjson.loads(blob)
+        if version != _VERSION:
+            raise ValueError(f"marks of version {version!r}")
+        at_ms, since_ms, marks = rest
+        if not (_is_time(at_ms) and _is_time(since_ms)):
+            raise ValueError(f"marks at {at_ms!r} since {since_ms!r}")
+        return Marks(at_ms, since_ms, tuple(_mark(*fields) for fields in marks))
     except TypeError as exc:
         raise ValueError("not marks") from exc
 
@@ -75,6 +79,6 @@ def _is_time(value: object) -> bool:
 
 def resume(streams: Streams, marks: Marks) -> None:
     """Go on from where the last control plane was."""
-    streams.listened_since(marks.at_ms)
+    streams.listened_since(marks.since_ms)
     for mark in marks.marks:
         streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms)

@@ -14,7 +14,6 @@ import heapq
 import itertools
 import random
 
-import pytest
 from envelopes import envelope
 from hypothesis import given, settings
 from hypothesis import strategies as st
