@@ -180,7 +180,7 @@ class Mender:
             ending = hole.ending.value
             measures.REPAIRS.labels(ending).inc()
             measures.REPAIR.labels(ending).observe(hole.seconds)
-            if hole.ending is not Ending.REPAIRED:
+            if hole.ending is not Ending.FILLED:
                 measures.ABANDONED_NUMBERS.labels(ending).inc(hole.numbers)
         news = [h for h in closed if h.numbers or h.seconds > _NEWS_SECONDS]
         for hole in news[:_LINES_AT_ONCE]:

@@ -71,9 +71,12 @@ class RepairLimits:
 
 
 class Ending(enum.Enum):
-    """How a gap was closed. The values are metric labels."""
+    """How a gap was closed. The values are metric labels.
 
-    REPAIRED = "repaired"
+    Filled: each of its numbers came, was found, or was declared void by its router.
+    """
+
+    FILLED = "filled"
     VOID = "void"
     GIVEN_UP = "given_up"
 
@@ -331,7 +334,7 @@ class Repair:
             since = now - fed_at
             if since > silent:
                 self._became_deaf(wall_ms - int(since * 1000), now)
-            if self._deaf_ms is not None and fed_at > self._deaf_noticed:
+            if self._deaf_ms is not None and fed_at >= self._deaf_noticed:
                 self._catch_up_since(self._deaf_ms - LATE_MS, wall_ms)
                 self._deaf_ms = None
         self._looked = (now, wall_ms)
@@ -351,6 +354,9 @@ class Repair:
         newest = watch.samples[-1][1] if watch.samples else watch.upto
         if stream.last > newest:
             watch.samples.append((now, stream.last, stream.routed_ms, wall_ms))
+        elif stream.last == watch.upto:
+            # Nothing was given out since: what comes next was routed after this.
+            watch.upto_ms = max(watch.upto_ms, stream.routed_ms)
         while watch.samples and watch.samples[0][0] <= now - self.limits.hole_seconds:
             self._open_gap(name, stream, watch, now)
         holes = stream.missing()
@@ -360,7 +366,7 @@ class Repair:
             if within(holes, gap.first, gap.last):
                 still_open.append(gap)
             else:
-                closed.append(_closed(gap, Ending.REPAIRED, now))
+                closed.append(_closed(gap, Ending.FILLED, now))
         watch.gaps = still_open
         if stream.mark >= stream.last and not watch.gaps:
             del self._watched[name]
