@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from newsfabric.errors import WorldError
-from newsfabric.world.broker import broker_command, environment, epmd_command, prepare
+from newsfabric.world.broker import Broker, broker_command, environment, epmd_command, prepare
 from newsfabric.world.layout import Program, WorldLayout
 from newsfabric.world.processes import MARKER, last_lines, process_id, spawn
 from newsfabric.world.rabbitmq_home import RabbitmqHome
@@ -41,18 +41,32 @@ class Running:
 
     def start_brokers(self) -> None:
         """Write every node's files and start them all at once."""
-        paths = self.layout.paths
         for broker in self.layout.brokers():
-            prepare(broker, self._home.version)
-            variables = environment(
-                broker, self._home, os.environ, marker=paths.state, erlang=paths.erlang
-            )
-            self._start(broker.name, broker_command(self._home), variables)
+            self.start_broker(broker)
+
+    def start_broker(self, broker: Broker) -> None:
+        """Write a node's files and start it, with what it kept when it ran before."""
+        paths = self.layout.paths
+        prepare(broker, self._home.version)
+        variables = environment(
+            broker, self._home, os.environ, marker=paths.state, erlang=paths.erlang
+        )
+        self._start(broker.name, broker_command(self._home), variables)
 
     def start_program(self, program: Program) -> None:
         """Start a service."""
         # Logs are read while things go wrong: nothing of them may wait in a buffer.
         self._start(program.name, program.command, os.environ | {"PYTHONUNBUFFERED": "1"})
+
+    def start(self, name: str) -> None:
+        """Start the process of that name, whatever it is; KeyError if it is none of ours."""
+        brokers = {broker.name: broker for broker in self.layout.brokers()}
+        if name in brokers:
+            self.start_broker(brokers[name])
+            return
+        regions = self.layout.regions
+        programs = {p.name: p for region in regions for p in self.layout.programs(region)}
+        self.start_program(programs[name])
 
     def update(self, notes: Notes) -> None:
         """Replace the notes."""

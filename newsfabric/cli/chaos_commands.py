@@ -1,0 +1,101 @@
+"""``newsfabric chaos``: break parts of a running world, and heal them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from newsfabric.cli.options import examples, json_option, state_option
+
+
+@click.group()
+def chaos() -> None:
+    """Break parts of a running world, heal them, and account for every message meanwhile.
+
+    NAME is what `newsfabric status` shows; `oregon-retail-1-dataplane` is the second process of a
+    gateway, `oregon-retail-1-box` a whole box. What is killed stays dead until it is healed.
+    """
+
+
+def _fault(act: Callable[..., Any]) -> click.Command:
+    """A command that does something to NAMEs; its docstring is its help."""
+    name = act.__name__
+    for option in (
+        click.option(
+            "--after",
+            type=click.FloatRange(min=0.0),
+            default=0.0,
+            metavar="SECONDS",
+            help="Wait so long before.",
+        ),
+        json_option,
+        state_option,
+        click.argument("names", nargs=-1, metavar="NAME…"),
+    ):
+        act = option(act)
+    return chaos.command(name, epilog=examples(f"newsfabric chaos {name} oregon-router-1"))(act)
+
+
+@_fault
+def kill(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
+    """Kill processes with SIGKILL."""
+    _signal("kill", names, state, as_json=as_json, after=after)
+
+
+@_fault
+def stop(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
+    """Stop processes where they are, with SIGSTOP: they live, and do nothing."""
+    _signal("stop", names, state, as_json=as_json, after=after)
+
+
+@_fault
+def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
+    """Let stopped processes go on, with SIGCONT."""
+    _signal("cont", names, state, as_json=as_json, after=after)
+
+
+@_fault
+def heal(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
+    """Start what is dead, let go on what is stopped; without a NAME: everything."""
+    from newsfabric.world.faults import Faults
+    from newsfabric.world.parts import find_parts, parts
+    from newsfabric.world.state import running_world
+
+    layout, _ = running_world(state)
+    faults = Faults(state)
+    if names:
+        wanted = find_parts(layout, names)
+        time.sleep(after)
+    else:
+        time.sleep(after)
+        wanted = faults.unwell(list(parts(layout).values()))
+    _show(faults.heal(wanted), as_json=as_json)
+
+
+def _signal(verb: Any, names: Sequence[str], state: Path, *, as_json: bool, after: float) -> None:
+    from newsfabric.world.faults import Faults
+    from newsfabric.world.parts import find_parts
+    from newsfabric.world.state import running_world
+
+    if not names:
+        raise click.UsageError("name at least one part; `newsfabric status` lists them")
+    wanted = find_parts(running_world(state)[0], names)
+    time.sleep(after)
+    _show(Faults(state).apply(verb, wanted), as_json=as_json)
+
+
+def _show(done: Sequence[Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(each) for each in done], indent=2))
+        return
+    for each in done:
+        pid = "" if each.pid is None else f" (pid {each.pid})"
+        click.echo(f"{each.name}: {each.done}{pid}")
+    if not done:
+        click.echo("everything is well")
