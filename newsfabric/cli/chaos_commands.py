@@ -99,3 +99,58 @@ def _show(done: Sequence[Any], *, as_json: bool) -> None:
         click.echo(f"{each.name}: {each.done}{pid}")
     if not done:
         click.echo("everything is well")
+
+
+@chaos.command(
+    epilog=examples(
+        "newsfabric up --detach --retail 2 && newsfabric chaos run",
+        "newsfabric chaos run --minutes 2 --seed 7 --report /tmp/chaos",
+    )
+)
+@state_option
+@click.option(
+    "--minutes", type=click.FloatRange(min=0.5), default=10.0, show_default=True, help="How long."
+)
+@click.option("--seed", default=1, show_default=True, help="The same seed, the same faults.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=1.0),
+    default=40.0,
+    show_default=True,
+    help="Messages a second, over all regions.",
+)
+@click.option(
+    "--readers", type=click.IntRange(min=1), default=240, show_default=True, help="How many."
+)
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("chaos-report"),
+    show_default=True,
+    help="Where to put report.md, report.json and plot.svg.",
+)
+def run(state: Path, minutes: float, seed: int, rate: float, readers: int, report: Path) -> None:
+    """Break a world on a seeded schedule, under load, and account for every message.
+
+    Exits with 1 when a message whose publisher holds a receipt was lost to a reader or came twice.
+    Bronze messages may be missing.
+    """
+    import asyncio
+
+    from newsfabric.chaos.report import broken, verdict, write_report
+    from newsfabric.chaos.run import ChaosOptions, run_chaos
+    from newsfabric.cli.find_world import world_to_read
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    layout = world_to_read(state, say)
+    options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers)
+    report.mkdir(parents=True, exist_ok=True)
+    outcome = asyncio.run(run_chaos(layout, options, report, say))
+    account = write_report(outcome, report)
+    for text in (*outcome.faulty, *broken(outcome, account)):
+        click.echo(text)
+    click.echo(f"{verdict(account)}; the report is {report / 'report.md'}")
+    if outcome.faulty or not account.kept or account.unreceipted or account.rejected:
+        raise SystemExit(1)
