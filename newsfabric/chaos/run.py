@@ -23,13 +23,16 @@ from newsfabric.chaos.publishing import TOPICS, Publishing
 from newsfabric.chaos.reading import Plan, make_plans, read_line
 from newsfabric.chaos.schedule import Fault, make_schedule
 from newsfabric.errors import NewsfabricError, WorldError
-from newsfabric.world.faults import Faults
+from newsfabric.world.faults import LINK, Faults
 from newsfabric.world.layout import WorldLayout
-from newsfabric.world.parts import box_name, find_parts, parts
+from newsfabric.world.parts import box_name, find_parts, links, parts
 
 _READY_WITHIN: Final = 90.0
 # After the last message: as long as a box's queue keeps a message, and a repair on top.
 _SETTLE_WITHIN: Final = 90.0
+# A wide ocean.
+_LATENCY_MS: Final = 120
+_JITTER_MS: Final = 30
 _LINE_LIMIT: Final = 1 << 20
 
 
@@ -110,7 +113,8 @@ async def run_chaos(
 
 def kinds(layout: WorldLayout) -> dict[str, list[str]]:
     """What there is to break in a world, by kind."""
-    found: dict[str, list[str]] = {"box": [box_name(box) for box in layout.boxes()]}
+    boxes = [box_name(box) for box in layout.boxes()]
+    found: dict[str, list[str]] = {"box": boxes, LINK: list(links(layout))}
     for part in parts(layout).values():
         found.setdefault(part.kind, []).append(part.name)
     return found
@@ -201,15 +205,25 @@ class _Breaker:
 
         def heal() -> None:
             self._faults.heal(self._faults.unwell(list(parts(self._layout).values())))
+            if ill := self._faults.ill_links():
+                self._faults.heal_links(ill)
 
         await asyncio.to_thread(heal)
 
     def _break(self, fault: Fault) -> None:
-        found = find_parts(self._layout, [fault.name])
-        self._faults.apply("stop" if fault.verb == "stop" else "kill", found)
+        match fault.verb:
+            case "cut":
+                self._faults.cut([fault.name])
+            case "slow":
+                self._faults.slow([fault.name], latency_ms=_LATENCY_MS, jitter_ms=_JITTER_MS)
+            case verb:
+                self._faults.apply(verb, find_parts(self._layout, [fault.name]))
 
     def _heal(self, fault: Fault) -> None:
-        self._faults.heal(find_parts(self._layout, [fault.name]))
+        if fault.kind == LINK:
+            self._faults.heal_links([fault.name])
+        else:
+            self._faults.heal(find_parts(self._layout, [fault.name]))
 
     def _now(self) -> float:
         return time.time() - self._began

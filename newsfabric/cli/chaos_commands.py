@@ -7,11 +7,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from newsfabric.cli.options import examples, json_option, state_option
+
+if TYPE_CHECKING:
+    from newsfabric.world.faults import Faults
 
 
 @click.group()
@@ -39,7 +42,8 @@ def _fault(act: Callable[..., Any]) -> click.Command:
         click.argument("names", nargs=-1, metavar="NAME…"),
     ):
         act = option(act)
-    return chaos.command(name, epilog=examples(f"newsfabric chaos {name} oregon-router-1"))(act)
+    target = "oregon-dublin-link" if name in ("cut", "slow") else "oregon-router-1"
+    return chaos.command(name, epilog=examples(f"newsfabric chaos {name} {target}"))(act)
 
 
 @_fault
@@ -62,20 +66,67 @@ def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
 
 @_fault
 def heal(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
-    """Start what is dead, let go on what is stopped; without a NAME: everything."""
+    """Start what is dead, let go on what is stopped, mend links; without a NAME: everything."""
     from newsfabric.world.faults import Faults
-    from newsfabric.world.parts import find_parts, parts
+    from newsfabric.world.parts import find_links, find_parts, links, parts
     from newsfabric.world.state import running_world
 
     layout, _ = running_world(state)
     faults = Faults(state)
-    if names:
-        wanted = find_parts(layout, names)
-        time.sleep(after)
-    else:
-        time.sleep(after)
+    wires = {*links(layout), *(region.name for region in layout.regions)} if layout.proxies else ()
+    mended = find_links(layout, [name for name in names if name in wires])
+    wanted = find_parts(layout, [name for name in names if name not in wires])
+    time.sleep(after)
+    if not names:
         wanted = faults.unwell(list(parts(layout).values()))
-    _show(faults.heal(wanted), as_json=as_json)
+        mended = faults.ill_links()
+    done = faults.heal(wanted)
+    _show([*done, *(faults.heal_links(mended) if mended else ())], as_json=as_json)
+
+
+@_fault
+def cut(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
+    """Cut links between regions, silently: nothing goes through and nobody is told.
+
+    NAME is a link, such as oregon-dublin-link, or a region: all of its links.
+    """
+    faults, wires = _wires(names, state)
+    time.sleep(after)
+    _show(faults.cut(wires), as_json=as_json)
+
+
+@_fault
+@click.option(
+    "--latency", type=click.IntRange(0, 60_000), default=80, show_default=True, help="In ms."
+)
+@click.option(
+    "--jitter", type=click.IntRange(0, 60_000), default=20, show_default=True, help="In ms."
+)
+def slow(
+    names: Sequence[str], state: Path, as_json: bool, after: float, latency: int, jitter: int
+) -> None:
+    """Make links between regions slow, each way.
+
+    NAME is a link, such as oregon-dublin-link, or a region: all of its links.
+    """
+    faults, wires = _wires(names, state)
+    time.sleep(after)
+    _show(faults.slow(wires, latency_ms=latency, jitter_ms=jitter), as_json=as_json)
+
+
+def _wires(names: Sequence[str], state: Path) -> tuple[Faults, list[str]]:
+    from newsfabric.world.faults import Faults
+    from newsfabric.world.parts import find_links
+    from newsfabric.world.state import running_world
+
+    if not names:
+        raise click.UsageError("name at least one link or region")
+    layout, _ = running_world(state)
+    faults = Faults(state)
+    if not layout.proxies:
+        # It says what is missing.
+        faults.heal_links(())
+    return faults, find_links(layout, names)
 
 
 def _signal(verb: Any, names: Sequence[str], state: Path, *, as_json: bool, after: float) -> None:

@@ -22,6 +22,7 @@ from newsfabric.world.running import Running, planned
 from newsfabric.world.start import bring_up, check_ports, write_files
 from newsfabric.world.state import Notes, check_free, locked, make_folder, shown
 from newsfabric.world.stop import stop_world
+from newsfabric.world.toxiproxy import find_toxiproxy
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # A closed terminal ends a foreground world as Ctrl-C does.
@@ -42,6 +43,8 @@ def run_up(
 ) -> None:
     """Start a world. With ``detach`` return when it is ready, else stay until a signal comes."""
     home = find_rabbitmq(_CHECKOUT, os.environ)
+    if len(options.regions) > 1:
+        options = dataclasses.replace(options, toxiproxy=find_toxiproxy(_CHECKOUT, os.environ))
     layout = lay_out(options, state)
     with locked(state):
         check_free(state)

@@ -15,14 +15,18 @@ from typing import Final, Literal
 
 from newsfabric.errors import WorldError
 from newsfabric.world.dataplanes import dataplanes
-from newsfabric.world.layout import WorldLayout
-from newsfabric.world.parts import Part
+from newsfabric.world.layout import LINKS, WorldLayout
+from newsfabric.world.parts import Part, links
 from newsfabric.world.processes import ProcessId, kill, pause, unpause
 from newsfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
 from newsfabric.world.running import Running
 from newsfabric.world.state import changing, running_world
+from newsfabric.world.toxiproxy import Toxiproxy
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
+
+# The kind of a link, among those of processes.
+LINK: Final = "link"
 
 Signal = Literal["kill", "stop", "cont"]
 
@@ -58,6 +62,45 @@ class Faults:
         """Start what is dead, let go on what is stopped, leave the rest alone."""
         with changing(self._state):
             return [self._heal(part, self._processes([part])[part.name]) for part in parts]
+
+    def cut(self, names: Sequence[str]) -> list[Done]:
+        """Cut links, silently, as a dead wire is; WorldError where links are straight."""
+        toxiproxy, proxies = self._links()
+        for name in names:
+            toxiproxy.cut(proxies[name])
+        return [Done(name, LINK, "cut") for name in names]
+
+    def slow(self, names: Sequence[str], *, latency_ms: int, jitter_ms: int) -> list[Done]:
+        """Make links slow, each way; WorldError where links are straight."""
+        toxiproxy, proxies = self._links()
+        for name in names:
+            toxiproxy.slow(proxies[name], latency_ms=latency_ms, jitter_ms=jitter_ms)
+        return [Done(name, LINK, f"slow, {latency_ms}±{jitter_ms} ms each way") for name in names]
+
+    def heal_links(self, names: Sequence[str]) -> list[Done]:
+        """Make links as they should be."""
+        toxiproxy, proxies = self._links()
+        for name in names:
+            toxiproxy.heal(proxies[name])
+        return [Done(name, LINK, "healed") for name in names]
+
+    def ill_links(self) -> list[str]:
+        """Links that are cut or slow. None while Toxiproxy is dead: it begins without its toxics,
+        too."""
+        layout, notes = running_world(self._state)
+        if LINKS not in notes.running():
+            return []
+        toxiproxy = Toxiproxy(layout.toxiproxy_port)
+        return [name for name, proxies in links(layout).items() if toxiproxy.ill(proxies)]
+
+    def _links(self) -> tuple[Toxiproxy, dict[str, list[str]]]:
+        layout, _ = running_world(self._state)
+        if not layout.proxies:
+            raise WorldError(
+                "regions are linked directly in this world, so links can't be cut or slowed: "
+                "install Toxiproxy with `scripts/setup toxiproxy`, and start the world again"
+            )
+        return Toxiproxy(layout.toxiproxy_port), links(layout)
 
     def unwell(self, parts: Sequence[Part]) -> list[Part]:
         """Those of ``parts`` that are dead or stopped."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from newsfabric.errors import ConfigError
-from newsfabric.world.layout import Box, RegionLayout, WorldLayout
+from newsfabric.world.layout import LINKS, Box, RegionLayout, WorldLayout
 
 Kind = Literal[
     "client node",
@@ -25,6 +25,7 @@ Kind = Literal[
     "agent",
     "gateway",
     "dataplane",
+    "links",
 ]
 _ROLES: Final[dict[str, Kind]] = {
     "client": "client node",
@@ -45,7 +46,34 @@ class Part:
 
 def parts(layout: WorldLayout) -> dict[str, Part]:
     """Every part by name, region by region."""
-    return {part.name: part for region in layout.regions for part in _parts(region)}
+    found = {part.name: part for region in layout.regions for part in _parts(region)}
+    if layout.proxies:
+        found[LINKS] = Part(name=LINKS, kind="links", region="")
+    return found
+
+
+def links(layout: WorldLayout) -> dict[str, list[str]]:
+    """The names of each link's proxies, by the link's name; none where links are straight."""
+    found: dict[str, list[str]] = {}
+    for proxy in layout.proxies:
+        found.setdefault(proxy.link, []).append(proxy.name)
+    return found
+
+
+def find_links(layout: WorldLayout, names: Sequence[str]) -> list[str]:
+    """The links called ``names`` or that lead to regions called so, each once.
+
+    ConfigError lists those there are.
+    """
+    known = links(layout)
+    regions = [region.name for region in layout.regions] if known else []
+    found: list[str] = []
+    for name in names:
+        if name not in known and name not in regions:
+            raise unknown_name(name, (*known, *regions), "link")
+        leads = (p.link for p in layout.proxies if name in (p.link, p.region, p.other))
+        found += leads
+    return list(dict.fromkeys(found))
 
 
 def box_name(box: Box) -> str:

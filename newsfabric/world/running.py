@@ -11,7 +11,7 @@ from typing import Final
 
 from newsfabric.errors import WorldError
 from newsfabric.world.broker import Broker, broker_command, environment, epmd_command, prepare
-from newsfabric.world.layout import Program, WorldLayout
+from newsfabric.world.layout import LINKS, Program, WorldLayout
 from newsfabric.world.processes import MARKER, last_lines, process_id, spawn
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.world.state import Notes, shown, write_notes
@@ -23,7 +23,8 @@ def planned(layout: WorldLayout) -> dict[str, None]:
     """The names of all processes of ``layout``, none of them started."""
     brokers = (broker.name for broker in layout.brokers())
     programs = (p.name for region in layout.regions for p in layout.programs(region))
-    return dict.fromkeys((EPMD, *brokers, *programs))
+    links = (LINKS,) if layout.proxies else ()
+    return dict.fromkeys((EPMD, *links, *brokers, *programs))
 
 
 class Running:
@@ -66,6 +67,8 @@ class Running:
             return
         regions = self.layout.regions
         programs = {p.name: p for region in regions for p in self.layout.programs(region)}
+        if (links := self.layout.links_program()) is not None:
+            programs[LINKS] = links
         self.start_program(programs[name])
 
     def update(self, notes: Notes) -> None:

@@ -27,12 +27,13 @@ _NOTES: Final = "world.json"
 _FILES: Final = (
     _NOTES,
     "fabric.json",
+    "links.json",
     "topics.toml",
     "store.sqlite",
     "store.sqlite-wal",
     "store.sqlite-shm",
 )
-_FOLDERS: Final = ("definitions", "brokers", "erlang", "sockets", "logs")
+_FOLDERS: Final = ("fabric", "definitions", "brokers", "erlang", "sockets", "logs")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
