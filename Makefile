@@ -15,7 +15,7 @@ BIN = .venv/bin
 DATAPLANE = target/release/newsfabric-dataplane
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration conformance bench soak wheel clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test lint types format unit integration conformance bench soak wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ dataplane-test: dataplane ## Check and test the Rust crates
 	cargo fmt --all --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked
+
+fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fuzz)
+	@scripts/fuzz
 
 test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint

@@ -76,7 +76,9 @@ impl Threads {
         }
     }
 
-    fn readers(&self) -> u32 {
+    /// How many readers they have.
+    #[must_use]
+    pub fn readers(&self) -> u32 {
         self.counters.iter().map(|one| one.readers()).sum::<u64>() as u32
     }
 }
