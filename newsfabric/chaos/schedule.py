@@ -84,9 +84,9 @@ def make_schedule(
     pause = room / max(1, len(chosen))
     at = _QUIET
     faults = []
-    left: dict[str, list[str]] = {}
+    left: dict[tuple[str, str], list[str]] = {}
     for recipe in chosen:
-        name = _next_name(recipe.kind, names, left, rng)
+        name = _next_name(recipe, names[recipe.kind], left, rng)
         faults.append(
             Fault(at=at, lasts=recipe.lasts, verb=recipe.verb, kind=recipe.kind, name=name)
         )
@@ -99,9 +99,13 @@ def _shortened(recipe: _Recipe, seconds: float) -> _Recipe:
 
 
 def _next_name(
-    kind: str, names: Mapping[str, Sequence[str]], left: dict[str, list[str]], rng: random.Random
+    recipe: _Recipe,
+    names: Sequence[str],
+    left: dict[tuple[str, str], list[str]],
+    rng: random.Random,
 ) -> str:
-    """One of that kind; none a second time before all others had their turn."""
-    if not left.get(kind):
-        left[kind] = rng.sample(list(names[kind]), len(names[kind]))
-    return left[kind].pop()
+    """One of that kind; none a second time in the same way before all others had their turn."""
+    turn = left.setdefault((recipe.verb, recipe.kind), [])
+    if not turn:
+        turn += rng.sample(list(names), len(names))
+    return turn.pop()

@@ -18,6 +18,7 @@ worlds = st.builds(
     core_nodes=st.integers(1, 5),
     retail=st.integers(1, 10),
     port_base=st.integers(1024, 60000),
+    toxiproxy=st.sampled_from([None, "/usr/bin/toxiproxy-server"]),
 )
 
 
