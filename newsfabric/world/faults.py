@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from newsfabric.errors import WorldError
+from newsfabric.world.cassandra_home import find_cassandra
 from newsfabric.world.dataplanes import dataplanes
 from newsfabric.world.layout import LINKS, WorldLayout
 from newsfabric.world.parts import Part, links
@@ -147,7 +148,8 @@ class Faults:
             return Done(part.name, part.kind, "left to its gateway")
         layout, notes = running_world(self._state)
         self._home = self._home or find_rabbitmq(_CHECKOUT, os.environ)
-        running = Running(layout, notes, self._home)
+        store = find_cassandra(_CHECKOUT, os.environ) if part.kind == "store node" else None
+        running = Running(layout, notes, self._home, store)
         running.start(part.name)
         started = running.notes.processes[part.name]
         return Done(part.name, part.kind, "started", None if started is None else started.pid)

@@ -19,6 +19,7 @@ Kind = Literal[
     "client node",
     "core node",
     "retail node",
+    "store node",
     "router",
     "frontdesk",
     "keeper",
@@ -116,6 +117,8 @@ def _parts(region: RegionLayout) -> Iterator[Part]:
     for role, broker in region.brokers():
         owner = broker.name if broker.name in boxes else None
         yield Part(name=broker.name, kind=_ROLES[role], region=region.name, box=owner)
+    for node in region.store_nodes:
+        yield Part(name=node.name, kind="store node", region=region.name)
     for n in range(1, len(region.router_ports) + 1):
         yield Part(name=region.router_name(n), kind="router", region=region.name)
     yield Part(name=region.frontdesk_name, kind="frontdesk", region=region.name)

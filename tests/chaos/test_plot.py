@@ -13,7 +13,7 @@ def _draw(delays: list[float | None], rates: list[float | None] | None = None) -
         rates=[Series("deliveries/s", rates or [1.0, 2.0, 3.0, 4.0])],
         delays=[Series("worst", delays)],
     )
-    return ET.fromstring(text)  # noqa: S314 - our own text
+    return ET.fromstring(text)
 
 
 def test_the_title_is_escaped() -> None:
