@@ -176,9 +176,13 @@ class Books:
             if message.receipted is None or message.rejected is not None:
                 continue
             have = self.first.get(message.n, {})
-            names = self._by_topic.get(message.topic, [])
+            names = self.readers_of(message.topic)
             if len(have) < len(names) and (lack := tuple(n for n in names if n not in have)):
                 yield message, lack
+
+    def readers_of(self, topic: str) -> list[str]:
+        """Who reads ``topic``."""
+        return self._by_topic.get(topic, [])
 
     def settled(self) -> bool:
         """Whether every publisher has its answer and every reader what it is owed."""
@@ -202,7 +206,7 @@ class Books:
         routed = [m for m in messages if m.receipted is not None and m.rejected is None]
         missing = list(self.missing())
         lost = [(m, names) for m, names in missing if m.klass != "bronze"]
-        owed = sum(len(self._by_topic.get(m.topic, [])) for m in routed)
+        owed = sum(len(self.readers_of(m.topic)) for m in routed)
         return Account(
             published=len(messages),
             receipted=len(routed),

@@ -160,13 +160,13 @@ def _delays(series: Sequence[Series], x: _Axis, top: float) -> Iterator[str]:
 
 def _heading(words: str, series: Sequence[Series], top: float) -> Iterator[str]:
     yield _text(_LEFT, top - 12, words, weight=600)
-    at = _WIDTH - _RIGHT - 110 * len(series)
+    at = _WIDTH - _RIGHT - 130 * len(series)
     for n, each in enumerate(series):
         yield (
-            f'<rect x="{at + 110 * n}" y="{top - 20}" width="16" height="4" rx="2" '
+            f'<rect x="{at + 130 * n}" y="{top - 20}" width="16" height="4" rx="2" '
             f'fill="{_LINES[n]}"/>'
         )
-        yield _text(at + 110 * n + 22, top - 13, each.name)
+        yield _text(at + 130 * n + 22, top - 13, each.name)
 
 
 def _polylines(values: Sequence[float | None], x: _Axis, y: _Axis, color: str) -> Iterator[str]:

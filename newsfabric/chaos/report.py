@@ -214,11 +214,11 @@ def _plot(outcome: Outcome, account: Account) -> str:
     books = outcome.books
     last = max((at for had in books.first.values() for at in had.values()), default=0.0)
     seconds = int(max(outcome.seconds, last)) + 1
-    published = [0.0] * seconds
+    owed = [0.0] * seconds
     delivered = [0.0] * seconds
     delays: list[list[float]] = [[] for _ in range(seconds)]
     for message in books.messages.values():
-        published[_second(message.sent, seconds)] += 1
+        owed[_second(message.sent, seconds)] += len(books.readers_of(message.topic))
         for at in books.first.get(message.n, {}).values():
             delivered[_second(at, seconds)] += 1
             delays[_second(message.sent, seconds)].append(at - message.sent)
@@ -232,7 +232,7 @@ def _plot(outcome: Outcome, account: Account) -> str:
             )
             for d in outcome.faults
         ],
-        rates=[Series("deliveries/s", delivered), Series("published/s", published)],
+        rates=[Series("deliveries/s", delivered), Series("sent to readers/s", owed)],
         delays=[
             Series("worst", [None if d is None else d.worst for d in of]),
             Series("99 %", [None if d is None else d.p99 for d in of]),
