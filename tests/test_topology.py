@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fabrics import CREDENTIALS, TOPICS, fabric
 
+from gateway.hub import HubLimits
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
@@ -35,8 +36,10 @@ from newsfabric.topology import (
     shovel_value,
 )
 from newsfabric.topology.forms import hash_password
+from newsfabric.topology.values import BOX_BOUNDS, GATEWAY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS
 from newsfabric.world.broker import LocalNode
 from newsfabric.world.rabbitmq_home import RabbitmqHome
+from wholesale.router.window import KEEP_MS
 
 OREGON_CORE = Cluster("oregon", "core")
 OREGON_CLIENT = Cluster("oregon", "client")
@@ -104,6 +107,19 @@ def test_with_two_nodes_gold_enters_by_two_queues_on_two_nodes() -> None:
         ("intake", "news.breaking"),
         ("intake", "user.*"),
     }
+
+
+def test_with_one_node_gold_has_a_queue_beside_the_others_on_that_node() -> None:
+    part = core(TOPICS, ["one"], away=frozenset({"one"}))
+    assert {queue.home for queue in part.queues} == {"one"}
+    assert _keys(part, "router.1") == {("intake", ALL)}
+    assert _keys(part, "router.2") == {("intake", "news.breaking"), ("intake", "user.*")}
+
+
+def test_no_copy_can_wait_for_longer_than_identities_are_remembered() -> None:
+    waits = [REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
+    remembered_ms = min(KEEP_MS, HubLimits().identity_seconds * 1000)
+    assert sum(bounds.message_ttl_ms or remembered_ms for bounds in waits) < remembered_ms
 
 
 def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything() -> None:
@@ -219,7 +235,7 @@ def test_without_credentials_definitions_name_no_user() -> None:
 
 def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
     document = core_definitions(TOPICS, fabric().region("oregon"))
-    assert {queue["name"] for queue in document["queues"]} == {"router.1", "rejected"}
+    assert {queue["name"] for queue in document["queues"]} == {"router.1", "router.2", "rejected"}
     assert {exchange["name"] for exchange in document["exchanges"]} == {
         "intake",
         "postoffice",
@@ -253,9 +269,12 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
                 queue.name: dict(queue.arguments) for queue in (await api.queues()).values()
             }
             assert declared == {q["name"]: q["arguments"] for q in document["queues"]}
-            assert {Binding("intake", "router.1"), Binding("rejected", "rejected")} == (
-                await api.bindings()
-            )
+            assert await api.bindings() == {
+                Binding("intake", "router.1"),
+                Binding("intake", "router.2", "news.breaking"),
+                Binding("intake", "router.2", "user.*"),
+                Binding("rejected", "rejected"),
+            }
             assert {e["name"] for e in document["exchanges"]} <= set(await api.exchanges())
         async with Management(node.management_url, Credentials()) as stranger:
             assert not await stranger.alive()

@@ -2,7 +2,8 @@
 
 A broker's confirm only says "taken"; the receipt says stored and routed, or why not. Without
 one in time the message is sent again with the same ``message_id``, which the fabric knows for
-the same message.
+the same message. Each time it waits longer: a fabric that is behind is only
+set back by repeats.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from newsfabric.topology import PUBLISH, RECEIPTS
 APP_ID: Final = "newsfabric-cli"
 # A receipt takes milliseconds; its way back may be cut for as long as a shovel reconnects.
 _SEND_AGAIN: Final = 2.0
+# How many times as long it waits in the end.
+_PATIENCE: Final = 5.0
 _IN_FLIGHT: Final = 1000
 
 
@@ -49,7 +52,7 @@ class Sender:
 
     @classmethod
     async def over(cls, link: Link, *, send_again: float = _SEND_AGAIN) -> Self:
-        """A sender over ``link``, which it closes; it sends again after ``send_again`` seconds."""
+        """A sender over ``link``, which it closes; it first sends again after ``send_again`` s."""
         sender = cls(link, send_again)
         try:
             await link.on_connect(sender._declare)
@@ -77,12 +80,14 @@ class Sender:
         wanting = dataclasses.replace(message, properties=properties)
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting[message_id] = answer
+        pause = self._send_again
         try:
             while True:
                 await self._publish(wanting)
-                await asyncio.wait([answer], timeout=self._send_again)
+                await asyncio.wait([answer], timeout=pause)
                 if answer.done():
                     return answer.result()
+                pause = min(2 * pause, _PATIENCE * self._send_again)
         finally:
             del self._waiting[message_id]
 
