@@ -122,7 +122,7 @@ class Router:
         match taken:
             case Job():
                 self._progress.begin()
-                self._storing.put(taken)
+                self._storing.put(taken, under_way=len(self._identities))
             case Answer():
                 self._answering.put(taken)
 

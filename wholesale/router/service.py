@@ -35,8 +35,8 @@ _CHECK_SECONDS: Final = 2.0
 class RouterSettings:
     """How one router runs. ``prefetch`` is per queue and bounds everything that it holds.
 
-    ``bronze_room`` messages of class bronze may wait for the store; it must be below ``prefetch``,
-    or they would fill what others need.
+    Bronze is dropped while more than ``bronze_room`` messages are under way. That must be
+    below ``prefetch``, or it would never be.
 
     ``drain_seconds`` is how long it finishes what it has when told to stop; the
     rest goes to the other routers. ``port`` 0 takes a free one.

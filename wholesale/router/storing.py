@@ -1,7 +1,7 @@
 """The fourth stage: numbers what waits and writes it to the store, one write at a time.
 
 While the store is away or slow, deliveries wait here, up to the prefetch, and after that in the
-broker's queues; bronze only up to its share of the room (waiting.py), beyond which its oldest go.
+broker's queues; bronze only while there is room (waiting.py), then its oldest go.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Storing:
         self._writing: list[Job] = []
         self.store_answers = True
 
-    def put(self, job: Job) -> None:
-        """Store ``job`` in its turn, or drop the oldest of its class if that has no more room."""
-        dropped = self._waiting.put(job)
+    def put(self, job: Job, *, under_way: int) -> None:
+        """Store ``job`` in its turn, or drop bronze as there are ``under_way`` with it."""
+        dropped = self._waiting.put(job, under_way=under_way)
         if dropped is not None:
             self._settling.shed(dropped)
         self._wake.set()

@@ -1,8 +1,9 @@
 """Jobs that wait for the store, by class: gold leaves first, bronze last. Pure.
 
 Gold and silver are never dropped here: what a router has no room for waits in its broker's
-queues. Bronze has a room of its own, smaller than the prefetch, so that a flood of it flows
-through and is dropped where it is counted, and never keeps the others from coming in.
+queues. Bronze goes as soon as a router has much under way. That point is below the
+prefetch, so that bronze flows in and is dropped where it is counted, instead of
+filling the queue that it shares with silver.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Final
 from newsfabric.topics import TopicClass
 from wholesale.router.jobs import Job
 
-# A third of a second of one router's work: a burst passes, a flood doesn't.
-BRONZE_ROOM: Final = 500
+# A quarter of a second of one router's work: a burst passes, a flood doesn't.
+BRONZE_ROOM: Final = 750
 _CLASSES: Final[tuple[TopicClass, ...]] = ("gold", "silver", "bronze")
 
 
 class Waiting:
-    """Jobs in the order in which they are stored; at most ``bronze_room`` of class bronze."""
+    """Jobs in the order in which they are stored; bronze while ``bronze_room`` are under way."""
 
     def __init__(self, *, bronze_room: int) -> None:
         if bronze_room < 1:
@@ -32,13 +33,14 @@ class Waiting:
     def __len__(self) -> int:
         return sum(map(len, self._jobs.values()))
 
-    def put(self, job: Job) -> Job | None:
-        """Add ``job``; returns the one that has to go for it, the oldest bronze one."""
-        jobs = self._jobs[job.topic_class]
-        jobs.append(job)
-        if job.topic_class == "bronze" and len(jobs) > self._bronze_room:
-            return jobs.popleft()
-        return None
+    def put(self, job: Job, *, under_way: int) -> Job | None:
+        """Add ``job``; returns the one that has to go for it, the oldest bronze one.
+
+        ``under_way`` is how many the router has in hand, waiting or not, this one included.
+        """
+        self._jobs[job.topic_class].append(job)
+        bronze = self._jobs["bronze"]
+        return bronze.popleft() if bronze and under_way > self._bronze_room else None
 
     def take(self, most: int) -> list[Job]:
         """The next ``most`` jobs or fewer: gold first, within a class the oldest first."""

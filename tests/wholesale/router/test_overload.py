@@ -18,6 +18,8 @@ from wholesale.router.service import RouterSettings
 
 PREFETCH = 100
 ROOM = 40
+# The store has one message in hand.
+KEPT = ROOM - 1
 
 
 class GatedStore(MemoryStore):
@@ -101,14 +103,14 @@ async def test_bronze_over_its_room_is_dropped_oldest_first_counted_and_answered
     async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
         store = await overloaded(desk)
         desk.publish(*many("bronze", 1000))
-        await until(lambda: len(desk.receipts()) == 1000 - ROOM)
+        await until(lambda: len(desk.receipts()) == 1000 - KEPT)
         assert {(r.status, r.reason) for r in desk.receipts()} == {("rejected", "overload")}
         dropped = [r.message_id for r in desk.receipts()]
-        assert dropped == [f"bronze-{n}" for n in range(1000 - ROOM)]
-        assert counters.SHED._value.get() - before == 1000 - ROOM
+        assert dropped == [f"bronze-{n}" for n in range(1000 - KEPT)]
+        assert counters.SHED._value.get() - before == 1000 - KEPT
         store.open()
         await desk.none_owed(router)
-        assert routed(desk) == ["silver-0", *(f"bronze-{n}" for n in range(1000 - ROOM, 1000))]
+        assert routed(desk) == ["silver-0", *(f"bronze-{n}" for n in range(1000 - KEPT, 1000))]
         # It isn't evidence of anything bad.
         assert desk.arrived("rejected") == []
 
@@ -121,6 +123,20 @@ async def test_a_flood_of_bronze_keeps_no_silver_waiting(desk: Desk):
         store.open()
         await desk.none_owed(router)
         assert routed(desk)[:11] == [f"silver-{n}" for n in range(11)]
+
+
+async def test_where_silver_is_too_much_already_no_bronze_takes_its_place(desk: Desk):
+    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(desk)
+        mixed = zip(many("silver", 500, first=1), many("bronze", 500), strict=True)
+        desk.publish(*(each for pair in mixed for each in pair))
+        # All that it holds in the end is silver, with the bronze between it gone.
+        await until(lambda: desk.broker.depth("router.1") <= 1000 - 2 * (PREFETCH - 1))
+        store.open()
+        await desk.none_owed(router)
+        assert [name for name in routed(desk) if name.startswith("silver")] == [
+            f"silver-{n}" for n in range(501)
+        ]
 
 
 async def test_silver_waits_in_the_broker_and_none_of_it_is_dropped(desk: Desk):
@@ -168,7 +184,7 @@ async def test_what_is_dropped_had_no_number_so_readers_see_no_hole(desk: Desk):
         await until(lambda: desk.broker.depth("router.1") == 0)
         store.open()
         await desk.none_owed(router)
-        assert [e.seq for e in desk.envelopes()] == list(range(1, ROOM + 2))
+        assert [e.seq for e in desk.envelopes()] == list(range(1, KEPT + 2))
         await router.tick()
         assert desk.ticks()[-1].void == ()
 
