@@ -130,8 +130,11 @@ async def test_where_silver_is_too_much_already_no_bronze_takes_its_place(desk: 
         store = await overloaded(desk)
         mixed = zip(many("silver", 500, first=1), many("bronze", 500), strict=True)
         desk.publish(*(each for pair in mixed for each in pair))
-        # All that it holds in the end is silver, with the bronze between it gone.
-        await until(lambda: desk.broker.depth("router.1") <= 1000 - 2 * (PREFETCH - 1))
+        # Once it holds nothing but silver, the bronze that came between is gone.
+        await until(lambda: desk.broker.depth("router.1") == 1000 - 2 * (PREFETCH - 1) + 1)
+        assert {r.message_id for r in desk.receipts()} == {
+            f"bronze-{n}" for n in range(PREFETCH - 2)
+        }
         store.open()
         await desk.none_owed(router)
         assert [name for name in routed(desk) if name.startswith("silver")] == [
