@@ -1,10 +1,10 @@
 """What readers feel when a gateway's processes are replaced under load. They should feel nothing.
 
-One broker, one gateway, one topic, 20 messages a second; each reader notes which messages it got
+One broker, one gateway, one topic, some messages a second; each reader notes which messages it got
 (``fanout-census``). Meanwhile the control plane is killed and another one started, or a new data
 plane takes over from the old one.
 
-``python -m bench.upgrade [READERS]`` prints a table.
+``python -m bench.upgrade [READERS [MESSAGES_PER_SECOND]]`` prints a table.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,13 +38,23 @@ from newsfabric.world.rabbitmq_home import find_rabbitmq
 
 ROOT: Final = Path(__file__).parent.parent
 TOPIC: Final = "metrics.bench"
-READERS: Final = 15_000
-PER_SECOND: Final = 20
 # Before and after the upgrade.
 SECONDS: Final = 4.0
 # So long a control plane is dead before the next one is started.
 DEAD_SECONDS: Final = 1.0
 _PATIENCE: Final = 60.0
+# RLIMIT_NOFILE is 20,000 in many places.
+_READERS_OF_A_PROCESS: Final = 15_000
+# The ports of one address are not free at once after so many readers have left it.
+_sources: Final = itertools.count(31)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """How many readers there are, and messages a second."""
+
+    readers: int = 15_000
+    per_second: int = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +62,9 @@ class Upgrade:
     """What ``readers`` readers felt.
 
     Of ``deliveries`` that were due, how many were ``lost`` or ``doubled``, or came ``late``
-    (behind a later message). Seconds: what the upgrade took (until the new process serves), from
-    the start of the new process to the first message that came after it, and the longest time that
-    a reader waited between two messages, of which ``1 / PER_SECOND`` is usual.
+    (behind a later message). Seconds: what the upgrade took (until the new process serves); from
+    the start of the new process to the first message that came after it; and the longest time
+    that a reader waited between two messages, where ``1 / per_second`` is usual.
     """
 
     readers: int
@@ -67,89 +78,98 @@ class Upgrade:
     longest_wait_seconds: float
 
 
-async def control_plane_killed(programs: Path, *, readers: int = READERS) -> Upgrade:
+async def control_plane_killed(programs: Path, told: Load) -> Upgrade:
     """``kill -9`` of the control plane; another one is started ``DEAD_SECONDS`` later."""
-    with _broker() as amqp_url, contextlib.ExitStack() as stack:
-        box = _Box(amqp_url)
-        stack.callback(box.close)
-        box.start()
+    with _running_box(told) as box:
 
-        async def replace() -> tuple[int, float]:
+        async def replace() -> None:
             box.process.kill()
             await asyncio.to_thread(box.process.wait)
             await asyncio.sleep(DEAD_SECONDS)
-            started = time.monotonic_ns()
-            await asyncio.to_thread(box.start)
-            return started, (time.monotonic_ns() - started) / 1e9
+            await box.timed(box.start)
 
-        return await _under_load(programs, box, readers, replace)
+        return await _under_load(programs, box, told, replace)
 
 
-async def data_plane_taken_over(programs: Path, *, readers: int = READERS) -> Upgrade:
+async def data_plane_taken_over(programs: Path, told: Load) -> Upgrade:
     """``POST /take-over``, as an operator does who has put a new program in its place."""
-    with _broker() as amqp_url, contextlib.ExitStack() as stack:
-        box = _Box(amqp_url)
-        stack.callback(box.close)
-        box.start()
+    with _running_box(told) as box:
 
-        async def replace() -> tuple[int, float]:
-            started = time.monotonic_ns()
-            await asyncio.to_thread(box.post, "/take-over")
-            return started, (time.monotonic_ns() - started) / 1e9
+        async def replace() -> None:
+            await box.timed(lambda: box.post("/take-over"))
 
-        return await _under_load(programs, box, readers, replace)
+        return await _under_load(programs, box, told, replace)
 
 
 async def _under_load(
-    programs: Path, box: _Box, readers: int, replace: Callable[[], Any]
+    programs: Path, box: _Box, told: Load, replace: Callable[[], Awaitable[None]]
 ) -> Upgrade:
-    async with _census(programs, box.port, readers) as census, _publishing(box.amqp_url) as sent:
+    async with (
+        _census(programs, box.port, told.readers) as parts,
+        _publishing(box.amqp_url, told.per_second) as sent,
+    ):
         await asyncio.sleep(SECONDS)
-        started, seconds = await replace()
+        await replace()
         await asyncio.sleep(SECONDS)
         sent.stop()
         await sent.stopped
         # What is on its way comes.
         await asyncio.sleep(2.0)
-        assert census.stdin is not None
-        census.stdin.write(str(sent.count).encode())
-        census.stdin.close()
-        heard = await _line(census)
-    after = [first for first, _ in heard["arrivals"] if first > started]
+        heard = [await _end(part, sent.count) for part in parts]
+    firsts = (first for part in heard for first, _ in part["arrivals"])
+    after = min((first for first in firsts if first > box.began_ns), default=sys.maxsize)
+
+    def total(name: str) -> int:
+        return sum(part[name] for part in heard)
+
     return Upgrade(
-        readers=readers,
-        disconnects=heard["disconnects"],
-        deliveries=readers * sent.count,
-        lost=heard["lost"],
-        doubled=heard["doubled"],
-        late=heard["late"],
-        seconds=seconds,
-        feed_back_seconds=(min(after) - started) / 1e9 if after else float("inf"),
-        longest_wait_seconds=heard["longest_wait_ns"] / 1e9,
+        readers=told.readers,
+        disconnects=total("disconnects"),
+        deliveries=told.readers * sent.count,
+        lost=total("lost"),
+        doubled=total("doubled"),
+        late=total("late"),
+        seconds=box.seconds,
+        feed_back_seconds=(after - box.began_ns) / 1e9,
+        longest_wait_seconds=max(part["longest_wait_ns"] for part in heard) / 1e9,
     )
 
 
 @contextlib.asynccontextmanager
 async def _census(
     programs: Path, port: int, readers: int
-) -> AsyncIterator[asyncio.subprocess.Process]:
+) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+    """Readers in as many processes as it takes; all are subscribed."""
     say = json.dumps({"action": "subscribe", "topic": TOPIC}, separators=(",", ":"))
-    process = await asyncio.create_subprocess_exec(
-        str(programs / "fanout-census"),
-        *("--port", str(port), "--connections", str(readers), "--say", say),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=1 << 24,
-    )
+    parts = []
     try:
-        ready = (await _line(process))["ready"]
-        if ready != readers:
-            raise SystemExit(f"only {ready} of {readers} readers came in")
-        yield process
+        for start in range(0, readers, _READERS_OF_A_PROCESS):
+            count = min(_READERS_OF_A_PROCESS, readers - start)
+            part = await asyncio.create_subprocess_exec(
+                str(programs / "fanout-census"),
+                *("--port", str(port), "--connections", str(count), "--say", say),
+                *("--source", f"127.0.0.{next(_sources)}"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=1 << 24,
+            )
+            parts.append(part)
+            ready = (await _line(part))["ready"]
+            if ready != count:
+                raise SystemExit(f"only {ready} of {count} readers came in")
+        yield parts
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        for part in parts:
+            with contextlib.suppress(ProcessLookupError):
+                part.kill()
+            await part.wait()
+
+
+async def _end(part: asyncio.subprocess.Process, messages: int) -> dict[str, Any]:
+    assert part.stdin is not None
+    part.stdin.write(str(messages).encode())
+    part.stdin.close()
+    return await _line(part)
 
 
 async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
@@ -160,9 +180,10 @@ async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 
 class _Sending:
-    """Messages on their way into the box's postoffice, PER_SECOND of them, as a router sends."""
+    """Messages on their way into the box's postoffice, as a router sends them."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
         self.count = 0
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._goes_on = True
@@ -179,9 +200,9 @@ class _Sending:
         while self._goes_on:
             await publisher.publish(topology.POSTOFFICE, encode(_envelope(epoch, self.count)))
             self.count += 1
-            if self.count % PER_SECOND == 0:
+            if self.count % self._per_second == 0:
                 await publisher.publish(topology.POSTOFFICE, _tick(epoch, self.count))
-            pause = start + self.count / PER_SECOND - time.monotonic()
+            pause = start + self.count / self._per_second - time.monotonic()
             await asyncio.sleep(max(0.0, pause))
         await publisher.publish(topology.POSTOFFICE, _tick(epoch, self.count))
         await link.close()
@@ -189,8 +210,8 @@ class _Sending:
 
 
 @contextlib.asynccontextmanager
-async def _publishing(amqp_url: str) -> AsyncIterator[_Sending]:
-    sending = _Sending()
+async def _publishing(amqp_url: str, per_second: int) -> AsyncIterator[_Sending]:
+    sending = _Sending(per_second)
     task = asyncio.create_task(sending.send(amqp_url))
     try:
         yield sending
@@ -236,11 +257,26 @@ def _broker() -> Iterator[str]:
             node.close()
 
 
-class _Box:
-    """A gateway with the native engine, whose control plane can be started again."""
+@contextlib.contextmanager
+def _running_box(told: Load) -> Iterator[_Box]:
+    with _broker() as amqp_url:
+        box = _Box(amqp_url, told.readers)
+        box.start()
+        try:
+            yield box
+        finally:
+            box.close()
 
-    def __init__(self, amqp_url: str) -> None:
+
+class _Box:
+    """A gateway with the native engine, whose processes can be replaced."""
+
+    def __init__(self, amqp_url: str, readers: int) -> None:
         self.amqp_url = amqp_url
+        self._readers = readers
+        # When the replacement began (CLOCK_MONOTONIC), and how long it took.
+        self.began_ns = 0
+        self.seconds = 0.0
         self.port, self._admin = free_ports(2)
         self.process: subprocess.Popen[bytes]
 
@@ -252,6 +288,9 @@ class _Box:
             *("--topics", str(ROOT / "topics.toml"), "--log-level", "warning"),
             *("--port", str(self.port), "--admin-port", str(self._admin)),
             *("--drain-seconds", "0", "--drain-per-second", "100000"),
+            *("--capacity", str(self._readers + 1_000)),
+            # Each has a descriptor table of its own.
+            *("--dataplane-threads", str(max(2, -(-self._readers // _READERS_OF_A_PROCESS) + 1))),
         ]
         self.process = subprocess.Popen(command, cwd=ROOT)
         deadline = time.monotonic() + _PATIENCE
@@ -262,6 +301,12 @@ class _Box:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit("the gateway didn't start")
             time.sleep(0.01)
+
+    async def timed(self, replace: Callable[[], None]) -> None:
+        """Replace a process with ``replace``, and note when and how long."""
+        self.began_ns = time.monotonic_ns()
+        await asyncio.to_thread(replace)
+        self.seconds = (time.monotonic_ns() - self.began_ns) / 1e9
 
     def get(self, path: str) -> None:
         """Ask the admin port."""
@@ -281,8 +326,8 @@ class _Box:
 
 
 def main() -> None:
-    """Measure both with as many readers as the command line says."""
-    readers = int(sys.argv[1]) if len(sys.argv) > 1 else READERS
+    """Measure both under the load that the command line names."""
+    told = Load(*(int(word) for word in sys.argv[1:]))
     subprocess.run(
         ["cargo", "build", "--quiet", "--release", "--package", "newsfabric-fanout"],
         check=True,
@@ -290,10 +335,10 @@ def main() -> None:
     )
     programs = ROOT / "target" / "release"
     found = {
-        "control plane killed": asyncio.run(control_plane_killed(programs, readers=readers)),
-        "data plane taken over": asyncio.run(data_plane_taken_over(programs, readers=readers)),
+        "control plane killed": asyncio.run(control_plane_killed(programs, told)),
+        "data plane taken over": asyncio.run(data_plane_taken_over(programs, told)),
     }
-    table = Table(title=f"{readers:,} readers, {PER_SECOND} messages a second")
+    table = Table(title=f"{told.readers:,} readers, {told.per_second} messages a second")
     table.add_column("")
     for name in found:
         table.add_column(name, justify="right")

@@ -17,6 +17,7 @@ from tornado.httpserver import HTTPServer
 
 from gateway import sockjs
 from gateway.admin import Rates, Urls, admin_application, shared_routes
+from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.drain import drain
 from gateway.feed import Feed
@@ -31,6 +32,8 @@ from newsfabric.topics import TopicTable
 logger = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
+# So long the feed waits for what was missed to come first; after that it comes between.
+CATCH_UP_SECONDS: Final = 2.0
 # A request's head must come within this time; so long an idle keep-alive connection is kept.
 _IDLE_SECONDS: Final = 60.0
 
@@ -67,6 +70,8 @@ async def running(
         readers = Listener(readers_server(stack, core), settings.host, settings.port)
         stack.callback(readers.stop)
         admin = admin_listener(stack, core, readers.port, stop)
+        core.mender.begin()
+        await core.mender.caught_up(CATCH_UP_SECONDS)
         await Feed(core).start(link)
         readers.start()
         admin.start()
@@ -82,6 +87,7 @@ def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     routes: list[Any] = [
         (r"/websocket", WebSocketHandler, {"core": core}),
         (r"/events", SseHandler, {"core": core}),
+        (r"/history", CatchUpHandler, {"core": core}),
         *fabric.routes,
         *shared_routes(core),
     ]

@@ -120,6 +120,8 @@ class Plane:
         self._asked: list[asyncio.Future[None]] = []
         self._replaced = False
         self._taking_over = False
+        # Whether its end was announced, and another one has our readers.
+        self._moving = False
         # Set whenever a data plane has answered our hello.
         self._met = asyncio.Event()
 
@@ -303,6 +305,7 @@ class Plane:
             case Refused(why):
                 if why == TAKEN_OVER:
                     logger.info("data plane %s has handed its readers to another one", self.pid)
+                    self._moving = True
                     return
                 logger.warning("the data plane cuts us off: %s", why)
                 if why == REPLACED:
@@ -337,7 +340,9 @@ class Plane:
         self._link = None
         if self.state is State.ATTACHED:
             self.state = State.AWAY
-            logger.warning("the data plane is lost: %s", why)
+            if not self._moving:
+                logger.warning("the data plane is lost: %s", why)
+            self._moving = False
         elif self.state is State.DRAINING:
             self.state = State.GONE
         if self._greeting is not None and not self._greeting.done():

@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "tail": ("newsfabric.cli.message_commands:tail", "Print messages as they arrive."),
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
+    "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
 }
 _GROUP: Final = "newsfabric.commands"
 

@@ -11,7 +11,8 @@ millisecond give them the same id, and a gateway that repairs a hole needs the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -44,6 +45,16 @@ class Store(Protocol):
         Of several copies the newest among these stands for all. Expired ones are left out.
         """
 
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        """Every copy of every message of ``topic`` routed at ``from_ms`` or later, in id order.
+
+        For readers who resume: whether they have a message depends on all of its copies, so
+        none stands for another here (order: id, router, epoch, seq). With more than ``limit``
+        of them, the newest ``limit``; exactly ``limit`` means that there may be older ones.
+        Expired ones are left out. StoreError if some had to be dropped before they
+        expired: what is here may not be all.
+        """
+
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
         """The newest envelope of each key of ``topic``, oldest first, at most ``limit`` and 1,000.
 
@@ -66,8 +77,9 @@ class Store(Protocol):
         """Finish what was begun and let go. Idempotent."""
 
 
-def open_store(url: str, topics: TopicTable) -> Store:
-    """The store that ``url`` names: ``sqlite:PATH`` or ``memory:`` (one process only)."""
+def open_store(url: str, topics: TopicTable, *, environ: Mapping[str, str] = os.environ) -> Store:
+    """The store that ``url`` names: ``sqlite:PATH``, ``memory:`` (one process only), or
+    ``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME``, with the user and password in ``environ``."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
         from newsfabric.store.sqlite import SqliteStore
@@ -77,4 +89,14 @@ def open_store(url: str, topics: TopicTable) -> Store:
         from newsfabric.store.memory import MemoryStore
 
         return MemoryStore(topics)
-    raise ConfigError(f"unknown store {url!r}: write sqlite:PATH or memory:")
+    if scheme == "cassandra":
+        from newsfabric.store._cassandra_url import parse_address
+
+        address = parse_address(url)
+        from newsfabric.store.cassandra import CassandraStore
+
+        return CassandraStore(address, topics, environ=environ)
+    raise ConfigError(
+        f"unknown store {url!r}: write sqlite:PATH or memory: or "
+        "cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME"
+    )

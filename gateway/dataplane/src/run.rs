@@ -115,9 +115,10 @@ pub fn run(options: &Options) -> io::Result<()> {
     let limit = sys::raise_descriptor_limit()?;
     let signals = sys::termination_signals()?;
     let (door, threads, heritage) = if options.take_over {
-        let Estate { door, threads, heritage, pid } =
+        let Estate { door, threads, heritage, pid, took } =
             inherit::take_over(&options.control, options.private_tables)?;
-        eprintln!("took over from data plane {pid}");
+        let (readers, ms) = (threads.readers(), took.as_millis());
+        eprintln!("took {readers} readers over from data plane {pid} in {ms} ms");
         // For whoever has started us. One that doesn't listen any more need not know.
         let _ = writeln!(io::stdout(), "serving");
         (door, threads, heritage)

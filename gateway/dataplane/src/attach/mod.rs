@@ -76,7 +76,9 @@ impl Threads {
         }
     }
 
-    fn readers(&self) -> u32 {
+    /// How many readers they have.
+    #[must_use]
+    pub fn readers(&self) -> u32 {
         self.counters.iter().map(|one| one.readers()).sum::<u64>() as u32
     }
 }
@@ -360,6 +362,11 @@ impl Attachment {
                 let (history, latest) = (made(history), made(latest));
                 let seed = Seed { topic: name.clone(), policy, complete, history, latest };
                 self.threads.tell(&Order::Seed(Arc::new(seed)));
+            }
+            Command::Batch { number, topic, messages } => {
+                let (name, policy) = (self.name(topic.name), TopicPolicy::from(&topic));
+                let made = messages.iter().map(|one| Publication::new(name.clone(), policy, one));
+                self.threads.tell(&Order::Batch(number, made.map(Arc::new).collect()));
             }
             Command::Subscribe(control::Subscribe { connection, .. })
             | Command::History(control::History { connection, .. })

@@ -29,6 +29,8 @@ pub struct Estate {
     pub heritage: Heritage,
     /// Whose it was.
     pub pid: u32,
+    /// How long that took; readers waited for most of it.
+    pub took: Duration,
 }
 
 /// Everything from the data plane that listens at `control`.
@@ -36,6 +38,7 @@ pub struct Estate {
 /// # Errors
 /// There is none, or it serves on: then this process must end.
 pub fn take_over(control: &Path, private_tables: bool) -> io::Result<Estate> {
+    let began = Instant::now();
     let socket = sys::connect_unix(control).map_err(|error| {
         let why = format!("no data plane to take over at {}: {error}", control.display());
         io::Error::new(error.kind(), why)
@@ -50,7 +53,8 @@ pub fn take_over(control: &Path, private_tables: bool) -> io::Result<Estate> {
     receiving.wait_until_ready(&mut parley)?;
     parley.commit()?;
     receiving.go.wait();
-    Ok(Estate { door, threads: crew.threads, heritage: offer.heritage, pid: offer.pid })
+    let (heritage, pid, took) = (offer.heritage, offer.pid, began.elapsed());
+    Ok(Estate { door, threads: crew.threads, heritage, pid, took })
 }
 
 /// What the older one has beside its readers.
