@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
@@ -27,6 +27,14 @@ _SEND_AGAIN: Final = 2.0
 # How many times as long it waits in the end.
 _PATIENCE: Final = 5.0
 _IN_FLIGHT: Final = 1000
+
+
+def pauses(first: float) -> Iterator[float]:
+    """How long to wait for a receipt each time: ``first`` seconds, then ever longer, for ever."""
+    pause = first
+    while True:
+        yield pause
+        pause = min(2 * pause, _PATIENCE * first)
 
 
 class Sender:
@@ -80,14 +88,13 @@ class Sender:
         wanting = dataclasses.replace(message, properties=properties)
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting[message_id] = answer
-        pause = self._send_again
         try:
-            while True:
+            for pause in pauses(self._send_again):
                 await self._publish(wanting)
                 await asyncio.wait([answer], timeout=pause)
                 if answer.done():
                     return answer.result()
-                pause = min(2 * pause, _PATIENCE * self._send_again)
+            raise AssertionError("it never stops sending")
         finally:
             del self._waiting[message_id]
 

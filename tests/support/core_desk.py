@@ -94,11 +94,12 @@ async def running(
     queues: Sequence[str] = topology.router_queues(),
     prefetch: int = 500,
     bronze_room: int = 250,
+    epoch: int = EPOCH,
 ) -> AsyncIterator[Router]:
     """A router on ``desk`` that takes what comes into ``queues``."""
     link = link or desk.link
     router = Router(
-        Identity(region="oregon", name=name, epoch=EPOCH),
+        Identity(region="oregon", name=name, epoch=epoch),
         topics=desk.topics,
         store=desk.store,
         routes=await link.publisher(),

@@ -84,6 +84,7 @@ def routed(desk: Desk) -> list[str]:
 QUEUES = ("router.1", "router.2")
 
 
+@pytest.mark.promise("O1")
 async def test_gold_passes_whatever_waits_in_the_broker_before_it(desk: Desk):
     async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
         store = await overloaded(desk)
@@ -98,6 +99,7 @@ async def test_gold_passes_whatever_waits_in_the_broker_before_it(desk: Desk):
         assert sorted(set(routed(desk))) == sorted(routed(desk))
 
 
+@pytest.mark.promise("O2")
 async def test_bronze_over_its_room_is_dropped_oldest_first_counted_and_answered(desk: Desk):
     before = counters.SHED._value.get()
     async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
@@ -142,6 +144,7 @@ async def test_where_silver_is_too_much_already_no_bronze_takes_its_place(desk: 
         ]
 
 
+@pytest.mark.promise("O3")
 async def test_silver_waits_in_the_broker_and_none_of_it_is_dropped(desk: Desk):
     async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
         store = await overloaded(desk)
@@ -153,6 +156,7 @@ async def test_silver_waits_in_the_broker_and_none_of_it_is_dropped(desk: Desk):
         assert routed(desk) == [f"silver-{n}" for n in range(1001)]
 
 
+@pytest.mark.promise("O4")
 async def test_what_a_router_holds_is_bounded_by_its_prefetch_whatever_comes(desk: Desk):
     async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
         await overloaded(desk)
@@ -165,6 +169,7 @@ async def test_what_a_router_holds_is_bounded_by_its_prefetch_whatever_comes(des
         assert most <= PREFETCH * len(QUEUES)
 
 
+@pytest.mark.promise("O2", "R2")
 async def test_a_dropped_message_that_is_sent_again_is_new(desk: Desk):
     async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
         store = await overloaded(desk)
@@ -180,6 +185,7 @@ async def test_a_dropped_message_that_is_sent_again_is_new(desk: Desk):
         assert (last.status, last.message_id, last.repeated) == ("routed", "bronze-0", False)
 
 
+@pytest.mark.promise("O2")
 async def test_what_is_dropped_had_no_number_so_readers_see_no_hole(desk: Desk):
     async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
         store = await overloaded(desk)

@@ -195,6 +195,7 @@ class Watch:
         return time.monotonic() - start
 
 
+@pytest.mark.promise("O1", "O2", "O3", "O4", "O5")
 async def test_under_overload_gold_arrives_bronze_is_dropped_and_all_is_bounded(
     region: Region, router: RouterService, store: SlowStore
 ) -> None:
