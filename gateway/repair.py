@@ -11,7 +11,7 @@ read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finis
   is read while the router is silent for three seconds or more: the router may be dead, and
   have stored what it never routed, or only be cut off from us.
 * A router's **start** is a reason to look at the time before it, for streams that it may have
-  begun before this one and that nobody heard of here.
+  begun before this one and that nobody heard of here. So is the first we hear of an old one.
 * A **catch-up** is for the time before we began, or in which we were deaf: everything in it that is
   news, of streams never heard of too. Until it is over the gateway isn't ready.
 
@@ -65,7 +65,7 @@ class RepairLimits:
     silent_seconds: float = 3.0
     dead_seconds: float = 30.0
     patience_seconds: float = 480.0
-    start_seconds: float = 120.0
+    start_seconds: float = 600.0
     margins: tuple[float, ...] = (1.0, 5.0, 25.0, 60.0)
     gaps: int = 64
 
@@ -135,6 +135,8 @@ class _Life:
 
     origin: str
     heard: float
+    # Older than we are, and unheard of until now: what it routed before is news until then.
+    stranger_until: float = 0.0
     # The tail was read up to here, by the router's clock.
     read_ms: int = 0
     next_try: float = 0.0
@@ -218,8 +220,8 @@ class Repair:
         """The feed has brought something of this stream."""
         life = self._lives.get((router, epoch))
         if life is None:
-            self._lives[router, epoch] = _Life(origin, now)
-            self._note_start(router, epoch, now)
+            life = self._lives[router, epoch] = _Life(origin, now)
+            self._note_start(router, epoch, life)
         else:
             life.origin, life.heard = origin, now
 
@@ -279,13 +281,12 @@ class Repair:
         """
         name = (envelope.router, envelope.epoch)
         stream = self._streams.find(name)
+        life = self._lives.setdefault(name, _Life(envelope.origin, now))
         if stream is None:
-            if self._since_ms is None or ms_of_id(envelope.id) < self._since_ms - SKEW_MS:
-                return False
-            self._lives.setdefault(name, _Life(envelope.origin, now))
-            return True
+            return self._since_ms is not None and ms_of_id(envelope.id) >= self._since_ms - SKEW_MS
         if stream.seen(envelope.seq):
-            return False
+            # Of a stranger we know nothing before the first that we heard.
+            return envelope.seq <= stream.start and now < life.stranger_until
         watch = self._watched.get(name)
         overdue = watch is not None and envelope.seq <= watch.upto
         return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
@@ -420,17 +421,22 @@ class Repair:
 
     # Silent routers.
 
-    def _note_start(self, router: str, epoch: int, now: float) -> None:
-        if self._since_ms is None or epoch < self._since_ms - SKEW_MS:
-            # The catch-up looks there.
+    def _note_start(self, router: str, epoch: int, life: _Life) -> None:
+        if self._since_ms is None or self._looked is None or self._streams.find((router, epoch)):
             return
-        before = [name for name in self._lives if name[0] == router and name[1] < epoch]
-        known = [stream.routed_ms for name in before if (stream := self._streams.find(name))]
-        from_ms = max(self._since_ms, epoch - JOURNAL_MS, *known)
-        span = Span(min(from_ms, epoch) - SKEW_MS, epoch + SKEW_MS)
+        if epoch < self._since_ms - SKEW_MS:
+            # It was cut off from us, and its store with it; or it had nothing to say.
+            life.stranger_until = life.heard + 2 * LATE_MS / 1000
+            now_ms = self._looked[1]
+            span = Span(now_ms - JOURNAL_MS, now_ms + SKEW_MS)
+        else:
+            before = [name for name in self._lives if name[0] == router and name[1] < epoch]
+            known = [stream.routed_ms for name in before if (stream := self._streams.find(name))]
+            from_ms = max(self._since_ms, epoch - JOURNAL_MS, *known)
+            span = Span(min(from_ms, epoch) - SKEW_MS, epoch + SKEW_MS)
         # Again when a store that is behind must have it.
         for seconds in (1.0, LATE_MS / 1000):
-            self._look_later(_Look(span, now + seconds))
+            self._look_later(_Look(span, life.heard + seconds))
 
     def _look_later(self, look: _Look) -> None:
         self._looks = [*self._looks, look][-_LOOKS:]
