@@ -13,6 +13,7 @@ from typing import Protocol
 
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.envelope import Envelope, Submission
+from newsfabric.topics import TopicClass
 
 
 class Source(Protocol):
@@ -49,6 +50,7 @@ class Job:
     """One new message. ``envelope`` is set when it gets its number; ``started`` is monotonic."""
 
     submission: Submission
+    topic_class: TopicClass
     fingerprint: int
     claims: list[Claim]
     started: float

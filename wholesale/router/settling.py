@@ -75,6 +75,17 @@ class Settling:
         self._identities.given_up(job)
         self._progress.end()
 
+    def shed(self, job: Job) -> None:
+        """``job`` isn't numbered yet and there is no room for it: whoever asked is told."""
+        counters.SHED.inc()
+        self._identities.given_up(job)
+        letters = [
+            self._sender.overloaded(job.submission, claim)
+            for claim in job.claims
+            if claim.reply_to is not None
+        ]
+        self._end(job, Answer(letters, job.claims))
+
     def void(self, job: Job) -> None:
         """Nothing will come as ``job``'s number, if it has one."""
         if job.envelope is not None:
