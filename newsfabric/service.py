@@ -104,6 +104,16 @@ class ReadyHandler(PlainHandler):
         self.write({"ready": found.ready, "waiting_for": list(found.waiting_for)})
 
 
+class DocumentHandler(PlainHandler):
+    """One JSON document, made when it is asked for."""
+
+    def initialize(self, document: Callable[[], dict[str, Any]]) -> None:
+        self._document = document
+
+    def get(self) -> None:
+        self.write(self._document())
+
+
 class MetricsHandler(PlainHandler):
     """``/metrics`` in the Prometheus text format."""
 

@@ -6,19 +6,24 @@ Thin adapters; each says what happened and decides nothing.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from newsfabric.amqp import Declare, Link
+from newsfabric.amqp import Consumer, Declare, Delivery, Link
 from newsfabric.amqp.link import connect
+from newsfabric.control import LoadReport, decode_load, load_key
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
+    UPSTREAM,
+    Exchange,
     ShovelLink,
     box_part,
     box_queue,
@@ -33,8 +38,12 @@ logger = logging.getLogger(__name__)
 # The gateway answers from memory in a ms; a report is due each second.
 GATEWAY_TIMEOUT: Final = 0.8
 _MAX_LOAD_BYTES: Final = 64 * 1024
+# One a second, read at once.
+_LOAD_ARGUMENTS: Final = {"x-max-length": 100, "x-message-ttl": 60_000}
 # How long the core may take to delete a queue when the box leaves.
 DELETE_TIMEOUT: Final = 3.0
+
+OnLoad = Callable[[LoadReport], None]
 
 
 class GatewayAdmin:
@@ -81,13 +90,21 @@ class CoreEnd:
     """One feed's queue on one core node: declared there, so homed there, as long as the box lives.
 
     The link has one URL only. It declares queue and binding again whenever that node comes back.
+    It also hears the box's own load reports there: proof that the way back works.
     """
 
-    def __init__(self, box: str, n: int, url: str, credentials: Credentials) -> None:
+    def __init__(
+        self, box: str, n: int, url: str, credentials: Credentials, heard: tuple[str, OnLoad]
+    ) -> None:
+        """``heard``: the box's region, and what to call for each of its load reports."""
         self.url = url
         self._box = box
         self._n = n
         self._credentials = credentials
+        self._load_key = load_key(heard[0], box)
+        self._on_load = heard[1]
+        # A name of its own each time, since a connection that is half dead may hold the last one.
+        self._loads = f"agent.{box}.{secrets.token_hex(4)}"
         self._link: Link | None = None
 
     async def open(self) -> None:
@@ -95,6 +112,10 @@ class CoreEnd:
         name = f"{self._box}-agent feed {self._n}"
         self._link = await connect([self.url], name=name, credentials=self._credentials)
         await self._link.on_connect(self._declare)
+        await self._link.on_connect(self._declare_loads)
+        consumers: list[Consumer] = []
+        take = functools.partial(self._take, consumers)
+        consumers.append(await self._link.consumer(self._loads, take, prefetch=100))
 
     async def renew(self) -> None:
         """Declare again: a shovel whose queue had expired made one that nothing is bound to."""
@@ -123,6 +144,20 @@ class CoreEnd:
 
     async def _declare(self, declare: Declare) -> None:
         await declare_part(declare, box_part(self._box, self._n))
+
+    async def _declare_loads(self, declare: Declare) -> None:
+        await declare.exchange(UPSTREAM, type=Exchange(UPSTREAM).type)
+        await declare.queue(self._loads, durable=False, exclusive=True, arguments=_LOAD_ARGUMENTS)
+        await declare.bind(self._loads, UPSTREAM, self._load_key)
+
+    def _take(self, consumers: list[Consumer], delivery: Delivery) -> None:
+        consumers[0].ack(delivery)
+        try:
+            report = decode_load(delivery.message)
+        except ValueError as exc:
+            logger.debug("not a load report: %s", exc)
+        else:
+            self._on_load(report)
 
     async def _delete(self, declare: Declare) -> None:
         await declare.delete_queue(self._queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.control import LoadReport, Tick, decode_load, encode_tick
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
-from newsfabric.topology import Binding, declare_core
+from newsfabric.topology import Binding, declare_core, parts
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from retail.agent import Agent, AgentSettings
 
@@ -227,3 +228,26 @@ async def test_what_is_taken_from_a_box_is_made_again(
         # What isn't the agent's by name is left alone.
         assert set(await box.shovels()) == {"archive"}
         await box.delete_shovel("archive")
+
+
+async def test_of_a_box_that_disappears_nothing_is_left_on_the_core(
+    nodes: Nodes, core: Core, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = dataclasses.replace(parts.BOX_BOUNDS, expires_ms=1_000)
+    monkeypatch.setattr(parts, "BOX_BOUNDS", soon)
+    running = asyncio.create_task(_agent(nodes, gateway.url).run(asyncio.Event()))
+    try:
+        async with Management(nodes.node("oregon-core-1").management_url, GUEST) as there:
+            await core.until("ready")
+            assert QUEUE in await there.queues()
+
+            await asyncio.to_thread(nodes.kill, BOX)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+            async def gone() -> bool:
+                return not [name for name in await there.queues() if BOX in name]
+
+            await _until(gone)
+    finally:
+        await asyncio.to_thread(nodes.start, BOX)

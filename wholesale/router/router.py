@@ -115,6 +115,10 @@ class Router:
         """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
         if source.saw(delivery):
             self._forget_stale()
+        if control.is_canary(delivery.message):
+            # It has come as far as the keeper of shovels wants it to.
+            source.ack(delivery)
+            return
         taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=time.monotonic())
         match taken:
             case Job():
