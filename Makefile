@@ -15,7 +15,7 @@ BIN = .venv/bin
 DATAPLANE = target/release/newsfabric-dataplane
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test demo test lint types format unit integration conformance bench soak wheel clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test lint types format unit integration conformance bench soak wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ dataplane-test: dataplane ## Check and test the Rust crates
 	cargo fmt --all --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked
+
+fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fuzz)
+	@scripts/fuzz
 
 test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint
@@ -71,11 +74,10 @@ wheel: python dataplane ## Build one wheel that holds Python and the data plane,
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/newsfabric-*.whl
 
-clean: ## Remove .venv, .tools, target and every cache
 soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
 	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
 
-clean: ## Remove .venv, .tools and every cache
+clean: ## Remove .venv, .tools, target and every cache
 	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }
 	rm -rf .venv .tools target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

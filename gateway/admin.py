@@ -1,4 +1,5 @@
-"""What agent and operators ask a gateway: ``/load``, ``/engine``, ``/drain``, health, metrics.
+"""What agent and operators ask a gateway: ``/load``, ``/engine``, ``/drain``, ``/take-over``,
+health, metrics.
 
 Served on loopback only, on a port of its own.
 """
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tornado.web
 
+from newsfabric.errors import ConfigError
 from newsfabric.service import MetricsHandler, PlainHandler, health_routes
 
 if TYPE_CHECKING:
@@ -96,6 +98,24 @@ class DrainHandler(PlainHandler):
         self.write({"draining": True, "connections": self._core.readers})
 
 
+class TakeOverHandler(PlainHandler):
+    """``POST /take-over``: a new data plane in the place of the one that runs; no reader notices.
+
+    Its program is read anew: that is how a data plane is upgraded. Answers with its pid, or with
+    409 and the error; then the one that ran serves on.
+    """
+
+    def initialize(self, core: Core) -> None:
+        self._core = core
+
+    async def post(self) -> None:
+        try:
+            self.write({"dataplane_pid": await self._core.take_over()})
+        except ConfigError as exc:
+            self.set_status(409)
+            self.write({"error": str(exc)})
+
+
 class GatewayMetricsHandler(MetricsHandler):
     """``/metrics``, with the hub's gauges read when they are asked for."""
 
@@ -119,6 +139,7 @@ def admin_application(
         [
             (r"/load", LoadHandler, {"core": core, "rates": rates, "urls": urls}),
             (r"/engine", EngineHandler, {"core": core}),
+            (r"/take-over", TakeOverHandler, {"core": core}),
             (r"/drain", DrainHandler, {"core": core, "stop": stop}),
             *shared_routes(core),
         ],

@@ -24,7 +24,7 @@ from gateway.hub import Hub
 from gateway.publication import Publication
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
-from newsfabric.errors import NewsfabricError
+from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -136,6 +136,13 @@ class Core:
 
     async def drain_elsewhere(self) -> None:
         """Send those readers away that aren't among ``connections``; here are none."""
+
+    async def take_over(self) -> int:
+        """Put a new data plane in the place of ours, without readers noticing; return its pid.
+
+        ConfigError if that fails; then nothing has changed. Here is none.
+        """
+        raise ConfigError("this engine has no data plane")
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work`` as a task that :meth:`close` ends. Our own errors are its awaiter's."""

@@ -60,7 +60,8 @@ class _Head:
     opcode: int
     size: int
     mask: bytes
-    bytes: int
+    # How much of the payload has come.
+    taken: int = 0
 
 
 class _Violated(Exception):
@@ -70,18 +71,34 @@ class _Violated(Exception):
 
 
 class FrameParser:
-    """Bytes in, whole messages out; holds at most one message of ``max_bytes`` and one chunk."""
+    """Bytes in, whole messages out; holds at most one message of ``max_bytes`` and one chunk.
 
-    __slots__ = ("_buffer", "_max_bytes", "_opcode", "_parts", "_size", "violation")
+    A violation is one as soon as it can be seen: neither its frame nor its message must be whole.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_cut",
+        "_frame",
+        "_max_bytes",
+        "_opcode",
+        "_parts",
+        "_size",
+        "violation",
+    )
 
     def __init__(self, max_bytes: int) -> None:
         self.violation: CloseReason | None = None
         self._max_bytes = max_bytes
         self._buffer = bytearray()
-        # Of a fragmented message: its opcode (0 between messages), parts and their size.
+        # The frame whose payload is under way.
+        self._frame: _Head | None = None
+        # Of the message under way: its opcode (0 between messages), parts and their size.
         self._opcode = 0
         self._parts: list[bytes] = []
         self._size = 0
+        # Of a text: the character that isn't whole yet.
+        self._cut = b""
 
     def feed(self, data: bytes) -> list[Received]:
         """What is complete now. Check ``violation`` afterwards."""
@@ -90,12 +107,13 @@ class FrameParser:
             return received
         self._buffer += data
         try:
-            while (head := self._head()) is not None:
-                if len(self._buffer) < head.bytes + head.size:
-                    break
-                event = self._frame(head, self._payload(head))
+            while (frame := self._frame or self._head()) is not None:
+                self._frame = frame
+                event = self._control(frame) if frame.opcode & 0x8 else self._data(frame)
                 if event is not None:
                     received.append(event)
+                if self._frame is not None:
+                    break
         except _Violated as violated:
             self.violation = violated.reason
             self._buffer.clear()
@@ -122,40 +140,66 @@ class FrameParser:
             # Section 5.2: the minimal number of bytes must be used, and never the first bit.
             if size < (126 if at == 4 else 1 << 16) or size >> 63:
                 raise _Violated(PROTOCOL_ERROR)
-        if not opcode & 0x8 and self._size + size > self._max_bytes:
-            raise _Violated(TOO_BIG)
+        if not opcode & 0x8:
+            if self._size + size > self._max_bytes:
+                raise _Violated(TOO_BIG)
+            # Section 5.4: a message is one frame with an opcode, then continuations.
+            if (opcode == _CONTINUATION) != (self._opcode != 0):
+                raise _Violated(PROTOCOL_ERROR)
         if len(buffer) < at + 4:
             return None
-        return _Head(fin, opcode, size, bytes(buffer[at : at + 4]), at + 4)
+        mask = bytes(buffer[at : at + 4])
+        del buffer[: at + 4]
+        return _Head(fin, opcode, size, mask)
 
-    def _payload(self, head: _Head) -> bytes:
-        end = head.bytes + head.size
-        masked = bytes(self._buffer[head.bytes : end])
-        del self._buffer[:end]
-        mask = (head.mask * (head.size // 4 + 1))[: head.size]
+    def _control(self, frame: _Head) -> Received | None:
+        if len(self._buffer) < frame.size:
+            return None
+        payload = self._take(frame)
+        self._frame = None
+        if frame.opcode == CLOSE:
+            _check_close(payload)
+        return Received(frame.opcode, payload)
+
+    def _data(self, frame: _Head) -> Received | None:
+        self._opcode = self._opcode or frame.opcode
+        part = self._take(frame)
+        if part:
+            self._parts.append(part)
+        whole = frame.taken == frame.size
+        if self._opcode == TEXT:
+            self._check_text(part, final=whole and frame.fin)
+        if not whole:
+            return None
+        self._frame = None
+        # Empty fragments count as one byte, lest they go on for ever.
+        self._size += max(1, frame.size)
+        return self._message() if frame.fin else None
+
+    def _take(self, frame: _Head) -> bytes:
+        """What has come of the payload, unmasked (RFC 6455 section 5.3)."""
+        masked = bytes(self._buffer[: frame.size - frame.taken])
+        size, turn = len(masked), frame.taken % 4
+        del self._buffer[:size]
+        frame.taken += size
+        mask = ((frame.mask[turn:] + frame.mask[:turn]) * (size // 4 + 1))[:size]
         plain = int.from_bytes(masked, "big") ^ int.from_bytes(mask, "big")
-        return plain.to_bytes(head.size, "big")
+        return plain.to_bytes(size, "big")
 
-    def _frame(self, head: _Head, payload: bytes) -> Received | None:
-        if head.opcode & 0x8:
-            if head.opcode == CLOSE:
-                _check_close(payload)
-            return Received(head.opcode, payload)
-        # Section 5.4: a message is one frame with an opcode, then continuations.
-        if (head.opcode == _CONTINUATION) != (self._opcode != 0):
-            raise _Violated(PROTOCOL_ERROR)
-        self._opcode = self._opcode or head.opcode
-        self._parts.append(payload)
-        # Empty fragments cost a list's entry each: they count as one byte.
-        self._size += max(1, len(payload))
-        return self._message() if head.fin else None
+    def _check_text(self, part: bytes, *, final: bool) -> None:
+        # RFC 6455 section 8.1. codecs' own incremental decoder sees surrogates too late.
+        text, self._cut = self._cut + part, b""
+        try:
+            text.decode()
+        except UnicodeDecodeError as exc:
+            if final or exc.reason != "unexpected end of data":
+                raise _Violated(INVALID_PAYLOAD) from exc
+            self._cut = text[exc.start :]
 
     def _message(self) -> Received:
         message = Received(self._opcode, b"".join(self._parts))
         self._opcode, self._size = 0, 0
         self._parts.clear()
-        if message.opcode == TEXT:
-            _check_utf8(message.payload)
         return message
 
 
@@ -170,12 +214,8 @@ def _check_close(payload: bytes) -> None:
     code = close_code(payload)
     if len(payload) == 1 or not (code in _CLOSE_CODES or 3000 <= code <= 4999):
         raise _Violated(PROTOCOL_ERROR)
-    _check_utf8(payload[2:])
-
-
-def _check_utf8(payload: bytes) -> None:
     try:
-        payload.decode()
+        payload[2:].decode()
     except UnicodeDecodeError as exc:
-        # RFC 6455 section 8.1.
+        # Section 5.5.1: the reason is UTF-8; 8.1.
         raise _Violated(INVALID_PAYLOAD) from exc

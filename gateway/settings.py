@@ -65,7 +65,10 @@ class GatewaySettings:
 
     feed_fresh: float = 5.0
     prefetch: int = 1_000
-    fanout_chunk: int = 1_000
+    # Deliveries of one message before others get their turn. Measured with six I/O threads on one
+    # core in the middle of 100,000-reader fan-outs, another topic's message: 88 ms (p50) with
+    # 1,000, 16 ms with 100, 5 ms with 32; a delivery cost the same with all of them.
+    fanout_chunk: int = 32
     store_timeout: float = 5.0
     store_reads: int = 16
     store_waiting: int = 1_000

@@ -13,7 +13,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.frames import Variant
-from gateway.native.wire import MAX_MESSAGE, U8, U16, U32, U64, VERSION, Connection, WireError
+from gateway.native.wire import (
+    CONNECTION_BYTES,
+    MAX_MESSAGE,
+    U8,
+    U16,
+    U32,
+    U64,
+    VERSION,
+    Connection,
+    WireError,
+)
 from gateway.publication import Publication
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from newsfabric.closing import CLOSE_REASONS, CloseReason
@@ -22,6 +32,8 @@ from newsfabric.topics import SlowPolicy, TopicPolicy
 _HEAD: Final = struct.Struct("<IB")
 _POLICY: Final = struct.Struct("<IBB")
 _MESSAGE: Final = struct.Struct("<16sQq")
+# A subscribe goes on there after its connection and token.
+_AFTER_TOKEN: Final = _HEAD.size + CONNECTION_BYTES + U32.size
 _SLOW: Final[dict[SlowPolicy, int]] = {"disconnect": 0, "conflate": 1, "drop_oldest": 2}
 _MAX_U32: Final = 2**32 - 1
 
@@ -135,6 +147,11 @@ def subscribe(
         _bytes32(push),
         _messages(older),
     )
+
+
+def subscribe_again(command: bytes, connection: Connection, token: int) -> bytes:
+    """What :func:`subscribe` made, for another connection and with another token."""
+    return command[: _HEAD.size] + connection + U32.pack(token) + command[_AFTER_TOKEN:]
 
 
 def unsubscribe(connection: Connection, topic: str, push: bytes) -> bytes:

@@ -142,6 +142,10 @@ class NativeCore(Core):
         patience = Pace(self._tally.readers, seconds, per_second).duration
         await self.plane.drain(seconds, per_second, patience)
 
+    async def take_over(self) -> int:
+        """Have a new data plane take over from ours, readers and all."""
+        return await self.plane.take_over()
+
     def joined(self, connection: Connection) -> None:
         """A reader has come to this process."""
         super().joined(connection)

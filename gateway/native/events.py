@@ -84,6 +84,8 @@ Event = Attached | Verbs | Uncovered | Published | Handover | Counters | Refused
 
 # ``why`` of a Refused when another control plane has attached.
 REPLACED: Final = "replaced"
+# When another data plane has our readers: attach again, over the same path.
+TAKEN_OVER: Final = "taken_over"
 
 
 class Decoder:

@@ -6,6 +6,9 @@
       ▲                   │ └──another control plane has come──────────▲
       └───link is lost────┘
 
+The link is also lost when another data plane takes over from ours (:meth:`Plane.take_over`, or
+whoever started it): it is attached to over the same path, and has the same readers.
+
 What is published stays here until the data plane says that its fan-out is over, and is sent again
 to the next attachment: the data plane drops what it has had. How much that can be is
 bounded by the feed's prefetch, since a delivery isn't acknowledged before.
@@ -31,6 +34,7 @@ from typing import Final, Protocol
 from gateway.native import commands
 from gateway.native.events import (
     REPLACED,
+    TAKEN_OVER,
     Attached,
     Counters,
     Event,
@@ -41,7 +45,7 @@ from gateway.native.events import (
     Verbs,
 )
 from gateway.native.link import ControlLink, connected
-from gateway.native.program import Process, start
+from gateway.native.program import Process, Successor, start, start_successor
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
@@ -50,6 +54,8 @@ from newsfabric.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 10.0
+# A data plane that can't take over says so within ten seconds.
+_TAKE_OVER_PATIENCE: Final = 15.0
 _LOOK_AGAIN: Final = 0.02
 _COUNT_PATIENCE: Final = 1.0
 # A drained data plane has so long after its last reader's linger time.
@@ -113,6 +119,11 @@ class Plane:
         self._unfinished = collections.OrderedDict()
         self._asked: list[asyncio.Future[None]] = []
         self._replaced = False
+        self._taking_over = False
+        # Whether its end was announced, and another one has our readers.
+        self._moving = False
+        # Set whenever a data plane has answered our hello.
+        self._met = asyncio.Event()
 
     @property
     def unfinished(self) -> int:
@@ -135,6 +146,9 @@ class Plane:
         except TimeoutError:
             self._link.close()
             raise
+        if self._process is not None and self._process.pid != attached.pid:
+            # Another one has taken over from our child, which ends.
+            await _bury(self._process)
         logger.info(
             "attached to data plane %d on port %d, attachment %d, %d readers",
             attached.pid, self.port, attached.attachment, attached.readers,
@@ -156,6 +170,34 @@ class Plane:
                 delay = backoff.failed(loop.time())
                 logger.warning("no data plane, trying again in %.1f s: %s", delay, exc)
                 await asyncio.sleep(delay)
+
+    async def take_over(self) -> int:
+        """Have a new data plane take over from ours; return its pid when it serves our readers.
+
+        ConfigError if it doesn't; then the one that we have serves on.
+        """
+        if self.state is not State.ATTACHED or self._taking_over:
+            raise ConfigError("there is no data plane to take over from now")
+        self._taking_over = True
+        successor: Successor | None = None
+        try:
+            successor = start_successor(self._program, self._control)
+            async with asyncio.timeout(_TAKE_OVER_PATIENCE):
+                await successor.succeeded()
+                former, self._process = self._process, successor
+                # The link to the former one ends by itself.
+                while self.pid != successor.pid:
+                    self._met.clear()
+                    await self._met.wait()
+            if former is not None:
+                await _bury(former)
+        except (OSError, TimeoutError, ConfigError) as exc:
+            if successor is not None and self._process is not successor:
+                await _bury(successor)
+            raise ConfigError(f"the new data plane didn't take over: {exc}") from exc
+        finally:
+            self._taking_over = False
+        return successor.pid
 
     def send(self, command: bytes) -> None:
         """Send a command; nothing while there is no attachment."""
@@ -236,15 +278,9 @@ class Plane:
         return self._process
 
     async def _reap(self) -> None:
-        process = self._process
-        if process is None:
+        if self._process is None:
             return
-        deadline = asyncio.get_running_loop().time() + _GRACE
-        while process.poll() is None:
-            if asyncio.get_running_loop().time() > deadline:
-                logger.warning("data plane %d doesn't end: killing it", process.pid)
-                process.kill()
-            await asyncio.sleep(_LOOK_AGAIN)
+        await _bury(self._process)
         self._process = None
         if self._told.native.socket is None and not self._told.port:
             shutil.rmtree(self._control.parent, ignore_errors=True)
@@ -267,6 +303,10 @@ class Plane:
             case Attached():
                 self._on_attached(event)
             case Refused(why):
+                if why == TAKEN_OVER:
+                    logger.info("data plane %s has handed its readers to another one", self.pid)
+                    self._moving = True
+                    return
                 logger.warning("the data plane cuts us off: %s", why)
                 if why == REPLACED:
                     self._on_replaced()
@@ -286,6 +326,7 @@ class Plane:
         if event.ports:
             self.port = event.ports[0]
         self.pid = event.pid
+        self._met.set()
         self.attachment += 1
         self.state = State.ATTACHED
         self._guest.attached(event)
@@ -299,7 +340,9 @@ class Plane:
         self._link = None
         if self.state is State.ATTACHED:
             self.state = State.AWAY
-            logger.warning("the data plane is lost: %s", why)
+            if not self._moving:
+                logger.warning("the data plane is lost: %s", why)
+            self._moving = False
         elif self.state is State.DRAINING:
             self.state = State.GONE
         if self._greeting is not None and not self._greeting.done():
@@ -334,3 +377,13 @@ class Plane:
             if not asked.done():
                 asked.set_result(None)
         self._asked.clear()
+
+
+async def _bury(process: Process) -> None:
+    """Wait until a data plane that should end has ended."""
+    deadline = asyncio.get_running_loop().time() + _GRACE
+    while process.poll() is None:
+        if asyncio.get_running_loop().time() > deadline:
+            logger.warning("data plane %d doesn't end: killing it", process.pid)
+            process.kill()
+        await asyncio.sleep(_LOOK_AGAIN)

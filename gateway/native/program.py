@@ -6,6 +6,7 @@ process group, a crash) leaves the readers connected.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -21,6 +22,10 @@ from newsfabric.errors import ConfigError, SetupError
 NAME: Final = "newsfabric-dataplane"
 # Names the binary, for those who keep it elsewhere.
 VARIABLE: Final = "NEWSFABRIC_DATAPLANE"
+
+# Standard input of a data plane.
+_NOTHING: Final = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+_LINE_BYTES: Final = 1024
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> Path:
@@ -79,6 +84,29 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)
 
 
+class Successor(Process):
+    """A data plane that takes over from the one that lives."""
+
+    def __init__(self, pid: int, said: int) -> None:
+        super().__init__(pid)
+        self._said = said
+
+    async def succeeded(self) -> None:
+        """Return when readers are its own; ConfigError with its reason if they won't be."""
+        line = b""
+        try:
+            while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
+                await _readable(self._said)
+                if not (data := os.read(self._said, _LINE_BYTES)):
+                    break
+                line += data
+        finally:
+            os.close(self._said)
+        said = line.decode(errors="replace").strip()
+        if said != "serving":
+            raise ConfigError(said.removeprefix("failed: ") or "it said nothing")
+
+
 def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Process:
     """Start a data plane that listens for readers on ``port``. It logs where we do."""
     command = [str(program), "--control", str(control), "--host", told.host, "--port", str(port)]
@@ -86,7 +114,34 @@ def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Pro
         command += ["--threads", str(told.native.threads)]
     if told.native.proxy_protocol:
         command.append("--proxy-protocol")
-    nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     return Process(
-        os.posix_spawn(program, command, os.environ, file_actions=[nothing], setsid=True)
+        os.posix_spawn(program, command, os.environ, file_actions=[_NOTHING], setsid=True)
     )
+
+
+def start_successor(program: Path, control: Path) -> Successor:
+    """Start a data plane that takes over from the one at ``control``. It logs where we do."""
+    command = [str(program), "--take-over", "--control", str(control)]
+    said, says = os.pipe()
+    output = (os.POSIX_SPAWN_DUP2, says, 1)
+    try:
+        pid = os.posix_spawn(
+            program, command, os.environ, file_actions=[_NOTHING, output], setsid=True
+        )
+    except OSError:
+        os.close(said)
+        raise
+    finally:
+        os.close(says)
+    return Successor(pid, said)
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until ``descriptor`` has bytes, or its end."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

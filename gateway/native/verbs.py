@@ -53,11 +53,15 @@ from newsfabric.topics import TopicPolicy, TopicTable
 # The data plane says at once that its memory doesn't reach; this is for one that is very busy.
 _ASKED_SECONDS: Final = 30.0
 _ASKED_AT_ONCE: Final = 100_000
+# Readers of one page say the same: so many texts of at most so many bytes are read only once.
+_SAID: Final = 1_024
+_SHORT: Final = 256
+_SUBSCRIBES: Final = measures.VERBS.labels("subscribe")
 # Of a topic's history, and of its newest versions, in one seed.
 _SEED_BYTES: Final = MAX_MESSAGE // 4
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Asked:
     """A verb that memory may not be enough for. ``warmed``: the topic was seeded for it already."""
 
@@ -66,6 +70,15 @@ class _Asked:
     attachment: int
     at: float
     warmed: bool
+
+
+@dataclasses.dataclass(slots=True)
+class _Said:
+    """What a text means, and the last answer if it is a subscribe, as of ``position``."""
+
+    intent: Intent
+    position: str = ""
+    answer: bytes = b""
 
 
 class NativeDesk:
@@ -91,6 +104,7 @@ class NativeDesk:
         self._publish = publish
         # Shared by all: rates and subscriptions are counted by the data plane.
         self._session = Session(table, told.reader, 0.0)
+        self._said: dict[bytes, _Said] = {}
         # Oldest first.
         self._asked: collections.OrderedDict[int, _Asked] = collections.OrderedDict()
         self._token = 0
@@ -98,7 +112,12 @@ class NativeDesk:
 
     def answer(self, connection: Connection, text: bytes) -> None:
         """A reader has said ``text``."""
-        self._obey(connection, self._session.read(text))
+        said = self._said.get(text) or self._learn(text)
+        if isinstance(said.intent, Subscribe) and said.intent.rewind is None:
+            _SUBSCRIBES.inc()
+            self._plane.send(self._joined(connection, said, said.intent))
+        else:
+            self._obey(connection, said.intent)
 
     def uncovered(self, event: Uncovered) -> None:
         """The data plane's memory doesn't reach as far as a verb asks."""
@@ -112,6 +131,35 @@ class NativeDesk:
     def lost(self) -> None:
         """The attachment has ended: what wasn't answered comes again."""
         self._asked.clear()
+
+    def _learn(self, text: bytes) -> _Said:
+        said = _Said(self._session.read(text))
+        if len(text) <= _SHORT:
+            if len(self._said) >= _SAID:
+                self._said.clear()
+            self._said[text] = said
+        return said
+
+    def _joined(self, connection: Connection, said: _Said, verb: Subscribe) -> bytes:
+        """The answer to a subscribe without rewind: almost the same to all who say the same."""
+        position = self._hub.streams.position(time.time())
+        wants_the_past = self._wants_the_past(verb)
+        if said.position != position:
+            said.position = position
+            said.answer = commands.subscribe(
+                connection,
+                verb.topic,
+                self._policy(verb.topic),
+                token=0 if wants_the_past else None,
+                replay=Replay(),
+                ref=_ref(verb),
+                push=subscribed_push(verb, position),
+            )
+        token = self._keep(connection, verb, warmed=False) if wants_the_past else 0
+        return commands.subscribe_again(said.answer, connection, token)
+
+    def _wants_the_past(self, verb: Subscribe) -> bool:
+        return verb.rewind is not None or self._policy(verb.topic).latest
 
     def _obey(self, connection: Connection, intent: Intent) -> None:
         if isinstance(intent, Refusal):
@@ -133,7 +181,7 @@ class NativeDesk:
         self._plane.send(commands.reply(connection, error_push(refusal)))
 
     def _subscribe(self, connection: Connection, verb: Subscribe, *, warmed: bool = False) -> None:
-        past = verb.rewind is not None or self._policy(verb.topic).latest
+        past = self._wants_the_past(verb)
         token = self._keep(connection, verb, warmed=warmed) if past else None
         self._join(connection, verb, token, [])
 
@@ -141,6 +189,7 @@ class NativeDesk:
         self, connection: Connection, verb: Subscribe, token: int | None, older: list[Publication]
     ) -> None:
         now = time.time()
+        fitting = len(commands.that_fit(older, self._told.replay_bytes))
         self._plane.send(
             commands.subscribe(
                 connection,
@@ -148,9 +197,11 @@ class NativeDesk:
                 self._policy(verb.topic),
                 token=token,
                 replay=_replay(verb.rewind, now),
-                ref=b"" if verb.ref is None else orjson.dumps(verb.ref),
+                ref=_ref(verb),
                 push=subscribed_push(verb, self._hub.streams.position(now)),
-                older=commands.that_fit(older, self._told.replay_bytes),
+                # One more than fits: where the data plane meets it, the replay begins after it,
+                # and no newest version of a key from before comes in its stead.
+                older=older[-fitting - 1 :],
             )
         )
 
@@ -260,6 +311,10 @@ class NativeDesk:
         # The session lets nothing else through, and the table doesn't change.
         assert policy is not None
         return policy
+
+
+def _ref(verb: Subscribe) -> bytes:
+    return b"" if verb.ref is None else orjson.dumps(verb.ref)
 
 
 def _replay(rewind: Rewind | None, now: float) -> Replay:

@@ -118,6 +118,36 @@ def test_an_over_long_message_is_refused_before_it_has_come() -> None:
     assert parser.violation is TOO_BIG
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (frame(TEXT, b"a\xff", fin=False), INVALID_PAYLOAD),
+        (frame(TEXT, b"a\xff" + b"b" * 90)[:8], INVALID_PAYLOAD),
+        (
+            frame(TEXT, b"\xc3", fin=False) + frame(PING) + frame(0, b"x", fin=False),
+            INVALID_PAYLOAD,
+        ),
+        (frame(TEXT, b"\xed\xa0", fin=False), INVALID_PAYLOAD),
+        (frame(0, b"x" * 90)[:2], PROTOCOL_ERROR),
+        (frame(TEXT, b"a", fin=False) + frame(TEXT, b"b" * 90)[:2], PROTOCOL_ERROR),
+    ],
+)
+def test_what_can_become_no_message_is_refused_before_it_is_whole(
+    data: bytes, reason: object
+) -> None:
+    _, parser = parse(data)
+    assert parser.violation is reason
+
+
+def test_a_character_may_be_cut_between_frames_and_reads() -> None:
+    data = frame(TEXT, b"\xc3", fin=False) + frame(PING) + frame(0, b"\xa9\xf0\x9f", fin=False)
+    data += frame(0, b"\x98\x80") + frame(TEXT, b"next")
+    parser = FrameParser(1000)
+    received = [event for byte in data for event in parser.feed(bytes((byte,)))]
+    assert [r.payload for r in received] == [b"", "é\U0001f600".encode(), b"next"]
+    assert parser.violation is None
+
+
 def test_endless_empty_fragments_are_refused_too() -> None:
     _, parser = parse(frame(TEXT, fin=False) + frame(0, fin=False) * 1001)
     assert parser.violation is TOO_BIG

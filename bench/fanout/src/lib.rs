@@ -1,4 +1,4 @@
-//! What the floor and the crowd share: arguments, sockets, an epoll set, processor time.
+//! What the floor and the crowd share: arguments, sockets, an epoll set, the clock.
 //!
 //! A tool for one machine and one operator: it ends with a message on whatever goes wrong.
 
@@ -52,18 +52,6 @@ impl Arguments {
     }
 }
 
-/// User and system time of this process, in seconds.
-pub fn processor_seconds() -> f64 {
-    // SAFETY: getrusage fills the zeroed struct that it is given.
-    let usage = unsafe {
-        let mut usage: libc::rusage = mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
-}
-
 /// CLOCK_MONOTONIC in nanoseconds: the same clock for all processes of the machine.
 pub fn monotonic_ns() -> u64 {
     // SAFETY: clock_gettime fills the struct that it is given.
@@ -115,6 +103,16 @@ pub fn set_option(fd: RawFd, level: i32, name: i32, value: i32) {
     unsafe {
         let size = mem::size_of::<i32>() as u32;
         libc::setsockopt(fd, level, name, (&raw const value).cast(), size);
+    }
+}
+
+/// Lets a close of `fd` be a reset, after which nothing of the connection stays.
+pub fn reset_on_close(fd: RawFd) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let size = mem::size_of::<libc::linger>() as u32;
+    // SAFETY: the value is what the option wants and outlives the call.
+    unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size);
     }
 }
 

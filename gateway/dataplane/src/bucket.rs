@@ -40,6 +40,18 @@ impl Bucket {
         Bucket { updated: now, packed: size(settings) }
     }
 
+    /// All of it as a number, for a take-over.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.updated) << 32 | u64::from(self.packed)
+    }
+
+    /// What [`Bucket::to_bits`] made. Any number is a bucket.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Bucket {
+        Bucket { updated: (bits >> 32) as u32, packed: bits as u32 }
+    }
+
     /// A verb has come in. Call it once for each, before anything is read.
     pub fn admit(&mut self, settings: &Settings, now: u32) -> Admission {
         let size = size(settings);

@@ -41,6 +41,7 @@ impl Reactor {
                 }
             }
             Order::Drain(spread_ms, per_second) => self.start_drain(spread_ms, per_second),
+            Order::Yield(yielding) => self.yield_to(&yielding),
         }
     }
 

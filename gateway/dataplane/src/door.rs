@@ -56,7 +56,7 @@ impl Addresses {
 impl Reactor {
     pub(crate) fn accept_some(&mut self) {
         for _ in 0..AT_ONCE {
-            match sys::accept(self.parts.listener.as_raw_fd()) {
+            match sys::accept(self.listener.as_raw_fd()) {
                 Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
                 Err(error) if sys::would_block(&error) => return,
                 Err(error) if sys::exhausted(&error) => return self.pause(),

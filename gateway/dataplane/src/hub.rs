@@ -18,6 +18,8 @@
 //! threads; what each has for itself is a pointer and an identity per remembered message (about
 //! 50 bytes), and up to 21 bytes per identity seen.
 
+mod saved;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ use crate::memory::{Selection, TopicMemory};
 
 pub use crate::audience::Cursor;
 pub use crate::publication::{Frame, FrameMaker, Publication, TopicPolicy};
+pub use saved::Saved;
 
 /// What a hub remembers, at most.
 ///

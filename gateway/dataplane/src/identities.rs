@@ -87,10 +87,7 @@ impl SeenIdentities {
             return;
         }
         self.count_in_group(now);
-        self.grow_for(self.order.len() + 1);
-        let place = self.find(identity);
-        self.table[place] = self.first.wrapping_add(self.order.len() as u32);
-        self.order.push_back(*identity);
+        self.append(identity);
         while self.order.len() > self.limit {
             self.evict();
         }
@@ -104,6 +101,33 @@ impl SeenIdentities {
         self.shrink();
     }
 
+    /// All of them, oldest first, in pieces: since when those of a piece are seen, and they.
+    pub fn pieces(&self, most: usize, mut each: impl FnMut(u64, &[Identity])) {
+        let mut order = self.order.iter();
+        let mut piece = Vec::new();
+        for group in &self.groups {
+            let mut left = group.count;
+            while left > 0 {
+                let count = left.min(most.max(1));
+                piece.clear();
+                piece.extend(order.by_ref().take(count));
+                each(group.start, &piece);
+                left -= count;
+            }
+        }
+    }
+
+    /// Remember a piece that [`SeenIdentities::pieces`] gave; they come in their order.
+    pub fn restore(&mut self, start: u64, piece: &[Identity]) {
+        for identity in piece {
+            if self.contains(identity) {
+                continue;
+            }
+            self.count_in_group(start);
+            self.append(identity);
+        }
+    }
+
     fn count_in_group(&mut self, now: u64) {
         let start = now - now % GROUP_MS;
         match self.groups.back_mut() {
@@ -111,6 +135,13 @@ impl SeenIdentities {
             Some(group) if group.start >= start => group.count += 1,
             _ => self.groups.push_back(Group { start, count: 1 }),
         }
+    }
+
+    fn append(&mut self, identity: &Identity) {
+        self.grow_for(self.order.len() + 1);
+        let place = self.find(identity);
+        self.table[place] = self.first.wrapping_add(self.order.len() as u32);
+        self.order.push_back(*identity);
     }
 
     fn evict(&mut self) {
@@ -224,6 +255,25 @@ mod tests {
         assert!(seen.contains(&identity(1)));
         seen.expire(80_000);
         assert!(!seen.contains(&identity(1)));
+    }
+
+    #[test]
+    fn what_was_seen_is_taken_over_with_its_age() {
+        let mut seen = SeenIdentities::new(60_000, 100);
+        for number in 0..10 {
+            seen.add(&identity(number), number * 5_000);
+        }
+        let mut again = SeenIdentities::new(60_000, 100);
+        seen.pieces(2, |start, piece| again.restore(start, piece));
+        for now in [70_000, 80_000, 90_000, 110_000] {
+            seen.expire(now);
+            again.expire(now);
+            let left = |seen: &SeenIdentities| {
+                (0..10).filter(|one| seen.contains(&identity(*one))).collect::<Vec<u64>>()
+            };
+            assert_eq!(left(&seen), left(&again));
+        }
+        assert!(again.is_empty());
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod attach;
 mod desk;
 pub mod door;
 mod echo;
+pub mod inherit;
 pub mod mailbox;
 pub mod orders;
 pub mod reactor;

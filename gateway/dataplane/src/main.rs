@@ -1,5 +1,6 @@
 //! `newsfabric-dataplane`: the process that owns readers' sockets. Options only; see the library.
 
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +18,9 @@ usage: newsfabric-dataplane --control PATH [options]
   --shared-table      don't give each thread a descriptor table of its own
   --proxy-protocol    connections begin with a PROXY header, version 1 or 2
   --echo              send messages back instead of treating them as verbs (tests)
+  --take-over         receive listeners and readers from the data plane at --control PATH, which ends
+                      then; what the other options say is as it was there (except --shared-table).
+                      One line on standard output says what came of it: `serving` or `failed: WHY`
 ";
 
 fn main() -> ExitCode {
@@ -31,6 +35,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("newsfabric-dataplane: {error}");
+            if options.take_over {
+                // For whoever has started us. One that doesn't listen any more need not know.
+                let _ = writeln!(io::stdout(), "failed: {error}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -51,6 +59,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
             "--shared-table" => options.private_tables = false,
             "--proxy-protocol" => options.proxied = true,
             "--echo" => options.echo = true,
+            "--take-over" => options.take_over = true,
             _ => return Err(format!("unknown option {name}")),
         }
     }

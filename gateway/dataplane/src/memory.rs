@@ -5,10 +5,14 @@
 //!
 //! `now` is in ms since the epoch.
 
+mod saved;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::publication::{Identity, Publication, TopicPolicy};
+
+pub use saved::Saved;
 
 /// Publications oldest first. If `covered` is false there may be more of them elsewhere.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::control::{ConnectionId, Uncovered};
+use crate::inherit::Yielding;
 use crate::policy::Policy;
 use crate::publication::{Publication, TopicPolicy};
 
@@ -23,6 +24,8 @@ pub enum Order {
     Command(u8, Box<[u8]>),
     /// Send readers away: over so many ms, but no more than so many a second.
     Drain(u32, u32),
+    /// Give everything to a newer data plane.
+    Yield(Arc<Yielding>),
 }
 
 /// A topic's past.
@@ -49,6 +52,8 @@ pub enum Report {
     Uncovered(u32, ConnectionId, u32, Uncovered),
     /// All fan-outs of this thread are over up to a number of this attachment.
     Published(u32, u16, u64),
+    /// Everything was given in this attempt of a newer data plane, or couldn't be.
+    Yielded(u32, bool),
     /// Drained: the thread has ended.
     Gone,
 }

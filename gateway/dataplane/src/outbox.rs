@@ -22,6 +22,8 @@
 //! The decision to question: dropping leaves a hole in the queue, so that the places that the keys
 //! know stay right. Holes are closed when they are more than the frames.
 
+mod saved;
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::io::IoSlice;
@@ -30,6 +32,8 @@ use std::sync::Arc;
 
 use crate::control::{Settings, Slow};
 use crate::publication::{Frame, Publication};
+
+pub use saved::Saved;
 
 /// Counted for each frame beside its bytes, so that many small ones are bounded too.
 pub const ENTRY_BYTES: usize = 256;
@@ -654,6 +658,11 @@ mod tests {
                         let bytes = (size * 3).min(naive.waiting().len());
                         outbox.advance(bytes);
                         naive.advance(bytes);
+                    }
+                    // A take-over changes nothing.
+                    6 if size > 300 => {
+                        outbox = Outbox { dropped: outbox.dropped, ..Outbox::restore(LIMITS, outbox.save())
+                            .expect("what was saved") };
                     }
                     _ if size < 20 => {
                         outbox.clear();

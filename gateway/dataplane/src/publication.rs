@@ -123,6 +123,18 @@ impl Publication {
         &self.raw[usize::from(self.head_bytes)..]
     }
 
+    /// As it was sent down.
+    #[must_use]
+    pub fn message(&self) -> Message<'_> {
+        Message {
+            id: self.id,
+            expires_ms: self.expires_ms,
+            version: self.version,
+            key: self.key().unwrap_or_default(),
+            push: self.push(),
+        }
+    }
+
     /// Whether this is a newer version of the key than `other`.
     #[must_use]
     pub fn supersedes(&self, other: &Publication) -> bool {

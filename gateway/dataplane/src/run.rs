@@ -1,16 +1,17 @@
 //! Puts a data plane together: listeners, I/O threads, the thread that talks to the control plane.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use crate::attach::{Attachment, Threads};
+use crate::attach::{Attachment, End, Heritage, Threads};
 use crate::control::Settings;
 use crate::counters::Counters;
 use crate::door::Addresses;
+use crate::inherit::{self, Estate};
 use crate::mailbox::Mailbox;
 use crate::policy::Policy;
 use crate::reactor::{Parts, Reactor};
@@ -38,6 +39,8 @@ pub struct Options {
     pub proxied: bool,
     /// Whether messages are sent back.
     pub echo: bool,
+    /// Whether everything but `control` and `private_tables` comes from the data plane that lives.
+    pub take_over: bool,
 }
 
 impl Default for Options {
@@ -51,53 +54,106 @@ impl Default for Options {
             private_tables: true,
             proxied: false,
             echo: false,
+            take_over: false,
         }
     }
 }
 
-/// Serve until drained.
+/// What kind of data plane it is, beyond its settings.
+#[derive(Debug, Clone, Copy)]
+pub struct Nature {
+    /// How many I/O threads it has.
+    pub threads: u16,
+    /// Whether connections begin with a PROXY header.
+    pub proxied: bool,
+    /// Whether messages are sent back.
+    pub echo: bool,
+}
+
+/// The I/O threads before they run, and the other end of each.
+pub struct Crew {
+    /// What each is made of.
+    pub parts: Vec<Parts>,
+    /// How the thread that talks to the control plane sees them.
+    pub threads: Threads,
+}
+
+impl Crew {
+    /// So many threads, for listeners on `ports`.
+    pub fn new(nature: &Nature, ports: Vec<u16>) -> io::Result<Crew> {
+        let count = usize::from(nature.threads);
+        let counters: Arc<Vec<Counters>> =
+            Arc::new((0..count).map(|_| Counters::default()).collect());
+        let reports = Arc::new(Mailbox::new()?);
+        let addresses = Arc::new(Addresses::default());
+        let (mut parts, mut orders, mut hatches) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..nature.threads {
+            let mailbox = Arc::new(Mailbox::new()?);
+            let (hatch, other_end) = sys::packet_pair()?;
+            orders.push(mailbox.clone());
+            hatches.push(hatch);
+            parts.push(Parts {
+                number,
+                orders: mailbox,
+                reports: reports.clone(),
+                hatch: other_end,
+                counters: counters.clone(),
+                addresses: addresses.clone(),
+                proxied: nature.proxied,
+                echo: nature.echo,
+            });
+        }
+        let pending = vec![Vec::new(); count];
+        let Nature { proxied, echo, .. } = *nature;
+        let threads = Threads { orders, reports, hatches, counters, ports, proxied, echo, pending };
+        Ok(Crew { parts, threads })
+    }
+}
+
+/// Serve until drained, or taken over.
 pub fn run(options: &Options) -> io::Result<()> {
     let limit = sys::raise_descriptor_limit()?;
     let signals = sys::termination_signals()?;
-    let count = match options.threads {
-        Some(count) => usize::from(count.max(1)),
-        None => thread::available_parallelism()?.get(),
+    let (door, threads, heritage) = if options.take_over {
+        let Estate { door, threads, heritage, pid, took } =
+            inherit::take_over(&options.control, options.private_tables)?;
+        let (readers, ms) = (threads.readers(), took.as_millis());
+        eprintln!("took {readers} readers over from data plane {pid} in {ms} ms");
+        // For whoever has started us. One that doesn't listen any more need not know.
+        let _ = writeln!(io::stdout(), "serving");
+        (door, threads, heritage)
+    } else {
+        let (door, threads) = begin(options)?;
+        (door, threads, Heritage::default())
     };
-    let listeners = listeners(options, count)?;
+    let (port, count) = (threads.ports.first().copied().unwrap_or(0), threads.orders.len());
+    eprintln!("readers on port {port}: {count} threads of {limit} descriptors");
+    let served = Attachment::new(door, signals, threads, heritage)?.run();
+    if !matches!(served, Ok(End::TakenOver)) {
+        // Nobody attaches to a path without a process behind it.
+        let _ = std::fs::remove_file(&options.control);
+    }
+    served.map(drop)
+}
+
+/// Start with nobody.
+fn begin(options: &Options) -> io::Result<(OwnedFd, Threads)> {
+    let threads = match options.threads {
+        Some(count) => count.max(1),
+        None => u16::try_from(thread::available_parallelism()?.get()).unwrap_or(u16::MAX),
+    };
+    let nature = Nature { threads, proxied: options.proxied, echo: options.echo };
+    let listeners = listeners(options, usize::from(threads))?;
     let port = sys::local_address(listeners[0].as_raw_fd())?.port();
     let door = sys::listen_unix(&options.control)?;
-    let counters: Arc<Vec<Counters>> = Arc::new((0..count).map(|_| Counters::default()).collect());
-    let reports = Arc::new(Mailbox::new()?);
-    let addresses = Arc::new(Addresses::default());
+    let crew = Crew::new(&nature, vec![port])?;
+    let policy = Arc::new(Policy::new(Settings::default()));
     let mut reactors = Vec::new();
-    let mut orders = Vec::new();
-    let mut hatches = Vec::new();
-    for (number, listener) in listeners.into_iter().enumerate() {
-        let mailbox = Arc::new(Mailbox::new()?);
-        let (hatch, other_end) = sys::packet_pair()?;
-        orders.push(mailbox.clone());
-        hatches.push(hatch);
-        let parts = Parts {
-            number: number as u16,
-            listener,
-            orders: mailbox,
-            reports: reports.clone(),
-            hatch: other_end,
-            counters: counters.clone(),
-            addresses: addresses.clone(),
-            proxied: options.proxied,
-            echo: options.echo,
-        };
-        reactors.push(Reactor::new(parts, Arc::new(Policy::new(Settings::default())))?);
+    for (parts, listener) in crew.parts.into_iter().zip(listeners) {
+        reactors.push(Reactor::new(parts, listener, policy.clone(), 0)?);
     }
     start(reactors, options.private_tables)?;
-    eprintln!("readers on port {port}: {count} threads of {limit} descriptors");
-    let pending = vec![Vec::new(); count];
-    let threads = Threads { orders, reports, hatches, counters, ports: vec![port], pending };
-    let served = Attachment::new(door, signals, threads)?.run();
-    // Nobody attaches to a path without a process behind it.
-    let _ = std::fs::remove_file(&options.control);
-    served
+    Ok((door, crew.threads))
 }
 
 fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
@@ -125,25 +181,39 @@ fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
 /// Start the I/O threads. When this returns, each has its own descriptor table if it shall have one.
 fn start(reactors: Vec<Reactor>, private_tables: bool) -> io::Result<()> {
     let ready = Arc::new(Barrier::new(reactors.len() + 1));
-    let owned: Vec<Vec<RawFd>> = reactors.iter().map(|one| one.own_descriptors()).collect();
-    for (number, reactor) in reactors.into_iter().enumerate() {
-        let ready = ready.clone();
-        let mut keep = owned[number].clone();
-        keep.extend(reactor.shared_descriptors());
-        thread::Builder::new().name(format!("io-{number}")).spawn(move || {
-            let left = if private_tables { sys::leave_descriptor_table(&keep) } else { Ok(()) };
-            ready.wait();
-            if let Err(error) = left.and_then(|()| reactor.run()) {
-                // Without one thread the gateway would be deaf to a part of its readers.
-                eprintln!("newsfabric-dataplane: I/O thread {number}: {error}");
-                std::process::abort();
-            }
-        })?;
+    let mut own = Vec::new();
+    for reactor in reactors {
+        let mut keep = reactor.own_descriptors();
+        own.extend_from_slice(&keep);
+        keep.extend(reactor.parts().shared_descriptors());
+        let number = reactor.parts().number;
+        spawn(number, keep, private_tables, ready.clone(), move || reactor.run())?;
     }
     ready.wait();
     if private_tables {
         // They are the threads' now: a listener that a thread closes must be closed.
-        owned.into_iter().flatten().for_each(sys::close);
+        own.into_iter().for_each(sys::close);
     }
     Ok(())
+}
+
+/// Start one I/O thread, which serves with `keep` alone in its descriptor table, if it shall have its
+/// own. All wait for each other at `ready`, and whoever starts them too.
+pub fn spawn(
+    number: u16,
+    keep: Vec<RawFd>,
+    private_tables: bool,
+    ready: Arc<Barrier>,
+    serve: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    let body = move || {
+        let left = if private_tables { sys::leave_descriptor_table(&keep) } else { Ok(()) };
+        ready.wait();
+        if let Err(error) = left.and_then(|()| serve()) {
+            // Without one thread the gateway would be deaf to a part of its readers.
+            eprintln!("newsfabric-dataplane: I/O thread {number}: {error}");
+            std::process::abort();
+        }
+    };
+    thread::Builder::new().name(format!("io-{number}")).spawn(body).map(drop)
 }

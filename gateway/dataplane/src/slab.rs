@@ -142,6 +142,19 @@ impl Slab {
         (self.connections.len() - 1) as u32
     }
 
+    /// Put a connection into the next slot that never was one, as a take-over does slot by slot.
+    pub fn append(&mut self, connection: Connection) -> u32 {
+        self.connections.push(connection);
+        (self.connections.len() - 1) as u32
+    }
+
+    /// A slot that is free, and how often it was used.
+    pub fn append_free(&mut self, generation: u32) {
+        let free = Connection { phase: Phase::Free, ..fresh(-1, generation) };
+        let slot = self.append(free);
+        self.free.push(slot);
+    }
+
     /// Free a slot; the caller has closed or passed on the socket.
     pub fn remove(&mut self, slot: u32) {
         let generation = self.connections[slot as usize].generation;
@@ -185,7 +198,9 @@ impl Slab {
     }
 }
 
-fn fresh(fd: RawFd, generation: u32) -> Connection {
+/// A connection whose request is awaited.
+#[must_use]
+pub fn fresh(fd: RawFd, generation: u32) -> Connection {
     Connection {
         fd,
         generation,

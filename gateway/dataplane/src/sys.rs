@@ -3,6 +3,8 @@
 //! Thin on purpose: each is one call, and errors are the system's own. Descriptors of readers are plain
 //! numbers here and owned by the slab, which closes each exactly once.
 
+mod passing;
+
 use std::ffi::CString;
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -11,6 +13,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
+use std::time::Instant;
+
+pub use passing::{
+    MOST_DESCRIPTORS, packet_pair, receive_descriptor, receive_descriptors, send_descriptor,
+    send_descriptors, stream_pair,
+};
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -289,6 +297,32 @@ pub fn send_all(fd: RawFd, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
     size(unsafe { libc::sendmsg(fd, &header, libc::MSG_NOSIGNAL) })
 }
 
+/// Take nothing more in: whoever sends from now on gets an error, what has come can be read.
+pub fn finish_reading(fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::shutdown(fd, libc::SHUT_RD) }).map(drop)
+}
+
+/// Wait until `fd` can be read, or written with `to_write`; an error when `deadline` comes first.
+pub fn wait_until(deadline: Instant, fd: RawFd, to_write: bool) -> io::Result<()> {
+    let events = if to_write { libc::POLLOUT } else { libc::POLLIN };
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut one = libc::pollfd { fd, events, revents: 0 };
+        let timeout = left.as_millis() as libc::c_int + 1;
+        // SAFETY: the pointer is to one pollfd, and the count says so.
+        match check(unsafe { libc::poll(&raw mut one, 1, timeout) }) {
+            Ok(0) => {}
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Close the writing half; the peer reads an end.
 pub fn finish_writing(fd: RawFd) {
     // SAFETY: takes no pointers. A socket that is gone has nothing to finish.
@@ -306,17 +340,9 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
     let socket = owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-    // SAFETY: all zeros is a valid value of this type.
-    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.len() >= address.sun_path.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control path is too long"));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = *from as libc::c_char;
-    }
-    let name = CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let address = unix_address(path)?;
+    let name =
+        CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: `name` is a string that ends in NUL. Failing is fine: then bind says what is wrong.
     let _ = unsafe { libc::unlink(name.as_ptr()) };
     let length = mem::size_of_val(&address) as libc::socklen_t;
@@ -333,73 +359,38 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// A connection to the socket at `path`, non-blocking.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers.
+    let socket = owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+    let address = unix_address(path)?;
+    let length = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: pointer and length describe `address`.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    set_nonblocking(socket.as_raw_fd())?;
+    Ok(socket)
+}
+
+fn unix_address(path: &Path) -> io::Result<libc::sockaddr_un> {
+    // SAFETY: all zeros is a valid value of this type.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control path is too long"));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    Ok(address)
+}
+
 /// The next control plane, non-blocking.
 pub fn accept_unix(listener: RawFd) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: null pointers are allowed: the address isn't wanted.
     owned(unsafe { libc::accept4(listener, ptr::null_mut(), ptr::null_mut(), flags) })
-}
-
-/// Two connected unix sockets that keep messages apart, non-blocking.
-pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut pair = [0; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: the pointer is to two integers, which is what the call writes.
-    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) })?;
-    Ok((owned(pair[0])?, owned(pair[1])?))
-}
-
-const ONE_DESCRIPTOR: u32 = mem::size_of::<libc::c_int>() as u32;
-// Room for one descriptor's header and itself, aligned like a header.
-type Ancillary = [u64; 4];
-
-/// Send `bytes`, and `fd` with the first of them.
-pub fn send_descriptor(to: RawFd, bytes: &[u8], fd: RawFd) -> io::Result<usize> {
-    let part = [io::IoSlice::new(bytes)];
-    let mut ancillary: Ancillary = [0; 4];
-    // SAFETY: all zeros is a valid value of this type.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = part.as_ptr().cast_mut().cast();
-    header.msg_iovlen = 1;
-    header.msg_control = ancillary.as_mut_ptr().cast();
-    // SAFETY: only computes.
-    header.msg_controllen = unsafe { libc::CMSG_SPACE(ONE_DESCRIPTOR) } as _;
-    // SAFETY: `ancillary` has room for one header (CMSG_SPACE of one descriptor is 24 of its 32
-    // bytes) and is aligned for it, so the first header lies inside, and its data too.
-    unsafe {
-        let first = libc::CMSG_FIRSTHDR(&header);
-        (*first).cmsg_level = libc::SOL_SOCKET;
-        (*first).cmsg_type = libc::SCM_RIGHTS;
-        (*first).cmsg_len = libc::CMSG_LEN(ONE_DESCRIPTOR) as _;
-        libc::CMSG_DATA(first).cast::<libc::c_int>().write_unaligned(fd);
-    }
-    // SAFETY: the header describes `part` and `ancillary`, which outlive the call.
-    size(unsafe { libc::sendmsg(to, &header, libc::MSG_NOSIGNAL) })
-}
-
-/// Receive into `buffer`, and the descriptor that came along.
-pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut ancillary: Ancillary = [0; 4];
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all zeros is a valid value of this type.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = &mut part;
-    header.msg_iovlen = 1;
-    header.msg_control = ancillary.as_mut_ptr().cast();
-    // SAFETY: only computes.
-    header.msg_controllen = unsafe { libc::CMSG_SPACE(ONE_DESCRIPTOR) } as _;
-    // SAFETY: the header describes `buffer` and `ancillary`, which outlive the call.
-    let count = size(unsafe { libc::recvmsg(from, &mut header, libc::MSG_CMSG_CLOEXEC) })?;
-    // SAFETY: the kernel filled the header; CMSG_FIRSTHDR is null or points into `ancillary`.
-    let descriptor = unsafe {
-        let first = libc::CMSG_FIRSTHDR(&header);
-        let is_one = !first.is_null()
-            && (*first).cmsg_level == libc::SOL_SOCKET
-            && (*first).cmsg_type == libc::SCM_RIGHTS;
-        is_one.then(|| libc::CMSG_DATA(first).cast::<libc::c_int>().read_unaligned())
-    };
-    // SAFETY: the kernel has just made the descriptor for us.
-    Ok((count, descriptor.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })))
 }
 
 /// Give this thread a descriptor table of its own, in which only `keep` and 0, 1, 2 are open.

@@ -85,6 +85,13 @@ impl Wheel {
         self.nodes.get(slot as usize).is_some_and(|node| node.prev != NONE)
     }
 
+    /// When the timer of `slot` fires at the earliest, in ms; `None` if it has none.
+    #[must_use]
+    pub fn due_ms(&self, slot: u32) -> Option<u64> {
+        let node = self.nodes.get(slot as usize).filter(|node| node.prev != NONE)?;
+        Some(self.start_ms.saturating_add(u64::from(node.due).saturating_mul(self.tick_ms)))
+    }
+
     /// The next slot whose timer has fired by `now_ms`; the timer is gone then.
     /// Call it until there is none. In between, timers may be set and cancelled.
     pub fn pop(&mut self, now_ms: u64) -> Option<u32> {

@@ -16,6 +16,7 @@ from gateway.position import decode
 from gateway.protocol import ReaderLimits
 from newsfabric.errors import StoreUnavailable
 from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
 
 
 async def test_a_subscriber_gets_what_is_published_from_then_on(box: Box) -> None:
@@ -491,6 +492,19 @@ async def test_many_replays_for_a_slow_reader_wait_their_turn(engine: str) -> No
                 raw.say(action="subscribe", topic=topic, rewind=10)
             got = [json.loads((await raw.read_frame())[1]) for _ in range(6 * 11)]
         assert [p["type"] for p in got] == (["subscribed"] + ["message"] * 10) * 6
+
+
+async def test_a_replay_that_is_cut_has_no_gap(engine: str) -> None:
+    """No newest version from before comes in the place of what doesn't fit."""
+    table = TopicTable([TopicPolicy(pattern="news.*", keep=0, latest=True)])
+    async with opened_box(engine, table=table, replay_bytes=5_000) as box:
+        small = box.envelope(key="a", body="small")
+        big = [box.envelope(body=n * 4_000) for n in ("x", "y")]
+        await box.store.write([small, *big])
+        async with box.reader() as reader:
+            await reader.subscribe("news.breaking", rewind=2)
+            assert await reader.hear_bodies(1) == ["y" * 4_000]
+            await reader.is_up_to_date()
 
 
 async def test_a_replay_is_cut_to_the_newest_that_fit(engine: str) -> None:

@@ -84,6 +84,17 @@ def test_subscribe(token: int | None, bytes_: bytes) -> None:
     assert made == command(5, READER + bytes_ + TOPIC_BYTES + covered + rest)
 
 
+def test_a_subscribe_can_be_sent_again_for_somebody_else() -> None:
+    other = READER[::-1]
+
+    def made(connection: bytes, token: int) -> bytes:
+        return commands.subscribe(
+            connection, "news.a", POLICY, token=token, replay=Replay(), ref=b"", push=b"{}"
+        )
+
+    assert commands.subscribe_again(made(READER, 0), other, 7) == made(other, 7)
+
+
 def test_unsubscribe_reply_and_close() -> None:
     assert commands.unsubscribe(READER, "news.a", b"{}") == command(
         6, READER + b"\x06news.a" + b"\x02\0\0\0{}"
@@ -129,7 +140,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
     wanted = {
         "capacity": 7, "heartbeat_ms": 50, "linger_ms": 5_000, "message_bytes": 16_384,
         "verbs": 256, "verbs_per_second": 10, "hard_bytes": 4 << 20, "soft_ms": 10_000,
-        "replay_bytes": 1 << 20, "fanout_chunk": 1_000, "hub_topics": 20_000,
+        "replay_bytes": 1 << 20, "fanout_chunk": 32, "hub_topics": 20_000,
         "hub_bytes": 256 << 20, "identity_ms": 600_000, "alone_ms": 60_000, "drain_ms": 0,
         "drain_per_second": 2_000, "origins": ["https://a.example"],
     }  # fmt: skip

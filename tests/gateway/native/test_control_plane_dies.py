@@ -68,9 +68,9 @@ class Fabric:
 
     @contextlib.asynccontextmanager
     async def reader(self) -> AsyncIterator[Reader]:
-        """A reader that is pinged and answers."""
+        """A reader that is pinged and answers, also while a test doesn't look at what came."""
         url = f"ws://127.0.0.1:{self.plane.port}/websocket"
-        async with websockets.connect(url, ping_interval=None) as connection:
+        async with websockets.connect(url, ping_interval=None, max_queue=None) as connection:
             yield Reader(connection)
 
 

@@ -184,6 +184,19 @@ async def test_who_is_replaced_stays_away_and_finishes_nothing(pair: Pair) -> No
     assert (pair.plane.state, done) == (State.GONE, [])
 
 
+async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: Pair) -> None:
+    done: list[int] = []
+    pair.plane.publish(publication(1), lambda: done.append(1))
+    await pair.visit.say(refused("taken_over"))
+    pair.visit.leave()
+    await pair.guest.hear("lost")
+    await pair.attached(attachment=4, blob=b"marks")
+    number = (await pair.visit.hear_named("publish"))["number"]
+    await pair.visit.say(published(number) + counters())
+    await pair.guest.hear({})
+    assert (pair.plane.state, done) == (State.ATTACHED, [1])
+
+
 async def test_room_is_told_when_it_changes(pair: Pair) -> None:
     pair.plane.resize(10)
     pair.plane.resize(9)

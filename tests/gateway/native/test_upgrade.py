@@ -4,53 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from gateways import TABLE, Box, until
+from gateways import Box, until
+from places import Place
 
-from gateway.native.app import running
 from gateway.native.core import NativeCore
 from gateway.native.program import find_program
-from gateway.settings import GatewaySettings, NativeSettings
-from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import encode
 from newsfabric.errors import SetupError
-from newsfabric.store.memory import MemoryStore
 
 try:
     find_program()
 except SetupError as exc:
     pytest.skip(str(exc), allow_module_level=True)
-
-
-class Place:
-    """What outlives a control plane: broker, store, numbers, the control socket."""
-
-    def __init__(self, folder: Path) -> None:
-        self.broker = StubBroker()
-        self.store = MemoryStore(TABLE)
-        self.socket = folder / "control"
-        self.numbers = itertools.count(1)
-
-    @contextlib.asynccontextmanager
-    async def control_plane(self, **native: Any) -> AsyncIterator[Box]:
-        told = GatewaySettings(
-            name="box-1", region="oregon", drain_seconds=0.0, linger=0.2,
-            native=NativeSettings(socket=self.socket, **native),
-        )  # fmt: skip
-        stop = asyncio.Event()
-        async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:
-            yield Box(gateway, self.broker, self.store, stop, epoch=7, numbers=self.numbers)
-
-    async def say(self, box: Box, body: Any) -> None:
-        """A message as routers send it: stored, then published."""
-        made = box.envelope(body=body)
-        await self.store.write([made])
-        self.broker.publish("postoffice", encode(made))
 
 
 def die(box: Box) -> None:

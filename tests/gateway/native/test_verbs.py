@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,34 @@ async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(desk: Desk) 
     push = json.loads(fields["push"])
     assert (push["type"], push["ref"], push["topic"]) == ("subscribed", "r", "news.a")
     assert desk.store.reads == 0
+
+
+async def test_who_says_the_same_is_answered_by_name_and_with_a_token_of_his_own(
+    desk: Desk,
+) -> None:
+    other = READER[::-1]
+    text = b'{"action":"subscribe","topic":"news.latest"}'
+    await desk.visit.say(verbs(text) + verbs(text, connection=other))
+    first, second = [await desk.visit.hear_named("subscribe") for _ in range(2)]
+    assert (first["connection"], second["connection"]) == (READER, other)
+    assert first["token"] != second["token"]
+    differing = ("connection", "token")
+    assert {**first, **dict.fromkeys(differing)} == {**second, **dict.fromkeys(differing)}
+
+
+async def test_the_same_text_is_answered_with_the_position_of_the_moment(desk: Desk) -> None:
+    _, before = await desk.ask(action="subscribe", topic="news.a")
+    desk.core.hub.offer(envelope(1, topic="news.b"), time.time())
+    _, after = await desk.ask(action="subscribe", topic="news.a")
+    positions = [json.loads(fields["push"])["position"] for fields in (before, after)]
+    assert positions[0] != positions[1]
+    assert positions[1] == desk.core.hub.streams.position(time.time())
+
+
+async def test_a_ref_is_echoed_as_it_was_said(desk: Desk) -> None:
+    for ref in (1, True, 1.0):
+        _, fields = await desk.ask(action="subscribe", topic="news.a", ref=ref)
+        assert fields["ref"] == json.dumps(ref).encode()
 
 
 async def test_unsubscribe_and_ping(desk: Desk) -> None:

@@ -2,21 +2,25 @@
 //!
 //!     fanout-crowd --port 18143 --connections 10000 --say '{"action":"subscribe","topic":"metrics.bench"}'
 //!
-//! Prints `ready {…}` once everyone is connected (and, with `--say`, subscribed), and a JSON line at
-//! the end: after `--expect` frames, or `--seconds`, or (`--until-eof 1`) when its standard input is
-//! closed. Messages
-//! with `"sent_ns":N` (CLOCK_MONOTONIC) are measured on every 16th connection. `--source 127.0.0.2`
-//! gives it ports of its own: one address has 28,000.
+//! Prints `{"connections":…,"seconds":…}` once everyone is connected (and, with `--say`, subscribed;
+//! `%d` in it becomes the reader's number, counted from `--first`). Then it reads commands, one a line, until its
+//! standard input ends: `count` prints how many messages came since the last report, `report` prints
+//! everything about them and begins anew.
+//!
+//! Pings are answered, like a browser does. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured
+//! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 64) are checked for
+//! coming once. One address has 28,000 ports, and the kernel finds one slowly when most are taken: from `--source`
+//! on, each address has 8,192 connections.
 
 use newsfabric_fanout::{
-    Arguments, Epoll, address, bind, connect, monotonic_ns, raise_descriptor_limit, receive, send,
-    tcp_socket,
+    Arguments, Epoll, address, bind, connect, monotonic_ns, raise_descriptor_limit, receive,
+    reset_on_close, send, set_option, tcp_socket,
 };
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
 
-const SAMPLE: usize = 16;
 const STDIN: u64 = u64::MAX;
+const PER_ADDRESS: usize = 8_192;
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
@@ -33,16 +37,23 @@ struct Reader {
     /// Bytes of a frame, or of the handshake, that isn't complete; mostly empty.
     rest: Vec<u8>,
     frames: u32,
+    /// One bit for each number that came.
+    numbers: u64,
 }
 
 struct Crowd {
     epoll: Epoll,
     readers: Vec<Reader>,
     hello: Vec<u8>,
-    say: Vec<u8>,
+    say: String,
+    first: usize,
+    sample: usize,
+    numbered: bool,
     ready: usize,
     gone: usize,
     frames: u64,
+    twice: u64,
+    pings: u64,
     delays: Vec<u64>,
     first_ns: u64,
     last_ns: u64,
@@ -53,21 +64,17 @@ fn main() {
     raise_descriptor_limit();
     let count = arguments.number("connections", 1000) as usize;
     let at_once = arguments.number("at-once", 256) as usize;
-    let expect = arguments.number("expect", u64::MAX);
-    let deadline = monotonic_ns() + arguments.number("seconds", 3600) * 1_000_000_000;
     let port = arguments.number("port", 9000) as u16;
     let source: Ipv4Addr =
         arguments.text("source", "127.0.0.1").parse().expect("--source wants an IPv4 address");
-    let mut crowd = Crowd::new(&arguments.text("path", "/websocket"), &arguments.text("say", ""));
-    if arguments.number("until-eof", 0) == 1 {
-        crowd.epoll.add(0, libc::EPOLLIN, STDIN);
-    }
+    let mut crowd = Crowd::new(&arguments);
+    crowd.epoll.add(0, libc::EPOLLIN, STDIN);
 
     let start = monotonic_ns();
     let mut said_ready = false;
     let mut ready = Vec::new();
     let mut buffer = vec![0u8; 256 * 1024];
-    while crowd.frames < expect && monotonic_ns() < deadline {
+    loop {
         while crowd.readers.len() < count
             && crowd.readers.len() - crowd.ready - crowd.gone < at_once
         {
@@ -76,22 +83,22 @@ fn main() {
         if !said_ready && crowd.ready + crowd.gone == count {
             said_ready = true;
             let seconds = (monotonic_ns() - start) as f64 / 1e9;
-            println!("ready {{\"connections\":{},\"seconds\":{seconds:.3}}}", crowd.ready);
+            println!("{{\"connections\":{},\"seconds\":{seconds:.3}}}", crowd.ready);
         }
         crowd.epoll.wait(&mut ready, 100);
         for &(number, events) in &ready {
-            if number == STDIN {
-                crowd.report();
+            if number != STDIN {
+                crowd.on_event(number as usize, events, &mut buffer);
+            } else if !crowd.obey() {
                 return;
             }
-            crowd.on_event(number as usize, events, &mut buffer);
         }
     }
-    crowd.report();
 }
 
 impl Crowd {
-    fn new(path: &str, say: &str) -> Self {
+    fn new(arguments: &Arguments) -> Self {
+        let path = arguments.text("path", "/websocket");
         let hello = format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -100,23 +107,60 @@ impl Crowd {
             epoll: Epoll::new(),
             readers: Vec::new(),
             hello: hello.into_bytes(),
-            say: masked(say.as_bytes()),
+            say: arguments.text("say", ""),
+            first: arguments.number("first", 0) as usize,
+            sample: arguments.number("sample", 16) as usize,
+            numbered: arguments.number("numbers", 0) == 1,
             ready: 0,
             gone: 0,
             frames: 0,
+            twice: 0,
+            pings: 0,
             delays: Vec::new(),
             first_ns: 0,
             last_ns: 0,
         }
     }
 
+    /// Does what a line of standard input says; false at its end.
+    fn obey(&mut self) -> bool {
+        let mut line = String::new();
+        match std::io::stdin().read_line(&mut line) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) => {}
+        }
+        match line.trim() {
+            "count" => println!("{{\"frames\":{},\"gone\":{}}}", self.frames, self.gone),
+            "report" => {
+                self.report();
+                self.forget();
+            }
+            other => eprintln!("error: no command {other:?}"),
+        }
+        true
+    }
+
+    fn forget(&mut self) {
+        (self.frames, self.twice, self.pings, self.first_ns) = (0, 0, 0, 0);
+        self.delays.clear();
+        for reader in &mut self.readers {
+            (reader.frames, reader.numbers) = (0, 0);
+        }
+    }
+
     fn open(&mut self, source: [u8; 4], port: u16) {
         let socket = tcp_socket();
+        // The kernel then looks for a port that is free towards the server, not free at all.
+        set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+        let [a, b, c, first] = source;
+        let source = [a, b, c, first + (self.readers.len() / PER_ADDRESS) as u8];
         bind(socket, &address(source, 0));
+        // Thousands of ports would be of no use for a minute after every run (TIME_WAIT).
+        reset_on_close(socket);
         connect(socket, &address([127, 0, 0, 1], port));
         self.epoll.add(socket, libc::EPOLLOUT, self.readers.len() as u64);
         let state = State::Connecting;
-        self.readers.push(Reader { socket, state, rest: Vec::new(), frames: 0 });
+        self.readers.push(Reader { socket, state, rest: Vec::new(), frames: 0, numbers: 0 });
     }
 
     fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
@@ -165,12 +209,13 @@ impl Crowd {
                 return self.lose(number);
             }
             reader.rest.drain(..end + 4);
-            if self.say.len() == 6 {
+            if self.say.is_empty() {
                 reader.state = State::Reading;
                 self.ready += 1;
             } else {
                 reader.state = State::Subscribing;
-                send(reader.socket, &self.say);
+                let say = self.say.replace("%d", &(self.first + number).to_string());
+                send(reader.socket, &masked(0x81, say.as_bytes()));
             }
         }
         let rest = std::mem::take(&mut self.readers[number].rest);
@@ -182,8 +227,13 @@ impl Crowd {
     fn frames_in(&mut self, number: usize, data: &[u8]) -> usize {
         let mut at = 0;
         while let Some((payload, next)) = frame_at(data, at) {
-            if data[at] & 0x0F == 1 {
-                self.on_text(number, payload);
+            match data[at] & 0x0F {
+                1 => self.on_text(number, payload),
+                9 => {
+                    self.pings += 1;
+                    send(self.readers[number].socket, &masked(0x8A, payload));
+                }
+                _ => {}
             }
             at = next;
         }
@@ -204,10 +254,17 @@ impl Crowd {
             self.first_ns = now;
         }
         self.last_ns = now;
-        if number % SAMPLE == 0 {
-            if let Some(sent) = sent_ns(payload) {
-                self.delays.push(now.saturating_sub(sent));
-            }
+        if self.numbered
+            && let Some(bit) =
+                number_after(b"\"n\":", payload).and_then(|n| 1u64.checked_shl(n as u32))
+        {
+            self.twice += u64::from(reader.numbers & bit != 0);
+            reader.numbers |= bit;
+        }
+        if number % self.sample == 0
+            && let Some(sent) = number_after(b"\"sent_ns\":", payload)
+        {
+            self.delays.push(now.saturating_sub(sent));
         }
     }
 
@@ -220,13 +277,17 @@ impl Crowd {
         };
         let alive = self.readers.iter().filter(|reader| reader.state == State::Reading);
         let fewest = alive.clone().map(|reader| reader.frames).min().unwrap_or(0);
-        let most = alive.map(|reader| reader.frames).max().unwrap_or(0);
+        let most = alive.clone().map(|reader| reader.frames).max().unwrap_or(0);
+        let different = alive.map(|reader| reader.numbers.count_ones()).min().unwrap_or(0);
         println!(
             "{{\"connections\":{},\"gone\":{},\"frames\":{},\"fewest\":{fewest},\"most\":{most},\
-             \"seconds\":{:.6},\"p50_ms\":{:.3},\"p99_ms\":{:.3},\"worst_ms\":{:.3}}}",
+             \"different\":{different},\"twice\":{},\"pings\":{},\"delays\":{},\"seconds\":{:.6},\"p50_ms\":{:.3},\"p99_ms\":{:.3},\"worst_ms\":{:.3}}}",
             self.ready,
             self.gone,
             self.frames,
+            self.twice,
+            self.pings,
+            self.delays.len(),
             self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9,
             delay(0.5),
             delay(0.99),
@@ -247,9 +308,9 @@ fn frame_at(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
     Some((data.get(start..end)?, end))
 }
 
-/// A client's text frame with a mask of zeros (RFC 6455 section 5.3), which changes nothing.
-fn masked(text: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x81];
+/// A client's frame with a mask of zeros (RFC 6455 section 5.3), which changes nothing.
+fn masked(first: u8, text: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
     if text.len() < 126 {
         frame.push(0x80 | text.len() as u8);
     } else {
@@ -261,9 +322,9 @@ fn masked(text: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn sent_ns(payload: &[u8]) -> Option<u64> {
-    const MARK: &[u8] = b"\"sent_ns\":";
-    let at = payload.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+/// The whole number that follows `mark` in `payload`.
+fn number_after(mark: &[u8], payload: &[u8]) -> Option<u64> {
+    let at = payload.windows(mark.len()).position(|window| window == mark)? + mark.len();
     let digits = payload[at..].iter().take_while(|byte| byte.is_ascii_digit());
     Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }

@@ -2,13 +2,15 @@
 //!
 //! No server can spend less per delivery, so others are quoted as a ratio to this.
 //!
-//!     fanout-floor --port 9000 --connections 10000 --messages 20 --bytes 256 --gap-ms 200
+//!     fanout-floor --port 9000 --connections 10000 --bytes 256
 //!
-//! Prints one JSON line. `--frames 10` puts ten frames into one write.
+//! Prints a line when it listens and one when all are connected. Then it reads rounds from its standard input, one a line,
+//! until that ends: `MESSAGES FRAMES GAP_MS` sends MESSAGES times one write of FRAMES frames to everyone,
+//! GAP_MS apart, and prints a JSON line. Its processor time is for whoever started it to measure.
 
 use newsfabric_fanout::{
-    Arguments, address, bind, fail, processor_seconds, raise_descriptor_limit, receive, send,
-    set_option, tcp_socket,
+    Arguments, address, bind, fail, monotonic_ns, raise_descriptor_limit, send, set_option,
+    tcp_socket,
 };
 use std::os::fd::RawFd;
 use std::ptr;
@@ -22,37 +24,34 @@ fn main() {
     let arguments = Arguments::read();
     raise_descriptor_limit();
     let count = arguments.number("connections", 10_000) as usize;
-    let messages = arguments.number("messages", 20);
-    let frames = arguments.number("frames", 1);
-    let gap = Duration::from_millis(arguments.number("gap-ms", 200));
-    let frame = frame_of(arguments.number("bytes", 256) as usize).repeat(frames as usize);
-
+    let frame = frame_of(arguments.number("bytes", 256) as usize);
     let listener = listen(arguments.number("port", 9000) as u16);
-    println!("listening");
+    println!("{{\"listening\":true}}");
     let sockets: Vec<RawFd> = (0..count).map(|_| accept(listener)).collect();
-    // The crowd's last handshakes are over before anything is counted.
-    sleep(Duration::from_secs(1));
-    let before = processor_seconds();
-    let mut refused = 0u64;
-    for _ in 0..messages {
-        for &socket in &sockets {
-            if send(socket, &frame) != Some(frame.len()) {
-                refused += 1;
-            }
+    println!("{{\"connections\":{count}}}");
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+        let [messages, frames, gap_ms] = numbers[..] else {
+            eprintln!("error: expected MESSAGES FRAMES GAP_MS, got {line:?}");
+            std::process::exit(2);
+        };
+        let refused = send_round(&sockets, messages, &frame.repeat(frames as usize), gap_ms);
+        println!("{{\"messages\":{messages},\"refused\":{refused}}}");
+    }
+}
+
+/// Returns how many writes the kernel didn't take whole.
+fn send_round(sockets: &[RawFd], messages: u64, bytes: &[u8], gap_ms: u64) -> u64 {
+    let mut refused = 0;
+    let start = monotonic_ns();
+    for message in 1..=messages {
+        for &socket in sockets {
+            refused += u64::from(send(socket, bytes) != Some(bytes.len()));
         }
-        sleep(gap);
+        let next = start + message * gap_ms * 1_000_000;
+        sleep(Duration::from_nanos(next.saturating_sub(monotonic_ns())));
     }
-    let seconds = processor_seconds() - before;
-    let deliveries = count as u64 * messages * frames;
-    println!(
-        "{{\"deliveries\":{deliveries},\"refused\":{refused},\"cpu_seconds\":{seconds:.6},\"us_per_delivery\":{:.4}}}",
-        seconds * 1e6 / deliveries as f64
-    );
-    // Until the crowd has read everything and gone.
-    let mut rest = [0u8; 64];
-    while sockets.iter().any(|&socket| receive(socket, &mut rest) != Some(0)) {
-        sleep(Duration::from_millis(100));
-    }
+    refused
 }
 
 fn frame_of(bytes: usize) -> Vec<u8> {

@@ -196,8 +196,9 @@ impl Head {
         message: Message,
         rules: &Rules,
     ) -> Result<(), Violation> {
-        let room = rules.message_bytes.saturating_sub(message.counted);
-        if size > rules.frame_bytes || size > room {
+        // Also when empty: empty fragments are counted, and must not go on for ever.
+        let total = message.counted.saturating_add(size);
+        if size > rules.frame_bytes || total > rules.message_bytes {
             return Err(Violation::TooBig);
         }
         // Section 5.4: a message is one frame with an opcode, then continuations.

@@ -1,12 +1,14 @@
 """Write what the Tornado engine decides about many inputs, for the crate's tests to compare.
 
 Run ``python gateway/dataplane/tests/vectors/make.py`` from the top of the tree when the
-engine's framing changes. Lines are fields in hex, separated by spaces; the seed is fixed.
+engine's framing changes; an argument names another folder than this one. Lines are fields
+in hex, separated by spaces; the seed is fixed.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -134,12 +136,12 @@ def _payload(opcode: int) -> bytes:
     return text.encode()
 
 
-def main() -> None:
-    """Write all files."""
+def main(folder: Path) -> None:
+    """Write all files into ``folder``."""
     for name, lines in [("strings", strings()), ("payloads", payloads()), ("frames", frames())]:
         text = "".join(" ".join(field.hex() for field in line) + "\n" for line in lines)
-        (FOLDER / f"{name}.txt").write_text(text)
+        (folder / f"{name}.txt").write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

@@ -3,25 +3,33 @@
 //! It holds no reader and no topic: commands are checked, and passed on to the I/O threads in the order in
 //! which they come. A control plane that breaks the protocol, or doesn't read, is cut off; readers don't
 //! notice. When there has been none for too long, readers are sent away.
+//!
+//! Whoever connects is a stranger until it has said what it is: `hello` makes it the control plane in
+//! the place of the one before, `take_over` a newer data plane that gets everything.
 
-use std::collections::VecDeque;
+mod link;
+mod reports;
+mod strangers;
+mod yielding;
+
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::{self, Command, ConnectionId, Event, Malformed};
+use crate::control::{self, Command, ConnectionId, Event, Malformed, Settings};
 use crate::counters::{self, Counters};
-use crate::head::Refusal;
 use crate::mailbox::Mailbox;
 use crate::orders::{Order, Report, Seed};
 use crate::policy::Policy;
 use crate::publication::{Publication, TopicPolicy};
 use crate::sys::{self, Epoll};
 
+use link::Link;
+use strangers::Strangers;
+
 /// What may wait for the control plane.
 const OUTGOING_BYTES: usize = 64 << 20;
-const DESCRIPTORS: usize = 1_024;
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;
 /// After everyone was told, a thread that doesn't end is not waited for longer than this.
@@ -32,6 +40,8 @@ const PLANE: u64 = 1;
 const REPORTS: u64 = 2;
 const SIGNALS: u64 = 3;
 const HATCHES: u64 = 16;
+/// Strangers are numbered from here on.
+const STRANGERS: u64 = 1 << 32;
 
 /// The I/O threads, seen from here.
 pub struct Threads {
@@ -45,6 +55,10 @@ pub struct Threads {
     pub counters: Arc<Vec<Counters>>,
     /// Ports of the listeners.
     pub ports: Vec<u16>,
+    /// Whether connections begin with a PROXY header.
+    pub proxied: bool,
+    /// Whether messages are sent back.
+    pub echo: bool,
     /// Orders of this turn, by thread: a thread that gets several at once can coalesce them.
     pub pending: Vec<Vec<Order>>,
 }
@@ -62,22 +76,46 @@ impl Threads {
         }
     }
 
-    fn readers(&self) -> u32 {
+    /// How many readers they have.
+    #[must_use]
+    pub fn readers(&self) -> u32 {
         self.counters.iter().map(|one| one.readers()).sum::<u64>() as u32
     }
 }
 
-/// An attached control plane, or one that hasn't said hello yet.
+/// What outlives a data plane beside its readers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heritage {
+    /// How many control planes have attached.
+    pub attachments: u32,
+    /// The body of the last `settings`; empty if none came.
+    pub settings: Vec<u8>,
+    /// What was given to `remember`.
+    pub blob: Vec<u8>,
+}
+
+impl Heritage {
+    /// What the settings mean, if there are any.
+    pub fn policy(&self) -> Result<Option<Policy>, Malformed> {
+        if self.settings.is_empty() {
+            return Ok(None);
+        }
+        Settings::decode(&self.settings).map(|settings| Some(Policy::new(settings)))
+    }
+}
+
+/// How [`Attachment::run`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All readers were sent away.
+    Drained,
+    /// They are another data plane's, and so is the control socket.
+    TakenOver,
+}
+
+/// The attached control plane.
 struct Plane {
-    socket: OwnedFd,
-    greeted: bool,
-    incoming: Vec<u8>,
-    outgoing: Vec<u8>,
-    /// How much of `outgoing` was sent.
-    sent: usize,
-    /// Descriptors that wait, each with the place in `outgoing` with which it goes.
-    descriptors: VecDeque<(usize, OwnedFd)>,
-    blocked: bool,
+    link: Link,
     published: u64,
     wants_counters: bool,
     /// As the last counters said.
@@ -93,25 +131,39 @@ pub struct Attachment {
     signals: OwnedFd,
     threads: Threads,
     plane: Option<Plane>,
-    attachments: u32,
+    strangers: Strangers,
+    heritage: Heritage,
     /// The last name of a topic: feeds are often of one topic for a while.
     name: Arc<str>,
     /// Up to which number each thread's fan-outs are over.
     published: Vec<u64>,
     policy: Option<Arc<Policy>>,
-    blob: Vec<u8>,
     alone_since: u64,
     counters_at: u64,
     draining: bool,
     gone: usize,
     /// Drained or not, the process ends then.
     ends_at: Option<u64>,
+    /// How many newer data planes have asked for everything.
+    attempts: u32,
+    /// How many threads have given everything in this attempt; none if one couldn't.
+    given: Option<usize>,
+    taken_over: bool,
     started: Instant,
 }
 
 impl Attachment {
-    /// Listen on `door` for control planes.
-    pub fn new(door: OwnedFd, signals: OwnedFd, threads: Threads) -> io::Result<Attachment> {
+    /// Listen on `door` for control planes. A data plane that wasn't taken over has no `heritage`.
+    ///
+    /// # Errors
+    /// The system's, or `InvalidData` for settings that are none.
+    pub fn new(
+        door: OwnedFd,
+        signals: OwnedFd,
+        threads: Threads,
+        heritage: Heritage,
+    ) -> io::Result<Attachment> {
+        let policy = heritage.policy().map_err(crate::inherit::malformed)?;
         let epoll = Epoll::new()?;
         epoll.add(door.as_raw_fd(), sys::READ, DOOR)?;
         epoll.add(signals.as_raw_fd(), sys::READ, SIGNALS)?;
@@ -127,22 +179,25 @@ impl Attachment {
             signals,
             threads,
             plane: None,
-            attachments: 0,
+            strangers: Strangers::default(),
+            heritage,
             name: "".into(),
             published,
-            policy: None,
-            blob: Vec::new(),
+            policy: policy.map(Arc::new),
             alone_since: 0,
             counters_at: 0,
             draining: false,
             gone: 0,
             ends_at: None,
+            attempts: 0,
+            given: Some(0),
+            taken_over: false,
             started: Instant::now(),
         })
     }
 
     /// Serve until everyone is gone.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(mut self) -> io::Result<End> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 64];
         let mut reports = Vec::new();
         let mut buffer = vec![0; READ_BYTES];
@@ -150,20 +205,22 @@ impl Attachment {
             let wait = (self.counters_at + COUNTERS_MS).saturating_sub(self.now_ms());
             let count = self.epoll.wait(&mut events, wait as i32)?.len();
             for event in &events[..count] {
-                match event.u64 {
+                let token = event.u64;
+                match token {
                     DOOR => self.welcome(),
                     PLANE => self.on_plane(event.events, &mut buffer),
+                    STRANGERS.. => self.on_stranger(token, &mut buffer),
                     REPORTS => self.on_reports(&mut reports),
                     SIGNALS => self.on_signal(),
-                    hatch => self.on_hatch((hatch - HATCHES) as usize),
+                    _ => drop(self.on_hatch((token - HATCHES) as usize)),
                 }
             }
             self.on_time();
             self.threads.deliver();
             self.flush();
         }
-        eprintln!("drained");
-        Ok(())
+        eprintln!("{}", if self.taken_over { "taken over" } else { "drained" });
+        Ok(if self.taken_over { End::TakenOver } else { End::Drained })
     }
 
     fn now_ms(&self) -> u64 {
@@ -172,7 +229,7 @@ impl Attachment {
 
     fn is_over(&self) -> bool {
         let late = self.ends_at.is_some_and(|at| self.now_ms() >= at);
-        self.gone == self.threads.orders.len() || late
+        self.taken_over || self.gone == self.threads.orders.len() || late
     }
 
     fn on_time(&mut self) {
@@ -182,9 +239,9 @@ impl Attachment {
             self.send_counters();
             self.open_door();
         }
-        let alone = self.plane.as_ref().is_none_or(|plane| !plane.greeted);
+        self.strangers.forget_silent(now_ms);
         if let Some(policy) = self.policy.clone()
-            && alone
+            && self.plane.is_none()
             && !self.draining
             && now_ms >= self.alone_since + u64::from(policy.settings.alone_ms)
         {
@@ -223,53 +280,11 @@ impl Attachment {
 
     // The control plane's connection.
 
-    fn welcome(&mut self) {
-        let socket = match sys::accept_unix(self.door.as_raw_fd()) {
-            Ok(socket) => socket,
-            Err(error) if sys::exhausted(&error) => return self.shut_door(),
-            Err(_) => return,
-        };
-        if let Some(plane) = self.plane.as_mut().filter(|plane| plane.greeted) {
-            // The newest wins: that is how a control plane is upgraded. It must say hello first.
-            Event::Refused("replaced").encode(&mut plane.outgoing);
-            self.flush();
-        }
-        self.cut_off("another control plane came");
-        if self.epoll.add(socket.as_raw_fd(), sys::READ, PLANE).is_ok() {
-            self.plane = Some(Plane {
-                socket,
-                greeted: false,
-                incoming: Vec::new(),
-                outgoing: Vec::new(),
-                sent: 0,
-                descriptors: VecDeque::new(),
-                blocked: false,
-                published: 0,
-                wants_counters: false,
-                readers_told: 0,
-            });
-        }
-    }
-
-    /// Descriptors ran out: who stands before the door would wake us without end.
-    fn shut_door(&mut self) {
-        self.door_shut = self.epoll.remove(self.door.as_raw_fd()).is_ok();
-    }
-
-    fn open_door(&mut self) {
-        if self.door_shut {
-            self.door_shut = self.epoll.add(self.door.as_raw_fd(), sys::READ, DOOR).is_err();
-        }
-    }
-
     fn cut_off(&mut self, why: &str) {
-        let Some(plane) = self.plane.take() else {
-            return;
-        };
-        for (_, socket) in &plane.descriptors {
-            self.turn_away(socket);
-        }
-        if plane.greeted {
+        if let Some(plane) = self.plane.take() {
+            for socket in plane.link.waiting_sockets() {
+                self.turn_away(socket);
+            }
             eprintln!("the control plane is gone: {why}");
             self.alone_since = self.now_ms();
             self.threads.tell(&Order::Detached);
@@ -280,7 +295,7 @@ impl Attachment {
         if ready & sys::WRITE != 0
             && let Some(plane) = self.plane.as_mut()
         {
-            plane.unblock(&self.epoll);
+            plane.link.unblock(&self.epoll);
             self.flush();
         }
         if ready & (sys::READ | sys::DEAD) == 0 {
@@ -289,14 +304,9 @@ impl Attachment {
         let Some(plane) = self.plane.as_mut() else {
             return;
         };
-        match sys::receive(plane.socket.as_raw_fd(), buffer) {
-            Ok(0) => self.cut_off("it hung up"),
-            Ok(count) => {
-                plane.incoming.extend_from_slice(&buffer[..count]);
-                self.obey_all();
-            }
-            Err(error) if sys::would_block(&error) => {}
-            Err(error) => self.cut_off(&error.to_string()),
+        match plane.link.receive(buffer) {
+            Ok(()) => self.obey_all(),
+            Err(why) => self.cut_off(&why),
         }
     }
 
@@ -304,7 +314,7 @@ impl Attachment {
         let Some(plane) = self.plane.as_mut() else {
             return;
         };
-        let incoming = std::mem::take(&mut plane.incoming);
+        let incoming = std::mem::take(&mut plane.link.incoming);
         let mut at = 0;
         let mut result = Ok(());
         while result.is_ok() && self.plane.is_some() {
@@ -318,12 +328,12 @@ impl Attachment {
             }
         }
         match (result, self.plane.as_mut()) {
-            (Ok(()), Some(plane)) => plane.incoming.extend_from_slice(&incoming[at..]),
+            (Ok(()), Some(plane)) => plane.link.incoming.extend_from_slice(&incoming[at..]),
             (Ok(()), None) => {}
             (Err(malformed), plane) => {
                 let why = malformed.to_string();
                 if let Some(plane) = plane {
-                    Event::Refused(&why).encode(&mut plane.outgoing);
+                    plane.link.say(&Event::Refused(&why));
                 }
                 self.flush();
                 self.cut_off(&why);
@@ -332,14 +342,11 @@ impl Attachment {
     }
 
     fn obey(&mut self, kind: u8, body: &[u8]) -> Result<(), Malformed> {
-        let greeted = self.plane.as_ref().is_some_and(|plane| plane.greeted);
-        let command = Command::decode(kind, body)?;
-        if matches!(command, Command::Hello { .. }) == greeted {
-            return Err(Malformed::Value("hello, which comes first and once"));
-        }
-        match command {
-            Command::Hello { version } => return self.attach(version),
-            Command::Settings(settings) => self.settle(Policy::new(*settings)),
+        match Command::decode(kind, body)? {
+            Command::Settings(settings) => {
+                self.heritage.settings = body.to_vec();
+                self.settle(Policy::new(*settings));
+            }
             Command::Publish { number, topic, message } => {
                 let publication =
                     Publication::new(self.name(topic.name), TopicPolicy::from(&topic), &message);
@@ -361,9 +368,12 @@ impl Attachment {
             | Command::Unsubscribe { connection, .. }
             | Command::Reply { connection, .. }
             | Command::Close { connection, .. } => self.pass_on(connection, kind, body),
-            Command::Remember(blob) => self.blob = blob.to_vec(),
+            Command::Remember(blob) => self.heritage.blob = blob.to_vec(),
             Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
             Command::Count => self.send_counters(),
+            Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit => {
+                return Err(Malformed::Value("hello, which comes first and once"));
+            }
         }
         Ok(())
     }
@@ -382,28 +392,33 @@ impl Attachment {
         }
     }
 
-    fn attach(&mut self, version: u16) -> Result<(), Malformed> {
-        if version != control::VERSION {
-            return Err(Malformed::Value("version"));
+    /// A stranger that has said `hello` is the control plane from now on.
+    fn attach(&mut self, link: Link) {
+        if let Some(plane) = &mut self.plane {
+            // The newest wins: that is how a control plane is upgraded.
+            plane.link.say(&Event::Refused("replaced"));
+            self.flush();
         }
-        self.attachments += 1;
-        eprintln!("control plane {} attached", self.attachments);
-        let attached = Event::Attached {
+        self.cut_off("another control plane came");
+        if let Err(error) = self.epoll.modify(link.fd(), sys::READ, PLANE) {
+            eprintln!("a control plane couldn't attach: {error}");
+            return;
+        }
+        self.heritage.attachments += 1;
+        eprintln!("control plane {} attached", self.heritage.attachments);
+        let mut plane = Plane { link, published: 0, wants_counters: true, readers_told: 0 };
+        plane.link.say(&Event::Attached {
             pid: std::process::id(),
-            attachment: self.attachments,
+            attachment: self.heritage.attachments,
             readers: self.threads.readers(),
             ports: &self.threads.ports,
-            blob: &self.blob,
-        };
-        if let Some(plane) = self.plane.as_mut() {
-            plane.greeted = true;
-            plane.wants_counters = true;
-            attached.encode(&mut plane.outgoing);
-        }
+            blob: &self.heritage.blob,
+        });
+        self.plane = Some(plane);
         // Numbers of publications begin anew.
         self.published.fill(0);
-        self.threads.tell(&Order::Attached(self.attachments));
-        Ok(())
+        self.threads.tell(&Order::Attached(self.heritage.attachments));
+        self.obey_all();
     }
 
     fn settle(&mut self, policy: Policy) {
@@ -425,87 +440,9 @@ impl Attachment {
     }
 
     fn send(&mut self, event: &Event<'_>) {
-        if let Some(plane) = self.plane.as_mut().filter(|plane| plane.greeted) {
-            event.encode(&mut plane.outgoing);
+        if let Some(plane) = &mut self.plane {
+            plane.link.say(event);
         }
-    }
-
-    // What comes from the threads.
-
-    fn on_reports(&mut self, reports: &mut Vec<Report>) {
-        self.threads.reports.take(reports);
-        let mut verbs = Vec::new();
-        for report in reports.drain(..) {
-            match report {
-                // What was asked in an earlier attachment is asked again by its thread.
-                Report::Verb(attachment, name, verb) if attachment == self.attachments => {
-                    verbs.push((name, verb));
-                }
-                Report::Uncovered(attachment, connection, token, why)
-                    if attachment == self.attachments =>
-                {
-                    self.send(&Event::Uncovered { connection, token, why });
-                }
-                Report::Published(attachment, thread, number) if attachment == self.attachments => {
-                    self.published[usize::from(thread)] = number;
-                }
-                Report::Verb(..) | Report::Uncovered(..) | Report::Published(..) => {}
-                Report::Gone => self.gone += 1,
-            }
-        }
-        // A batch must stay below the longest message.
-        for batch in verbs.chunks(256) {
-            let batch: Vec<_> = batch.iter().map(|(name, verb)| (*name, &verb[..])).collect();
-            self.send(&Event::Verbs(&batch));
-        }
-        self.send_published();
-    }
-
-    fn send_published(&mut self) {
-        let published = self.published.iter().copied().min().unwrap_or(0);
-        if let Some(plane) = self.plane.as_mut().filter(|plane| plane.greeted)
-            && published > plane.published
-        {
-            plane.published = published;
-            Event::Published(published).encode(&mut plane.outgoing);
-        }
-    }
-
-    fn on_hatch(&mut self, number: usize) {
-        let mut address = [0; 128];
-        let Some(hatch) = self.threads.hatches.get(number) else {
-            return;
-        };
-        let Ok((count, Some(socket))) = sys::receive_descriptor(hatch.as_raw_fd(), &mut address)
-        else {
-            return;
-        };
-        let address = String::from_utf8_lossy(&address[..count]);
-        let readers = self.threads.readers();
-        if self.plane.as_ref().is_some_and(|plane| plane.greeted && plane.readers_told != readers) {
-            // The control plane lets readers in too: it must know whether there is room.
-            self.send_counters();
-        }
-        let plane = self.plane.as_mut().filter(|plane| plane.greeted);
-        match plane.filter(|plane| plane.descriptors.len() < DESCRIPTORS) {
-            Some(plane) => {
-                plane.descriptors.push_back((plane.outgoing.len(), socket));
-                Event::Handover { address: &address }.encode(&mut plane.outgoing);
-            }
-            None => self.turn_away(&socket),
-        }
-    }
-
-    fn turn_away(&self, socket: &OwnedFd) {
-        let retry_after_ms = self.policy.as_ref().map_or(1_000, |it| it.settings.retry_after_ms);
-        let mut answer = Vec::new();
-        Refusal::NotNow { why: "control", retry_after_ms }.put(&mut answer);
-        // A reader that doesn't take it has a full socket before the first answer: no loss.
-        let _ = sys::send(socket.as_raw_fd(), &answer);
-        sys::finish_writing(socket.as_raw_fd());
-        // What was not read makes a close a reset, which destroys the answer. Requests are small.
-        let mut request = [0; 16 * 1024];
-        let _ = sys::receive(socket.as_raw_fd(), &mut request);
     }
 
     // What goes to the control plane.
@@ -514,71 +451,22 @@ impl Attachment {
         let Some(plane) = self.plane.as_mut() else {
             return;
         };
-        if !plane.blocked
-            && let Err(error) = plane.flush()
+        let link = &mut plane.link;
+        if !link.blocked
+            && let Err(error) = link.flush()
         {
             return self.cut_off(&error.to_string());
         }
-        let waiting = plane.outgoing.len() - plane.sent;
+        let waiting = link.waiting();
         if waiting > OUTGOING_BYTES {
             return self.cut_off("it doesn't read");
         }
-        if plane.blocked != (waiting > 0) {
-            plane.blocked = waiting > 0;
-            let interest = if plane.blocked { sys::READ | sys::WRITE } else { sys::READ };
-            if let Err(error) = self.epoll.modify(plane.socket.as_raw_fd(), interest, PLANE) {
+        if link.blocked != (waiting > 0) {
+            link.blocked = waiting > 0;
+            let interest = if link.blocked { sys::READ | sys::WRITE } else { sys::READ };
+            if let Err(error) = self.epoll.modify(link.fd(), interest, PLANE) {
                 self.cut_off(&error.to_string());
             }
-        }
-    }
-}
-
-impl Plane {
-    /// Send what the socket takes.
-    fn flush(&mut self) -> io::Result<()> {
-        while self.sent < self.outgoing.len() {
-            let fd = self.socket.as_raw_fd();
-            let mut places = self.descriptors.iter().map(|(at, _)| *at);
-            let carried = places.next().filter(|at| *at == self.sent);
-            // A descriptor goes with the first byte of its message, so a write ends before the next.
-            let end = match carried {
-                Some(_) => places.next(),
-                None => self.descriptors.front().map(|(at, _)| *at),
-            };
-            let bytes = &self.outgoing[self.sent..end.unwrap_or(self.outgoing.len())];
-            let sent = match (carried, self.descriptors.front()) {
-                (Some(_), Some((_, passed))) => sys::send_descriptor(fd, bytes, passed.as_raw_fd()),
-                _ => sys::send(fd, bytes),
-            };
-            match sent {
-                Ok(sent) => {
-                    if carried.is_some() {
-                        self.descriptors.pop_front();
-                    }
-                    self.sent += sent;
-                }
-                Err(error) if sys::would_block(&error) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        self.compact();
-        Ok(())
-    }
-
-    /// There is room again.
-    fn unblock(&mut self, epoll: &Epoll) {
-        self.blocked = false;
-        // It can only fail for want of memory; the socket is then written when there is news.
-        let _ = epoll.modify(self.socket.as_raw_fd(), sys::READ, PLANE);
-    }
-
-    fn compact(&mut self) {
-        if self.sent == self.outgoing.len() || self.sent > READ_BYTES {
-            self.outgoing.drain(..self.sent);
-            for (at, _) in &mut self.descriptors {
-                *at -= self.sent;
-            }
-            self.sent = 0;
         }
     }
 }

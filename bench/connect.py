@@ -1,0 +1,76 @@
+"""What it costs a gateway in processor time to let a reader in, beside the floor.
+
+The floor accepts, reads the request and answers with a constant, and does nothing else. A crowd
+connects as fast as it can and 256 at a time, so that there is something to do in every turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from pathlib import Path
+from typing import Final
+
+from bench.box import Box, running_box, subscribe_verb
+from bench.meter import processor_seconds
+from bench.programs import running_crowd, running_floor
+from bench.rows import Row
+from newsfabric.world.broker import free_ports
+
+READERS: Final = 15_000
+TIMES: Final = 3
+# Readers of the last round leave, which isn't to be counted.
+REST_SECONDS: Final = 1.5
+
+
+async def measure(programs: Path) -> list[Row]:
+    """Handshakes per second and core, and with a subscription answered."""
+    floors, raw, subscribed = [], [], []
+    async with running_box("native") as box:
+        for _ in range(TIMES):
+            floors.append(await _floor(programs))
+            raw.append(await _gateway(programs, box, ""))
+            subscribed.append(await _gateway(programs, box, subscribe_verb()))
+    floor, plain, answered = (statistics.median(each) for each in (floors, raw, subscribed))
+    return [
+        Row(figure="accept, read and answer, the floor", value=1 / floor, unit="/s", digits=0),
+        Row(
+            figure="handshakes/s and core, raw WebSocket",
+            value=1 / plain,
+            unit="/s",
+            digits=0,
+            at_least=20_000,
+            floor=1 / floor,
+        ),
+        Row(
+            figure="… with subscribe answered",
+            value=1 / answered,
+            unit="/s",
+            digits=0,
+            at_least=12_000,
+            floor=1 / floor,
+        ),
+    ]
+
+
+async def _floor(programs: Path) -> float:
+    (port,) = free_ports(1)
+    async with running_floor(programs, port=port, connections=READERS) as floor:
+        before = processor_seconds(floor.pid)
+        async with running_crowd(
+            programs, port=port, source="127.0.0.2", connections=READERS
+        ) as crowd:
+            await floor.said()
+            await crowd.said()
+            return (processor_seconds(floor.pid) - before) / READERS
+
+
+async def _gateway(programs: Path, box: Box, say: str) -> float:
+    before = box.spent()
+    async with running_crowd(
+        programs, port=box.port, source="127.0.0.12", connections=READERS, say=say
+    ) as crowd:
+        await crowd.said()
+        spent = (box.spent() - before).total / READERS
+    await asyncio.sleep(REST_SECONDS)
+    return spent

@@ -1,0 +1,167 @@
+"""100,000 readers on one gateway: whether they get everything once, and what others feel of it.
+
+Six I/O threads with a descriptor table each hold them where one table may have 20,000.
+
+The other topic's readers are spread over all threads. Its messages are sent every 20 ms while a
+message is on its way to the 100,000, and only then. The crowds run behind everything else on their
+core meanwhile (SCHED_IDLE): readers have computers of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from bench.box import Box, running_box, subscribe_verb
+from bench.programs import Crowd, running_crowd
+from bench.rows import Row
+
+READERS: Final = 100_000
+CROWDS: Final = 6
+THREADS: Final = 6
+MESSAGES: Final = 10
+GAP_SECONDS: Final = 1.5
+OTHER_TOPIC: Final = "metrics.other"
+OTHER_READERS: Final = 60
+OTHER_GAP_SECONDS: Final = 0.02
+FANOUTS: Final = 20
+# A message takes longer than this to reach 100,000 readers from one core.
+FANOUT_SECONDS: Final = 0.6
+
+
+async def measure(programs: Path) -> list[Row]:
+    """Connect, deliver, disturb."""
+    async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
+        start = time.monotonic()
+        crowds = [
+            await stack.enter_async_context(_crowd(programs, box, number))
+            for number in range(CROWDS)
+        ]
+        came = sum([(await crowd.said())["connections"] for crowd in crowds])
+        took = time.monotonic() - start
+        for number in range(MESSAGES):
+            await box.publish(first=number)
+            await asyncio.sleep(GAP_SECONDS)
+        heard = [await _heard(crowd) for crowd in crowds]
+        rows = _delivery_rows(came, took, heard, box.resident())
+        other = await stack.enter_async_context(
+            running_crowd(
+                programs,
+                port=box.port,
+                source="127.0.0.100",
+                connections=OTHER_READERS,
+                say=subscribe_verb(OTHER_TOPIC),
+                sample=1,
+            )
+        )
+        await other.said()
+        for crowd in crowds:
+            crowd.step_back()
+        alone = await _quiet(box, other)
+        busy = await _disturbed(box, other, crowds)
+    rows.append(
+        Row(figure="another topic's message, nothing else, p99", value=alone["p99_ms"], unit="ms")
+    )
+    rows.append(
+        Row(
+            figure=f"… during a {READERS:,}-reader fan-out, p99",
+            value=busy["p99_ms"],
+            unit="ms",
+            at_most=20,
+        )
+    )
+    rows.append(Row(figure="… p50", value=busy["p50_ms"], unit="ms"))
+    rows.append(
+        Row(
+            figure="… deliveries measured",
+            value=busy["delays"],
+            unit="",
+            digits=0,
+            at_least=FANOUTS * _others_in_a_fanout() * OTHER_READERS,
+        )
+    )
+    return rows
+
+
+def _crowd(programs: Path, box: Box, number: int) -> contextlib.AbstractAsyncContextManager[Crowd]:
+    share = READERS // CROWDS + (number < READERS % CROWDS)
+    return running_crowd(
+        programs,
+        port=box.port,
+        source=f"127.0.0.{10 * number + 2}",
+        connections=share,
+        say=subscribe_verb(),
+        numbers=1,
+    )
+
+
+async def _heard(crowd: Crowd) -> dict[str, Any]:
+    await crowd.has_got(READERS // CROWDS * MESSAGES)
+    return await crowd.ask("report")
+
+
+def _delivery_rows(came: int, took: float, heard: list[dict[str, Any]], resident: int) -> list[Row]:
+    everything = [
+        crowd["connections"]
+        for crowd in heard
+        if crowd["fewest"] == crowd["most"] == crowd["different"] == MESSAGES
+        and crowd["twice"] == crowd["gone"] == 0
+    ]
+    return [
+        Row(
+            figure="readers connected and subscribed",
+            value=came,
+            unit="",
+            digits=0,
+            at_least=READERS,
+        ),
+        Row(figure="… took, on two cores with the crowds", value=took, unit="s"),
+        Row(
+            figure=f"readers in crowds that all got {MESSAGES} messages once each",
+            value=sum(everything),
+            unit="",
+            digits=0,
+            at_least=READERS,
+        ),
+        Row(
+            figure="memory of both processes",
+            value=resident / 1e6,
+            unit="MB",
+            digits=0,
+            at_most=200,
+        ),
+    ]
+
+
+def _others_in_a_fanout() -> int:
+    return int(FANOUT_SECONDS / OTHER_GAP_SECONDS)
+
+
+async def _quiet(box: Box, other: Crowd) -> dict[str, Any]:
+    for _ in range(2):
+        await _send_others(box)
+    await other.ask("report")
+    for _ in range(FANOUTS // 2):
+        await _send_others(box)
+    await asyncio.sleep(1)
+    return await other.ask("report")
+
+
+async def _disturbed(box: Box, other: Crowd, crowds: list[Crowd]) -> dict[str, Any]:
+    for _ in range(FANOUTS):
+        await box.publish()
+        await _send_others(box)
+        for crowd in crowds:
+            await crowd.has_got(READERS // CROWDS)
+            await crowd.ask("report")
+    return await other.ask("report")
+
+
+async def _send_others(box: Box) -> None:
+    start = time.monotonic()
+    for number in range(1, _others_in_a_fanout() + 1):
+        await asyncio.sleep(max(0.0, start + number * OTHER_GAP_SECONDS - time.monotonic()))
+        await box.publish(OTHER_TOPIC)

@@ -1,0 +1,75 @@
+"""What a reader costs who only waits: memory and processor time of both processes.
+
+Memory is the slope between 2,000 and 18,000 readers, so that what a gateway needs for itself
+doesn't count. The readers answer pings, as browsers do, and a router's tick comes each second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from bench.box import TOPIC, Box, running_box, subscribe_verb
+from bench.programs import Crowd, running_crowd
+from bench.rows import Row
+
+FEW: Final = 2_000
+MANY: Final = 18_000
+# Every reader's heartbeat comes once in 25 s; so each is seen twice.
+IDLE_SECONDS: Final = 50.0
+SETTLE_SECONDS: Final = 2.0
+
+
+async def measure(programs: Path) -> list[Row]:
+    """Memory and processor time of an idle reader."""
+    rows = []
+    async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
+        slope = await _slope(programs, box, crowds, TOPIC)
+        rows.append(
+            Row(
+                figure=f"memory per idle reader, {FEW:,} to {MANY:,}, one topic",
+                value=slope,
+                unit="B",
+                digits=0,
+                at_most=512,
+            )
+        )
+        before = box.spent()
+        await asyncio.sleep(IDLE_SECONDS)
+        spent = box.spent() - before
+        each = 1e6 / IDLE_SECONDS / MANY
+        figure = "CPU per idle reader and second"
+        rows.append(Row(figure=figure, value=spent.total * each, unit="µs", digits=3, at_most=0.6))
+        figure = "… of that the control plane"
+        rows.append(Row(figure=figure, value=spent.control * each, unit="µs", digits=3))
+    async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
+        slope = await _slope(programs, box, crowds, TOPIC + ".%d")
+        rows.insert(
+            1, Row(figure="… each with a topic of its own", value=slope, unit="B", digits=0)
+        )
+    return rows
+
+
+async def _slope(programs: Path, box: Box, crowds: contextlib.AsyncExitStack, topic: str) -> float:
+    """Bytes per reader; the readers stay until ``crowds`` is left."""
+
+    async def come(first: int, count: int, source: str) -> int:
+        crowd: Crowd = await crowds.enter_async_context(
+            running_crowd(
+                programs,
+                port=box.port,
+                source=source,
+                first=first,
+                connections=count,
+                say=subscribe_verb(topic),
+            )
+        )
+        await crowd.said()
+        await asyncio.sleep(SETTLE_SECONDS)
+        return box.resident()
+
+    few = await come(0, FEW, "127.0.0.2")
+    many = await come(FEW, MANY - FEW, "127.0.0.12")
+    return (many - few) / (MANY - FEW)

@@ -1,0 +1,130 @@
+"""The floor and the crowd (``bench/fanout``, Rust), started and spoken to from here.
+
+Core 0 serves; everything else (crowds, broker, the bench itself) is on the others. With one core
+all share it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from newsfabric.errors import SetupError
+
+ROOT: Final = Path(__file__).parent.parent
+SERVER_CORE: Final = 0
+# A push of ``newsfabric`` with a body of box.BODY_BYTES is as long.
+FRAME_BYTES: Final = 256
+_PATIENCE: Final = 120.0
+
+
+def build() -> Path:
+    """Build floor, crowd and data plane; returns their folder. SetupError without cargo."""
+    if shutil.which("cargo") is None:
+        raise SetupError("cargo is missing: data plane, floor and crowd are written in Rust")
+    packages = ("--package", "newsfabric-fanout", "--package", "newsfabric-dataplane")
+    subprocess.run(["cargo", "build", "--quiet", "--release", *packages], check=True, cwd=ROOT)
+    return ROOT / "target" / "release"
+
+
+@contextlib.contextmanager
+def off_the_server_core() -> Iterator[None]:
+    """Keep this process, and what it starts, off the core that serves."""
+    cores = os.sched_getaffinity(0)
+    if len(cores) > 1:
+        os.sched_setaffinity(0, cores - {SERVER_CORE})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def on_server_core(command: Sequence[str]) -> list[str]:
+    """``command`` on the core that serves."""
+    pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if (os.cpu_count() or 1) > 1 else []
+    return [*pin, *command]
+
+
+class Program:
+    """A started program that answers each line it is told with a line of JSON."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    async def said(self) -> dict[str, Any]:
+        """The next line of its output."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(_PATIENCE):
+            line = await self._process.stdout.readline()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    async def ask(self, line: str) -> dict[str, Any]:
+        """Tell it ``line``; returns what it says."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        return await self.said()
+
+
+class Crowd(Program):
+    """Readers in one process; see ``fanout-crowd``."""
+
+    def step_back(self) -> None:
+        """From now on it gets its core only while nobody else wants it."""
+        os.sched_setscheduler(self.pid, os.SCHED_IDLE, os.sched_param(0))
+
+    async def has_got(self, frames: int) -> bool:
+        """Wait until ``frames`` came since the last report; False when no more come for 3 s."""
+        before, quiet = -1, 0
+        while quiet < 30:
+            came = (await self.ask("count"))["frames"]
+            if came >= frames:
+                return True
+            quiet = 0 if came > before else quiet + 1
+            before = came
+            await asyncio.sleep(0.1)
+        return False
+
+
+@contextlib.asynccontextmanager
+async def _started(command: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def running_floor(programs: Path, *, port: int, connections: int) -> AsyncIterator[Program]:
+    """The floor, listening for ``connections``; it says when all have come."""
+    command = [str(programs / "fanout-floor"), *_pairs(port=port, connections=connections)]
+    async with _started(on_server_core([*command, *_pairs(bytes=FRAME_BYTES)])) as process:
+        floor = Program(process)
+        await floor.said()
+        yield floor
+
+
+@contextlib.asynccontextmanager
+async def running_crowd(programs: Path, **options: Any) -> AsyncIterator[Crowd]:
+    """A crowd that is connecting; it says when all have (and have subscribed)."""
+    command = [str(programs / "fanout-crowd"), *_pairs(**options)]
+    async with _started(command) as process:
+        yield Crowd(process)
+
+
+def _pairs(**options: Any) -> list[str]:
+    names = ((f"--{name.replace('_', '-')}", str(value)) for name, value in options.items())
+    return [word for pair in names for word in pair]

@@ -1,0 +1,171 @@
+//! Fields off the front of a body, and onto its end.
+
+use super::{ConnectionId, MAX_BLOB, Malformed, Message, Slow, Topic};
+
+/// Takes fields off the front of a body.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// All of a body is to be read.
+    pub(crate) fn new(body: &'a [u8]) -> Reader<'a> {
+        Reader { rest: body }
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn end(&self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Long) }
+    }
+
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed::Short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed::Short)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn flag(&mut self, field: &'static str) -> Result<bool, Malformed> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::Value(field)),
+        }
+    }
+
+    pub(crate) fn text8(&mut self, field: &'static str) -> Result<&'a str, Malformed> {
+        let count = self.u8()? as usize;
+        text(self.take(count)?, field)
+    }
+
+    pub(crate) fn bytes16(&mut self) -> Result<&'a [u8], Malformed> {
+        let count = self.u16()? as usize;
+        self.take(count)
+    }
+
+    pub(crate) fn bytes32(&mut self) -> Result<&'a [u8], Malformed> {
+        let count = self.u32()? as usize;
+        self.take(count)
+    }
+
+    pub(crate) fn blob(&mut self) -> Result<&'a [u8], Malformed> {
+        let blob = self.bytes32()?;
+        if blob.len() > MAX_BLOB { Err(Malformed::Value("blob")) } else { Ok(blob) }
+    }
+
+    pub(crate) fn connection(&mut self) -> Result<ConnectionId, Malformed> {
+        Ok(ConnectionId { thread: self.u16()?, slot: self.u32()?, generation: self.u32()? })
+    }
+
+    pub(crate) fn topic_name(&mut self) -> Result<&'a str, Malformed> {
+        let name = self.text8("topic")?;
+        // It is put into pushes as it is, so it must be what a topic is made of.
+        let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        if !name.is_empty() && name.bytes().all(fine) {
+            Ok(name)
+        } else {
+            Err(Malformed::Value("topic"))
+        }
+    }
+
+    pub(crate) fn topic(&mut self) -> Result<Topic<'a>, Malformed> {
+        Ok(Topic {
+            name: self.topic_name()?,
+            keep: self.u32()?,
+            slow: match self.u8()? {
+                0 => Slow::Disconnect,
+                1 => Slow::Conflate,
+                2 => Slow::DropOldest,
+                _ => return Err(Malformed::Value("slow")),
+            },
+            latest: self.flag("latest")?,
+        })
+    }
+
+    pub(crate) fn message(&mut self) -> Result<Message<'a>, Malformed> {
+        Ok(Message {
+            id: self.array()?,
+            expires_ms: self.u64()?,
+            version: i64::from_le_bytes(self.array()?),
+            key: text(self.bytes16()?, "key")?,
+            push: self.bytes32()?,
+        })
+    }
+
+    pub(crate) fn messages(&mut self) -> Result<Vec<Message<'a>>, Malformed> {
+        let count = self.u32()?;
+        // No capacity is set aside for a count that the bytes may not keep.
+        (0..count).map(|_| self.message()).collect()
+    }
+}
+
+pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
+    simdutf8::basic::from_utf8(bytes).map_err(|_| Malformed::Value(field))
+}
+
+pub(crate) fn put_connection(out: &mut Vec<u8>, connection: ConnectionId) {
+    out.extend_from_slice(&connection.thread.to_le_bytes());
+    out.extend_from_slice(&connection.slot.to_le_bytes());
+    out.extend_from_slice(&connection.generation.to_le_bytes());
+}
+
+pub(crate) fn put_bytes32(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn put_text8(out: &mut Vec<u8>, text: &str) {
+    let bytes = &text.as_bytes()[..text.len().min(255)];
+    out.push(bytes.len() as u8);
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn put_bytes16(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn put_topic(out: &mut Vec<u8>, topic: &Topic<'_>) {
+    put_text8(out, topic.name);
+    out.extend_from_slice(&topic.keep.to_le_bytes());
+    let slow = match topic.slow {
+        Slow::Disconnect => 0,
+        Slow::Conflate => 1,
+        Slow::DropOldest => 2,
+    };
+    out.extend([slow, topic.latest.into()]);
+}
+
+pub(crate) fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
+    out.extend_from_slice(&message.id);
+    out.extend_from_slice(&message.expires_ms.to_le_bytes());
+    out.extend_from_slice(&message.version.to_le_bytes());
+    put_bytes16(out, message.key.as_bytes());
+    put_bytes32(out, message.push);
+}

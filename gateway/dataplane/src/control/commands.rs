@@ -1,0 +1,250 @@
+//! Commands: what the control plane, or a newer data plane, wants.
+
+use super::codec::Reader;
+use super::{ConnectionId, MAGIC, MAX_MESSAGE, Malformed, Message, Settings, Topic};
+
+/// How far back a subscribe starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay {
+    /// With nothing.
+    None,
+    /// With the newest messages, so many.
+    Last(u64),
+    /// With what was routed at this time (ms since the epoch) or later.
+    Since(u64),
+}
+
+/// The `subscribe` command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscribe<'a> {
+    /// Who.
+    pub connection: ConnectionId,
+    /// Comes back in `uncovered`.
+    pub token: u32,
+    /// To what.
+    pub topic: Topic<'a>,
+    /// Whether to do nothing if memory doesn't reach back as far as `replay`.
+    pub only_if_covered: bool,
+    /// What comes first.
+    pub replay: Replay,
+    /// The verb's `ref` as JSON text; empty if it had none.
+    pub reference: &'a [u8],
+    /// The `subscribed` push.
+    pub push: &'a [u8],
+    /// Messages older than what is remembered, oldest first.
+    pub older: Vec<Message<'a>>,
+}
+
+/// The `history` command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History<'a> {
+    /// Who asks.
+    pub connection: ConnectionId,
+    /// Comes back in `uncovered`.
+    pub token: u32,
+    /// Of what.
+    pub topic: Topic<'a>,
+    /// How many at most.
+    pub limit: u16,
+    /// Only messages that arrived before the one with this id.
+    pub before: Option<[u8; 16]>,
+    /// The push up to the value of `more`.
+    pub head: &'a [u8],
+}
+
+/// What the control plane wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// The first one; its version is [`VERSION`](super::VERSION) or another.
+    Hello {
+        /// The version that the control plane speaks.
+        version: u16,
+    },
+    /// Limits and intervals.
+    Settings(Box<Settings>),
+    /// A message for everyone who is subscribed to its topic.
+    Publish {
+        /// Comes back in `published`.
+        number: u64,
+        /// Its topic.
+        topic: Topic<'a>,
+        /// What they get.
+        message: Message<'a>,
+    },
+    /// A topic's past.
+    Seed {
+        /// Whose past.
+        topic: Topic<'a>,
+        /// Whether nothing older exists.
+        complete: bool,
+        /// Oldest first.
+        history: Vec<Message<'a>>,
+        /// Newest versions by key.
+        latest: Vec<Message<'a>>,
+    },
+    /// A reader's `subscribe`.
+    Subscribe(Subscribe<'a>),
+    /// A reader's `unsubscribe`.
+    Unsubscribe {
+        /// Whose.
+        connection: ConnectionId,
+        /// From what.
+        topic: &'a str,
+        /// The answer.
+        push: &'a [u8],
+    },
+    /// Any other answer to a verb.
+    Reply {
+        /// To whom.
+        connection: ConnectionId,
+        /// The answer.
+        push: &'a [u8],
+    },
+    /// A reader's `history`.
+    History(History<'a>),
+    /// End a connection.
+    Close {
+        /// Whose.
+        connection: ConnectionId,
+        /// The reason's name.
+        reason: &'a str,
+        /// When the reader should come again.
+        retry_after_ms: u32,
+    },
+    /// Keep this for the next control plane.
+    Remember(&'a [u8]),
+    /// Send all readers away and exit.
+    Drain {
+        /// Spread over so many ms.
+        spread_ms: u32,
+        /// But no more than so many readers a second.
+        per_second: u32,
+    },
+    /// Send [`Event::Counters`](super::Event::Counters) now.
+    Count,
+    /// The first one of a newer data plane: it wants everything.
+    TakeOver {
+        /// The version of the protocol that it speaks.
+        version: u16,
+        /// The newest format of state that it reads.
+        format: u16,
+    },
+    /// It has everything, and is ready to serve.
+    Commit,
+}
+
+/// A message's type and body, and how many bytes it takes.
+pub type Split<'a> = (u8, &'a [u8], usize);
+
+/// The first whole message in `bytes`: its type, its body, and how many bytes it takes.
+///
+/// `None` if more bytes must come first. After an error nothing that follows can be understood.
+pub fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, Malformed> {
+    let Some((head, rest)) = bytes.split_first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*head) as usize;
+    if length == 0 || length > MAX_MESSAGE {
+        return Err(Malformed::Length);
+    }
+    match rest.get(..length) {
+        None => Ok(None),
+        Some(message) => Ok(Some((message[0], &message[1..], 4 + length))),
+    }
+}
+
+impl<'a> Command<'a> {
+    /// The command of type `kind` with this `body`.
+    pub fn decode(kind: u8, body: &'a [u8]) -> Result<Command<'a>, Malformed> {
+        let mut from = Reader::new(body);
+        let command = match kind {
+            1 => from.hello()?,
+            2 => Command::Settings(Box::new(from.settings()?)),
+            3 => Command::Publish {
+                number: from.u64()?,
+                topic: from.topic()?,
+                message: from.message()?,
+            },
+            4 => Command::Seed {
+                topic: from.topic()?,
+                complete: from.flag("complete")?,
+                history: from.messages()?,
+                latest: from.messages()?,
+            },
+            5 => Command::Subscribe(from.subscribe()?),
+            6 => Command::Unsubscribe {
+                connection: from.connection()?,
+                topic: from.topic_name()?,
+                push: from.bytes32()?,
+            },
+            7 => Command::Reply { connection: from.connection()?, push: from.bytes32()? },
+            8 => Command::History(from.history()?),
+            9 => Command::Close {
+                connection: from.connection()?,
+                reason: from.text8("reason")?,
+                retry_after_ms: from.u32()?,
+            },
+            10 => Command::Remember(from.blob()?),
+            11 => Command::Drain { spread_ms: from.u32()?, per_second: from.u32()? },
+            12 => Command::Count,
+            13 => from.take_over()?,
+            14 => Command::Commit,
+            other => return Err(Malformed::Type(other)),
+        };
+        from.end()?;
+        Ok(command)
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn hello(&mut self) -> Result<Command<'a>, Malformed> {
+        if self.array::<4>()? != MAGIC {
+            return Err(Malformed::Value("magic"));
+        }
+        Ok(Command::Hello { version: self.u16()? })
+    }
+
+    fn take_over(&mut self) -> Result<Command<'a>, Malformed> {
+        if self.array::<4>()? != MAGIC {
+            return Err(Malformed::Value("magic"));
+        }
+        Ok(Command::TakeOver { version: self.u16()?, format: self.u16()? })
+    }
+
+    fn replay(&mut self) -> Result<Replay, Malformed> {
+        match (self.u8()?, self.u64()?) {
+            (0, _) => Ok(Replay::None),
+            (1, count) => Ok(Replay::Last(count)),
+            (2, ms) => Ok(Replay::Since(ms)),
+            _ => Err(Malformed::Value("replay")),
+        }
+    }
+
+    fn subscribe(&mut self) -> Result<Subscribe<'a>, Malformed> {
+        Ok(Subscribe {
+            connection: self.connection()?,
+            token: self.u32()?,
+            topic: self.topic()?,
+            only_if_covered: self.flag("only_if_covered")?,
+            replay: self.replay()?,
+            reference: self.bytes16()?,
+            push: self.bytes32()?,
+            older: self.messages()?,
+        })
+    }
+
+    fn history(&mut self) -> Result<History<'a>, Malformed> {
+        Ok(History {
+            connection: self.connection()?,
+            token: self.u32()?,
+            topic: self.topic()?,
+            limit: self.u16()?,
+            before: {
+                let wanted = self.flag("has_before")?;
+                let id = self.array()?;
+                wanted.then_some(id)
+            },
+            head: self.bytes32()?,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! The control protocol: commands in, events out, as bytes. Pure; `docs/dataplane-protocol.md` defines it.
+//!
+//! What is decoded borrows from the buffer it came in: a `publish` is copied once, into the
+//! frames that readers get. Decoding never panics and never allocates more than the bytes at hand justify.
+
+mod codec;
+mod commands;
+mod events;
+mod parley;
+mod settings;
+
+use std::fmt;
+
+pub(crate) use codec::{Reader, put_bytes32, put_message, put_text8, put_topic};
+pub use commands::{Command, History, Replay, Split, Subscribe, split};
+pub use events::{Event, Uncovered};
+pub use parley::{Answer, COMMIT, Offer, take_over};
+pub use settings::{OWN_REASONS, Reason, Settings};
+
+/// The version of the protocol that this data plane speaks.
+pub const VERSION: u16 = 1;
+/// The first bytes of a `hello`.
+pub const MAGIC: [u8; 4] = *b"nfdp";
+/// The longest message, without its length.
+pub const MAX_MESSAGE: usize = 16 << 20;
+/// The longest blob that `remember` may store.
+pub const MAX_BLOB: usize = 1 << 20;
+
+/// Why the other end's bytes mean nothing. Cut it off; readers have nothing to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Malformed {
+    /// A message is longer than [`MAX_MESSAGE`], or empty.
+    Length,
+    /// No message has this type.
+    Type(u8),
+    /// The body ends before its fields do.
+    Short,
+    /// The body goes on after its fields.
+    Long,
+    /// A field has a value that it can't have.
+    Value(&'static str),
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Malformed::Length => write!(f, "a message of impossible length"),
+            Malformed::Type(kind) => write!(f, "no message has type {kind}"),
+            Malformed::Short => write!(f, "a message ends in the middle of a field"),
+            Malformed::Long => write!(f, "a message goes on after its last field"),
+            Malformed::Value(field) => write!(f, "bad value of {field}"),
+        }
+    }
+}
+
+/// Which connection; the generation tells it from others that had its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectionId {
+    /// The I/O thread it lives on.
+    pub thread: u16,
+    /// Its place in that thread's slab.
+    pub slot: u32,
+    /// How often the slot was used before.
+    pub generation: u32,
+}
+
+/// What happens to a topic's messages when a reader doesn't keep up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slow {
+    /// Nothing is dropped; the reader is closed.
+    Disconnect,
+    /// Of each key only the newest version waits.
+    Conflate,
+    /// The oldest go.
+    DropOldest,
+}
+
+/// A topic's name and policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Topic<'a> {
+    /// Its name, as in the push.
+    pub name: &'a str,
+    /// How many recent messages are remembered.
+    pub keep: u32,
+    /// The policy for slow readers.
+    pub slow: Slow,
+    /// Whether a subscribe also gets the newest version of each key.
+    pub latest: bool,
+}
+
+/// One message as it is sent down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// UUIDv7: 48 bits of time in ms, then the identity.
+    pub id: [u8; 16],
+    /// ms since the epoch after which nobody wants it; 0 is never.
+    pub expires_ms: u64,
+    /// Orders the versions of one key, before the id does; -1 is none.
+    pub version: i64,
+    /// Groups the versions of one story; empty is none.
+    pub key: &'a str,
+    /// The `message` push as JSON text.
+    pub push: &'a [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SUBSCRIBER: ConnectionId = ConnectionId { thread: 1, slot: 2, generation: 3 };
+
+    fn publish_body() -> Vec<u8> {
+        let mut body = 7u64.to_le_bytes().to_vec();
+        body.extend_from_slice(b"\x06news.x\x0a\0\0\0\x01\x01");
+        body.extend_from_slice(&[9; 16]);
+        body.extend_from_slice(&5u64.to_le_bytes());
+        body.extend_from_slice(&(-1i64).to_le_bytes());
+        body.extend_from_slice(b"\x01\0k\x02\0\0\0{}");
+        body
+    }
+
+    #[test]
+    fn a_publish_is_read_field_by_field() {
+        let body = publish_body();
+        let topic = Topic { name: "news.x", keep: 10, slow: Slow::Conflate, latest: true };
+        let message = Message { id: [9; 16], expires_ms: 5, version: -1, key: "k", push: b"{}" };
+        assert_eq!(Command::decode(3, &body), Ok(Command::Publish { number: 7, topic, message }));
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_is_short_and_one_byte_more_is_long() {
+        let mut body = publish_body();
+        for end in 0..body.len() {
+            assert_eq!(Command::decode(3, &body[..end]), Err(Malformed::Short), "cut at {end}");
+        }
+        body.push(0);
+        assert_eq!(Command::decode(3, &body), Err(Malformed::Long));
+    }
+
+    #[test]
+    fn a_message_is_split_off_when_it_is_whole() {
+        let bytes = [3, 0, 0, 0, 7, 1, 2, 99];
+        for end in 0..7 {
+            assert_eq!(split(&bytes[..end]), Ok(None));
+        }
+        assert_eq!(split(&bytes), Ok(Some((7, &[1u8, 2][..], 7))));
+    }
+
+    #[test]
+    fn an_impossible_length_is_refused_before_its_bytes_come() {
+        assert_eq!(split(&[0, 0, 0, 0]), Err(Malformed::Length));
+        assert_eq!(split(&[1, 0, 0, 1]), Err(Malformed::Length));
+    }
+
+    #[test]
+    fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
+        let mut body = b"\x01x\0\0\0\0\0\0\0".to_vec();
+        body.extend_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(Command::decode(4, &body), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn a_topic_that_could_break_out_of_a_push_is_refused() {
+        let mut body = b"\0\0\0\0\0\0\0\0\0\0\x03a\"b".to_vec();
+        body.extend_from_slice(&[0; 4]);
+        assert_eq!(Command::decode(6, &body), Err(Malformed::Value("topic")));
+    }
+
+    #[test]
+    fn a_hello_needs_the_magic() {
+        assert_eq!(Command::decode(1, b"nfdp\x01\0"), Ok(Command::Hello { version: 1 }));
+        assert_eq!(Command::decode(1, b"HTTP\x01\0"), Err(Malformed::Value("magic")));
+    }
+
+    #[test]
+    fn verbs_are_written_with_their_connections() {
+        let mut out = Vec::new();
+        Event::Verbs(&[(SUBSCRIBER, b"{}")]).encode(&mut out);
+        assert_eq!(out, b"\x15\0\0\0\x82\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_command_or_an_error(kind: u8, body: Vec<u8>) {
+            let _ = Command::decode(kind, &body);
+        }
+    }
+}

@@ -1,0 +1,584 @@
+//! The state of an I/O thread as bytes: what passes when a newer data plane takes over. Pure.
+//!
+//! A stream of records, each a length (u32), a type (u8) and a body, little-endian, with the fields of the
+//! control protocol. In this order: [`Record::Thread`]; the publications and frames that several refer
+//! to by number, [`Record::Shared`] behind them; what was seen; the topics; every slot in its order;
+//! [`Record::End`]. A listener goes with the first record, a reader's socket with its own.
+//!
+//! The older data plane is our own program, and yet everything is checked as if a stranger had sent
+//! it: whatever is wrong here must end in "the older one serves on", never in a panic.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::control::{
+    Malformed, Message, Reader, Topic, put_bytes32, put_message, put_text8, put_topic,
+};
+use crate::deflate::Agreement;
+use crate::head::Framing;
+use crate::publication::Identity;
+use crate::slab::{Ending, Phase};
+
+/// The format that is written. Every format up to this one is read.
+pub const FORMAT: u16 = 1;
+/// The longest record: a frame of the longest push, with everything in it escaped.
+const MAX_RECORD: usize = 128 << 20;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record<'a> {
+    /// The thread itself; its listener goes with it.
+    Thread {
+        /// Its number.
+        number: u16,
+        /// Its clock, which goes on in the newer data plane.
+        now_ms: u64,
+    },
+    /// A message that memories or outboxes refer to by this number, in all threads.
+    Publication {
+        /// The number.
+        number: u32,
+        /// Its topic and that one's policy.
+        topic: Topic<'a>,
+        /// It.
+        message: Message<'a>,
+    },
+    /// A frame that outboxes refer to by this number, in all threads.
+    Frame {
+        /// The number.
+        number: u32,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// No more of the last two come from this thread.
+    Shared,
+    /// Identities seen since a time (ms since the epoch), a part of them.
+    Seen {
+        /// The time.
+        start: u64,
+        /// They.
+        identities: Vec<Identity>,
+    },
+    /// A topic. Slots refer to it by its place among the topics, from 0.
+    Topic {
+        /// Its name.
+        name: &'a str,
+        /// Whether the control plane has said what came before.
+        warm: bool,
+        /// Whether nothing older than the first of `recent` exists.
+        complete: bool,
+        /// Numbers of publications, oldest first.
+        recent: Vec<u32>,
+        /// The newest of each key, the one renewed longest ago first.
+        latest: Vec<u32>,
+    },
+    /// The next slot is free; it was used so often.
+    Free(u32),
+    /// The next slot's connection; its socket goes with it.
+    Connection(Box<Carried<'a>>),
+    /// That was all: so many connections.
+    End(u32),
+}
+
+/// A connection. Times are in ms of the thread's clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Carried<'a> {
+    /// How often its slot was used before.
+    pub generation: u32,
+    /// Where it is in its life; never [`Phase::Free`].
+    pub phase: Phase,
+    /// What is inside its messages.
+    pub framing: Framing,
+    /// What was agreed on compression.
+    pub deflate: Option<Agreement>,
+    /// Whether the kernel was told to wake us later than at the first byte.
+    pub low_water: bool,
+    /// See [`crate::slab::Connection::heard`].
+    pub heard: u32,
+    /// See [`crate::bucket::Bucket::to_bits`].
+    pub bucket: u64,
+    /// When its timer is due.
+    pub timer: Option<u64>,
+    /// The address that it was counted under.
+    pub counted: Option<IpAddr>,
+    /// See [`crate::frame::Decoder::save`].
+    pub decoder: &'a [u8],
+    /// Its topics, by place.
+    pub topics: Vec<u32>,
+    /// What an idle one doesn't have.
+    pub extra: Option<CarriedExtra<'a>>,
+}
+
+/// What a busy connection has.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CarriedExtra<'a> {
+    /// Who the proxy in front says it is.
+    pub proxied: Option<SocketAddr>,
+    /// The verb that the control plane is to answer.
+    pub asked: Option<&'a [u8]>,
+    /// What stands in line behind it.
+    pub waiting: Vec<CarriedWait<'a>>,
+    /// The ping to answer.
+    pub ping: Option<&'a [u8]>,
+    /// Frames that wait, by number; with the number of its publication if it isn't firm.
+    pub frames: Vec<(u32, Option<u32>)>,
+    /// How much of the first is written.
+    pub written: u32,
+    /// Since when too much waits that is firm.
+    pub soft_since: Option<u64>,
+}
+
+/// See [`crate::slab::Waiting`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the same names say it there")]
+pub enum CarriedWait<'a> {
+    Verb(&'a [u8]),
+    Refusal,
+    HangUp,
+}
+
+/// How long the first record in `bytes` is with its length and type, if they are there.
+///
+/// # Errors
+/// No record is that long.
+pub fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some(head) = bytes.first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*head) as usize;
+    if length == 0 || length > MAX_RECORD {
+        return Err(Malformed::Length);
+    }
+    Ok(Some(4 + length))
+}
+
+/// Whether a descriptor goes with a record of this type.
+#[must_use]
+pub fn carries_descriptor(kind: u8) -> bool {
+    matches!(kind, 1 | 8)
+}
+
+impl<'a> Record<'a> {
+    /// Append it to `out`.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        match self {
+            Record::Thread { number, now_ms } => {
+                out.push(1);
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&now_ms.to_le_bytes());
+            }
+            Record::Publication { number, topic, message } => {
+                out.push(2);
+                out.extend_from_slice(&number.to_le_bytes());
+                put_topic(out, topic);
+                put_message(out, message);
+            }
+            Record::Frame { number, bytes } => {
+                out.push(3);
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Record::Shared => out.push(4),
+            Record::Seen { start, identities } => {
+                out.push(5);
+                out.extend_from_slice(&start.to_le_bytes());
+                out.extend_from_slice(identities.as_flattened());
+            }
+            Record::Topic { name, warm, complete, recent, latest } => {
+                out.push(6);
+                put_text8(out, name);
+                out.extend([u8::from(*warm), u8::from(*complete)]);
+                put_numbers(out, recent);
+                put_numbers(out, latest);
+            }
+            Record::Free(generation) => {
+                out.push(7);
+                out.extend_from_slice(&generation.to_le_bytes());
+            }
+            Record::Connection(carried) => {
+                out.push(8);
+                carried.put(out);
+            }
+            Record::End(connections) => {
+                out.push(9);
+                out.extend_from_slice(&connections.to_le_bytes());
+            }
+        }
+        let length = (out.len() - start - 4) as u32;
+        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// The record of type `kind` with this `body`.
+    ///
+    /// # Errors
+    /// There is none: nothing of what came with it may be used.
+    pub fn decode(kind: u8, body: &'a [u8]) -> Result<Record<'a>, Malformed> {
+        let mut from = Reader::new(body);
+        let record = match kind {
+            1 => Record::Thread { number: from.u16()?, now_ms: from.u64()? },
+            2 => Record::Publication {
+                number: from.u32()?,
+                topic: from.topic()?,
+                message: from.message()?,
+            },
+            3 => Record::Frame { number: from.u32()?, bytes: from.rest() },
+            4 => Record::Shared,
+            5 => Record::Seen { start: from.u64()?, identities: identities(from.rest())? },
+            6 => Record::Topic {
+                name: from.topic_name()?,
+                warm: from.flag("warm")?,
+                complete: from.flag("complete")?,
+                recent: numbers(&mut from)?,
+                latest: numbers(&mut from)?,
+            },
+            7 => Record::Free(from.u32()?),
+            8 => Record::Connection(Box::new(Carried::read(&mut from)?)),
+            9 => Record::End(from.u32()?),
+            other => return Err(Malformed::Type(other)),
+        };
+        from.end()?;
+        Ok(record)
+    }
+}
+
+impl<'a> Carried<'a> {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        let phase = match self.phase {
+            Phase::Free => 0,
+            Phase::Head => 1,
+            Phase::Open => 2,
+            Phase::Closing(Ending::Wait) => 3,
+            Phase::Closing(Ending::HalfClose) => 4,
+            Phase::Closing(Ending::HangUp) => 5,
+        };
+        let framing = match self.framing {
+            Framing::Raw => 0,
+            Framing::SockJs => 1,
+        };
+        let deflate = self.deflate.map_or(NO_DEFLATE, Agreement::to_byte);
+        out.extend([phase, framing, deflate, self.low_water.into()]);
+        out.extend_from_slice(&self.heard.to_le_bytes());
+        out.extend_from_slice(&self.bucket.to_le_bytes());
+        put_time(out, self.timer);
+        put_ip(out, self.counted);
+        put_bytes32(out, self.decoder);
+        put_numbers(out, &self.topics);
+        out.push(self.extra.is_some().into());
+        if let Some(extra) = &self.extra {
+            extra.put(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'a>) -> Result<Carried<'a>, Malformed> {
+        Ok(Carried {
+            generation: from.u32()?,
+            phase: match from.u8()? {
+                1 => Phase::Head,
+                2 => Phase::Open,
+                3 => Phase::Closing(Ending::Wait),
+                4 => Phase::Closing(Ending::HalfClose),
+                5 => Phase::Closing(Ending::HangUp),
+                _ => return Err(Malformed::Value("phase")),
+            },
+            framing: match from.u8()? {
+                0 => Framing::Raw,
+                1 => Framing::SockJs,
+                _ => return Err(Malformed::Value("framing")),
+            },
+            deflate: match from.u8()? {
+                NO_DEFLATE => None,
+                byte => Some(Agreement::from_byte(byte).ok_or(Malformed::Value("deflate"))?),
+            },
+            low_water: from.flag("low_water")?,
+            heard: from.u32()?,
+            bucket: from.u64()?,
+            timer: time(from)?,
+            counted: ip(from)?,
+            decoder: from.bytes32()?,
+            topics: numbers(from)?,
+            extra: if from.flag("extra")? { Some(CarriedExtra::read(from)?) } else { None },
+        })
+    }
+}
+
+impl<'a> CarriedExtra<'a> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_ip(out, self.proxied.map(|it| it.ip()));
+        if let Some(proxied) = self.proxied {
+            out.extend_from_slice(&proxied.port().to_le_bytes());
+        }
+        put_maybe(out, self.asked);
+        out.extend_from_slice(&(self.waiting.len() as u32).to_le_bytes());
+        for wait in &self.waiting {
+            match wait {
+                CarriedWait::Verb(verb) => {
+                    out.push(0);
+                    put_bytes32(out, verb);
+                }
+                CarriedWait::Refusal => out.push(1),
+                CarriedWait::HangUp => out.push(2),
+            }
+        }
+        put_maybe(out, self.ping);
+        out.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
+        for (frame, publication) in &self.frames {
+            out.extend_from_slice(&frame.to_le_bytes());
+            out.push(publication.is_some().into());
+            if let Some(number) = publication {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        out.extend_from_slice(&self.written.to_le_bytes());
+        put_time(out, self.soft_since);
+    }
+
+    fn read(from: &mut Reader<'a>) -> Result<CarriedExtra<'a>, Malformed> {
+        let proxied = match ip(from)? {
+            Some(ip) => Some(SocketAddr::new(ip, from.u16()?)),
+            None => None,
+        };
+        // No capacity is set aside for counts that the bytes may not keep.
+        Ok(CarriedExtra {
+            proxied,
+            asked: maybe(from)?,
+            waiting: (0..from.u32()?).map(|_| wait(from)).collect::<Result<_, _>>()?,
+            ping: maybe(from)?,
+            frames: (0..from.u32()?).map(|_| frame(from)).collect::<Result<_, _>>()?,
+            written: from.u32()?,
+            soft_since: time(from)?,
+        })
+    }
+}
+
+/// No [`Agreement`] has this byte.
+const NO_DEFLATE: u8 = u8::MAX;
+
+fn put_numbers(out: &mut Vec<u8>, numbers: &[u32]) {
+    out.extend_from_slice(&(numbers.len() as u32).to_le_bytes());
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn numbers(from: &mut Reader<'_>) -> Result<Vec<u32>, Malformed> {
+    (0..from.u32()?).map(|_| from.u32()).collect()
+}
+
+fn identities(bytes: &[u8]) -> Result<Vec<Identity>, Malformed> {
+    let mut identities = Vec::with_capacity(bytes.len() / size_of::<Identity>());
+    let mut from = Reader::new(bytes);
+    while from.end().is_err() {
+        identities.push(from.array()?);
+    }
+    Ok(identities)
+}
+
+fn put_time(out: &mut Vec<u8>, time: Option<u64>) {
+    out.push(time.is_some().into());
+    if let Some(time) = time {
+        out.extend_from_slice(&time.to_le_bytes());
+    }
+}
+
+fn time(from: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
+    Ok(if from.flag("time")? { Some(from.u64()?) } else { None })
+}
+
+fn put_maybe(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    out.push(bytes.is_some().into());
+    if let Some(bytes) = bytes {
+        put_bytes32(out, bytes);
+    }
+}
+
+fn maybe<'a>(from: &mut Reader<'a>) -> Result<Option<&'a [u8]>, Malformed> {
+    Ok(if from.flag("maybe")? { Some(from.bytes32()?) } else { None })
+}
+
+fn put_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
+    match ip {
+        None => out.push(0),
+        Some(IpAddr::V4(ip)) => {
+            out.push(4);
+            out.extend_from_slice(&ip.octets());
+        }
+        Some(IpAddr::V6(ip)) => {
+            out.push(6);
+            out.extend_from_slice(&ip.octets());
+        }
+    }
+}
+
+fn ip(from: &mut Reader<'_>) -> Result<Option<IpAddr>, Malformed> {
+    match from.u8()? {
+        0 => Ok(None),
+        4 => Ok(Some(IpAddr::from(from.array::<4>()?))),
+        6 => Ok(Some(IpAddr::from(from.array::<16>()?))),
+        _ => Err(Malformed::Value("address")),
+    }
+}
+
+fn wait<'a>(from: &mut Reader<'a>) -> Result<CarriedWait<'a>, Malformed> {
+    match from.u8()? {
+        0 => Ok(CarriedWait::Verb(from.bytes32()?)),
+        1 => Ok(CarriedWait::Refusal),
+        2 => Ok(CarriedWait::HangUp),
+        _ => Err(Malformed::Value("waiting")),
+    }
+}
+
+fn frame(from: &mut Reader<'_>) -> Result<(u32, Option<u32>), Malformed> {
+    let number = from.u32()?;
+    let publication = if from.flag("droppable")? { Some(from.u32()?) } else { None };
+    Ok((number, publication))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Slow;
+    use proptest::prelude::*;
+
+    /// It is read as it was written, and isn't read when it is cut at one of `ends`.
+    fn again(record: &Record<'_>, ends: impl Fn(usize) -> std::ops::Range<usize>) {
+        let mut bytes = Vec::new();
+        record.put(&mut bytes);
+        assert_eq!(length(&bytes), Ok(Some(bytes.len())));
+        let (kind, body) = (bytes[4], &bytes[5..]);
+        assert_eq!(Record::decode(kind, body).as_ref(), Ok(record));
+        for end in ends(body.len()) {
+            // A part of a list of bytes or identities is one too.
+            let cut = Record::decode(kind, &body[..end]);
+            assert!(cut.is_err() || matches!(kind, 3 | 5), "cut at {end}");
+        }
+        let longer = [body, &[0]].concat();
+        assert!(Record::decode(kind, &longer).is_err() || kind == 3);
+    }
+
+    fn everywhere(size: usize) -> std::ops::Range<usize> {
+        0..size
+    }
+
+    #[test]
+    fn every_record_is_read_as_it_was_written() {
+        let topic = Topic { name: "news.x", keep: 10, slow: Slow::Conflate, latest: true };
+        let message = Message { id: [9; 16], expires_ms: 5, version: -1, key: "k", push: b"{}" };
+        again(&Record::Thread { number: 3, now_ms: 1 << 40 }, everywhere);
+        again(&Record::Publication { number: 7, topic, message }, everywhere);
+        again(&Record::Frame { number: 8, bytes: b"\x81\x02{}" }, everywhere);
+        again(&Record::Shared, everywhere);
+        again(&Record::Seen { start: 5, identities: vec![[1; 10], [2; 10]] }, everywhere);
+        again(
+            &Record::Topic {
+                name: "a",
+                warm: true,
+                complete: false,
+                recent: vec![1, 2],
+                latest: vec![3],
+            },
+            everywhere,
+        );
+        again(&Record::Free(u32::MAX), everywhere);
+        again(&Record::End(0), everywhere);
+    }
+
+    #[test]
+    fn an_impossible_length_is_refused_before_its_bytes_come() {
+        assert_eq!(length(&[0, 0, 0, 0]), Err(Malformed::Length));
+        assert_eq!(length(&u32::MAX.to_le_bytes()), Err(Malformed::Length));
+        assert_eq!(length(&[1, 0, 0]), Ok(None));
+    }
+
+    #[test]
+    fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
+        let mut body = b"\x01x\0\0".to_vec();
+        body.extend_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(Record::decode(6, &body), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn a_free_slot_is_no_connection() {
+        let mut bytes = Vec::new();
+        let carried = Carried { phase: Phase::Free, ..plain() };
+        Record::Connection(Box::new(carried)).put(&mut bytes);
+        assert_eq!(Record::decode(8, &bytes[5..]), Err(Malformed::Value("phase")));
+    }
+
+    fn plain() -> Carried<'static> {
+        Carried {
+            generation: 1,
+            phase: Phase::Open,
+            framing: Framing::Raw,
+            deflate: None,
+            low_water: false,
+            heard: 0,
+            bucket: 0,
+            timer: None,
+            counted: None,
+            decoder: b"",
+            topics: Vec::new(),
+            extra: None,
+        }
+    }
+
+    const PHASES: [Phase; 5] = [
+        Phase::Head,
+        Phase::Open,
+        Phase::Closing(Ending::Wait),
+        Phase::Closing(Ending::HalfClose),
+        Phase::Closing(Ending::HangUp),
+    ];
+
+    proptest! {
+        #[test]
+        fn a_connection_is_read_as_it_was_written(
+            (generation, heard, bucket) in any::<(u32, u32, u64)>(),
+            phase in 0_usize..5,
+            (sockjs, low_water, window) in any::<(bool, bool, u8)>(),
+            (timer, counted) in any::<(Option<u64>, Option<[u8; 4]>)>(),
+            (decoder, topics) in any::<(Vec<u8>, Vec<u32>)>(),
+            (busy, asked, verbs) in any::<(bool, Option<Vec<u8>>, Vec<Option<Vec<u8>>>)>(),
+            (ping, proxied) in any::<(Option<Vec<u8>>, Option<([u8; 16], u16)>)>(),
+            (frames, written, soft_since) in any::<(Vec<(u32, Option<u32>)>, u32, Option<u64>)>(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let extra = CarriedExtra {
+                proxied: proxied.map(|(ip, port)| SocketAddr::new(ip.into(), port)),
+                asked: asked.as_deref(),
+                waiting: verbs
+                    .iter()
+                    .map(|verb| verb.as_deref().map_or(CarriedWait::Refusal, CarriedWait::Verb))
+                    .chain([CarriedWait::HangUp])
+                    .collect(),
+                ping: ping.as_deref(),
+                frames,
+                written,
+                soft_since,
+            };
+            again(&Record::Connection(Box::new(Carried {
+                generation,
+                phase: PHASES[phase],
+                framing: if sockjs { Framing::SockJs } else { Framing::Raw },
+                deflate: Agreement::from_byte(window % 20),
+                low_water,
+                heard,
+                bucket,
+                timer,
+                counted: counted.map(IpAddr::from),
+                decoder: &decoder,
+                topics,
+                extra: busy.then_some(extra),
+            })), |size| {
+                let end = cut.index(size);
+                end..end + 1
+            });
+        }
+
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(kind in 0_u8..12, body: Vec<u8>) {
+            let _ = Record::decode(kind, &body);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A control plane and readers for tests that run whole data planes.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub const PATIENCE: Duration = Duration::from_secs(10);
+const REASONS: [(&str, u16); 9] = [
+    ("protocol_error", 1002),
+    ("invalid_payload", 1007),
+    ("too_big", 1009),
+    ("drain", 1012),
+    ("overload", 1013),
+    ("internal", 4100),
+    ("slow_reader", 4101),
+    ("too_many_requests", 4102),
+    ("no_pong", 4203),
+];
+
+pub struct DataPlane {
+    pub process: Child,
+    pub path: PathBuf,
+}
+
+impl DataPlane {
+    pub fn start(name: &str) -> DataPlane {
+        let path = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
+        let process = Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
+            .args(["--threads", "2", "--control"])
+            .arg(&path)
+            .spawn()
+            .expect("the data plane");
+        DataPlane { process, path }
+    }
+
+    pub fn attach(&self) -> (Plane, u16) {
+        let mut plane = Plane::on(self.connect());
+        plane.send(1, b"nfdp\x01\0");
+        let attached = plane.wait_for(129);
+        let port = u16::from_le_bytes([attached[15], attached[16]]);
+        plane.send(2, &settings());
+        plane.wait_for(134);
+        (plane, port)
+    }
+}
+
+impl DataPlane {
+    /// A newer data plane, started to take over from this one.
+    pub fn newer(&self) -> Child {
+        newer(&self.path)
+    }
+
+    /// Have a newer one take over, which this is then.
+    pub fn renew(&mut self) {
+        let mut newer = self.newer();
+        let mut said = String::new();
+        let told = newer.stdout.take().expect("a pipe");
+        BufReader::new(told).read_line(&mut said).expect("a line");
+        assert_eq!(said, "serving\n");
+        let mut older = std::mem::replace(&mut self.process, newer);
+        assert!(older.wait().expect("an exit").success());
+    }
+
+    /// A connection to its control socket.
+    pub fn connect(&self) -> UnixStream {
+        let started = Instant::now();
+        let socket = loop {
+            match UnixStream::connect(&self.path) {
+                Ok(socket) => break socket,
+                Err(error) if started.elapsed() > PATIENCE => panic!("{error}"),
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket
+    }
+}
+
+/// A data plane that takes over from whoever listens at `path`.
+pub fn newer(path: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
+        .args(["--take-over", "--control"])
+        .arg(path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the data plane")
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn settings() -> Vec<u8> {
+    let mut body = Vec::new();
+    for value in [
+        100u32,
+        25_000,
+        1_000,
+        2_000,
+        16_384,
+        5_000,
+        16_384,
+        128,
+        256,
+        10,
+        20,
+        256,
+        4 << 20,
+        1 << 20,
+        10_000,
+        1 << 20,
+        512,
+        0,
+        0,
+        100,
+    ] {
+        body.extend(value.to_le_bytes());
+    }
+    body.extend((1u64 << 28).to_le_bytes());
+    for value in [100u32, 1_000, 600_000, 60_000, 100, 1_000] {
+        body.extend(value.to_le_bytes());
+    }
+    body.extend(0u16.to_le_bytes());
+    body.push(REASONS.len() as u8);
+    for (name, code) in REASONS {
+        body.push(name.len() as u8);
+        body.extend(name.bytes());
+        body.extend(code.to_le_bytes());
+        body.push(name.len() as u8);
+        body.extend(name.bytes());
+        body.push(1);
+        body.extend(500u32.to_le_bytes());
+    }
+    body
+}
+
+/// A control plane's side of the socket.
+pub struct Plane {
+    pub socket: UnixStream,
+    kept: Vec<(u8, Vec<u8>)>,
+}
+
+impl Plane {
+    pub fn on(socket: UnixStream) -> Plane {
+        Plane { socket, kept: Vec::new() }
+    }
+
+    pub fn send(&mut self, kind: u8, body: &[u8]) {
+        let mut message = (body.len() as u32 + 1).to_le_bytes().to_vec();
+        message.push(kind);
+        message.extend(body);
+        self.socket.write_all(&message).expect("the control socket");
+    }
+
+    /// The first event of this type that wasn't waited for yet; others are kept.
+    pub fn wait_for(&mut self, wanted: u8) -> Vec<u8> {
+        if let Some(at) = self.kept.iter().position(|(kind, _)| *kind == wanted) {
+            return self.kept.remove(at).1;
+        }
+        let started = Instant::now();
+        loop {
+            // Counters come each second, so that the socket's own timeout is never reached.
+            assert!(started.elapsed() < PATIENCE, "no event of type {wanted}");
+            let mut head = [0; 5];
+            self.socket.read_exact(&mut head).expect("an event");
+            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            let mut body = vec![0; length - 1];
+            self.socket.read_exact(&mut body).expect("an event");
+            if head[4] == wanted {
+                return body;
+            }
+            self.kept.push((head[4], body));
+        }
+    }
+
+    /// The next verb: its connection and its text.
+    pub fn verb(&mut self) -> ([u8; 10], Vec<u8>) {
+        let body = self.wait_for(130);
+        let connection = body[4..14].try_into().expect("a connection");
+        (connection, body[18..].to_vec())
+    }
+
+    pub fn subscribe(&mut self, connection: [u8; 10]) {
+        let mut body = connection.to_vec();
+        body.extend([0; 4]);
+        body.extend(topic());
+        body.extend([0; 12]);
+        body.extend(4u32.to_le_bytes());
+        body.extend(b"subs");
+        body.extend([0; 4]);
+        self.send(5, &body);
+    }
+
+    pub fn publish(&mut self, number: u64, push: &[u8]) {
+        let mut body = number.to_le_bytes().to_vec();
+        body.extend(topic());
+        body.extend(u128::from(number).to_be_bytes());
+        body.extend([0; 8]);
+        body.extend((-1i64).to_le_bytes());
+        body.extend([0; 2]);
+        body.extend((push.len() as u32).to_le_bytes());
+        body.extend(push);
+        self.send(3, &body);
+    }
+}
+
+fn topic() -> Vec<u8> {
+    b"\x04news\x0a\0\0\0\0\0".to_vec()
+}
+
+/// A reader on a raw WebSocket.
+pub struct Reader(pub TcpStream);
+
+impl Reader {
+    pub fn connect(port: u16) -> Reader {
+        Reader::on("/websocket", port)
+    }
+
+    /// On a SockJS WebSocket, `o` not read yet.
+    pub fn on_sockjs(port: u16) -> Reader {
+        Reader::on("/sockjs/0/x/websocket", port)
+    }
+
+    fn on(path: &str, port: u16) -> Reader {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // In two parts: a head may come in any pieces.
+        let start = format!("GET {path} HTTP/1.1\r\nHost: x\r\nUpgr");
+        socket.write_all(start.as_bytes()).expect("a socket");
+        socket
+            .write_all(
+                b"ade: websocket\r\nConnection: Upgrade\r\n\
+                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+            )
+            .expect("a socket");
+        let mut reader = Reader(socket);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(reader.bytes(1)[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101 "));
+        reader
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.0.read_exact(&mut bytes).expect("bytes from the data plane");
+        bytes
+    }
+
+    /// The next frame: opcode and payload.
+    pub fn frame(&mut self) -> (u8, Vec<u8>) {
+        let head = self.bytes(2);
+        let length = match head[1] {
+            126 => {
+                self.bytes(2).into_iter().fold(0, |length, byte| length << 8 | usize::from(byte))
+            }
+            127 => {
+                self.bytes(8).into_iter().fold(0, |length, byte| length << 8 | usize::from(byte))
+            }
+            short => usize::from(short),
+        };
+        (head[0] & 0x0F, self.bytes(length))
+    }
+
+    pub fn say(&mut self, text: &[u8]) {
+        let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
+        frame.extend(text);
+        self.0.write_all(&frame).expect("a socket");
+    }
+}
+
+/// A text frame, as [`Reader::frame`] gives it.
+pub fn text(payload: &[u8]) -> (u8, Vec<u8>) {
+    (1, payload.to_vec())
+}

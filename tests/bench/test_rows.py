@@ -1,0 +1,53 @@
+"""A figure beside what was asked and beside its floor."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bench.delivery import in_turn
+from bench.meter import processor_seconds, resident_bytes
+from bench.rows import Row
+
+
+@pytest.mark.parametrize(
+    ("row", "reached", "asked"),
+    [
+        (Row(figure="f", value=1.0, unit="ms", at_most=1), True, "≤ 1 ms"),
+        (Row(figure="f", value=1.1, unit="ms", at_most=1), False, "≤ 1 ms"),
+        (Row(figure="f", value=12_000, unit="/s", at_least=12_000), True, "≥ 12,000 /s"),
+        (Row(figure="f", value=11_999, unit="/s", at_least=12_000), False, "≥ 12,000 /s"),
+        (Row(figure="f", value=1.0, unit="ms"), None, ""),
+    ],
+)
+def test_a_limit_is_kept_or_missed(row: Row, reached: bool | None, asked: str) -> None:
+    assert (row.reached, row.asked) == (reached, asked)
+
+
+def test_a_value_is_shown_beside_its_floor() -> None:
+    row = Row(figure="f", value=9.0, unit="µs", digits=2, floor=8.0)
+    assert (row.measured, row.ratio) == ("9.00 µs", "1.12")
+    assert Row(figure="f", value=9.0, unit="µs").ratio == ""
+
+
+async def test_floor_and_gateway_take_turns_and_their_medians_are_compared() -> None:
+    order = []
+
+    async def floor() -> float:
+        order.append("floor")
+        return [5.0, 1.0, 2.0][order.count("floor") - 1]
+
+    async def gateway() -> float:
+        order.append("gateway")
+        return [3.0, 9.0, 4.0][order.count("gateway") - 1]
+
+    assert await in_turn(3, floor, gateway) == (2.0, 4.0)
+    assert order == ["floor", "gateway", "gateway", "floor", "floor", "gateway"]
+
+
+def test_a_process_is_measured_by_its_number() -> None:
+    before = processor_seconds(os.getpid())
+    sum(range(3_000_000))
+    assert processor_seconds(os.getpid()) > before
+    assert resident_bytes(os.getpid()) > 1_000_000

@@ -1,0 +1,30 @@
+"""A data plane that crashes fails the test that started it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from crashes import crashed
+
+from gateway.native import plane
+from gateway.native.program import Process, start
+
+
+@pytest.fixture(autouse=True)
+def dataplanes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
+    """All that are started in this test. With a panic, its place is in the captured stderr."""
+    started: list[Process] = []
+
+    def noted(*told: Any) -> Process:
+        started.append(start(*told))
+        return started[-1]
+
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    monkeypatch.setattr(plane, "start", noted)
+    yield started
+    assert crashed(started) == [], "a data plane has crashed"
+    for process in started:
+        # Left alone on purpose: nobody needs it any more.
+        process.kill()

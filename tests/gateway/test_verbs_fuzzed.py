@@ -1,0 +1,145 @@
+"""Whatever a stranger says, the parsers in Python answer with a value.
+
+``make fuzz`` runs this with many more examples than the tests do (``NEWSFABRIC_EXAMPLES``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+from typing import Any, Final
+
+import orjson
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.native.events import Decoder
+from gateway.native.repair import decode_marks
+from gateway.native.wire import WireError
+from gateway.position import decode as decode_position
+from gateway.protocol import (
+    History,
+    Intent,
+    Ping,
+    ReaderLimits,
+    Refusal,
+    Session,
+    Subscribe,
+    Unsubscribe,
+    error_push,
+    pong_push,
+    subscribed_push,
+    unsubscribed_push,
+)
+from gateway.rfc6455 import FrameParser
+from newsfabric.topics import TopicPolicy, TopicTable
+
+EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))
+LIMITS: Final = ReaderLimits()
+SESSION: Final = Session(
+    TopicTable([TopicPolicy(pattern="news.#"), TopicPolicy(pattern="user.*", access="owner")]),
+    LIMITS,
+    0.0,
+)
+
+fuzzed = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+texts = st.text(max_size=20)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=6,
+)
+known = {
+    "action": st.sampled_from(["subscribe", "unsubscribe", "history", "ping", "login"]) | values,
+    "topic": st.sampled_from(["news.a", "user.7", "news..a", "news.a\n", "other"]) | values,
+    "ref": values,
+    "rewind": st.from_regex(r"[0-9]{0,12}(ms|s|m|h|d)?", fullmatch=True) | values,
+    "position": values,
+    "limit": st.integers(-2, 102) | values,
+    "before": st.uuids().map(str) | values,
+}
+verbs = st.fixed_dictionaries({}, optional=known)
+
+
+@fuzzed
+@given(verb=verbs)
+def test_a_verb_becomes_an_intent_that_can_be_answered(verb: dict[str, Any]) -> None:
+    check(SESSION.read(json.dumps(verb)))
+
+
+@fuzzed
+@given(verb=verbs, seed=st.integers())
+def test_a_verb_with_wrong_bytes_becomes_one_too(verb: dict[str, Any], seed: int) -> None:
+    dice = random.Random(seed)
+    data = bytearray(json.dumps(verb, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    for _ in range(dice.randrange(4)):
+        at = dice.randrange(len(data) + 1)
+        data[at : at + dice.randrange(3)] = dice.randbytes(dice.randrange(3))
+    check(SESSION.read(bytes(data)))
+
+
+def check(intent: Intent) -> None:
+    """``intent`` keeps its limits, and its answer is JSON that says the same ``ref``."""
+    match intent:
+        case Refusal():
+            push = error_push(intent)
+        case Ping():
+            push = pong_push(intent)
+        case Unsubscribe():
+            push = unsubscribed_push(intent)
+        case Subscribe(rewind=rewind):
+            push = subscribed_push(intent, "AQ")
+            if rewind is not None:
+                assert (rewind.count is None) != (rewind.seconds is None)
+                assert 1 <= (rewind.count or 1) <= LIMITS.rewind
+                assert 0 < (rewind.seconds or 1) <= LIMITS.rewind_seconds
+        case History():
+            assert 1 <= intent.limit <= LIMITS.history
+            push = orjson.dumps({"ref": intent.ref})
+    assert orjson.loads(push).get("ref") == intent.ref
+    # The data plane is told its length in two bytes.
+    assert len(orjson.dumps(intent.ref)) < 1 << 16
+
+
+@fuzzed
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_events_or_an_error(data: bytes) -> None:
+    with contextlib.suppress(WireError):
+        list(Decoder().feed(data))
+
+
+@fuzzed
+@given(blob=st.binary(max_size=100) | values.map(lambda value: json.dumps(value).encode()))
+def test_any_blob_is_marks_or_an_error(blob: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        decode_marks(blob)
+
+
+@fuzzed
+@given(rest=st.lists(values, max_size=5))
+def test_any_list_is_marks_or_an_error(rest: list[Any]) -> None:
+    with contextlib.suppress(ValueError):
+        decode_marks(json.dumps([1, 1_700_000_000_000, rest]).encode())
+
+
+@fuzzed
+@given(token=st.text(alphabet="AQBwxyz0189-_=+/ é", max_size=60))
+def test_any_token_is_a_position_or_an_error(token: str) -> None:
+    with contextlib.suppress(ValueError):
+        decode_position(token)
+
+
+@fuzzed
+@given(data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 300), max_size=6))
+def test_however_bytes_are_cut_the_frames_are_the_same(data: bytes, cuts: list[int]) -> None:
+    whole, pieces = FrameParser(100), FrameParser(100)
+    expected, at, found = whole.feed(data), 0, []
+    for cut in [*sorted(cuts), len(data)]:
+        found += pieces.feed(data[at:cut])
+        at = max(at, cut)
+    assert (found, pieces.violation) == (expected, whole.violation)
