@@ -25,6 +25,7 @@ from gateway.publication import Publication
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
 from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.races import Races
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -54,6 +55,7 @@ class Core:
         self.clock = time.monotonic
         self.hub = Hub(table, Streams(time.time(), settings.streams), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
+        self.races = Races(measures.COPIES, measures.LEAD)
         self.archive = Archive(store, settings)
         self.desk = Desk(self)
         # Open ones, in the order they came, and those that are saying goodbye.

@@ -17,7 +17,10 @@ from gateway import measures
 from newsfabric import topology
 from newsfabric.amqp import Consumer, Delivery, Link
 from newsfabric.control import decode_tick, tick_key
-from newsfabric.envelope import decode
+from newsfabric.envelope import Envelope, decode
+from newsfabric.hops import hops
+from newsfabric.sightings import Copy, Sighting
+from newsfabric.store.rules import clock_ms
 from newsfabric.topics import CONTROL_WORD
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class Feed:
         envelope = decode(delivery.message)
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
+        sighting = self._sighted(envelope, hops(delivery.message.properties.headers))
         copies, unknown = core.hub.copies, core.hub.unknown_topics
         publication = core.hub.offer(envelope, time.time())
         if publication is None:
@@ -70,7 +74,28 @@ class Feed:
             measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
             self._ack(delivery)
             return
-        core.publish(publication, done=lambda: self._ack(delivery))
+
+        def done() -> None:
+            sighting.steps["delivered"] = clock_ms()
+            self._ack(delivery)
+
+        core.publish(publication, done=done)
+
+    def _sighted(self, envelope: Envelope, way: tuple[str, ...]) -> Sighting:
+        """Count the copy, and remember it for ``newsfabric trace``."""
+        races = self._core.races
+        at = clock_ms()
+        copy = Copy(
+            at, way, envelope.id, envelope.router, envelope.epoch, envelope.seq, envelope.path
+        )
+        if races.again(envelope.identity, copy):
+            known = races.sightings.get(envelope.identity)
+            assert known is not None
+            return known
+        message_id, published_ms = envelope.message_id, envelope.published_ms
+        found = Sighting(envelope.identity, envelope.topic, message_id, published_ms, [copy])
+        races.first(found)
+        return found
 
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)

@@ -17,6 +17,7 @@ from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError
+from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
@@ -66,6 +67,7 @@ class Router:
         store: Store,
         routes: Publisher,
         answers: Publisher,
+        races: Races,
         limits: Limits = DEFAULT_LIMITS,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
@@ -76,7 +78,11 @@ class Router:
         self._progress = Progress()
         self._identities = Identities(Window())
         self._intake = Intake(
-            sender=sender, topics=topics, identities=self._identities, limits=limits
+            sender=sender,
+            topics=topics,
+            identities=self._identities,
+            limits=limits,
+            races=races,
         )
         self._answering = Answering(answers, self._progress)
         settling = Settling(
@@ -87,6 +93,7 @@ class Router:
             answering=self._answering,
             progress=self._progress,
             now_ms=now_ms,
+            sightings=races.sightings,
         )
         self._routing = Routing(publisher=routes, settling=settling)
         self._storing = Storing(
