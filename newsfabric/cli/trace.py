@@ -149,10 +149,13 @@ def _page(found: Mapping[str, Any]) -> RenderableType:
         parts.append(Text(title + by, style="bold"))
     if found["hops"]:
         parts.append(_hops_table(found["hops"]))
-    for region, rows in found["stored"].items():
-        parts.append(Text(f"store in {region}: {_rows(rows)}"))
     for each in found["rejected"]:
         parts.append(Text(f"rejected  {rejection_line(each)}", style="red"))
+    if not found["ids"]:
+        # It was refused, so there is nobody who should have it.
+        return Group(*parts)
+    for region, rows in found["stored"].items():
+        parts.append(Text(f"store in {region}: {_rows(rows)}"))
     for each in found["not_seen"]:
         parts.append(Text(f"not seen by {each['name']}: {each['why']}", style="yellow"))
     return Group(*parts)
