@@ -17,6 +17,7 @@ from tornado.httpserver import HTTPServer
 
 from gateway import sockjs
 from gateway.admin import Rates, Urls, admin_application, shared_routes
+from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.drain import drain
 from gateway.feed import Feed
@@ -82,6 +83,7 @@ def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     routes: list[Any] = [
         (r"/websocket", WebSocketHandler, {"core": core}),
         (r"/events", SseHandler, {"core": core}),
+        (r"/history", CatchUpHandler, {"core": core}),
         *fabric.routes,
         *shared_routes(core),
     ]

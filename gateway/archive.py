@@ -43,6 +43,10 @@ class Archive:
             self._store.history(topic, limit=limit, since_ms=since_ms, before=before)
         )
 
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        """As :meth:`newsfabric.store.Store.since`."""
+        return await self._read(self._store.since(topic, from_ms=from_ms, limit=limit))
+
     async def past(self, topic: str, policy: TopicPolicy) -> tuple[list[Envelope], list[Envelope]]:
         """What a hub wants to know of a topic at first: (history, newest by key), oldest first.
 

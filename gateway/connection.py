@@ -23,7 +23,7 @@ import enum
 import itertools
 import logging
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from gateway import measures
@@ -100,9 +100,12 @@ class Connection(abc.ABC):
         """Send messages that were asked for: none of them is dropped or conflated."""
         was_blocked, self.blocked = self.blocked, True
         for publication in publications:
-            self._firm(publication.frame(self.variant))
+            self._firm(self._replayed(publication))
         if not was_blocked:
             self._flush()
+
+    def _replayed(self, publication: Publication) -> bytes:
+        return publication.frame(self.variant)
 
     def refuse(self, refusal: Refusal) -> None:
         """Send an ``error`` push."""
@@ -147,6 +150,16 @@ class Connection(abc.ABC):
             return
         self._verbs.append(intent)
         self._obey()
+
+    def ask_all(self, intents: Iterable[Intent]) -> None:
+        """Obey what a request asks for all at once; there are no more than may wait."""
+        self._verbs.extend(intents)
+        self._obey()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something that was asked for hasn't been obeyed yet."""
+        return self._busy or bool(self._verbs)
 
     def unblocked(self) -> None:
         """The transport takes bytes again: send what waits, then go on with the verbs."""

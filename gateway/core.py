@@ -22,6 +22,7 @@ from gateway.desk import Desk
 from gateway.fanout import Fanout
 from gateway.hub import Hub
 from gateway.publication import Publication
+from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
 from newsfabric.errors import ConfigError, NewsfabricError
@@ -57,6 +58,13 @@ class Core:
         self.fanout = Fanout(settings.fanout_chunk)
         self.races = Races(measures.COPIES, measures.LEAD)
         self.archive = Archive(store, settings)
+        self.resumer = Resumer(
+            hub=self.hub,
+            archive=self.archive,
+            told=settings,
+            spawn=self.spawn,
+            publish=self.publish,
+        )
         self.desk = Desk(self)
         # Open ones, in the order they came, and those that are saying goodbye.
         self.connections: dict[Connection, None] = {}

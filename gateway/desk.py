@@ -1,13 +1,15 @@
 """Carries readers' intents out: subscribes, replays, reads the store where memory ends.
 
 A topic is warmed from the store when the first reader asks for it, by one read however many
-wait for it. The store may fail: a subscribe then goes on with what is remembered (news that
-comes now matters more than news that went), and a history is refused with a temporary error.
+wait for it; what a reader missed who comes back is :mod:`gateway.resume`'s. The store may fail:
+a subscribe then goes on with what is remembered (news that comes now matters more than news
+that went), and a history is refused with a temporary error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from gateway.protocol import (
     unsubscribed_push,
 )
 from gateway.publication import Publication
+from gateway.resume import Recalled
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
@@ -66,6 +69,8 @@ class Desk:
         clash = connection.session.clash(verb, connection.subscriptions)
         if clash is not None:
             connection.refuse(clash)
+        elif verb.position is not None:
+            return self._resume(connection, verb, verb.position)
         elif not self._is_warm(verb.topic) or not self._rewound(verb, time.time()).covered:
             return self._subscribe_with_store(connection, verb)
         else:
@@ -84,19 +89,50 @@ class Desk:
 
     def _join(self, connection: Connection, verb: Subscribe, older: list[Publication]) -> None:
         """Reply, replay and subscribe without a pause, so that nothing is lost or sent twice."""
+        replay = [*older, *self._rewound(verb, time.time()).publications]
+        if verb.rewind is not None and verb.rewind.count is not None:
+            replay = replay[-verb.rewind.count :]
+        self._join_with(connection, verb, Recalled(replay, recovered=False))
+
+    def _resume(self, connection: Connection, verb: Subscribe, position: str) -> Pending | None:
+        missed = self._core.resumer.recall(verb.topic, position)
+        if missed is None or not missed.recovered:
+            return self._resume_with_store(connection, verb, position)
+        self._join_with(connection, verb, missed)
+        return None
+
+    async def _resume_with_store(
+        self, connection: Connection, verb: Subscribe, position: str
+    ) -> None:
+        missed = await self._core.resumer.recover(verb.topic, position)
+        if missed.recovered:
+            self._join_with(connection, verb, missed)
+        elif verb.rewind is not None:
+            await self._subscribe_with_store(connection, verb)
+        else:
+            if self._core.hub.memory(verb.topic).policy.latest:
+                with contextlib.suppress(StoreError):
+                    await self._warm(verb.topic)
+            self._join_with(connection, verb, self._core.resumer.salvage(verb.topic, position))
+
+    def _join_with(self, connection: Connection, verb: Subscribe, replay: Recalled) -> None:
         if connection.state is not State.OPEN:
             return
         now = time.time()
         hub = self._core.hub
-        replay = [*older, *self._rewound(verb, now).publications]
-        if verb.rewind is not None and verb.rewind.count is not None:
-            replay = replay[-verb.rewind.count :]
         memory = hub.memory(verb.topic)
-        if memory.policy.latest:
-            replay = memory.with_latest(replay, now)
+        publications = replay.publications
+        if memory.policy.latest and not replay.recovered:
+            publications = memory.with_latest(publications, now)
+        fitting = self._newest_that_fit(publications, connection.variant)
+        recovered = replay.recovered and len(fitting) == len(publications)
+        position = hub.streams.position(now)
+        if recovered and fitting and verb.position is not None:
+            # The reader doesn't have these yet: it must not lose them if it is cut off now.
+            position = verb.position
         connection.subscriptions[verb.topic] = hub.subscribe(verb.topic, connection)
-        connection.push(subscribed_push(verb, hub.streams.position(now)))
-        connection.replay(self._newest_that_fit(replay, connection.variant))
+        connection.push(subscribed_push(verb, position, recovered=recovered))
+        connection.replay(fitting)
 
     def _unsubscribe(self, connection: Connection, verb: Unsubscribe) -> None:
         subscription = connection.subscriptions.pop(verb.topic, None)

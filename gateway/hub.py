@@ -21,9 +21,11 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Protocol
 
+from gateway.forgotten import Forgotten
 from gateway.frames import Variant
 from gateway.identities import SeenIdentities
 from gateway.memory import TopicMemory
+from gateway.position import copy_of
 from gateway.publication import Publication
 from gateway.streams import Streams
 from newsfabric.closing import CloseReason
@@ -141,6 +143,8 @@ class Hub:
         known = self._topics.get(envelope.topic)
         if self._is_copy(envelope, known):
             self.copies += 1
+            if known is not None:
+                known.memory.note_copy(envelope.identity, copy_of(envelope))
             return None
         self._seen.add(envelope.identity, now)
         publication = Publication(envelope, policy, self.streams.position(now))
@@ -245,6 +249,35 @@ class Hub:
                 fresh.append(publication)
         return older, fresh
 
+    def recollect(
+        self, topic: str, stored: Iterable[Envelope], now: float
+    ) -> tuple[list[Publication], list[Publication]]:
+        """Each message in ``stored`` with all its copies, in order of id, and those that are fresh.
+
+        ``stored`` has every copy, as :meth:`newsfabric.store.Store.since` gives them. Publish the
+        fresh ones. A copy of any of these that comes later isn't published again:
+        whoever is given them now must not get them twice.
+        """
+        policy = self.memory(topic).policy
+        found: dict[int, Publication] = {}
+        fresh: list[Publication] = []
+        for envelope in stored:
+            place = (envelope.router, envelope.epoch, envelope.seq)
+            if not self.streams.offered(*place, ms_of_id(envelope.id)):
+                publication = self.offer(envelope, now)
+                if publication is not None:
+                    fresh.append(publication)
+            # One of its own, without a position: in order of id, one that it got here in order of
+            # arrival would cover messages that are sent after it.
+            known = found.get(envelope.identity)
+            if known is None:
+                known = found[envelope.identity] = Publication(envelope, policy, None)
+            copy = copy_of(envelope)
+            known.add_copy(copy)
+            self.memory(topic).note_copy(envelope.identity, copy)
+            self._seen.add(envelope.identity, now)
+        return list(found.values()), fresh
+
     def _absorb(
         self, known: _Topic, stored: Iterable[Envelope], now: float, *, publish: bool = True
     ) -> tuple[list[Publication], list[Publication]]:
@@ -289,7 +322,9 @@ class Hub:
         policy = self._table.find(topic)
         if policy is None:
             raise ValueError(f"no such topic: {topic!r}")
-        known = self._topics[topic] = _Topic(TopicMemory(policy, self.limits.keys))
+        known = self._topics[topic] = _Topic(
+            TopicMemory(policy, self.limits.keys, Forgotten(*self.streams.tops()))
+        )
         self._idle[topic] = None
         self._make_room(spare=topic)
         return known

@@ -5,6 +5,9 @@ is given what the store had to :meth:`TopicMemory.put_before` what arrived since
 
 ``complete`` says that nothing older than the oldest recent message exists; it holds from the
 moment when the store's answer was shorter than what was asked for until something is trimmed.
+
+Whether it can answer a reader who resumes from a position is another question, and answered by
+numbers: see ``forgotten`` (:mod:`gateway.forgotten`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 
+from gateway.forgotten import Forgotten
+from gateway.position import Copy, Position
 from gateway.publication import Publication
 from newsfabric.envelope import ms_of_id
 from newsfabric.topics import TopicPolicy
@@ -28,12 +33,25 @@ class Selection:
 
 
 class TopicMemory:
-    """Recent messages and latest versions of one topic, bounded by its policy and ``max_keys``."""
+    """Recent messages and latest versions of one topic, bounded by its policy and ``max_keys``.
 
-    def __init__(self, policy: TopicPolicy, max_keys: int) -> None:
+    ``forgotten`` says what was there before the memory was made; what it trims is added.
+    ``arrived`` messages were given to :meth:`add`, of which the first ``lost`` are not
+    remembered any more. ``changes`` counts whatever changes the answer of :meth:`beyond`.
+    """
+
+    def __init__(
+        self, policy: TopicPolicy, max_keys: int, forgotten: Forgotten | None = None
+    ) -> None:
         self.policy = policy
         self.complete = False
         self.weight = 0
+        self.forgotten = forgotten or Forgotten()
+        self.arrived = 0
+        self.lost = 0
+        self.changes = 0
+        # Of the recent, the first so many were put before those that arrived.
+        self._put_before = 0
         self._max_keys = max_keys
         self._recent: collections.OrderedDict[int, Publication] = collections.OrderedDict()
         # By key, the one that was renewed last at the end.
@@ -51,12 +69,28 @@ class TopicMemory:
 
     def add(self, publication: Publication) -> None:
         """Remember a message that has just arrived."""
-        if self.policy.keep:
-            self._recent[publication.envelope.identity] = publication
-            self.weight += publication.weight
-            while len(self._recent) > self.policy.keep:
-                self.trim()
+        self.arrived += 1
+        self.changes += 1
+        self._recent[publication.envelope.identity] = publication
+        self.weight += publication.weight
+        while len(self._recent) > self.policy.keep:
+            self.trim()
         self._renew(publication)
+
+    def __contains__(self, identity: int) -> bool:
+        """Whether this is one of the recent messages."""
+        return identity in self._recent
+
+    def note_copy(self, identity: int, copy: Copy) -> None:
+        """Another copy of a message has come; nothing if the message isn't remembered."""
+        publication = self._recent.get(identity)
+        if publication is not None and publication.add_copy(copy):
+            self.changes += 1
+
+    def beyond(self, position: Position, now: float) -> list[Publication]:
+        """The recent messages that ``position`` doesn't cover and that haven't expired."""
+        alive = self._alive(self._recent.values(), now)
+        return [publication for publication in alive if not position.covers(publication.copies)]
 
     def put_before(self, older: Iterable[Publication], *, complete: bool) -> None:
         """Put messages, oldest first, in front of those remembered. None of them may be held."""
@@ -67,6 +101,8 @@ class TopicMemory:
             self._recent[publication.envelope.identity] = publication
             self._recent.move_to_end(publication.envelope.identity, last=False)
             self.weight += publication.weight
+        self._put_before += len(kept)
+        self.changes += 1
         self.complete = complete and len(kept) == len(everything)
         self.put_latest(everything)
 
@@ -82,6 +118,12 @@ class TopicMemory:
         _, publication = self._recent.popitem(last=False)
         self.weight -= publication.weight
         self.complete = False
+        self.changes += 1
+        if self._put_before:
+            self._put_before -= 1
+        else:
+            self.lost += 1
+        self.forgotten.add(publication.copies[0])
         return True
 
     def last(self, count: int, now: float) -> Selection:

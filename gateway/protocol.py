@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.frames import encode_push
+from gateway.position import decode
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import identity_of_id
 from newsfabric.topics import TopicTable, is_topic, parse_duration
@@ -26,7 +27,6 @@ Ref = str | int | float | bool | None
 
 # Verbs that readers' libraries know already and that this gateway doesn't serve yet.
 _NOT_YET: Final = frozenset({"login", "refresh", "ack", "read", "dismiss"})
-_MAX_POSITION: Final = 2048
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,13 @@ class Rewind:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """Subscribe to ``topic``, with ``rewind`` messages first."""
+    """Subscribe to ``topic``, with what came after ``position`` or ``rewind`` messages first.
+
+    ``position`` is a token that can be decoded; ``rewind`` is for when that isn't enough.
+    """
 
     topic: str
+    position: str | None = None
     rewind: Rewind | None = None
     ref: Ref = None
 
@@ -193,13 +197,9 @@ class Session:
 
     def _subscribe(self, fields: Mapping[str, Any], ref: Ref) -> Subscribe:
         topic = self._open_topic(fields)
-        position = fields.get("position")
-        if position is not None and not (
-            isinstance(position, str) and len(position) <= _MAX_POSITION
-        ):
-            raise _bad("position must be a string that this fabric sent")
+        position = _position(fields.get("position"))
         rewind = self._rewind(fields.get("rewind"))
-        return Subscribe(topic=topic, rewind=rewind, ref=ref)
+        return Subscribe(topic=topic, position=position, rewind=rewind, ref=ref)
 
     def _unsubscribe(self, fields: Mapping[str, Any], ref: Ref) -> Unsubscribe:
         return Unsubscribe(topic=_topic(fields), ref=ref)
@@ -268,6 +268,18 @@ def _topic(fields: Mapping[str, Any]) -> str:
     return topic
 
 
+def _position(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _bad("position must be a string")
+    try:
+        decode(value)
+    except ValueError as exc:
+        raise _Bad(ErrorCode.UNRECOVERABLE_POSITION, "not a position of this fabric") from exc
+    return value
+
+
 def _is_count(value: Any, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
@@ -296,18 +308,17 @@ def error_push(refusal: Refusal) -> bytes:
     )
 
 
-def subscribed_push(verb: Subscribe, position: str) -> bytes:
-    """The reply to ``subscribe``; what was asked to be replayed comes after it.
+def subscribed_push(verb: Subscribe, position: str, *, recovered: bool = False) -> bytes:
+    """The reply to ``subscribe``; what is replayed comes after it.
 
-    ``recovered`` is False even for a verb with a position: resuming isn't built yet, and
-    a reader must not believe that it missed nothing.
+    ``recovered`` says that the replay is certainly all that came after the verb's position.
     """
     return encode_push(
         {
             "type": "subscribed",
             "ref": verb.ref,
             "topic": verb.topic,
-            "recovered": False,
+            "recovered": recovered,
             "position": position,
         }
     )

@@ -1,30 +1,48 @@
 """One envelope on its way to readers, with its frames.
 
 Shared by everyone who gets it and never changed, except that a frame is made when the first
-reader of its variant needs it.
+reader of its variant needs it, and that copies of it are noted.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.frames import Variant, dress, message_push
+from gateway.position import Copy, copy_of
 from newsfabric.envelope import Envelope
 from newsfabric.store.rules import rank
 from newsfabric.topics import TopicPolicy
 
+# Gold has one of each region, and each repeat of the publisher's is one more. For want of one that
+# isn't noted a reader may get the message again.
+_COPIES: Final = 8
+
 
 class Publication:
-    """``position`` is None for one that was read from the store instead of heard on the feed."""
+    """``position`` is None for one that was read from the store instead of heard on the feed.
 
-    __slots__ = ("_frames", "envelope", "policy", "position")
+    ``copies`` are those known of, this one first.
+    """
+
+    __slots__ = ("_frames", "copies", "envelope", "policy", "position")
 
     def __init__(self, envelope: Envelope, policy: TopicPolicy, position: str | None) -> None:
         self.envelope = envelope
         self.policy = policy
         self.position = position
+        self.copies = [copy_of(envelope)]
         self._frames: dict[Variant, bytes] = {}
 
     def __repr__(self) -> str:
         return f"<Publication {self.envelope.topic} {self.envelope.id}>"
+
+    def add_copy(self, copy: Copy) -> bool:
+        """Note another copy; False if it is known, or there are too many."""
+        if copy in self.copies or len(self.copies) >= _COPIES:
+            return False
+        self.copies.append(copy)
+        return True
 
     def frame(self, variant: Variant) -> bytes:
         """The bytes for ``variant``: always the same object, so that readers share them."""

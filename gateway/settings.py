@@ -40,7 +40,8 @@ class GatewaySettings:
 
     ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
     ``*`` for all; programs send none and are let in. ``replay_bytes`` bounds what one
-    subscribe or history sends at once: the newest messages that fit. ``sockjs_url`` is
+    subscribe or history sends at once: the newest messages that fit. ``resume_rows`` copies of
+    messages are read from the store at most for readers who resume. ``sockjs_url`` is
     what SockJS's iframe page loads; sockjs-client 1.x of our own is at ``/sockjs.min.js``.
     """
 
@@ -74,6 +75,7 @@ class GatewaySettings:
     store_waiting: int = 1_000
     latest_keys: int = 200
     replay_bytes: int = 1 << 20
+    resume_rows: int = 10_000
 
     reader: ReaderLimits = dataclasses.field(default_factory=ReaderLimits)
     outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)

@@ -4,18 +4,25 @@ The whole stream is decided by its URL: topics, ``rewind``, and where to resume
 (``Last-Event-ID``, which browsers send by themselves, or ``last_event_id``). It ends with the
 connection, which is never used again: HTTP/1.1 without a length, so that the frames can be
 shared with other readers byte for byte instead of being chunked for each.
+
+A stream has one id for all of its topics. While one of them still waits for what it missed, an
+event of another must not move the id past that: until all topics have joined, events come
+without ids, and then one id alone, of before the first of them had joined.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tornado.iostream import IOStream
 
+from gateway.connection import State
 from gateway.core import Welcome
 from gateway.frames import Variant, dress
-from gateway.protocol import Intent, Refusal, Session, error_push
-from gateway.streaming import Ending, StreamConnection, StreamHandler
+from gateway.protocol import Intent, Refusal, Session
+from gateway.publication import Publication
+from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
 
 if TYPE_CHECKING:
@@ -23,7 +30,6 @@ if TYPE_CHECKING:
 
 # A comment: a line that begins with a colon.
 _HEARTBEAT: Final = b":\n\n"
-_STATUS: Final = {ErrorCode.UNAUTHORIZED: 401, ErrorCode.UNKNOWN_TOPIC: 404}
 
 
 class SseConnection(StreamConnection):
@@ -36,7 +42,24 @@ class SseConnection(StreamConnection):
         super().__init__(core, stream)
         # The last beat at which the kernel was taking bytes.
         self._taking_at = core.clock()
+        # The position to begin with, until everything asked for has been sent.
+        self._begin: str | None = core.hub.streams.position(time.time())
         self._firm(f"retry: {core.settings.retry_after_ms}\n\n".encode())
+
+    def deliver(self, frame: bytes, publication: Publication) -> None:
+        """Send one event, without its id as long as that would say too much."""
+        super().deliver(frame if self._begin is None else _without_id(frame), publication)
+
+    def _replayed(self, publication: Publication) -> bytes:
+        frame = super()._replayed(publication)
+        return frame if self._begin is None else _without_id(frame)
+
+    def _obey(self) -> None:
+        super()._obey()
+        if self._begin is not None and self.state is State.OPEN and not self.waiting:
+            # An event without data: it only sets the id (WHATWG HTML section 9.2.6).
+            self._firm(b"id: " + self._begin.encode() + b"\n\n")
+            self._begin = None
 
     def _on_bytes(self, data: bytes) -> None:
         """Nothing is expected; what comes is dropped."""
@@ -54,21 +77,8 @@ class SseConnection(StreamConnection):
         self._part(dress(push, self.variant), Ending.HANG_UP)
 
 
-class SseHandler(StreamHandler):
+class SseHandler(PageHandler):
     """``GET /events``."""
-
-    def prepare(self) -> None:
-        origin = self.request.headers.get("Origin")
-        if self.core.allows_origin(origin, self.request.headers.get("Host")):
-            self.set_header("Access-Control-Allow-Origin", origin or "*")
-            self.set_header("Vary", "Origin")
-
-    def options(self) -> None:
-        """CORS preflight: libraries that aren't the browser's own send the header themselves."""
-        self.set_header("Access-Control-Allow-Methods", "GET, OPTIONS")
-        self.set_header("Access-Control-Allow-Headers", "Last-Event-ID, Cache-Control")
-        self.set_header("Access-Control-Max-Age", "86400")
-        self.set_status(204)
 
     async def get(self) -> None:
         verdict = self._welcome()
@@ -78,14 +88,11 @@ class SseHandler(StreamHandler):
         intents = self._intents()
         refused = next((i for i in intents if isinstance(i, Refusal)), None)
         if refused is not None and all(isinstance(intent, Refusal) for intent in intents):
-            self.set_status(_STATUS.get(refused.code, 400))
-            self.set_header("Content-Type", "application/json")
-            self.finish(error_push(refused))
+            self._refuse_verb(refused)
             return
         stream = self._take_over("200 OK", self._head())
         connection = SseConnection(self.core, stream)
-        for intent in intents:
-            connection.ask(intent)
+        connection.ask_all(intents)
         await connection.run()
 
     def _head(self) -> dict[str, str]:
@@ -117,6 +124,10 @@ class SseHandler(StreamHandler):
         last = self.request.headers.get("Last-Event-ID")
         position = last or self.get_query_argument("last_event_id", None) or None
         return {"rewind": _rewind(self.get_query_argument("rewind", None)), "position": position}
+
+
+def _without_id(frame: bytes) -> bytes:
+    return frame.partition(b"\n")[2] if frame.startswith(b"id: ") else frame
 
 
 def _rewind(text: str | None) -> str | int | None:

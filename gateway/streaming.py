@@ -21,12 +21,14 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from gateway.connection import Connection, State
 from gateway.core import Welcome
-from newsfabric.closing import NO_PONG
+from gateway.protocol import Refusal, error_push
+from newsfabric.closing import NO_PONG, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.core import Core
 
 _READ_BYTES: Final = 64 * 1024
+_STATUS: Final = {ErrorCode.UNAUTHORIZED: 401, ErrorCode.UNKNOWN_TOPIC: 404}
 
 
 class Ending(enum.Enum):
@@ -185,6 +187,30 @@ class StreamHandler(tornado.web.RequestHandler):
             # Writing found out. A connection on it would never learn that it has ended.
             raise tornado.web.Finish
         return stream
+
+
+class PageHandler(StreamHandler):
+    """Base of the handlers that pages of other origins may ask without a preflight, or with one."""
+
+    def prepare(self) -> None:
+        origin = self.request.headers.get("Origin")
+        if self.core.allows_origin(origin, self.request.headers.get("Host")):
+            self.set_header("Access-Control-Allow-Origin", origin or "*")
+            self.set_header("Vary", "Origin")
+
+    def options(self) -> None:
+        """CORS preflight: libraries that aren't the browser's own send the header themselves."""
+        self.set_header("Access-Control-Allow-Methods", "GET, OPTIONS")
+        self.set_header("Access-Control-Allow-Headers", "Last-Event-ID, Cache-Control")
+        self.set_header("Access-Control-Max-Age", "86400")
+        self.set_status(204)
+
+    def _refuse_verb(self, refusal: Refusal) -> None:
+        """Answer with the ``error`` push, as a connection would get it."""
+        self.set_status(_STATUS.get(refusal.code, 400))
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(error_push(refusal))
 
 
 def refuse_method(handler: tornado.web.RequestHandler) -> None:

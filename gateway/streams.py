@@ -5,13 +5,27 @@ A stream is what one router has routed since it started (its epoch), numbered wi
 ranges, so a hole costs one range however long it stays open. Nothing here repairs holes: it
 only knows them.
 
-The first thing heard of a stream defines where it starts for us: what came before it is
-the past and counts as seen. Ticks tell the last number given out (so a hole is known even when
-nothing follows it) and which numbers are void, which count as seen.
+The first thing heard of a stream that is older than we are defines where it starts for us: what
+came before it is the past and counts as seen. Of a router that started after us everything
+counts from number 1, and what precedes the first number heard is a hole. Ticks tell the last
+number given out (so a hole is known even when nothing follows it) and which numbers are void,
+which count as seen.
 
-The decision that one would question: a stream that is silent for an hour is left out of
-positions but not forgotten. When it speaks again, what was missed meanwhile is a
-hole, not the past.
+Positions (:mod:`gateway.position`) are made and judged here:
+
+* A stream that was silent for an hour, and has no hole, is left out of positions but not
+  forgotten. When it speaks again, what was missed meanwhile is a hole, not the past.
+* A position's time, which stands for streams that aren't listed, stays ten minutes behind the
+  clock: so late may the first message of a router come that nobody here had heard of.
+* If it comes later than that (its region was cut off), a position may claim too much.
+  :meth:`Streams.trusted` takes that back: whoever resumes here with a position that doesn't
+  list a router which lives after the position was made is taken to have seen nothing of it.
+  What is left is a router that was cut off from the gateway that made the position for more
+  than ten minutes since it started, and died before the position was made.
+
+The decision that one would question: :meth:`Streams.vouches` goes by clocks in one point.
+What a gateway heard is known by numbers; that there was no router it never heard of, only
+for the time since it began to listen.
 """
 
 from __future__ import annotations
@@ -19,9 +33,21 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterator
+from typing import Final
 
 from gateway import position
+from gateway.position import Copy, Position
+
+# How far routers' clocks may be apart from ours.
+SKEW_MS: Final = 5_000
+# Of so many streams, those heard last, a topic's memory knows what it lacks by number.
+_HEARD: Final = 32
+# A router that has ticked within this time would have told us a number that others know.
+_SILENT_SECONDS: Final = 3.0
+# What another gateway may have heard of a router before we do.
+_AHEAD: Final = 100_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,37 +55,61 @@ class StreamLimits:
     """``streams`` are remembered; ``ranges`` bounds the holes of each one.
 
     At the bound of streams the longest silent one is forgotten; at that of ranges the oldest
-    hole is given up: the mark moves over it.
+    hole is given up: the mark moves over it. After ``silent_seconds`` a stream leaves positions;
+    the time in them stays ``late_seconds`` behind.
     """
 
     streams: int = 1024
     ranges: int = 1024
     silent_seconds: float = 3600.0
+    late_seconds: float = 600.0
 
 
 class Stream:
-    """One stream. ``last`` is the highest number known to be given out."""
+    """One stream. ``last`` is the highest number known to be given out.
 
-    __slots__ = ("_ends", "_entry", "_hash", "_starts", "heard", "last", "mark", "routed_ms")
+    Of the numbers up to ``start``, routed until ``first_ms``, nothing is known here. What comes
+    after ``mark`` was routed at ``mark_ms`` or later, by the router's clock.
+    """
 
-    def __init__(self, router: str, epoch: int, seq: int) -> None:
-        self.mark = seq
-        self.last = seq
+    __slots__ = (
+        "_ends",
+        "_entry",
+        "_starts",
+        "first_ms",
+        "hash",
+        "heard",
+        "last",
+        "mark",
+        "mark_ms",
+        "routed_ms",
+        "start",
+    )
+
+    def __init__(self, router: str, epoch: int, start: int, first_ms: int) -> None:
+        self.start = self.mark = self.last = start
+        self.first_ms = self.mark_ms = self.routed_ms = first_ms
         self.heard = 0.0
-        self.routed_ms = 0
         # Seen ranges above the mark: disjoint, not touching, ascending; both ends are included.
         self._starts: list[int] = []
         self._ends: list[int] = []
-        self._hash = position.stream_hash(router, epoch)
-        self._entry = position.entry(self._hash, seq)
+        self.hash = position.stream_hash(router, epoch)
+        self._entry = position.entry(self.hash, start)
 
-    def saw(self, seq: int) -> None:
-        """``seq`` has arrived, or is void."""
+    def saw(self, seq: int, routed_ms: int = 0) -> None:
+        """``seq`` has arrived, or is void (``routed_ms`` 0)."""
         self.last = max(self.last, seq)
         if seq == self.mark + 1:
             self._move_mark(seq)
+            self.mark_ms = max(self.mark_ms, routed_ms)
         elif seq > self.mark:
             self._add(seq)
+
+    def ticked(self, last: int, sent_ms: int) -> None:
+        """``last`` was the highest number given out at ``sent_ms``."""
+        self.last = max(self.last, last)
+        if last == self.last == self.mark:
+            self.mark_ms = max(self.mark_ms, sent_ms)
 
     def seen(self, seq: int) -> bool:
         """Whether ``seq`` was seen, or lies before what we ever heard of this stream."""
@@ -79,6 +129,11 @@ class Stream:
         self._move_mark(self._starts[0])
 
     @property
+    def top(self) -> int:
+        """The highest number seen."""
+        return self._ends[-1] if self._ends else self.mark
+
+    @property
     def ranges(self) -> int:
         """How many seen ranges lie above the mark."""
         return len(self._starts)
@@ -93,7 +148,7 @@ class Stream:
             seq = self._ends.pop(0)
             del self._starts[0]
         self.mark = seq
-        self._entry = position.entry(self._hash, seq)
+        self._entry = position.entry(self.hash, seq)
 
     def _add(self, seq: int) -> None:
         at = bisect.bisect_right(self._starts, seq)
@@ -122,17 +177,19 @@ class Streams:
         self.given_up = 0
         # Least recently heard first.
         self._streams: collections.OrderedDict[tuple[str, int], Stream] = collections.OrderedDict()
-        # What was routed so long before we started is the past for our readers.
-        self._floor_ms = max(0, int((now - self.limits.silent_seconds) * 1000))
+        # Those with holes.
+        self._holed: dict[tuple[str, int], None] = {}
+        self._began_ms = int(now * 1000)
+        self._heard_at = now
 
     def __len__(self) -> int:
         return len(self._streams)
 
     def saw(self, router: str, epoch: int, seq: int, *, routed_ms: int, now: float) -> None:
         """A message of a stream has arrived (also when it was a copy)."""
-        stream = self._heard(router, epoch, seq, routed_ms, now)
-        stream.saw(seq)
-        self._bound(stream)
+        stream = self._heard(router, epoch, max(0, seq - 1), routed_ms, now)
+        stream.saw(seq, routed_ms)
+        self._bound(router, epoch, stream)
 
     def ticked(
         self, router: str, epoch: int, seq: int, *, void: tuple[int, ...], sent_ms: int, now: float
@@ -143,13 +200,20 @@ class Streams:
             # A void number past the last one isn't what routers send; it would open a false hole.
             if number <= seq:
                 stream.saw(number)
-        stream.last = max(stream.last, seq)
-        self._bound(stream)
+        stream.ticked(seq, sent_ms)
+        self._bound(router, epoch, stream)
 
     def seen(self, router: str, epoch: int, seq: int) -> bool:
-        """Whether the feed is past this number; True for a stream never heard of."""
+        """Whether the feed is past this number; of an old stream never heard of, it is."""
         stream = self._streams.get((router, epoch))
-        return stream is None or stream.seen(seq)
+        return not self._is_young(epoch) if stream is None else stream.seen(seq)
+
+    def offered(self, router: str, epoch: int, seq: int, routed_ms: int) -> bool:
+        """Whether this number is no news: it was heard here, or routed before we began."""
+        stream = self._streams.get((router, epoch))
+        if stream is None or seq <= stream.start:
+            return routed_ms < self._began_ms and not self._is_young(epoch)
+        return stream.seen(seq)
 
     def mark(self, router: str, epoch: int) -> int | None:
         """The low-water mark of a stream; None if it was never heard of."""
@@ -157,49 +221,122 @@ class Streams:
         return None if stream is None else stream.mark
 
     def marks(self) -> Iterator[tuple[str, int, int, int]]:
-        """(router, epoch, mark, time of the last message in ms) of every stream."""
+        """(router, epoch, mark, time after which the rest was routed in ms) of every stream."""
         for (router, epoch), stream in self._streams.items():
-            yield router, epoch, stream.mark, stream.routed_ms
+            yield router, epoch, stream.mark, stream.mark_ms
 
     def resume(self, router: str, epoch: int, mark: int, *, routed_ms: int) -> None:
         """Take over a stream that another gateway process had followed up to ``mark``."""
+        self._streams[router, epoch] = Stream(router, epoch, mark, routed_ms)
         self._heard(router, epoch, mark, routed_ms, routed_ms / 1000)
 
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""
-        holes = ((name, stream.missing()) for name, stream in self._streams.items())
-        return {name: ranges for name, ranges in holes if ranges}
+        return {name: self._streams[name].missing() for name in self._holed}
 
     def position(self, now: float) -> str:
         """The token for everything seen until now; long silent streams fold into its time."""
         since = now - self.limits.silent_seconds
-        entries: list[bytes] = []
+        holed = (self._streams[name] for name in self._holed)
+        listed = [stream for stream in holed if stream.heard < since]
         for stream in reversed(self._streams.values()):
-            if stream.heard < since or len(entries) == position.MAX_STREAMS:
-                # Streams come most recently heard first, but clocks of routers differ.
-                return position.encode(max(self._floor_ms, stream.routed_ms), entries)
-            entries.append(stream.entry)
-        return position.encode(self._floor_ms, entries)
+            if stream.heard < since:
+                break
+            listed.append(stream)
+        # More than there is room for: of those left out a reader gets some messages again.
+        del listed[position.MAX_STREAMS :]
+        # Deaf, we can't have seen what was routed meanwhile.
+        heard_ms = int(min(now, self._heard_at) * 1000)
+        since_ms = min((stream.mark_ms for stream in listed), default=heard_ms)
+        return position.encode(
+            max(0, heard_ms - self._late_ms),
+            max(0, min(since_ms, heard_ms)),
+            [stream.entry for stream in listed],
+        )
 
-    def _heard(self, router: str, epoch: int, seq: int, routed_ms: int, now: float) -> Stream:
+    def trusted(self, told: Position) -> Position:
+        """``told`` without what the gateway that made it can't have known.
+
+        A router that lives after it was made and isn't listed was cut off from that
+        gateway, or hadn't been heard yet: nothing of it counts as seen. Nor does it if the
+        number is far beyond those that the router has given out: that was made up.
+        """
+        made = (told.time_ms + self._late_ms) / 1000
+        doubtful: dict[bytes, int] = {}
+        since_ms = told.since_ms
+        for (_, epoch), stream in reversed(self._streams.items()):
+            if stream.heard < made:
+                break
+            seen = told.seen.get(stream.hash)
+            # What a younger one routed isn't covered by the time anyway.
+            cut_off = seen is None and epoch <= told.time_ms
+            if cut_off or (seen is not None and seen > stream.last + _AHEAD):
+                doubtful[stream.hash] = 0
+                since_ms = min(since_ms, epoch)
+        if not doubtful:
+            return told
+        return Position(told.time_ms, since_ms, {**told.seen, **doubtful})
+
+    def vouches(self, told: Position, now: float) -> bool:
+        """Whether everything that ``told`` doesn't cover was heard here or will be.
+
+        Then a memory that has forgotten none of it has all of it.
+        """
+        if told.time_ms < self._began_ms + SKEW_MS:
+            return False
+        known = 0
+        for stream in self._streams.values():
+            seen = told.seen.get(stream.hash)
+            if seen is None:
+                if stream.start > 0 and stream.first_ms > told.time_ms:
+                    return False
+                continue
+            known += 1
+            silent = now - stream.heard > _SILENT_SECONDS
+            if seen < stream.start or (seen > stream.last and silent):
+                return False
+        return known == len(told.seen)
+
+    def tops(self) -> tuple[list[Copy], int]:
+        """The last copy of each stream so far, as it were, and a time: that of those left out."""
+        latest = reversed(self._streams.values())
+        tops = [Copy(s.hash, s.top, s.routed_ms) for s in itertools.islice(latest, _HEARD)]
+        return tops, max((stream.routed_ms for stream in latest), default=0)
+
+    @property
+    def _late_ms(self) -> int:
+        return int(self.limits.late_seconds * 1000)
+
+    def _is_young(self, epoch: int) -> bool:
+        return epoch >= self._began_ms - SKEW_MS
+
+    def _heard(self, router: str, epoch: int, past: int, ms: int, now: float) -> Stream:
+        """The stream, heard ``now``; if it is new and older than we are, ``past`` is its past."""
         name = (router, epoch)
         stream = self._streams.get(name)
         if stream is None:
-            stream = self._streams[name] = Stream(router, epoch, seq)
+            young = self._is_young(epoch)
+            start, first_ms = (0, min(epoch, ms)) if young else (past, ms)
+            stream = self._streams[name] = Stream(router, epoch, start, first_ms)
             if len(self._streams) > self.limits.streams:
                 self._forget_oldest()
         else:
             self._streams.move_to_end(name)
         stream.heard = now
-        stream.routed_ms = max(stream.routed_ms, routed_ms)
+        stream.routed_ms = max(stream.routed_ms, ms)
+        self._heard_at = max(self._heard_at, now)
         return stream
 
     def _forget_oldest(self) -> None:
-        _, stream = self._streams.popitem(last=False)
-        self._floor_ms = max(self._floor_ms, stream.routed_ms)
+        name, _ = self._streams.popitem(last=False)
+        self._holed.pop(name, None)
         self.given_up += 1
 
-    def _bound(self, stream: Stream) -> None:
+    def _bound(self, router: str, epoch: int, stream: Stream) -> None:
         while stream.ranges > self.limits.ranges:
             stream.give_up_oldest_hole()
             self.given_up += 1
+        if stream.mark < stream.last:
+            self._holed[router, epoch] = None
+        else:
+            self._holed.pop((router, epoch), None)

@@ -40,10 +40,16 @@ _MAX_U32: Final = 2**32 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replay:
-    """How far back a subscribe starts: ``kind`` 0 nothing, 1 the last ``value``, 2 since ms."""
+    """How far back a subscribe starts: ``kind`` 0 nothing, 1 the last ``value``, 2 since ms.
+
+    3 is what the command gives as older messages, all of it, and nothing else.
+    """
 
     kind: int = 0
     value: int = 0
+
+
+GIVEN: Final = Replay(3)
 
 
 def hello() -> bytes:

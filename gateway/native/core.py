@@ -76,6 +76,7 @@ class NativeCore(Core):
             table=table,
             hub=self.hub,
             archive=self.archive,
+            resumer=self.resumer,
             plane=self.plane,
             spawn=self.spawn,
             publish=self.publish,

@@ -6,6 +6,10 @@ as the data plane may say that its memory doesn't reach so far.
 
 The data plane's memory is warmed as the hub's is: by one read for each topic, however many wait
 for it, when the first reader asks for the past. A subscribe that asks for none doesn't wait.
+
+A reader who resumes is judged here, by the hub's own memory and :mod:`gateway.resume`: the
+data plane understands no positions. It is given exactly what to replay; commands are obeyed in
+their order, so that is up to date when it is obeyed.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from gateway.desk import store_away
 from gateway.frames import Variant, encode_push, messages_push
 from gateway.hub import Hub
 from gateway.native import commands
-from gateway.native.commands import Replay
+from gateway.native.commands import GIVEN, Replay
 from gateway.native.events import Uncovered
 from gateway.native.plane import Plane
 from gateway.native.wire import MAX_MESSAGE, Connection
@@ -44,9 +48,10 @@ from gateway.protocol import (
     unsubscribed_push,
 )
 from gateway.publication import Publication
+from gateway.resume import Recalled, Resumer
 from gateway.settings import GatewaySettings
 from newsfabric.closing import INTERNAL
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -74,11 +79,15 @@ class _Asked:
 
 @dataclasses.dataclass(slots=True)
 class _Said:
-    """What a text means, and the last answer if it is a subscribe, as of ``position``."""
+    """What a text means, and the last answer if it is a subscribe, as of ``position``.
+
+    The answer to one with a position depends on what was ``missed`` too.
+    """
 
     intent: Intent
     position: str = ""
     answer: bytes = b""
+    missed: Recalled | None = None
 
 
 class NativeDesk:
@@ -91,6 +100,7 @@ class NativeDesk:
         table: TopicTable,
         hub: Hub,
         archive: Archive,
+        resumer: Resumer,
         plane: Plane,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         publish: Callable[[Publication], None],
@@ -99,6 +109,7 @@ class NativeDesk:
         self._table = table
         self._hub = hub
         self._archive = archive
+        self._resumer = resumer
         self._plane = plane
         self._spawn = spawn
         self._publish = publish
@@ -113,9 +124,13 @@ class NativeDesk:
     def answer(self, connection: Connection, text: bytes) -> None:
         """A reader has said ``text``."""
         said = self._said.get(text) or self._learn(text)
-        if isinstance(said.intent, Subscribe) and said.intent.rewind is None:
+        intent = said.intent
+        if isinstance(intent, Subscribe) and intent.position is not None:
             _SUBSCRIBES.inc()
-            self._plane.send(self._joined(connection, said, said.intent))
+            self._resume(connection, said, intent, intent.position)
+        elif isinstance(intent, Subscribe) and intent.rewind is None:
+            _SUBSCRIBES.inc()
+            self._plane.send(self._joined(connection, said, intent))
         else:
             self._obey(connection, said.intent)
 
@@ -157,6 +172,49 @@ class NativeDesk:
             )
         token = self._keep(connection, verb, warmed=False) if wants_the_past else 0
         return commands.subscribe_again(said.answer, connection, token)
+
+    def _resume(self, connection: Connection, said: _Said, verb: Subscribe, position: str) -> None:
+        missed = self._resumer.recall(verb.topic, position)
+        if missed is not None and missed.recovered:
+            self._resumed(connection, said, verb, missed)
+        else:
+            self._spawn(self._resume_with_store(connection, said, verb, position))
+
+    async def _resume_with_store(
+        self, connection: Connection, said: _Said, verb: Subscribe, position: str
+    ) -> None:
+        attachment = self._plane.attachment
+        missed = await self._resumer.recover(verb.topic, position)
+        if attachment != self._plane.attachment:
+            # The verb comes again.
+            return
+        if not missed.recovered and (verb.rewind is not None or self._wants_the_past(verb)):
+            self._subscribe(connection, _from_the_first_of(verb, missed))
+        else:
+            self._resumed(connection, said, verb, missed)
+
+    def _resumed(
+        self, connection: Connection, said: _Said, verb: Subscribe, missed: Recalled
+    ) -> None:
+        """Answer a subscribe with what was missed: the same to all who say the same."""
+        position = self._hub.streams.position(time.time())
+        if said.missed is not missed or said.position != position:
+            fitting = commands.that_fit(missed.publications, self._told.replay_bytes)
+            recovered = missed.recovered and len(fitting) == len(missed.publications)
+            # As long as the reader doesn't have these, it must not lose them if it is cut off.
+            echoed = verb.position if recovered and fitting else None
+            said.missed, said.position = missed, position
+            said.answer = commands.subscribe(
+                connection,
+                verb.topic,
+                self._policy(verb.topic),
+                token=None,
+                replay=GIVEN,
+                ref=_ref(verb),
+                push=subscribed_push(verb, echoed or position, recovered=recovered),
+                older=fitting,
+            )
+        self._plane.send(commands.subscribe_again(said.answer, connection, 0))
 
     def _wants_the_past(self, verb: Subscribe) -> bool:
         return verb.rewind is not None or self._policy(verb.topic).latest
@@ -315,6 +373,14 @@ class NativeDesk:
 
 def _ref(verb: Subscribe) -> bytes:
     return b"" if verb.ref is None else orjson.dumps(verb.ref)
+
+
+def _from_the_first_of(verb: Subscribe, missed: Recalled) -> Subscribe:
+    """``verb`` with a rewind that has all of ``missed``, if it doesn't say how far itself."""
+    if verb.rewind is not None or not missed.publications:
+        return verb
+    first_ms = min(ms_of_id(one.envelope.id) for one in missed.publications)
+    return dataclasses.replace(verb, rewind=Rewind(seconds=time.time() - first_ms / 1000 + 1))
 
 
 def _replay(rewind: Rewind | None, now: float) -> Replay:

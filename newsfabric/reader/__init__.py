@@ -1,7 +1,7 @@
 """A reader in Python: connects to a gateway by any transport and hands on its pushes.
 
-For the command line, the world's canary, tests and benches. It isn't the readers' library:
-it keeps no position, and reconnecting is :mod:`newsfabric.reader.following`'s.
+For the command line, the world's canary, tests and benches; it isn't the readers' library.
+Reconnecting, and going on from where it was, is :mod:`newsfabric.reader.following`'s.
 
 ::
 

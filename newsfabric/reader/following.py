@@ -1,7 +1,8 @@
 """Topics of a region for as long as one likes, whatever happens to gateways.
 
 After a disconnect it asks for the endpoints again, connects to another gateway if there is one
-and rewinds over the time that it was away; what was there already is dropped by identity.
+and goes on from the position of each topic. Where the gateway can't say what came since, it
+rewinds over the time that it was away. What was there already is dropped by identity.
 """
 
 from __future__ import annotations
@@ -34,26 +35,32 @@ async def follow(
     rewind: int | str | None = None,
     since: float | None = None,
     on_subscribed: Callable[[str], None] = lambda _topic: None,
+    on_gap: Callable[[str], None] = lambda _topic: None,
 ) -> AsyncGenerator[Push]:
     """The messages of ``topics``, each once.
 
     It begins with the last ``rewind`` of them, or with those routed ``since`` then (seconds since
-    the epoch): what came while we were connecting isn't missed.
-    ``on_subscribed`` is called with each topic as soon as its messages come, also after a
-    reconnect. Ends only with ReaderError: a topic was refused, or with a Disconnected that says
-    not to come again.
+    the epoch): what came while we were connecting isn't missed. ``on_subscribed`` is called with
+    each topic as soon as its messages come, also after a reconnect, and ``on_gap`` before that if
+    something may have been missed. Ends only with ReaderError: a topic was refused, or with a
+    Disconnected that says not to come again.
     """
     seen: collections.OrderedDict[int, None] = collections.OrderedDict()
+    positions: dict[str, str] = {}
+    followed: set[str] = set()
     backoff = Backoff(base=0.2, cap=5.0)
     loop = asyncio.get_running_loop()
     while True:
         try:
             back = _span_since(since) if rewind is None and since is not None else rewind
-            async with aclosing(_once(endpoints_url, topics, transport, back)) as pushes:
+            async with aclosing(_once(endpoints_url, topics, transport, back, positions)) as pushes:
                 async for push in pushes:
                     backoff.succeeded(loop.time())
                     if push.type == "subscribed":
-                        on_subscribed(str(push.fields.get("topic")))
+                        if push.topic in followed and not push.fields.get("recovered"):
+                            on_gap(push.topic)
+                        followed.add(push.topic)
+                        on_subscribed(push.topic)
                     if push.is_message and _is_new(push, seen):
                         yield push
         except Disconnected as exc:
@@ -69,18 +76,34 @@ def _span_since(since: float) -> str:
 
 
 async def _once(
-    endpoints_url: str, topics: Sequence[str], transport: Transport, rewind: int | str | None
+    endpoints_url: str,
+    topics: Sequence[str],
+    transport: Transport,
+    rewind: int | str | None,
+    positions: dict[str, str],
 ) -> AsyncGenerator[Push]:
+    """One connection; it keeps ``positions`` of topics up to date."""
     endpoints = await fetch_endpoints(endpoints_url)
     if not endpoints.gateways:
         raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
     async with await connect(endpoints.gateways[0], transport) as reader:
         for topic in topics:
-            await reader.subscribe(topic, rewind=rewind)
-        async for push in reader:
+            await reader.subscribe(topic, rewind=rewind, position=positions.get(topic))
+        while True:
+            try:
+                push = await anext(reader)
+            except Disconnected:
+                # An event stream's id may be ahead of what was taken from it, but not at its end.
+                positions.update((topic, reader.last_id) for topic in topics if reader.last_id)
+                raise
             if push.type == "error":
                 _refuse(push)
             yield push
+            # Only now: who stops at a push hasn't had it. After a rewind, what the position of
+            # `subscribed` stands for is still to come.
+            all_here = push.is_message or rewind is None or push.fields.get("recovered")
+            if push.position is not None and all_here and transport != "sse":
+                positions[push.topic] = push.position
 
 
 def _refuse(push: Push) -> None:

@@ -52,9 +52,11 @@ def sockjs_messages(frame: str | bytes) -> list[str]:
 
 
 class EventStream:
-    """Makes the ``data`` of events out of a ``text/event-stream``."""
+    """Makes the ``data`` of events out of a ``text/event-stream``; ``last_id`` is theirs so far."""
 
     def __init__(self) -> None:
+        self.last_id: str | None = None
+        self._id: str | None = None
         self._lines = Lines()
         self._data: list[bytes] = []
 
@@ -65,9 +67,13 @@ class EventStream:
             field, _, value = line.partition(b":")
             if field == b"data":
                 self._data.append(value.removeprefix(b" "))
-            elif not line and self._data:
-                events.append(b"\n".join(self._data))
-                self._data = []
+            elif field == b"id":
+                self._id = value.removeprefix(b" ").decode("utf-8", "replace")
+            elif not line:
+                self.last_id = self._id
+                if self._data:
+                    events.append(b"\n".join(self._data))
+                    self._data = []
         return events
 
 

@@ -27,6 +27,17 @@ class Push:
         """Whether it is news, and not about the connection."""
         return self.type == "message"
 
+    @property
+    def topic(self) -> str:
+        """The topic that it is about."""
+        return str(self.fields.get("topic"))
+
+    @property
+    def position(self) -> str | None:
+        """Where to go on after this push, for its topic; None if it doesn't say."""
+        position = self.fields.get("position")
+        return position if isinstance(position, str) else None
+
 
 def parse_push(text: str | bytes) -> Push:
     """The push in ``text``; Disconnected (4007) when a gateway can't have sent it."""

@@ -58,10 +58,22 @@ class Reader(abc.ABC):
     def __init__(self) -> None:
         self._waiting: collections.deque[Push] = collections.deque()
 
-    async def subscribe(self, topic: str, *, rewind: int | str | None = None) -> None:
-        """Ask for ``topic``; a ``subscribed`` or ``error`` push answers, with it as ``ref``."""
+    @property
+    def last_id(self) -> str | None:
+        """Where all topics of an event stream together go on; other transports have no such id."""
+        return None
+
+    async def subscribe(
+        self, topic: str, *, rewind: int | str | None = None, position: str | None = None
+    ) -> None:
+        """Ask for ``topic``; a ``subscribed`` or ``error`` push answers, with it as ``ref``.
+
+        It begins after ``position`` if the gateway can say what came since, else with ``rewind``.
+        An event stream has one position, a :attr:`last_id`; the last one given counts.
+        """
         verb: dict[str, Any] = {"action": "subscribe", "topic": topic, "ref": topic}
-        await self.send(verb if rewind is None else verb | {"rewind": rewind})
+        asked = {"rewind": rewind, "position": position}
+        await self.send(verb | {name: value for name, value in asked.items() if value is not None})
 
     @abc.abstractmethod
     async def send(self, verb: dict[str, Any]) -> None:
@@ -241,20 +253,31 @@ class _EventSource(_Streaming):
         super().__init__()
         self._url = url
         self._query: list[tuple[str, str]] = []
+        self._position: str | None = None
         self._events = EventStream()
 
-    async def subscribe(self, topic: str, *, rewind: int | str | None = None) -> None:
+    @property
+    def last_id(self) -> str | None:
+        return self._events.last_id
+
+    async def subscribe(
+        self, topic: str, *, rewind: int | str | None = None, position: str | None = None
+    ) -> None:
         if self._receiving is not None:
             raise ValueError("an event stream's topics are fixed once it is read")
         self._query.append(("topic", topic))
         if rewind is not None:
             self._query.append(("rewind", str(rewind)))
+        self._position = position or self._position
 
     async def send(self, verb: dict[str, Any]) -> None:
         raise ValueError("an event stream has no way up")
 
     async def _requests(self) -> None:
-        await stream("GET", f"{self._url}?{urlencode(self._query)}", self._on_chunk)
+        query = list(self._query)
+        if self._position is not None:
+            query.append(("last_event_id", self._position))
+        await stream("GET", f"{self._url}?{urlencode(query)}", self._on_chunk)
 
     def _pushes_of(self, chunk: bytes) -> list[Push]:
         return [parse_push(data) for data in self._events.feed(chunk)]

@@ -44,6 +44,16 @@ class Store(Protocol):
         Of several copies the newest among these stands for all. Expired ones are left out.
         """
 
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        """Every copy of every message of ``topic`` routed at ``from_ms`` or later, in id order.
+
+        For readers who resume: whether they have a message depends on all of its copies, so
+        none stands for another here (order: id, router, epoch, seq). With more than ``limit``
+        of them, the newest ``limit``; exactly ``limit`` means that there may be older ones.
+        Expired ones are left out. StoreError if some had to be dropped before they
+        expired: what is here may not be all.
+        """
+
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
         """The newest envelope of each key of ``topic``, oldest first, at most ``limit`` and 1,000.
 

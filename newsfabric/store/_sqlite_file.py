@@ -273,20 +273,35 @@ def history(
 ) -> list[Envelope]:
     """As :meth:`newsfabric.store.Store.history`."""
     end = rules.first_id(MAX_MS + 1) if before is None else rules.checked_id(before)
+    # Twice as many as wanted: of a gold message both regions' copies are here.
+    newest_first = _newest_first(connection, topic, since_ms, end, now_ms, 2 * limit)
+    return rules.newest_of_each(newest_first, limit)[::-1]
 
-    def newest_first() -> Iterator[Envelope]:
-        page_end: rules.RowKey = (end, "", 0, 0)
-        # Twice as many as wanted: of a gold message both regions' copies are here.
-        size = min(2 * limit, _PAGE_ROWS)
-        while True:
-            asked = (topic, rules.first_id(since_ms), *page_end, now_ms, size)
-            page = _read(connection, HISTORY, asked)[::-1]
-            yield from page
-            if len(page) < size:
-                return
-            page_end = rules.row_key(page[-1])
 
-    return rules.newest_of_each(newest_first(), limit)[::-1]
+def since(
+    connection: sqlite3.Connection, topic: str, *, from_ms: int, limit: int, now_ms: int
+) -> list[Envelope]:
+    """As :meth:`newsfabric.store.Store.since`."""
+    if limit <= 0:
+        return []
+    end = rules.first_id(MAX_MS + 1)
+    newest_first = _newest_first(connection, topic, from_ms, end, now_ms, limit)
+    return list(itertools.islice(newest_first, limit))[::-1]
+
+
+def _newest_first(
+    connection: sqlite3.Connection, topic: str, since_ms: int, end: str, now_ms: int, wanted: int
+) -> Iterator[Envelope]:
+    """The copies in [since_ms, ``end``), read in pages of ``wanted`` or as large as pages are."""
+    page_end: rules.RowKey = (end, "", 0, 0)
+    size = min(wanted, _PAGE_ROWS)
+    while True:
+        asked = (topic, rules.first_id(since_ms), *page_end, now_ms, size)
+        page = _read(connection, HISTORY, asked)[::-1]
+        yield from page
+        if len(page) < size:
+            return
+        page_end = rules.row_key(page[-1])
 
 
 def journal(

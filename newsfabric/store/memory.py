@@ -14,7 +14,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.errors import StoreError
 from newsfabric.store import rules
 from newsfabric.topics import TopicTable
 
@@ -48,6 +49,8 @@ class MemoryStore:
         now_ms: Callable[[], int] = rules.clock_ms,
     ) -> None:
         self.bytes_kept = 0
+        # Routed until then, and not surely here.
+        self._dropped_ms = 0
         self._topics = topics
         self._max_bytes = max_bytes
         self._now_ms = now_ms
@@ -70,6 +73,12 @@ class MemoryStore:
     ) -> list[Envelope]:
         newest_first = self._readable(topic, since_ms, before)
         return rules.newest_of_each(newest_first, limit)[::-1]
+
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        if from_ms <= self._dropped_ms and self._dropped_ms:
+            raise StoreError(f"what was routed until {self._dropped_ms} had to be dropped")
+        newest_first = self._readable(topic, from_ms, None)
+        return list(itertools.islice(newest_first, max(limit, 0)))[::-1]
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
         now = self._now_ms()
@@ -134,6 +143,8 @@ class MemoryStore:
     def _forget(self, key: rules.RowKey) -> str:
         """Let go of one row; returns its topic, whose list the caller has to cut."""
         row = self._rows.pop(key)
+        if self._now_ms() < row.life.readable_until:
+            self._dropped_ms = ms_of_id(row.envelope.id)
         self.bytes_kept -= row.cost
         topic, story = row.envelope.topic, row.envelope.key
         if story is not None and self._latest[topic].get(story) is row:

@@ -107,6 +107,13 @@ class SqliteStore:
             )
         )
 
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        return await self._read(
+            lambda connection: file.since(
+                connection, topic, from_ms=from_ms, limit=limit, now_ms=self._now_ms()
+            )
+        )
+
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
         return await self._read(
             lambda connection: file.latest(connection, topic, limit=limit, now_ms=self._now_ms())

@@ -45,7 +45,8 @@ class Taker:
 
 
 def hub(**limits: Any) -> Hub:
-    return Hub(TABLE, Streams(NOW), HubLimits(**limits))
+    # Begun after the routers.
+    return Hub(TABLE, Streams(NOW + 60), HubLimits(**limits))
 
 
 def publish(hub: Hub, *args: Any, now: float = NOW, **fields: Any) -> Publication | None:

@@ -11,6 +11,7 @@ from envelopes import envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.position import UNKNOWN, decode, encode, entry
 from gateway.protocol import (
     Admission,
     History,
@@ -34,6 +35,7 @@ TABLE = TopicTable(
         TopicPolicy(pattern="desk.#", access="registered"),
     ]
 )
+POSITION = encode(1_735_689_600_000, 1_735_689_600_900, [entry(b"abcde", 5_000)])
 LIMITS = ReaderLimits(verbs=4, verbs_per_second=2.0, refusals=3, topics=2)
 
 
@@ -55,8 +57,8 @@ def refused(**verb: Any) -> tuple[int, str]:
 def test_verbs_become_intents() -> None:
     topic = "news.breaking"
     assert read(action="subscribe", topic=topic) == Subscribe(topic=topic)
-    assert read(action="subscribe", topic=topic, position="AQ", ref=7) == Subscribe(
-        topic=topic, ref=7
+    assert read(action="subscribe", topic=topic, position=POSITION, ref=7) == Subscribe(
+        topic=topic, position=POSITION, ref=7
     )
     assert read(action="subscribe", topic=topic, rewind=3) == Subscribe(
         topic=topic, rewind=Rewind(count=3)
@@ -113,9 +115,20 @@ def test_a_rewind_that_makes_no_sense_is_a_bad_request(rewind: Any) -> None:
     assert refused(action="subscribe", topic="news.x", rewind=rewind)[0] == 107
 
 
-@pytest.mark.parametrize("position", [1, [], "x" * 3000])
-def test_a_position_that_is_no_token_is_a_bad_request(position: Any) -> None:
+@pytest.mark.parametrize("position", [1, [], {}, True])
+def test_a_position_that_is_no_text_is_a_bad_request(position: Any) -> None:
     assert refused(action="subscribe", topic="news.x", position=position)[0] == 107
+
+
+@pytest.mark.parametrize("position", ["", "x" * 3000, "a b", "ü", POSITION + "A", POSITION[:-1]])
+def test_a_position_that_cant_be_ours_is_unrecoverable(position: str) -> None:
+    assert refused(action="subscribe", topic="news.x", position=position)[0] == 112
+
+
+def test_a_position_of_another_release_is_taken_and_says_nothing() -> None:
+    intent = read(action="subscribe", topic="news.x", position="AQGU")
+    assert isinstance(intent, Subscribe)
+    assert decode(intent.position or "") == UNKNOWN
 
 
 @pytest.mark.parametrize("limit", [0, 101, -1, "5", 1.5, True])

@@ -5,11 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.position import decode, stream_hash
+from gateway.forgotten import Forgotten
+from gateway.position import Copy, Position, decode, stream_hash
 from gateway.streams import StreamLimits, Streams
 
 ROUTER, EPOCH = "oregon-router-1", 7
 START = 100_000.0
+
+
+def ms(after: float) -> int:
+    return int((START + after) * 1000)
 
 
 class One:
@@ -22,8 +27,8 @@ class One:
     def saw(self, seq: int, now: float = START) -> None:
         self.streams.saw(ROUTER, EPOCH, seq, routed_ms=int(now * 1000), now=now)
 
-    def ticked(self, seq: int, *void: int) -> None:
-        self.streams.ticked(ROUTER, EPOCH, seq, void=void, sent_ms=int(START * 1000), now=START)
+    def ticked(self, seq: int, *void: int, now: float = START) -> None:
+        self.streams.ticked(ROUTER, EPOCH, seq, void=void, sent_ms=int(now * 1000), now=now)
 
     @property
     def mark(self) -> int | None:
@@ -141,16 +146,45 @@ def test_a_position_lists_each_stream_with_its_mark() -> None:
     }
 
 
-def test_a_new_gateways_position_calls_what_was_routed_an_hour_ago_the_past() -> None:
-    assert decode(Streams(START).position(START)).time_ms == (100_000 - 3600) * 1000
+def test_a_positions_time_stays_ten_minutes_behind_what_was_heard_last() -> None:
+    streams = Streams(START)
+    assert decode(streams.position(START)).time_ms == ms(-600)
+    streams.saw(ROUTER, EPOCH, 1, routed_ms=ms(5), now=START + 5)
+    assert decode(streams.position(START + 5)).time_ms == ms(-595)
+    # Deaf since then.
+    assert decode(streams.position(START + 5_000)).time_ms == ms(-595)
 
 
-def test_a_stream_silent_for_an_hour_folds_into_the_time() -> None:
+def test_a_stream_silent_for_an_hour_is_left_out() -> None:
     one = One()
-    one.streams.saw("dublin-router-1", 9, 70, routed_ms=0, now=START + 3000)
+    one.streams.saw("dublin-router-1", 9, 70, routed_ms=0, now=START + 3601)
     position = decode(one.streams.position(START + 3601))
     assert position.seen == {stream_hash("dublin-router-1", 9): 70}
-    assert position.time_ms == int(START * 1000)
+
+
+def test_a_stream_with_a_hole_is_never_left_out() -> None:
+    one = One()
+    one.saw(3)
+    one.streams.saw("dublin-router-1", 9, 70, routed_ms=ms(3601), now=START + 3601)
+    position = decode(one.streams.position(START + 3601))
+    assert position.seen[stream_hash(ROUTER, EPOCH)] == 1
+    assert position.since_ms == ms(0)
+    one.saw(2, now=START + 1)
+    assert one.streams.missing() == {}
+
+
+def test_what_wasnt_seen_was_routed_after_the_last_tick_that_showed_no_hole() -> None:
+    one = One()
+    one.saw(2, now=START + 1)
+    assert decode(one.streams.position(START + 9)).since_ms == ms(1)
+    one.ticked(2, now=START + 5)
+    assert decode(one.streams.position(START + 9)).since_ms == ms(5)
+    one.ticked(4, now=START + 6)
+    one.saw(4, now=START + 6)
+    one.ticked(4, now=START + 7)
+    assert decode(one.streams.position(START + 9)).since_ms == ms(5)
+    one.saw(3, now=START + 5.5)
+    assert decode(one.streams.position(START + 9)).since_ms == ms(5.5)
 
 
 def test_a_stream_that_speaks_again_shows_what_was_missed_meanwhile() -> None:
@@ -166,8 +200,113 @@ def test_too_many_streams_forget_the_longest_silent() -> None:
         streams.saw(f"r{n}", 1, 10, routed_ms=int(START * 1000) + n, now=START + n)
     assert len(streams) == 2
     assert streams.mark("r0", 1) is None
-    assert decode(streams.position(START + 3)).time_ms == int(START * 1000)
 
 
 def test_a_stream_never_heard_of_is_the_past() -> None:
     assert Streams(START).seen("r", 1, 5)
+
+
+def test_a_router_that_started_after_us_has_no_past() -> None:
+    streams = Streams(START)
+    assert not streams.seen(ROUTER, ms(1), 1)
+    streams.saw(ROUTER, ms(1), 3, routed_ms=ms(2), now=START + 2)
+    assert streams.mark(ROUTER, ms(1)) == 0
+    assert streams.missing() == {(ROUTER, ms(1)): [(1, 2)]}
+    streams.ticked("other", ms(-4), 2, void=(), sent_ms=ms(2), now=START + 2)
+    assert streams.missing()["other", ms(-4)] == [(1, 2)]
+
+
+def test_what_was_routed_before_we_listened_is_no_news_and_what_came_after_is() -> None:
+    streams = Streams(START)
+    streams.saw(ROUTER, EPOCH, 10, routed_ms=ms(3), now=START + 3)
+    streams.saw(ROUTER, EPOCH, 12, routed_ms=ms(3), now=START + 3)
+    assert streams.offered(ROUTER, EPOCH, 8, ms(-1))
+    assert not streams.offered(ROUTER, EPOCH, 9, ms(1))
+    assert streams.offered(ROUTER, EPOCH, 12, ms(3))
+    assert not streams.offered(ROUTER, EPOCH, 11, ms(3))
+    assert not streams.offered("young", ms(1), 1, ms(1))
+
+
+# What is made of a reader's position.
+
+
+def told(time: float, since: float, **seen: int) -> Position:
+    return Position(ms(time), ms(since), {stream_hash(name, EPOCH): n for name, n in seen.items()})
+
+
+def heard(*streams: tuple[str, int, float]) -> Streams:
+    """Begun at START, and has heard number 1 and then these: (router, number, when)."""
+    known = Streams(START)
+    for router in dict.fromkeys(router for router, _, _ in streams):
+        known.saw(router, EPOCH, 1, routed_ms=ms(1), now=START + 1)
+    for router, seq, at in streams:
+        known.saw(router, EPOCH, seq, routed_ms=ms(at), now=START + at)
+    return known
+
+
+def test_a_router_that_lives_and_isnt_listed_counts_as_not_seen_at_all() -> None:
+    streams = heard(("a", 2, 900), ("b", 2, 900))
+    said = told(200, 790, a=1)
+    assert streams.trusted(said) == Position(
+        said.time_ms, EPOCH, {**said.seen, stream_hash("b", EPOCH): 0}
+    )
+
+
+def test_a_router_that_died_before_the_position_was_made_is_believed_to_be_seen() -> None:
+    streams = heard(("a", 2, 700), ("b", 2, 900))
+    said = told(200, 790, b=2)
+    assert streams.trusted(said) is said
+
+
+def test_a_number_far_beyond_what_was_given_out_is_made_up() -> None:
+    streams = heard(("a", 2, 900))
+    assert streams.trusted(told(200, 790, a=50_000)).seen == {stream_hash("a", EPOCH): 50_000}
+    assert streams.trusted(told(200, 790, a=500_000)).seen == {stream_hash("a", EPOCH): 0}
+
+
+def test_a_gateway_vouches_for_what_came_after_it_began_to_listen() -> None:
+    streams = heard(("a", 2, 900))
+    assert streams.vouches(told(10, 600, a=1), START + 900)
+    assert not streams.vouches(told(4, 600, a=1), START + 900)
+
+
+def test_a_gateway_doesnt_vouch_for_routers_that_it_never_heard() -> None:
+    streams = heard(("a", 2, 900))
+    assert not streams.vouches(told(10, 600, a=1, dead=7), START + 900)
+
+
+def test_a_gateway_doesnt_vouch_for_numbers_from_before_it_heard_the_router() -> None:
+    streams = heard(("a", 2, 900))
+    streams.saw("b", EPOCH, 50, routed_ms=ms(500), now=START + 500)
+    assert streams.vouches(told(10, 600, a=1, b=49), START + 900)
+    assert not streams.vouches(told(10, 600, a=1, b=48), START + 900)
+    assert streams.vouches(told(500, 600, a=1), START + 900)
+    assert not streams.vouches(told(499, 600, a=1), START + 900)
+
+
+def test_a_gateway_that_is_behind_vouches_only_while_it_hears_the_router() -> None:
+    streams = heard(("a", 2, 900))
+    assert streams.vouches(told(10, 600, a=5), START + 902)
+    assert not streams.vouches(told(10, 600, a=5), START + 904)
+    assert streams.vouches(told(10, 600, a=2), START + 904)
+
+
+def test_what_is_forgotten_goes_by_the_highest_number_of_each_stream() -> None:
+    a, b = stream_hash("a", EPOCH), stream_hash("b", EPOCH)
+    forgotten = Forgotten([Copy(a, 5, ms(5))])
+    forgotten.add(Copy(b, 9, ms(6)))
+    forgotten.add(Copy(b, 8, ms(7)))
+    assert forgotten.is_covered_by(told(0, 600, a=5, b=9))
+    assert not forgotten.is_covered_by(told(0, 600, a=5, b=8))
+    assert not forgotten.is_covered_by(told(0, 600, a=4, b=9))
+    assert forgotten.is_covered_by(told(7, 600, a=5))
+    assert not forgotten.is_covered_by(told(6, 600, a=5))
+
+
+def test_of_too_many_streams_a_time_is_left() -> None:
+    forgotten = Forgotten()
+    for n in range(70):
+        forgotten.add(Copy(stream_hash(f"r{n}", 1), 1, ms(n)))
+    seen = {stream_hash(f"r{n}", 1): 1 for n in range(70)}
+    assert forgotten.is_covered_by(Position(ms(6), ms(600), seen))
+    assert not forgotten.is_covered_by(Position(ms(5), ms(600), seen))

@@ -3,22 +3,31 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import orjson
 import pytest
-from gateways import Box, opened_box
+from gateways import TABLE, Box, opened_box
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
 from gateway.drain import drain
-from newsfabric.errors import Disconnected, ReaderError
+from newsfabric.envelope import Envelope
+from newsfabric.errors import Disconnected, ReaderError, StoreUnavailable
 from newsfabric.reader import TRANSPORTS, Gateway, Push, Reader, Transport, connect, follow
+from newsfabric.store.memory import MemoryStore
 
 PATIENCE = 5.0
 TOPIC = "news.breaking"
+
+
+class AwayStore(MemoryStore):
+    """Can't be read by those who come back."""
+
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        raise StoreUnavailable("away")
 
 
 @pytest.fixture
@@ -160,6 +169,60 @@ async def test_following_goes_on_at_another_box_and_repeats_nothing(
         await asyncio.wait_for(subscribed.wait(), PATIENCE)
         second = other.publish(TOPIC)
         assert (await hearing).fields["id"] == second.id
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_following_goes_on_where_it_was_at_a_box_that_has_just_started(
+    frontdesk: Frontdesk, transport: Transport
+) -> None:
+    store, subscribed, gaps = MemoryStore(TABLE), asyncio.Event(), []
+    async with AsyncExitStack() as stack:
+        box = await stack.enter_async_context(opened_box("tornado", store=store))
+        frontdesk.boxes = [box]
+        pushes = follow(
+            frontdesk.url,
+            [TOPIC],
+            transport=transport,
+            on_subscribed=lambda _topic: subscribed.set(),
+            on_gap=gaps.append,
+        )
+        await stack.enter_async_context(aclosing(pushes))
+        hearing = asyncio.ensure_future(hear(pushes))
+        await asyncio.wait_for(subscribed.wait(), PATIENCE)
+        first = box.publish(TOPIC)
+        assert (await hearing).fields["id"] == first.id
+        frontdesk.boxes = []
+        await drain(box.gateway.core)
+        missed = [box.envelope(TOPIC) for _ in range(3)]
+        await store.write([first, *missed])
+        other = await stack.enter_async_context(opened_box("tornado", store=store))
+        frontdesk.boxes = [other]
+        heard = [await hear(pushes) for _ in missed]
+        assert [push.fields["id"] for push in heard] == [envelope.id for envelope in missed]
+        assert gaps == []
+
+
+async def test_following_tells_of_a_gap(box: Box, frontdesk: Frontdesk) -> None:
+    subscribed, gaps = asyncio.Event(), asyncio.Event()
+    frontdesk.boxes = [box]
+    pushes = follow(
+        frontdesk.url,
+        [TOPIC],
+        on_subscribed=lambda _topic: subscribed.set(),
+        on_gap=lambda _topic: gaps.set(),
+    )
+    async with aclosing(pushes), opened_box("tornado", store=AwayStore(TABLE)) as other:
+        hearing = asyncio.ensure_future(hear(pushes))
+        await asyncio.wait_for(subscribed.wait(), PATIENCE)
+        box.publish(TOPIC)
+        await hearing
+        frontdesk.boxes = [other]
+        await drain(box.gateway.core)
+        hearing = asyncio.ensure_future(hear(pushes))
+        await asyncio.wait_for(gaps.wait(), PATIENCE)
+        # The first is the one that was heard before.
+        _, after = other.publish(TOPIC), other.publish(TOPIC)
+        assert (await hearing).fields["id"] == after.id
 
 
 async def test_following_since_a_time_begins_with_what_was_routed_since_then(

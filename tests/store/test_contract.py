@@ -247,6 +247,53 @@ async def test_a_topic_that_topics_toml_no_longer_has_keeps_its_history(store):
     assert await store.history("weather.rain", limit=1) == [old]
 
 
+# since
+
+
+async def test_since_has_every_copy_of_one_topic_in_id_order(store):
+    first = envelope(1, at=1, message_id="a")
+    between = envelope(2, at=2, message_id="b")
+    copy = envelope(7, at=3, message_id="a", router="dublin-router-1", origin="dublin")
+    other = envelope(9, at=2, topic="news.sport")
+    await store.write([copy, other, between, first])
+    assert await store.since("news.breaking", from_ms=0, limit=10) == [first, between, copy]
+    assert await store.since("news.sport", from_ms=0, limit=10) == [other]
+    assert await store.since("news", from_ms=0, limit=10) == []
+
+
+async def test_since_a_moment_includes_that_moment(store):
+    batch = [envelope(n, at=n) for n in range(4)]
+    await store.write(batch)
+    assert await store.since("news.breaking", from_ms=START_MS + 2, limit=10) == batch[2:]
+    assert await store.since("news.breaking", from_ms=START_MS + 4, limit=10) == []
+
+
+async def test_since_has_both_of_two_copies_with_one_id_in_the_journals_order(store):
+    ours = envelope(1, at=1, message_id="a")
+    theirs = envelope(8, at=1, message_id="a", router="dublin-router-2", origin="dublin")
+    await store.write([ours, theirs])
+    assert await store.since("news.breaking", from_ms=0, limit=10) == [theirs, ours]
+    assert await store.since("news.breaking", from_ms=0, limit=1) == [ours]
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 1, 255, 256, 257, 600, 601])
+async def test_since_has_the_newest_when_there_are_more_than_its_limit(store, limit):
+    batch = [envelope(n, at=n // 2) for n in range(600)]
+    await store.write(batch)
+    newest = sorted(batch, key=lambda e: (e.id, e.seq))[max(0, 600 - max(limit, 0)) :]
+    assert await store.since("news.breaking", from_ms=0, limit=limit) == newest
+
+
+async def test_since_leaves_out_what_has_expired(store, clock):
+    short = envelope(1, at=0, expires_ms=START_MS + 60_000)
+    long = envelope(2, at=1)
+    await store.write([short, long])
+    clock.ms = START_MS + 60_000
+    assert await store.since("news.breaking", from_ms=0, limit=10) == [long]
+    clock.ms = START_MS + TTL_MS + 1
+    assert await store.since("news.breaking", from_ms=0, limit=10) == []
+
+
 # journal
 
 
@@ -415,6 +462,13 @@ class Model:
                 chosen.append(e)
         return chosen[:limit][::-1]
 
+    def since(self, topic: str, from_ms: int, limit: int) -> list[Envelope]:
+        ordered = [self.rows[key] for key in sorted(self.rows)]
+        found = [
+            e for e in ordered if e.topic == topic and _routed(e) >= from_ms and self._shown(e)
+        ]
+        return found[-limit:]
+
     def latest(self, topic: str, limit: int) -> list[Envelope]:
         newest: dict[str, Envelope] = {}
         for e in self.rows.values():
@@ -488,6 +542,9 @@ def test_a_store_agrees_with_the_model(name, batches, queries):
             assert await store.history(
                 topic, limit=limit, since_ms=since_ms, before=before
             ) == model.history(topic, limit, since_ms, before)
+            assert await store.since(topic, from_ms=since_ms, limit=limit) == model.since(
+                topic, since_ms, limit
+            )
             assert await store.latest(topic, limit=limit) == model.latest(topic, limit)
             part = await store.journal(from_ms=since_ms, to_ms=START_MS + 2_000, limit=limit)
             assert part == model.journal(since_ms, START_MS + 2_000, limit)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from envelopes import Clock, envelope
 
+from newsfabric.envelope import ms_of_id
+from newsfabric.errors import StoreError
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -63,3 +65,11 @@ async def test_an_envelope_larger_than_all_the_room_is_not_kept(store):
     await store.write([envelope(1, body=b"x" * MAX_BYTES)])
     assert store.bytes_kept == 0
     assert await store.history("news.breaking", limit=1) == []
+
+
+async def test_it_doesnt_pretend_to_have_what_it_dropped(store):
+    await store.write([envelope(n, at=n, body=b"x" * 8_500) for n in range(1, 13)])
+    (first, *_) = kept = await store.journal(from_ms=0, to_ms=FOREVER, limit=100)
+    with pytest.raises(StoreError):
+        await store.since("news.breaking", from_ms=ms_of_id(first.id) - 1, limit=100)
+    assert await store.since("news.breaking", from_ms=ms_of_id(first.id), limit=100) == kept

@@ -82,8 +82,12 @@ class Box:
     def publish(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> Envelope:
         """One message through the broker."""
         made = self.envelope(topic, body, **fields)
-        self.send(encode(made))
+        self.send_envelope(made)
         return made
+
+    def send_envelope(self, made: Envelope) -> None:
+        """A routed message to the box's exchange postoffice."""
+        self.send(encode(made))
 
     def send(self, message: Message) -> None:
         """Any message to the box's exchange postoffice."""
@@ -344,8 +348,8 @@ async def opened_box(
     """A box on free ports, drained and closed at the end."""
     broker, stop = StubBroker(), asyncio.Event()
     store = store or MemoryStore(table)
-    fast = {"drain_seconds": 0.0, "linger": 0.2, "sockjs_disconnect_delay": 0.3}
-    told = GatewaySettings(name="box-1", region="oregon", **{**fast, **settings})
+    fast = {"region": "oregon", "drain_seconds": 0.0, "linger": 0.2, "sockjs_disconnect_delay": 0.3}
+    told = GatewaySettings(name="box-1", **{**fast, **settings})
     async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
         yield Box(gateway, broker, store, stop, epoch=int.from_bytes(os.urandom(4), "big"))
 

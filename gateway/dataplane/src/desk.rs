@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::control::{Command, ConnectionId, History, Subscribe, Uncovered};
+use crate::control::{Command, ConnectionId, History, Replay, Subscribe, Uncovered};
 use crate::counters::Count;
 use crate::drain::Pace;
 use crate::fanout::Chunk;
@@ -108,7 +108,10 @@ impl Reactor {
             Ok(replay) => {
                 self.hub.subscribe(slot, name);
                 self.push(slot, &String::from_utf8_lossy(verb.push));
-                self.replay(slot, &replay);
+                // Whoever gave them knows how much that is, and has told the reader what it is worth.
+                let whole = verb.replay == Replay::Given;
+                let most = if whole { usize::MAX } else { self.settings().replay_bytes as usize };
+                self.replay(slot, &replay, most);
                 self.answered(slot);
             }
             Err(why) => self.uncovered(verb.connection, verb.token, why),
@@ -129,8 +132,7 @@ impl Reactor {
     }
 
     /// Send messages that were asked for: none of them is dropped or conflated.
-    fn replay(&mut self, slot: u32, replay: &[Arc<Publication>]) {
-        let most = self.settings().replay_bytes as usize;
+    fn replay(&mut self, slot: u32, replay: &[Arc<Publication>], most: usize) {
         let connection = self.slab.at(slot);
         let (framing, deflate) = (connection.framing, connection.deflate);
         let mut bytes = Vec::new();

@@ -227,6 +227,7 @@ impl Hub {
     ///
     /// That is `older` and what is remembered, as far as `replay` goes, and with `policy.latest`
     /// the newest version of each key. With `only_if_covered` it has to be all there is.
+    /// [`Replay::Given`] is `older` as it is: what comes later of it is a copy.
     pub fn rewind(
         &mut self,
         name: &str,
@@ -236,12 +237,18 @@ impl Hub {
         only_if_covered: bool,
         now: u64,
     ) -> Result<Vec<Arc<Publication>>, Uncovered> {
+        if replay == Replay::Given {
+            for publication in older {
+                self.seen.add(&publication.identity(), now);
+            }
+            return Ok(older.to_vec());
+        }
         if only_if_covered && !self.is_warm(name) {
             return Err(Uncovered::Cold);
         }
         let topic = self.use_topic(name);
         let selection = match replay {
-            Replay::None => Selection { covered: true, ..Selection::default() },
+            Replay::None | Replay::Given => Selection { covered: true, ..Selection::default() },
             Replay::Last(count) => topic.memory.last(count as usize, now),
             Replay::Since(ms) => topic.memory.since(ms, now),
         };
@@ -472,6 +479,17 @@ mod tests {
         assert!(hub.unsubscribe(1, "a"));
         assert!(!hub.unsubscribe(1, "a"));
         assert_eq!(hub.clash(1, "b", 1), None);
+    }
+
+    #[test]
+    fn what_is_given_is_replayed_as_it_is_and_its_copies_are_dropped() {
+        let mut hub = Hub::new(LIMITS);
+        hub.publish(&on("a", 3, &message(5, 5)), 0);
+        let given = [on("a", 3, &message(5, 5)), on("a", 3, &message(4, 4))];
+        let all = hub.rewind("a", keeping(3), Replay::Given, &given, false, 0);
+        assert_eq!(all.map(|all| numbers(&all)), Ok(vec![5, 4]));
+        assert_eq!(hub.publish(&on("a", 3, &message(4, 4)), 0), Offer::Copy);
+        assert_eq!(last(&mut hub, "a"), [5]);
     }
 
     #[test]

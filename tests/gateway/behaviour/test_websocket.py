@@ -157,15 +157,6 @@ async def test_expired_messages_are_not_replayed(box: Box) -> None:
             await reader.is_up_to_date()
 
 
-async def test_a_position_is_answered_honestly(box: Box) -> None:
-    async with box.reader() as reader:
-        first = await reader.subscribe("news.a")
-        resumed = await reader.subscribe("news.b", position=first["position"])
-        assert resumed["recovered"] is False
-        other = await reader.subscribe("news.c", position="of another fabric")
-        assert other["recovered"] is False
-
-
 async def test_history_from_memory_and_store(box: Box) -> None:
     past = [box.envelope(body=n) for n in range(30)]
     await box.store.write(past)

@@ -12,6 +12,8 @@ pub enum Replay {
     Last(u64),
     /// With what was routed at this time (ms since the epoch) or later.
     Since(u64),
+    /// With the older messages of the command, all of them, and nothing else.
+    Given,
 }
 
 /// The `subscribe` command.
@@ -31,7 +33,7 @@ pub struct Subscribe<'a> {
     pub reference: &'a [u8],
     /// The `subscribed` push.
     pub push: &'a [u8],
-    /// Messages older than what is remembered, oldest first.
+    /// Messages to begin with, oldest first.
     pub older: Vec<Message<'a>>,
 }
 
@@ -216,6 +218,7 @@ impl<'a> Reader<'a> {
             (0, _) => Ok(Replay::None),
             (1, count) => Ok(Replay::Last(count)),
             (2, ms) => Ok(Replay::Since(ms)),
+            (3, _) => Ok(Replay::Given),
             _ => Err(Malformed::Value("replay")),
         }
     }

@@ -1,0 +1,76 @@
+"""``GET /history?topic=…&after=POSITION``: what a reader missed, page by page, over plain HTTP.
+
+For readers who don't stay, and for what was too much for a resume: the same question as
+``subscribe`` with a position asks, without the subscription. The answer is in the order of routing,
+not of arrival here, because its pages have to fit together on any gateway.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from gateway.core import Welcome
+from gateway.frames import Variant
+from gateway.protocol import Refusal, Session, Subscribe
+from gateway.resume import Recalled, page
+from gateway.streaming import PageHandler
+from newsfabric.closing import ErrorCode
+
+_LIMIT = 100
+_MOST = 1_000
+
+
+class CatchUpHandler(PageHandler):
+    """``{"topic", "recovered", "more", "position", "messages"}``; ``after`` that position goes on.
+
+    Without ``after`` there are no messages, but the position to begin with.
+    """
+
+    async def get(self) -> None:
+        verdict = self._welcome()
+        if verdict is not Welcome.YES:
+            self._turn_away(verdict)
+            return
+        asked = self._asked()
+        limit = self._limit()
+        if asked is None or limit is None:
+            return
+        core, token = self.core, asked.position
+        if token is None:
+            missed = Recalled([], recovered=False)
+        else:
+            missed = await core.resumer.recover(asked.topic, token)
+        taken, position = page(
+            missed, token, core.hub, limit=limit, most_bytes=core.settings.replay_bytes
+        )
+        head = orjson.dumps(
+            {
+                "topic": asked.topic,
+                "recovered": missed.recovered,
+                "more": len(taken) < len(missed.publications),
+                "position": position,
+            }
+        )
+        messages = b",".join(publication.frame(Variant.RAW) for publication in taken)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(head[:-1] + b',"messages":[' + messages + b"]}")
+
+    def _asked(self) -> Subscribe | None:
+        after = self.get_query_argument("after", None) or None
+        topic = self.get_query_argument("topic", None)
+        session = Session(self.core.table, self.core.settings.reader, self.core.clock())
+        intent = session.decide({"action": "subscribe", "topic": topic, "position": after})
+        if isinstance(intent, Subscribe):
+            return intent
+        assert isinstance(intent, Refusal)
+        self._refuse_verb(intent)
+        return None
+
+    def _limit(self) -> int | None:
+        text = self.get_query_argument("limit", str(_LIMIT))
+        if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MOST:
+            return int(text)
+        reason = f"limit must be a whole number from 1 to {_MOST}"
+        self._refuse_verb(Refusal(code=ErrorCode.BAD_REQUEST, reason=reason))
+        return None

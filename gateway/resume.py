@@ -1,0 +1,317 @@
+"""What a reader who comes back has missed: from the hub's memory, or from the store once for all.
+
+A position (:mod:`gateway.position`) says what the reader has. Whether what it doesn't have is
+remembered here is decided by numbers (:mod:`gateway.forgotten`, :meth:`Streams.vouches`). If it
+isn't certain, the topic is read from the store from the position's time on, and what was read is
+kept for a while as a :class:`_Window`: a crowd that comes back together needs one read, however
+its positions differ. A window and the memory of what has arrived since it was read are
+everything, as long as that memory has lost none of it.
+
+The claim ``recovered`` is made only when that chain holds. It breaks when the position is
+older than the topic's ttl, from the future, or of another release; when more has been
+missed than one read may take; when the store can't be read.
+
+The decision that one would question: the start of a read is put back to one of a few ages, up to
+a quarter longer than needed, so that the positions of a quiet topic's readers, who all
+came at different times, share reads too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from gateway.archive import Archive
+from gateway.hub import Hub
+from gateway.memory import TopicMemory
+from gateway.position import MAX_STREAMS, UNKNOWN, Copy, Position, decode, encode, entry
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from newsfabric.envelope import ms_of_id
+from newsfabric.errors import StoreError
+from newsfabric.topics import TopicPolicy
+
+# By so much a router's clock may step back, or a number be given out before another's time.
+_MARGIN_MS: Final = 60_000
+# A position from later than this isn't ours.
+_FUTURE_MS: Final = 3_600_000
+# Ages of reads: a minute, and each a quarter longer than the one before.
+_SHORTEST_MS: Final = 60_000
+_STEP: Final = math.log(1.25)
+_WINDOWS: Final = 64
+_WINDOW_SECONDS: Final = 60.0
+# One that couldn't reach as far as was asked is no reason to read again at once.
+_SHORT_SECONDS: Final = 5.0
+_ATTEMPTS: Final = 2
+# The archive lets the store rest for a second after a failure.
+_AGAIN_SECONDS: Final = 1.1
+_ANSWERS: Final = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recalled:
+    """What a reader has missed, in the order to send it; whether that is certainly all."""
+
+    publications: list[Publication]
+    recovered: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Window:
+    """A topic as the store had it from ``asked_ms`` on; it has all from ``reach_ms`` on.
+
+    It was read when ``arrived`` messages had arrived in ``memory``.
+    """
+
+    messages: list[Publication]
+    asked_ms: int
+    reach_ms: int
+    memory: TopicMemory
+    arrived: int
+    read_at: float
+
+    def holds(self, memory: TopicMemory) -> bool:
+        """Whether this and ``memory`` leave nothing out between them."""
+        return self.memory is memory and memory.lost <= self.arrived
+
+
+class Resumer:
+    """Answers for all readers of one gateway. Lives on the loop that made it.
+
+    ``now`` is a clock in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        archive: Archive,
+        told: GatewaySettings,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        publish: Callable[[Publication], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._hub = hub
+        self._archive = archive
+        self._limit = told.resume_rows
+        self._spawn = spawn
+        self._publish = publish
+        self._now = now
+        # The last read of each topic, oldest first.
+        self._windows: collections.OrderedDict[str, _Window] = collections.OrderedDict()
+        self._reading: dict[str, tuple[int, asyncio.Task[None]]] = {}
+        # Answers by topic and token, least recently used first, with what they depend on.
+        self._answers: collections.OrderedDict[tuple[str, str], tuple[object, Recalled]] = (
+            collections.OrderedDict()
+        )
+
+    def recall(self, topic: str, token: str) -> Recalled | None:
+        """What ``topic`` has beyond the position ``token``; None if :meth:`fetch` is needed.
+
+        ``topic`` is one of topics.toml and ``token`` one that can be decoded. The answer holds
+        until anything else is offered to the hub.
+        """
+        now = self._now()
+        memory = self._hub.memory(topic)
+        window = self._window(topic, memory)
+        stamp = (memory, memory.changes, window, len(self._hub.streams), int(now))
+        known = self._answers.get((topic, token))
+        if known is not None and known[0] == stamp:
+            return known[1]
+        answer = self._recall(memory, window, decode(token), now)
+        if answer is not None:
+            self._answers[topic, token] = (stamp, answer)
+            self._answers.move_to_end((topic, token))
+            if len(self._answers) > _ANSWERS:
+                self._answers.popitem(last=False)
+        return answer
+
+    def salvage(self, topic: str, token: str) -> Recalled:
+        """What can be had when the store can't be read; never ``recovered``."""
+        memory = self._hub.memory(topic)
+        window = self._window(topic, memory)
+        return Recalled(_beyond(memory, window, decode(token), self._now()), recovered=False)
+
+    async def fetch(self, topic: str, token: str) -> None:
+        """Read from the store what :meth:`recall` lacks: once, however many wait for it.
+
+        StoreError if it can't be read, also when tried again.
+        """
+        policy = self._hub.memory(topic).policy
+        told = self._hub.streams.trusted(decode(token))
+        from_ms = _start(told, policy, self._now())
+        reading = self._reading.get(topic)
+        if reading is None or reading[0] > from_ms:
+            asked_ms = _rounded(from_ms, self._now())
+            task = self._spawn(self._read(topic, asked_ms))
+            reading = self._reading[topic] = (asked_ms, task)
+            task.add_done_callback(lambda task: self._has_read(topic, task))
+        await asyncio.shield(reading[1])
+
+    async def recover(self, topic: str, token: str) -> Recalled:
+        """:meth:`recall`, reading the store where that is needed. Join at once afterwards."""
+        for _ in range(_ATTEMPTS):
+            answer = self.recall(topic, token)
+            if answer is not None:
+                return answer
+            try:
+                await self.fetch(topic, token)
+            except StoreError:
+                return self.salvage(topic, token)
+        # So much arrives meanwhile that memory loses it before the store has answered.
+        return self.recall(topic, token) or self.salvage(topic, token)
+
+    def _recall(
+        self, memory: TopicMemory, window: _Window | None, said: Position, now: float
+    ) -> Recalled | None:
+        now_ms = int(now * 1000)
+        streams = self._hub.streams
+        if said.since_ms > now_ms + _FUTURE_MS:
+            said = UNKNOWN
+        told = streams.trusted(said)
+        if said.since_ms < now_ms - _ttl_ms(memory.policy):
+            return Recalled(_beyond(memory, window, told, now), recovered=False)
+        if memory.forgotten.is_covered_by(told) and streams.vouches(told, now):
+            return Recalled(memory.beyond(told, now), recovered=True)
+        if window is None:
+            return None
+        start = _start(told, memory.policy, now)
+        if window.reach_ms <= start:
+            return Recalled(_beyond(memory, window, told, now), recovered=True)
+        if window.asked_ms <= start and now < window.read_at + _SHORT_SECONDS:
+            return Recalled(_beyond(memory, window, told, now), recovered=False)
+        return None
+
+    def _window(self, topic: str, memory: TopicMemory) -> _Window | None:
+        window = self._windows.get(topic)
+        if window is None or not window.holds(memory):
+            return None
+        return window if self._now() < window.read_at + _WINDOW_SECONDS else None
+
+    async def _read(self, topic: str, asked_ms: int) -> None:
+        for attempt in range(_ATTEMPTS):
+            memory = self._hub.memory(topic)
+            arrived = memory.arrived
+            try:
+                stored = await self._archive.since(topic, from_ms=asked_ms, limit=self._limit)
+                break
+            except StoreError as exc:
+                self._archive.failed(exc)
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                await asyncio.sleep(_AGAIN_SECONDS)
+        now = self._now()
+        messages, fresh = self._hub.recollect(topic, stored, now)
+        for publication in fresh:
+            self._publish(publication)
+        full = len(stored) >= self._limit
+        reach_ms = ms_of_id(stored[0].id) + 1 if full else asked_ms
+        self._keep(topic, _Window(messages, asked_ms, reach_ms, memory, arrived, now))
+
+    def _keep(self, topic: str, window: _Window) -> None:
+        self._windows.pop(topic, None)
+        self._windows[topic] = window
+        held = sum(len(kept.messages) for kept in self._windows.values())
+        while len(self._windows) > 1 and (
+            len(self._windows) > _WINDOWS
+            or held > 4 * self._limit
+            or next(iter(self._windows.values())).read_at < window.read_at - _WINDOW_SECONDS
+        ):
+            _, dropped = self._windows.popitem(last=False)
+            held -= len(dropped.messages)
+
+    def _has_read(self, topic: str, task: asyncio.Task[None]) -> None:
+        reading = self._reading.get(topic)
+        if reading is not None and reading[1] is task:
+            del self._reading[topic]
+
+
+def page(
+    recalled: Recalled, token: str | None, hub: Hub, *, limit: int, most_bytes: int
+) -> tuple[list[Publication], str]:
+    """The first of what was recalled, and the position of a reader who has those.
+
+    They are in the order in which they were routed: only so can a position stand between two of
+    them. That position stands for this topic alone: it says nothing of others' messages, which
+    have numbers in the same streams.
+    """
+    publications = sorted(recalled.publications, key=lambda one: min(map(_routed, one.copies)))
+    count = _that_fit(publications[:limit], most_bytes)
+    said = UNKNOWN if token is None else decode(token)
+    told = hub.streams.trusted(said)
+    while count < len(publications):
+        taken, rest = publications[:count], publications[count:]
+        reached = _after(told, said.since_ms, taken, rest)
+        if all(reached.covers(publication.copies) for publication in taken):
+            entries = [entry(stream, seq) for stream, seq in reached.seen.items()]
+            if len(entries) <= MAX_STREAMS:
+                return taken, encode(reached.time_ms, reached.since_ms, entries)
+        # A router's clock was set back between the two.
+        count += 1
+    return publications, hub.streams.position(time.time())
+
+
+def _after(
+    told: Position, since_ms: int, taken: list[Publication], rest: list[Publication]
+) -> Position:
+    """Beyond ``told`` there are these two, and the reader has the first."""
+    seen = dict(told.seen)
+    for copy in _copies(taken):
+        seen[copy.stream] = max(seen.get(copy.stream, 0), copy.seq)
+    for copy in _copies(rest):
+        seen[copy.stream] = max(0, min(seen.get(copy.stream, copy.seq), copy.seq - 1))
+        since_ms = min(since_ms, copy.routed_ms)
+    return Position(told.time_ms, since_ms, seen)
+
+
+def _routed(copy: Copy) -> tuple[int, bytes, int]:
+    return (copy.routed_ms, copy.stream, copy.seq)
+
+
+def _copies(publications: Iterable[Publication]) -> Iterable[Copy]:
+    return (copy for publication in publications for copy in publication.copies)
+
+
+def _that_fit(publications: list[Publication], most_bytes: int) -> int:
+    """How many of the first are within ``most_bytes``, at least one."""
+    size = 0
+    for count, publication in enumerate(publications):
+        size += publication.weight
+        if size > most_bytes and count > 0:
+            return count
+    return len(publications)
+
+
+def _beyond(
+    memory: TopicMemory, window: _Window | None, told: Position, now: float
+) -> list[Publication]:
+    """What ``told`` doesn't cover: from the store in order of id, then in that of arrival."""
+    older: list[Publication] = []
+    for publication in () if window is None else window.messages:
+        identity = publication.envelope.identity
+        if identity not in memory and not told.covers(publication.copies):
+            older.append(publication)
+    alive = [publication for publication in older if not publication.expired(now)]
+    return alive + memory.beyond(told, now)
+
+
+def _start(told: Position, policy: TopicPolicy, now: float) -> int:
+    """From when on something may be stored that ``told`` doesn't cover."""
+    oldest = int(now * 1000) - _ttl_ms(policy)
+    return max(0, oldest, min(told.time_ms, told.since_ms) - _MARGIN_MS)
+
+
+def _rounded(from_ms: int, now: float) -> int:
+    """``from_ms`` or earlier: one of the ages that reads have."""
+    now_ms = int(now * 1000)
+    steps = math.ceil(math.log(max(1.0, (now_ms - from_ms) / _SHORTEST_MS)) / _STEP)
+    return max(0, min(from_ms, now_ms - int(_SHORTEST_MS * math.exp(steps * _STEP))))
+
+
+def _ttl_ms(policy: TopicPolicy) -> int:
+    return int(policy.ttl * 1000)

@@ -1,0 +1,427 @@
+"""Readers who come back: what they missed, once, then what is live; and the truth about it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import time
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from gateways import TABLE, Box, Reader, opened_box, until
+
+from gateway.position import decode, encode, entry, stream_hash
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreUnavailable
+from newsfabric.store.memory import MemoryStore
+
+TOPIC = "news.breaking"
+
+
+class CountingStore(MemoryStore):
+    """Counts what readers who come back cost, and can be away."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE)
+        self.reads = 0
+        self.away = False
+
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        self.reads += 1
+        await asyncio.sleep(0)
+        if self.away:
+            raise StoreUnavailable("away")
+        return await super().since(topic, from_ms=from_ms, limit=limit)
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore()
+
+
+async def publish(box: Box, *bodies: Any, topic: str = TOPIC) -> list[Envelope]:
+    """Messages as routers send them: stored first."""
+    sent = []
+    for body in bodies:
+        made = box.envelope(topic, body)
+        await box.store.write([made])
+        box.send_envelope(made)
+        sent.append(made)
+    return sent
+
+
+async def hear_positions(reader: Reader, count: int) -> list[tuple[Any, str]]:
+    pushes = [await reader.hear() for _ in range(count)]
+    return [(push["body"], push["position"]) for push in pushes]
+
+
+async def test_a_reader_who_comes_back_gets_what_it_missed_and_then_what_is_live(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader(TOPIC) as reader:
+            await publish(box, 1, 2)
+            (_, first), (_, last) = await hear_positions(reader, 2)
+        await publish(box, 3, 4)
+        async with box.reader() as reader:
+            resumed = await reader.subscribe(TOPIC, position=last)
+            assert resumed["recovered"] is True
+            assert await reader.hear_bodies(2) == [3, 4]
+            await publish(box, 5)
+            assert await reader.hear_bodies(1) == [5]
+        async with box.reader() as reader:
+            assert (await reader.subscribe(TOPIC, position=first))["recovered"] is True
+            assert await reader.hear_bodies(4) == [2, 3, 4, 5]
+            await reader.is_up_to_date()
+
+
+async def test_nothing_missed_is_recovered_too(engine: str, store: CountingStore) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            fresh = await reader.subscribe(TOPIC)
+            assert fresh["recovered"] is False
+        async with box.reader() as reader:
+            again = await reader.subscribe(TOPIC, position=fresh["position"])
+            assert again["recovered"] is True
+            await reader.is_up_to_date()
+
+
+async def test_a_position_is_good_on_another_gateway_in_another_region(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader(TOPIC) as reader:
+            sent = await publish(box, 1)
+            ((_, position),) = await hear_positions(reader, 1)
+        sent += await publish(box, 2, 3)
+    async with opened_box(engine, store=store, region="dublin") as other:
+        # It hears of the last one as another router's copy.
+        copy = dataclasses.replace(sent[2], router="dublin-router-1", origin="dublin", seq=70)
+        other.send_envelope(copy)
+        async with other.reader() as reader:
+            resumed = await reader.subscribe(TOPIC, position=position)
+            assert resumed["recovered"] is True
+            assert sorted(await reader.hear_bodies(2)) == [2, 3]
+            await reader.is_up_to_date()
+
+
+async def test_a_crowd_that_comes_back_to_a_fresh_gateway_costs_one_read(
+    engine: str, store: CountingStore
+) -> None:
+    positions = []
+    async with opened_box(engine, store=store) as box, box.reader(TOPIC) as reader:
+        sent = await publish(box, *range(5))
+        positions = [position for _, position in await hear_positions(reader, 5)]
+    store.reads = 0
+    async with opened_box(engine, store=store) as fresh, contextlib.AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(fresh.reader()) for _ in range(20)]
+
+        async def comes(n: int, reader: Reader) -> list[Any]:
+            resumed = await reader.subscribe(TOPIC, position=positions[n % 5])
+            assert resumed["recovered"] is True
+            return await reader.hear_bodies(4 - n % 5)
+
+        got = await asyncio.gather(*(comes(n, reader) for n, reader in enumerate(readers)))
+        assert got == [list(range(n % 5 + 1, 5)) for n in range(20)]
+        assert store.reads == 1
+        assert len(sent) == 5
+
+
+async def test_what_is_read_from_the_store_is_not_published_again_when_the_feed_brings_it(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        made = box.envelope(TOPIC, "once")
+        await store.write([made])
+        async with box.reader() as reader:
+            await reader.subscribe(TOPIC, position=position)
+            assert await reader.hear_bodies(1) == ["once"]
+            box.send_envelope(made)
+            box.send_envelope(dataclasses.replace(made, router="dublin-router-1", seq=9))
+            await publish(box, "after")
+            assert await reader.hear_bodies(1) == ["after"]
+
+
+async def test_an_answer_that_isnt_there_yet_doesnt_move_the_position(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        await publish(box, 1)
+        async with box.reader() as reader:
+            resumed = await reader.subscribe(TOPIC, position=position)
+            assert resumed["position"] == position
+            ((_, moved),) = await hear_positions(reader, 1)
+        async with box.reader() as reader:
+            resumed = await reader.subscribe(TOPIC, position=moved)
+            assert resumed["recovered"] is True
+            await reader.is_up_to_date()
+
+
+async def test_a_reader_is_told_when_memory_and_store_cant_say(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        await publish(box, 1)
+        store.away = True
+        async with box.reader() as reader:
+            resumed = await reader.subscribe(TOPIC, position=position)
+            assert resumed["recovered"] is False
+            # What is known is sent all the same.
+            assert await reader.hear_bodies(1) == [1]
+            await publish(box, 2)
+            assert await reader.hear_bodies(1) == [2]
+
+
+async def test_more_than_one_read_may_take_is_a_gap_and_the_newest_come(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        await publish(box, *range(30))
+    async with opened_box(engine, store=store, resume_rows=5) as box, box.reader() as reader:
+        resumed = await reader.subscribe(TOPIC, position=position)
+        assert resumed["recovered"] is False
+        assert await reader.hear_bodies(5) == [25, 26, 27, 28, 29]
+        await reader.is_up_to_date()
+
+
+async def test_more_than_a_replay_may_hold_is_a_gap_and_the_newest_come(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store, replay_bytes=4_000) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        await publish(box, *("x" * 1_000 for _ in range(5)))
+        async with box.reader() as reader:
+            resumed = await reader.subscribe(TOPIC, position=position)
+            assert resumed["recovered"] is False
+            assert resumed["position"] != position
+            assert await reader.hear_bodies(3) == ["x" * 1_000] * 3
+            await reader.is_up_to_date()
+
+
+async def test_a_gap_is_filled_by_the_rewind_that_was_asked_for(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        await publish(box, 1, 2, 3)
+        async with box.reader() as reader:
+            old = encode(1_000, 1_000, [])
+            resumed = await reader.subscribe(TOPIC, position=old, rewind=2)
+            assert resumed["recovered"] is False
+            assert await reader.hear_bodies(2) == [2, 3]
+
+
+async def test_the_newest_of_each_key_come_only_to_those_who_missed_something(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        made = box.envelope("news.latest", "old", key="story", version=1)
+        await store.write([made])
+        box.send_envelope(made)
+        async with box.reader() as reader:
+            position = (await reader.subscribe("news.latest"))["position"]
+            assert await reader.hear_bodies(1) == ["old"]
+        async with box.reader() as reader:
+            resumed = await reader.subscribe("news.latest", position=position)
+            assert resumed["recovered"] is True
+            await reader.is_up_to_date()
+        async with box.reader() as reader:
+            resumed = await reader.subscribe("news.latest", position=encode(1_000, 1_000, []))
+            assert resumed["recovered"] is False
+            assert await reader.hear_bodies(1) == ["old"]
+
+
+# Bad input.
+
+
+def forged(packed: bytes) -> str:
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "position",
+    ["of another fabric", "", "AgAA", "x" * 5_000, forged(b"\x02" + b"\xff" * 40)],
+    ids=["no base64", "empty", "cut off", "giant", "forged"],
+)
+async def test_what_cant_be_a_position_is_refused(
+    engine: str, store: CountingStore, position: str
+) -> None:
+    async with opened_box(engine, store=store) as box, box.reader() as reader:
+        error = await reader.ask(action="subscribe", topic=TOPIC, position=position, ref=1)
+        assert (error["type"], error["code"], error["ref"]) == ("error", 112, 1)
+        assert error["temporary"] is False
+        assert (await reader.subscribe(TOPIC))["recovered"] is False
+
+
+async def test_a_position_that_says_too_little_or_too_much_is_a_gap(
+    engine: str, store: CountingStore
+) -> None:
+    now = int(time.time() * 1000)
+    week = 7 * 86_400_000
+    said = {
+        "another release": "AQGU",
+        "older than the topic's ttl": encode(now - week - 700_000, now - week - 100_000, []),
+        "from the future": encode(now + 86_400_000, now + 86_400_000, []),
+    }
+    async with opened_box(engine, store=store) as box:
+        for what, position in said.items():
+            async with box.reader() as reader:
+                resumed = await reader.subscribe(TOPIC, position=position)
+                assert resumed["recovered"] is False, what
+
+
+async def test_numbers_that_no_router_gave_out_are_not_believed(
+    engine: str, store: CountingStore
+) -> None:
+    now = int(time.time() * 1000)
+    async with opened_box(engine, store=store) as box:
+        await publish(box, 1, 2)
+        async with box.reader(TOPIC, rewind=2) as reader:
+            await reader.hear_bodies(2)
+        giant = entry(stream_hash("oregon-router-1", box.epoch), 2**60)
+        async with box.reader() as reader:
+            resumed = await reader.subscribe(
+                TOPIC, position=encode(now - 600_000, now - 1, [giant])
+            )
+            assert resumed["recovered"] is True
+            assert await reader.hear_bodies(2) == [1, 2]
+
+
+# Event streams.
+
+
+async def sse(box: Box, query: str, count: int, **headers: str) -> list[tuple[str | None, str]]:
+    """The first ``count`` events of a stream: (id, data)."""
+    async with box.opened() as raw:
+        raw.send_request("GET", f"/events?{query}", **headers)
+        await raw.read_until(b"\r\n\r\n")
+        await raw.read_until(b"\n\n")
+        events: list[tuple[str | None, str]] = []
+        while len(events) < count:
+            block = (await raw.read_until(b"\n\n")).decode()
+            fields = dict(line.split(": ", 1) for line in block.strip().splitlines() if line != ":")
+            events.append((fields.get("id"), fields.get("data", "")))
+        return events
+
+
+async def test_an_event_stream_begins_with_an_id_and_goes_on_from_it(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        (_, subscribed), (begin, nothing) = await sse(box, f"topic={TOPIC}", 2)
+        assert '"recovered":false' in subscribed
+        assert begin is not None
+        assert nothing == ""
+        await publish(box, 1, 2)
+        for headers, query in (({"Last_Event_ID": begin}, ""), ({}, f"&last_event_id={begin}")):
+            events = await sse(box, f"topic={TOPIC}{query}", 4, **headers)
+            assert '"recovered":true' in events[0][1]
+            assert ['"body":1' in events[1][1], '"body":2' in events[2][1]] == [True, True]
+            assert [id_ for id_, _ in events[:3]] == [None, None, None]
+            assert events[3][0] is not None
+        assert (await sse(box, f"topic={TOPIC}", 2, Last_Event_ID=events[3][0]))[0][0] is None
+
+
+async def test_no_event_moves_the_id_past_what_another_topic_still_waits_for(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        events = await sse(box, "topic=news.a&topic=news.b", 3)
+        begin = events[2][0]
+        assert begin is not None
+        await publish(box, "a", topic="news.a")
+        await publish(box, "b", topic="news.b")
+        events = await sse(box, "topic=news.a&topic=news.b", 5, Last_Event_ID=begin)
+        kinds = ["a" in data.partition('"body":')[2] for _, data in events]
+        assert [id_ is None for id_, _ in events] == [True, True, True, True, False]
+        assert kinds == [False, True, False, False, False]
+
+
+async def test_a_bad_last_event_id_is_400(engine: str, store: CountingStore) -> None:
+    async with opened_box(engine, store=store) as box:
+        page = await box.request("GET", f"/events?topic={TOPIC}", Last_Event_ID="1")
+        assert (page.status, page.json()["code"]) == (400, 112)
+
+
+# Plain HTTP.
+
+
+async def get_history(box: Box, **query: Any) -> Any:
+    text = "&".join(f"{name}={quote(str(value))}" for name, value in query.items())
+    page = await box.request("GET", f"/history?{text}")
+    assert page.status == 200, page
+    assert page.headers["cache-control"] == "no-store"
+    return page.json()
+
+
+async def test_catching_up_over_http_page_by_page(engine: str, store: CountingStore) -> None:
+    async with opened_box(engine, store=store) as box:
+        begin = await get_history(box, topic=TOPIC)
+        assert (begin["messages"], begin["more"], begin["recovered"]) == ([], False, False)
+        await publish(box, *range(7))
+        await publish(box, "elsewhere", topic="news.b")
+        bodies, position, pages = [], begin["position"], 0
+        while True:
+            page = await get_history(box, topic=TOPIC, after=position, limit=3)
+            assert page["recovered"] is True
+            bodies += [message["body"] for message in page["messages"]]
+            position, pages = page["position"], pages + 1
+            if not page["more"]:
+                break
+        assert (bodies, pages) == (list(range(7)), 3)
+        assert (await get_history(box, topic=TOPIC, after=position))["messages"] == []
+        async with box.reader() as reader:
+            assert (await reader.subscribe(TOPIC, position=position))["recovered"] is True
+            await reader.is_up_to_date()
+
+
+async def test_pages_go_on_at_another_gateway(engine: str, store: CountingStore) -> None:
+    async with opened_box(engine, store=store) as box:
+        begin = (await get_history(box, topic=TOPIC))["position"]
+        await publish(box, *range(5))
+        page = await get_history(box, topic=TOPIC, after=begin, limit=2)
+    async with opened_box(engine, store=store) as other:
+        rest = await get_history(other, topic=TOPIC, after=page["position"], limit=9)
+        assert [message["body"] for message in rest["messages"]] == [2, 3, 4]
+        assert (rest["recovered"], rest["more"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("topic=news.a&after=nonsense", 400, 112),
+        ("topic=news.a&limit=0", 400, 107),
+        ("topic=news.a&limit=1001", 400, 107),
+        ("topic=..", 400, 107),
+        ("", 400, 107),
+        ("topic=weather.oslo", 404, 102),
+        ("topic=user.7", 401, 101),
+    ],
+)
+async def test_bad_requests_of_a_history_are_told(
+    engine: str, query: str, status: int, code: int
+) -> None:
+    async with opened_box(engine) as box:
+        page = await box.request("GET", f"/history?{query}")
+        assert (page.status, page.json()["code"]) == (status, code)
+
+
+async def test_pages_of_other_origins_may_ask_if_they_are_let_in(engine: str) -> None:
+    async with opened_box(engine, origins=("https://a.example",)) as box:
+        page = await box.request("GET", f"/history?topic={TOPIC}", Origin="https://a.example")
+        assert page.headers["access-control-allow-origin"] == "https://a.example"
+        other = await box.request("GET", f"/history?topic={TOPIC}", Origin="https://b.example")
+        assert other.status == 403
+        assert decode((await get_history(box, topic=TOPIC))["position"]).time_ms > 0
+        await until(lambda: not box.gateway.core.connections)

@@ -1,0 +1,392 @@
+"""Readers who roam between two regions' gateways miss nothing without being told, whatever happens.
+
+A small world under a seeded dice: routers that number and store and restart, copies of one
+message by several of them, deliveries that are late, out of order, repeated or lost until they are
+repaired, a link between the regions that is cut, gateways that restart, readers that are cut off in
+the middle of a replay. The hub, its memory and the resumer are the real ones; what the test keeps
+beside them is who should have got what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from envelopes import envelope
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gateway.archive import Archive
+from gateway.frames import Variant
+from gateway.hub import Hub, HubLimits, Subscription
+from gateway.publication import Publication
+from gateway.resume import Recalled, Resumer
+from gateway.settings import GatewaySettings
+from gateway.streams import Streams
+from newsfabric.closing import CloseReason
+from newsfabric.control import Tick
+from newsfabric.envelope import Envelope, id_of, ms_of_id
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=4)])
+TOPIC, OTHER = "news.a", "news.b"
+REGIONS = ("oregon", "dublin")
+# A gateway that starts is not ready before it has caught up with so much of the journal.
+CATCH_UP = 560.0
+# Queues between regions keep nothing for longer than nine minutes, so copies of a message are not
+# routed further apart; and holes are closed by then.
+LONGEST_WAY = 500.0
+
+
+@dataclasses.dataclass
+class Clock:
+    now: float = 1_700_000_000.0
+
+    @property
+    def ms(self) -> int:
+        return int(self.now * 1000)
+
+
+class Router:
+    """Numbers what it routes. Its clock is wrong, but never goes back."""
+
+    def __init__(self, clock: Clock, region: str, name: str, skew: float) -> None:
+        self.clock, self.region, self.name, self.skew = clock, region, name, skew
+        self.epoch = self.ms
+        self.seq = 0
+
+    @property
+    def ms(self) -> int:
+        return int((self.clock.now + self.skew) * 1000)
+
+    def route(self, number: int, topic: str) -> Envelope:
+        self.seq += 1
+        made = envelope(number, topic=topic, origin=self.region, router=self.name)
+        fresh = {"id": id_of(self.ms, made.identity), "epoch": self.epoch, "seq": self.seq}
+        return dataclasses.replace(made, **fresh)
+
+    def tick(self) -> Tick:
+        return Tick(
+            origin=self.region, router=self.name, epoch=self.epoch, seq=self.seq, sent_ms=self.ms
+        )
+
+
+class Gateway:
+    """A hub with a resumer, and the order in which it first had each message."""
+
+    def __init__(self, world: World, region: str) -> None:
+        self.world, self.region = world, region
+        settings = GatewaySettings(name="box", region=region, resume_rows=world.rows)
+        # Copies come later here than the ten minutes for which they are told from news.
+        limits = HubLimits(identity_seconds=1e6)
+        self.hub = Hub(TABLE, Streams(world.clock.now), limits)
+        self.order: list[int] = []
+        self.resumer = Resumer(
+            hub=self.hub,
+            archive=Archive(world.store, settings),
+            told=settings,
+            spawn=self.spawn,
+            publish=self.publish,
+            now=lambda: world.clock.now,
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.create_task(work)
+
+    def take(self, item: Envelope | Tick) -> None:
+        if self.hub.streams.mark(item.router, item.epoch) is None:
+            # A gateway that was cut off from a router when it started: that router's journal first.
+            self.catch_up(lambda one: (one.router, one.epoch) == (item.router, item.epoch))
+        self.offer(item)
+
+    def catch_up(self, wanted: Callable[[Envelope], bool] = lambda _one: True) -> None:
+        """What the journal has of the last minutes, in the order of each stream."""
+        start_ms = self.world.clock.ms - int(CATCH_UP * 1000)
+        for one in self.world.journal():
+            if wanted(one) and self.world.stored_ms[one.identity] >= start_ms:
+                self.offer(one)
+
+    def offer(self, item: Envelope | Tick) -> None:
+        if isinstance(item, Tick):
+            self.hub.ticked(item, self.world.clock.now)
+        elif (publication := self.hub.offer(item, self.world.clock.now)) is not None:
+            self.publish(publication)
+
+    def publish(self, publication: Publication) -> None:
+        self.order.append(publication.envelope.identity)
+        for _, group in self.hub.audience(publication.envelope.topic):
+            for subscription in group:
+                subscription.subscriber.deliver(b"", publication)
+
+    def repair(self) -> None:
+        """What is in the journal and never came: holes, and the ends of dead routers' streams."""
+        streams = self.hub.streams
+        for one in self.world.journal():
+            if not streams.offered(one.router, one.epoch, one.seq, ms_of_id(one.id)):
+                self.take(one)
+
+
+class Reader:
+    """Keeps its position, and what it got; ``wire`` is on its way to it."""
+
+    transport, variant = "websocket", Variant.RAW
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.position: str | None = None
+        self.got: set[int] = set()
+        # Everything stored since then should reach it.
+        self.since_ms = 0
+        self.gateway: Gateway | None = None
+        self.subscription: Subscription | None = None
+        self.wire: list[Publication | str] = []
+        self.heard: list[Envelope] = []
+
+    def deliver(self, frame: bytes, publication: Publication) -> None:
+        self.wire.append(publication)
+
+    def close(self, reason: CloseReason) -> None:
+        raise AssertionError(reason)
+
+    async def connect(self, gateway: Gateway) -> None:
+        topic = TOPIC
+        missed = Recalled([], recovered=False)
+        if self.position is not None:
+            missed = await gateway.resumer.recover(topic, self.position)
+        if not missed.recovered:
+            self.since_ms = self.world.clock.ms
+        self.gateway = gateway
+        self.subscription = gateway.hub.subscribe(topic, self)
+        now = gateway.hub.streams.position(self.world.clock.now)
+        echoed = self.position if missed.recovered and missed.publications else now
+        self.wire = [echoed or now, *missed.publications]
+        self.heard = []
+
+    def read(self, count: int) -> None:
+        taken, self.wire = self.wire[:count], self.wire[count:]
+        for one in taken:
+            if isinstance(one, str):
+                self.position = one
+                continue
+            self.position = one.position or self.position
+            self.got.add(one.envelope.identity)
+            self.heard.append(one.envelope)
+
+    def cut_off(self) -> None:
+        if self.gateway is None or self.subscription is None:
+            return
+        self.gateway.hub.unsubscribe(self.subscription)
+        identities = [one.identity for one in self.heard]
+        assert len(set(identities)) == len(identities), "twice on one connection"
+        assert in_order(self.heard, self.gateway.order), "not in the gateway's order"
+        self.gateway, self.subscription, self.wire = None, None, []
+
+
+def in_order(heard: list[Envelope], order: list[int]) -> bool:
+    """Older ones by id, then those that came to this gateway, as they came."""
+    place = {identity: number for number, identity in enumerate(order)}
+    ids = [one.id for one in heard]
+    places = [place.get(one.identity, -1) for one in heard]
+    return any(
+        ids[:cut] == sorted(ids[:cut]) and places[cut:] == sorted(places[cut:])
+        for cut in range(len(heard) + 1)
+    )
+
+
+def in_stream_order(one: Envelope) -> tuple[int, str, int, int]:
+    """Ids of one millisecond aren't in order of numbers."""
+    return (ms_of_id(one.id), one.router, one.epoch, one.seq)
+
+
+class World:
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.clock = Clock()
+        self.rows = dice.choice([10, 1_000, 1_000])
+        self.store = MemoryStore(TABLE, now_ms=lambda: self.clock.ms)
+        self.routers = [self.router(region, n) for region in REGIONS for n in (1, 2)]
+        self.clock.now += dice.choice([1, 30, 2_000])
+        self.gateways = [Gateway(self, region) for region in REGIONS]
+        self.readers = [Reader(self) for _ in range(3)]
+        self.arrived_at = self.clock.now
+        self.number = 0
+        # Copies of a message that no router has had yet: (number, topic, region).
+        self.intake: list[tuple[int, str, str]] = []
+        # On their way to a gateway; those of the other region wait while the link is cut.
+        self.way: list[list[Envelope | Tick]] = [[], []]
+        self.cut = False
+        self.routed: list[Envelope] = []
+        self.stored_ms: dict[int, int] = {}
+        self.resumes = 0
+        self.recovered = 0
+
+    def router(self, region: str, number: int) -> Router:
+        skew = self.dice.choice([-2.0, 0.0, 0.0, 2.0])
+        return Router(self.clock, region, f"{region}-router-{number}", skew)
+
+    async def run(self, steps: int) -> None:
+        acts = [
+            *[self.publish] * 4,
+            *[self.route] * 6,
+            *[self.deliver] * 10,
+            *[self.tick] * 2,
+            *[self.reads] * 3,
+            *[self.comes] * 3,
+            *[self.goes] * 2,
+            self.wait,
+            self.repair,
+            self.link,
+            self.router_restarts,
+            self.gateway_restarts,
+        ]
+        for gateway in self.gateways:
+            self.catch_up(gateway)
+        for _ in range(steps):
+            await self.passes(self.dice.choice([0.0, 0.001, 0.1, 1.0]))
+            await self.dice.choice(acts)()
+
+    async def passes(self, seconds: float) -> None:
+        if self.clock.now + seconds > self.arrived_at + LONGEST_WAY:
+            await self.arrive()
+        self.clock.now += seconds
+
+    async def publish(self) -> None:
+        self.number += 1
+        topic = self.dice.choice([TOPIC, TOPIC, OTHER])
+        regions = self.dice.choice([REGIONS[:1], REGIONS[1:], REGIONS])
+        self.intake += [(self.number, topic, region) for region in regions]
+
+    async def route(self) -> None:
+        if not self.intake:
+            return
+        number, topic, region = self.intake.pop(self.dice.randrange(len(self.intake)))
+        router = self.dice.choice([one for one in self.routers if one.region == region])
+        routed = router.route(number, topic)
+        await self.store.write([routed])
+        self.routed.append(routed)
+        self.stored_ms.setdefault(routed.identity, self.clock.ms)
+        if self.dice.randrange(12):
+            self.send(routed)
+
+    def send(self, item: Envelope | Tick) -> None:
+        for way in self.way:
+            # Some are lost on one way, some come twice.
+            way += [item] * self.dice.choice([0, 1, 1, 1, 1, 1, 1, 2])
+
+    async def deliver(self) -> None:
+        for place, gateway in enumerate(self.gateways):
+            way = self.way[place]
+            passing = [one for one in way if not self.cut or one.origin == gateway.region]
+            if passing:
+                near = min(len(passing), self.dice.choice([1, 1, 3]))
+                item = passing[self.dice.randrange(near)]
+                way.remove(item)
+                gateway.take(item)
+
+    async def tick(self) -> None:
+        for router in self.routers:
+            self.send(router.tick())
+
+    async def reads(self) -> None:
+        self.dice.choice(self.readers).read(self.dice.randrange(4))
+
+    async def comes(self) -> None:
+        reader = self.dice.choice(self.readers)
+        if reader.gateway is None:
+            await reader.connect(self.dice.choice(self.gateways))
+
+    async def goes(self) -> None:
+        reader = self.dice.choice(self.readers)
+        reader.read(self.dice.randrange(3))
+        reader.cut_off()
+
+    async def wait(self) -> None:
+        await self.passes(self.dice.choice([5.0, 5.0, 70.0, 700.0, 4_000.0]))
+        await self.tick()
+
+    async def link(self) -> None:
+        self.cut = not self.cut
+
+    async def repair(self) -> None:
+        for gateway in self.gateways:
+            gateway.repair()
+
+    async def router_restarts(self) -> None:
+        old = self.dice.choice(self.routers)
+        # Its last tick may come, or not.
+        self.send(old.tick())
+        self.clock.now += 5.0
+        self.routers[self.routers.index(old)] = self.router(old.region, int(old.name[-1]))
+
+    async def gateway_restarts(self) -> None:
+        place = self.dice.randrange(len(self.gateways))
+        old = self.gateways[place]
+        for reader in self.readers:
+            if reader.gateway is old:
+                reader.read(self.dice.randrange(4))
+                reader.cut_off()
+        # What was in its box is gone; what waits for the link is not.
+        waiting = [one for one in self.way[place] if self.cut and one.origin != old.region]
+        self.way[place] = waiting
+        fresh = self.gateways[place] = Gateway(self, old.region)
+        self.catch_up(fresh)
+
+    def catch_up(self, fresh: Gateway) -> None:
+        """What a gateway does before it lets readers in."""
+        fresh.catch_up()
+        for router in self.routers:
+            if not self.cut or router.region == fresh.region:
+                fresh.take(router.tick())
+
+    def journal(self) -> list[Envelope]:
+        return sorted(self.routed, key=in_stream_order)
+
+    async def arrive(self) -> None:
+        """Whatever is on its way, and what was lost."""
+        self.cut = False
+        while self.intake:
+            await self.route()
+        while any(self.way):
+            await self.deliver()
+        for router in self.routers:
+            for gateway in self.gateways:
+                gateway.take(router.tick())
+        await self.repair()
+        self.arrived_at = self.clock.now
+
+    async def settle(self) -> None:
+        """Everything arrives, everyone reads to the end, and comes once more."""
+        await self.arrive()
+        for reader in self.readers:
+            for _ in range(2):
+                if reader.gateway is None:
+                    await reader.connect(self.dice.choice(self.gateways))
+                reader.read(len(reader.wire))
+                reader.cut_off()
+
+    async def account(self) -> None:
+        topics = {one.identity: one.topic for one in self.routed}
+        for reader in self.readers:
+            due = {
+                identity
+                for identity, stored_ms in self.stored_ms.items()
+                if topics[identity] == TOPIC and stored_ms > reader.since_ms
+            }
+            assert due <= reader.got, f"{len(due - reader.got)} lost without a word"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+@example(0)
+def test_nothing_is_missed_without_a_word_and_nothing_comes_twice(seed: int) -> None:
+    async def scenario() -> None:
+        world = World(random.Random(seed))
+        await world.run(250)
+        await world.settle()
+        await world.account()
+
+    asyncio.run(scenario())
