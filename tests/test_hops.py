@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shovelled import shovelled
 
 from newsfabric.amqp.fields import decode_table, encode_table
 from newsfabric.amqp.message import SHOVELLED, Undecoded
 from newsfabric.hops import MAX_HOPS, hops, last_hop
 
 
-def _carried(*shovels: str) -> dict[str, Any]:
-    """Headers as they arrive after ``shovels``, the last one last."""
-    tables = [
-        {
-            "shovelled-by": "oregon-core-1@localhost",
-            "shovel-type": "dynamic",
-            "shovel-name": name,
-            "shovel-vhost": "/",
-            "src-uri": "amqp://127.0.0.1:18110/%2F",
-            "dest-uri": "amqp://",
-        }
-        for name in reversed(shovels)
-    ]
-    return decode_table(encode_table({"key": "story", SHOVELLED: tables})[4:])
-
-
 def test_the_shovels_are_named_in_the_order_they_carried_it() -> None:
-    headers = _carried("publish.oregon.1", "outbound.oregon.2", "postoffice.1")
+    headers = shovelled("publish.oregon.1", "outbound.oregon.2", "postoffice.1", key="story")
     assert hops(headers) == ("publish.oregon.1", "outbound.oregon.2", "postoffice.1")
     assert last_hop(headers) == "postoffice.1"
     assert headers["key"] == "story"
@@ -43,7 +26,7 @@ def test_what_no_shovel_carried_has_no_hops() -> None:
 
 def test_of_many_hops_the_last_are_kept() -> None:
     names = [f"proxy.{n}" for n in range(20)]
-    assert hops(_carried(*names)) == tuple(names[-MAX_HOPS:])
+    assert hops(shovelled(*names)) == tuple(names[-MAX_HOPS:])
 
 
 @pytest.mark.parametrize(
