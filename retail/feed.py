@@ -24,6 +24,8 @@ SILENT_AFTER: Final = 15.0
 ARRIVALS_WITHIN: Final = 5.0
 # Restarts that changed nothing before a feed that runs is moved.
 RESTARTS_BEFORE_MOVE: Final = 2
+# Seconds between two looks after which the agent must have been stopped.
+_PAUSED: Final = 5.0
 # More regions than a fabric has.
 _MAX_ORIGINS: Final = 64
 
@@ -99,6 +101,7 @@ class Feeds:
     ) -> None:
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._cores = tuple(cores)
+        self._looked_at = now
         self._feeds = {n: _Feed(url, now) for n, url in enumerate(choose(box, cores), 1)}
 
     @property
@@ -114,13 +117,16 @@ class Feeds:
         ``running`` are the feeds whose shovels say so, ``arrived`` when something last came
         through each.
         """
+        # Who was stopped for a while knows of nothing that came meanwhile.
+        slept = now - self._looked_at > _PAUSED
+        self._looked_at = now
         for n, feed in self._feeds.items():
             feed.running = n in running
+            if slept or not feed.running:
+                feed.watched.renewed()
             if feed.running:
                 feed.good_at = now
                 feed.watched.sent(now)
-            else:
-                feed.watched.renewed()
             if n in arrived and arrived[n] > (now - ARRIVALS_WITHIN):
                 feed.watched.arrived(arrived[n], now)
         return [*self._moves(now), *self._restarts(now)]

@@ -36,6 +36,8 @@ from shovels.watch import Watch
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
+# Seconds between two rounds after which we must have been stopped.
+PAUSED: Final = 4.0
 
 SENT: Final = metrics.counter(
     "shovels_canaries_sent", "Canaries by what became of them", ["outcome"]
@@ -76,8 +78,15 @@ class Canaries:
 
     async def run(self) -> None:
         """Send a canary everywhere each second, until cancelled."""
+        before = _now()
         while True:
             began = _now()
+            # A process that was stopped for a while knows of nothing that came meanwhile.
+            slept = began - before > PAUSED
+            before = began
+            self._watch.unheard(
+                {cluster for cluster, link in self._links.items() if slept or not link.connected}
+            )
             await asyncio.gather(*(self._send(*source) for source in self._sources))
             await asyncio.sleep(max(0.0, EVERY - (_now() - began)))
 

@@ -9,7 +9,7 @@ or a binding: all of them the keeper's own.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from newsfabric.topology import Cluster, Link
@@ -56,6 +56,12 @@ class Watch:
         for name, watched in self._watched.items():
             if name not in said:
                 watched.renewed()
+
+    def unheard(self, clusters: Collection[Cluster]) -> None:
+        """``clusters`` can neither be sent to nor heard: whoever touches them is excused."""
+        for name, link in self._links.items():
+            if link.source in clusters or link.runs_on in clusters:
+                self._watched[name].renewed()
 
     def ages(self, now: float) -> Mapping[str, float | None]:
         """Link id → seconds since the newest canary that has arrived was sent."""

@@ -138,6 +138,12 @@ def test_a_feed_that_brings_again_gets_its_full_time_before_it_is_distrusted_aga
     assert again[0][0] >= 200 + watch.SILENT_AFTER
 
 
+def test_an_agent_that_was_stopped_for_a_while_accuses_nobody() -> None:
+    feeds = Feeds("box", [A], now=0.0, rng=random.Random(1))
+    assert _seconds(feeds, {1}, range(10)) == []
+    assert _seconds(feeds, set(), range(100, 100 + int(watch.SILENT_AFTER))) == []
+
+
 def test_what_came_of_any_region_shows_that_a_feed_moves() -> None:
     arrivals = Arrivals()
     assert not arrivals.moving(0.0)

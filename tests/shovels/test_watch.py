@@ -82,3 +82,15 @@ def test_what_nobody_keeps_is_nobodys_canary() -> None:
     assert set(watch.ages(2.0).values()) == {None}
     assert [each["canary_age_ms"] for each in watch.document(2.0)["shovels"]] == [None] * 4
     assert watch.distrusted({(CORE, "archive")}, 1e6) == []
+
+
+def test_while_a_cluster_cant_be_heard_its_shovels_are_excused() -> None:
+    watch = _watch()
+    for second in range(100):
+        _second(watch, float(second), broken="outbound.dublin.1")
+        watch.unheard({FAR_CORE} if second < 50 else ())
+        found = watch.distrusted(ALL_RUN, second + 0.5)
+        assert (found != []) == (second == 50 + SILENT_AFTER), second
+        if found:
+            return
+    raise AssertionError
