@@ -41,7 +41,6 @@ from newsfabric.topology import (
     POSTOFFICE,
     UPSTREAM,
     ShovelLink,
-    box_feed,
     box_upstream,
     declare_retail,
     mask,
@@ -49,7 +48,7 @@ from newsfabric.topology import (
 from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
-from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, watched_document
+from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, place, watched_document
 from retail.load import AWAY, GatewayLoad, box_state, report
 
 logger = logging.getLogger(__name__)
@@ -247,18 +246,24 @@ class Agent:
                 await self._shovels.keep(self._links())
             case Restart(n):
                 logger.warning("feed %d: runs and brings nothing, restarting its shovel", n)
-                await self._shovels.restart(box_feed(self._settings.box, n, self._cores[n].url))
+                await self._shovels.restart(self._cores[n].feed)
         COMMANDS.labels(type(command).__name__.lower()).inc()
 
     def _links(self) -> dict[str, ShovelLink]:
-        settings = self._settings
-        feeds = [box_feed(settings.box, n, core.url) for n, core in self._cores.items()]
-        return {link.name: link for link in (*feeds, box_upstream(settings.cores))}
+        feeds = [core.feed for core in self._cores.values()]
+        return {link.name: link for link in (*feeds, box_upstream(self._settings.cores))}
 
     def _core_end(self, n: int, url: str) -> CoreEnd:
         settings = self._settings
-        heard = (settings.region, self._on_load)
-        return CoreEnd(settings.box, n, url, settings.credentials, heard)
+        return CoreEnd(
+            box=settings.box,
+            region=settings.region,
+            n=n,
+            url=url,
+            place=place(settings.box, settings.cores, n, url),
+            credentials=settings.credentials,
+            on_load=self._on_load,
+        )
 
     # --- load -----------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ from newsfabric.topology import (
     UPSTREAM,
     Exchange,
     ShovelLink,
+    box_feed,
     box_part,
-    box_queue,
     declare_part,
     owned_box_shovel,
     shovel_value,
@@ -94,23 +94,31 @@ class CoreEnd:
     """
 
     def __init__(
-        self, box: str, n: int, url: str, credentials: Credentials, heard: tuple[str, OnLoad]
+        self,
+        *,
+        box: str,
+        region: str,
+        n: int,
+        url: str,
+        place: str,
+        credentials: Credentials,
+        on_load: OnLoad,
     ) -> None:
-        """``heard``: the box's region, and what to call for each of its load reports."""
+        """``place`` is of :func:`retail.feed.place`; ``on_load`` is given each load report."""
         self.url = url
-        self._box = box
-        self._n = n
+        self.feed = box_feed(box, n, url, place)
+        self._part = box_part(box, n, place)
+        self._name = f"{box}-agent feed {n}"
         self._credentials = credentials
-        self._load_key = load_key(heard[0], box)
-        self._on_load = heard[1]
+        self._load_key = load_key(region, box)
+        self._on_load = on_load
         # A name of its own each time, since a connection that is half dead may hold the last one.
         self._loads = f"agent.{box}.{secrets.token_hex(4)}"
         self._link: Link | None = None
 
     async def open(self) -> None:
         """Declare, now or as soon as the node answers."""
-        name = f"{self._box}-agent feed {self._n}"
-        self._link = await connect([self.url], name=name, credentials=self._credentials)
+        self._link = await connect([self.url], name=self._name, credentials=self._credentials)
         await self._link.on_connect(self._declare)
         await self._link.on_connect(self._declare_loads)
         consumers: list[Consumer] = []
@@ -135,15 +143,11 @@ class CoreEnd:
                 async with asyncio.timeout(DELETE_TIMEOUT):
                     await self._link.on_connect(self._delete)
             except TimeoutError:
-                logger.warning("%s: left on the core, where it will expire", self._queue)
+                logger.warning("%s: left on the core, to expire", self.feed.queue.name)
         await self.close()
 
-    @property
-    def _queue(self) -> str:
-        return box_queue(self._box, self._n)
-
     async def _declare(self, declare: Declare) -> None:
-        await declare_part(declare, box_part(self._box, self._n))
+        await declare_part(declare, self._part)
 
     async def _declare_loads(self, declare: Declare) -> None:
         await declare.exchange(UPSTREAM, type=Exchange(UPSTREAM).type)
@@ -160,7 +164,7 @@ class CoreEnd:
             self._on_load(report)
 
     async def _delete(self, declare: Declare) -> None:
-        await declare.delete_queue(self._queue)
+        await declare.delete_queue(self.feed.queue.name)
 
 
 class BoxShovels:

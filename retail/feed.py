@@ -54,6 +54,14 @@ def choose(box: str, cores: Sequence[str]) -> tuple[str, ...]:
     return tuple(cores[(start + n) % len(cores)] for n in range(min(2, len(cores))))
 
 
+def place(box: str, cores: Sequence[str], n: int, url: str) -> str:
+    """What the queue of feed ``n`` on the core node at ``url`` is told apart by.
+
+    Nothing on the node that a new box chooses. A box that starts again begins there once more.
+    """
+    return "" if choose(box, cores)[n - 1] == url else f"node-{cores.index(url) + 1}"
+
+
 def feed_name(n: int) -> str:
     """The shovel of feed ``n``."""
     return f"postoffice.{n}"

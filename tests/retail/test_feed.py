@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric import watch
+from newsfabric.topology import box_queue
 from retail.feed import (
     RESTARTS_BEFORE_MOVE,
     SILENT_AFTER,
@@ -20,6 +21,7 @@ from retail.feed import (
     Restart,
     choose,
     feed_name,
+    place,
 )
 
 A, B, C = (f"amqp://core-{name}/%2F" for name in "abc")
@@ -52,6 +54,15 @@ def _seconds(
         for second in seconds
         for command in feeds.look(running, dict.fromkeys(brings, float(second)), float(second))
     ]
+
+
+def test_each_core_node_that_a_feed_moves_to_gets_a_queue_of_another_name() -> None:
+    # In a cluster a queue whose node is away can't be declared on another.
+    box, cores = _box_on(A, B, of=(A, B, C)), (A, B, C)
+    names = {box_queue(box, 1, place(box, cores, 1, url)) for url in cores}
+    assert len(names) == 3
+    assert box_queue(box, 1, place(box, cores, 1, A)) == f"box.{box}.1"
+    assert box_queue(box, 2, place(box, cores, 2, B)) == f"box.{box}.2"
 
 
 def test_a_feed_that_runs_and_brings_something_stays_where_it_is() -> None:
