@@ -20,7 +20,7 @@ DATAPLANE = target/release/newsfabric-dataplane
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing: .venv, RabbitMQ, Chromium for the browser tests; build the data plane
+setup: ## Install what is missing: .venv, RabbitMQ, Cassandra, Chromium for the browser tests; build the data plane
 	@scripts/setup test
 
 demo: ## Start the two-region world and watch it; Ctrl-C stops it (DEMO_ARGS=…)
@@ -56,10 +56,10 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 
 unit: python ## Run the tests that need no server (seconds)
-	$(BIN)/pytest -m 'not broker and not world and not browser' $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not broker and not cassandra and not world and not browser' $(PYTEST_ARGS)
 
-integration: setup ## Run the tests that need RabbitMQ, a whole world or Chromium
-	$(BIN)/pytest -m 'broker or world or browser' $(PYTEST_ARGS)
+integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
+	$(BIN)/pytest -m 'broker or cassandra or world or browser' $(PYTEST_ARGS)
 
 conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite, all of both (10 minutes)
 	CI=1 $(BIN)/pytest tests/conformance

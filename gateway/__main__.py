@@ -51,7 +51,12 @@ def choose_engine(wanted: str) -> str:
 @click.option("--region", required=True, help="The region whose ticks make it ready.")
 @click.option("--broker", required=True, metavar="AMQP_URL", help="The box's own broker.")
 @click.option("--topics", required=True, type=click.Path(path_type=Path), help="topics.toml")
-@click.option("--store", required=True, metavar="URL", help="sqlite:PATH or memory:")
+@click.option(
+    "--store",
+    required=True,
+    metavar="URL",
+    help="sqlite:PATH, memory: or cassandra://HOSTS/KEYSPACE?dc=NAME",
+)
 @click.option("--host", default="127.0.0.1", help="Address for readers.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Port for readers.")
 @click.option("--admin-port", default=8081, type=click.IntRange(0, 65535), help="On loopback.")

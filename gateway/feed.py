@@ -17,9 +17,8 @@ from gateway import measures
 from newsfabric import topology
 from newsfabric.amqp import Consumer, Delivery, Link
 from newsfabric.control import decode_tick, tick_key
-from newsfabric.envelope import Envelope, decode
+from newsfabric.envelope import decode
 from newsfabric.hops import hops
-from newsfabric.sightings import Copy, Sighting
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import CONTROL_WORD
 
@@ -66,7 +65,9 @@ class Feed:
         envelope = decode(delivery.message)
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
-        sighting = self._sighted(envelope, hops(delivery.message.properties.headers))
+        way = hops(delivery.message.properties.headers)
+        sighting = core.races.came(envelope, way, clock_ms())
+        core.mender.heard(envelope.origin, envelope.router, envelope.epoch)
         copies, unknown = core.hub.copies, core.hub.unknown_topics
         publication = core.hub.offer(envelope, time.time())
         if publication is None:
@@ -81,24 +82,9 @@ class Feed:
 
         core.publish(publication, done=done)
 
-    def _sighted(self, envelope: Envelope, way: tuple[str, ...]) -> Sighting:
-        """Count the copy, and remember it for ``newsfabric trace``."""
-        races = self._core.races
-        at = clock_ms()
-        copy = Copy(
-            at, way, envelope.id, envelope.router, envelope.epoch, envelope.seq, envelope.path
-        )
-        if races.again(envelope.identity, copy):
-            known = races.sightings.get(envelope.identity)
-            assert known is not None
-            return known
-        message_id, published_ms = envelope.message_id, envelope.published_ms
-        found = Sighting(envelope.identity, envelope.topic, message_id, published_ms, [copy])
-        races.first(found)
-        return found
-
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)
+        self._core.mender.heard(tick.origin, tick.router, tick.epoch)
         self._core.hub.ticked(tick, time.time())
         if tick.origin == self._core.settings.region:
             self._core.fed_at = self._core.clock()

@@ -18,6 +18,8 @@ TICK: Final = "tick"
 CANARY: Final = "canary"
 LOAD: Final = "load"
 RECEIPT: Final = "receipt"
+# What a position can hold; JSON numbers may be larger.
+MAX_COUNT: Final = 2**63 - 1
 
 BoxState = Literal["starting", "ready", "draining"]
 _BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
@@ -238,7 +240,7 @@ def _optional_text(fields: dict[str, Any], name: str) -> str | None:
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
         raise ValueError(f"{name} must be a whole number")
     return value
 

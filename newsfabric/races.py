@@ -11,11 +11,14 @@ from typing import Any, Final
 
 from prometheus_client import Counter, Histogram
 
+from newsfabric.envelope import Envelope
 from newsfabric.sightings import Copy, Place, Sighting, Sightings, Way
 
 # Nine regions on two paths each through two feeds, and some for moves.
 MOST_WAYS: Final = 64
 _OTHER: Final = "other"
+# What no shovel brought: it was missed on the feed and reread.
+JOURNAL: Final[Way] = ("journal",)
 _DIRECT: Final = "direct"
 
 
@@ -29,6 +32,21 @@ class Races:
         self._lead = lead
         self._labels: dict[Way, str] = {}
         self._counted: dict[tuple[Way, Place], Any] = {}
+
+    def came(self, envelope: Envelope, way: Way, at_ms: int) -> Sighting:
+        """Count a routed copy, and remember it; what is known of its message."""
+        copy = Copy(
+            at_ms, way, envelope.id, envelope.router, envelope.epoch, envelope.seq, envelope.path
+        )
+        identity = envelope.identity
+        if self.again(identity, copy):
+            known = self.sightings.get(identity)
+            assert known is not None
+            return known
+        message_id, published_ms = envelope.message_id, envelope.published_ms
+        found = Sighting(identity, envelope.topic, message_id, published_ms, [copy])
+        self.first(found)
+        return found
 
     def again(self, identity: int, copy: Copy) -> bool:
         """Count ``copy`` if it isn't the first of its message; whether it was not."""

@@ -21,6 +21,8 @@ import uvloop
 from newsfabric.errors import SetupError
 from newsfabric.settings import Node
 from newsfabric.world.broker import LocalNode
+from newsfabric.world.cassandra import LocalCassandra
+from newsfabric.world.cassandra_home import find_cassandra
 from newsfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,3 +135,19 @@ def rabbitmq_factory(
     yield make
     for node in nodes:
         node.close()
+
+
+@pytest.fixture(scope="session")
+def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCassandra]:
+    """One node for the whole session: use a keyspace of your own, or empty the one you share.
+
+    Skips without Java or Cassandra's jars on a laptop, fails in CI.
+    """
+    try:
+        home = find_cassandra(ROOT, os.environ)
+    except SetupError as exc:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have Cassandra: {exc}")
+        pytest.skip(str(exc))
+    with LocalCassandra(tmp_path_factory.mktemp("cassandra"), home) as node:
+        yield node

@@ -19,7 +19,7 @@ SHIPPED = {"newsfabric", *SERVICES}
 RESERVED = {
     "pika": "newsfabric/amqp/",
     "sockjs": "gateway/sockjs.py",
-    "cassandra": "newsfabric/store/cassandra.py",
+    "cassandra": "newsfabric/store/_cassandra_",
 }
 
 
@@ -100,7 +100,7 @@ def test_a_breach_is_found(path: str, source: str) -> None:
         ("gateway/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
         ("gateway/sockjs.py", "from sockjs.tornado import SockJSRouter"),
         ("newsfabric/amqp/connection.py", "import pika"),
-        ("newsfabric/store/cassandra.py", "from cassandra.cluster import Cluster"),
+        ("newsfabric/store/_cassandra_session.py", "from cassandra.cluster import Cluster"),
         ("newsfabric/world/processes.py", "ARGUMENTS = ['-m', 'gateway']"),
         ("tests/amqp/test_publisher.py", "import pika\nimport gateway"),
     ],

@@ -22,7 +22,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ["newsfabric", "gateway", "wholesale", "retail", "shovels"]
 #: Files that a checkout holds, or soon will, and site-packages must not.
 STRAYS = [
-    "cassandra/schema/001.cql",
     "tests/gateway/test_hub.py",
     "bench/__main__.py",
     "gateway/dataplane/Cargo.toml",
@@ -43,6 +42,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(
             ROOT / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
         )
+    shutil.copytree(ROOT / "cassandra", checkout / "cassandra")
     for stray in STRAYS:
         (checkout / stray).parent.mkdir(parents=True, exist_ok=True)
         (checkout / stray).touch()
@@ -78,6 +78,13 @@ def _build(checkout: Path) -> Path:
 def test_the_wheel_holds_our_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     (metadata,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     assert {name.split("/")[0] for name in wheel.namelist()} == {*PACKAGES, metadata}
+
+
+def test_the_wheel_holds_the_cql_where_it_hides_no_driver(wheel: zipfile.ZipFile) -> None:
+    files = {f"newsfabric/store/cql/{path.name}" for path in (ROOT / "cassandra").glob("*.cql")}
+    assert files
+    assert files <= set(wheel.namelist())
+    assert [name for name in wheel.namelist() if name.startswith("cassandra/")] == []
 
 
 def test_the_wheel_holds_every_module_of_our_packages(wheel: zipfile.ZipFile) -> None:

@@ -59,7 +59,11 @@ _COMMON = [
         "fabric", required=True, type=_FILE, help="fabric.json: the regions and their brokers."
     ),
     _option("topics", required=True, type=_FILE, help="topics.toml: every feed and its policy."),
-    _option("store", required=True, help="sqlite:PATH, or memory: (one process only)."),
+    _option(
+        "store",
+        required=True,
+        help="sqlite:PATH, cassandra://HOSTS/KEYSPACE?dc=NAME, or memory: (one process only).",
+    ),
     _option("host", default="127.0.0.1", show_default=True, help="Address of the HTTP pages."),
     _option("port", required=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."),
     _option(

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),
     "trace": ("newsfabric.cli.message_commands:trace", "Show the way of one message."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
+    "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
 }
 _GROUP: Final = "newsfabric.commands"
 

@@ -151,6 +151,7 @@ _LIVE_ROWS: Final[Mapping[str, Callable[[Mapping[str, Any]], Text]]] = {
     "gateways": _processes("gateways"),
     "services": _processes("services"),
     "brokers": _processes("brokers"),
+    "store": _processes("store"),
     "shovels": _moving,
 }
 
@@ -162,6 +163,8 @@ def _region_table(region: Mapping[str, Any]) -> Table:
         table.add_column(column, overflow="fold")
     for broker in region["brokers"]:
         table.add_row("broker", broker["name"], _pid(broker), broker["amqp_url"])
+    for node in region["store"]:
+        table.add_row("store", node["name"], _pid(node), node["contact"])
     for service in region["services"]:
         table.add_row("service", service["name"], _pid(service), "")
     for gateway in region["gateways"]:

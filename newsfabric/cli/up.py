@@ -15,6 +15,7 @@ import click
 from newsfabric.cli.live import watch_world
 from newsfabric.cli.show import console, progress, urls
 from newsfabric.errors import ConfigError, WorldError
+from newsfabric.world.cassandra_home import find_cassandra
 from newsfabric.world.layout import WorldOptions, lay_out
 from newsfabric.world.processes import process_id
 from newsfabric.world.rabbitmq_home import find_rabbitmq
@@ -42,13 +43,15 @@ def run_up(
 ) -> None:
     """Start a world. With ``detach`` return when it is ready, else stay until a signal comes."""
     home = find_rabbitmq(_CHECKOUT, os.environ)
+    uses_cassandra = options.store == "cassandra"
+    store_home = find_cassandra(_CHECKOUT, os.environ) if uses_cassandra else None
     layout = lay_out(options, state)
     with locked(state):
         check_free(state)
         check_ports(layout)
         keeper = process_id(os.getpid())
         notes = Notes(options=options, processes=dict(planned(layout)), keeper=keeper)
-        running = Running(layout, notes, home)
+        running = Running(layout, notes, home, store_home)
         try:
             make_folder(state, notes)
             write_files(layout, topics)

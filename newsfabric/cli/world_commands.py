@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from newsfabric.cli.options import examples, json_option, state_option
-from newsfabric.world.layout import WorldOptions
+from newsfabric.world.layout import StoreKind, WorldOptions
 
 
 @click.command(
@@ -17,6 +17,7 @@ from newsfabric.world.layout import WorldOptions
         "newsfabric up                         two regions, until Ctrl-C",
         "newsfabric up --detach                the same, in the background",
         "newsfabric up --core-nodes 3          with core clusters of three nodes",
+        "newsfabric up --store cassandra       with a data centre of Cassandra in each region",
         "newsfabric up --regions a,b,c --retail 2 --state /tmp/w2 --port-base 22000",
     )
 )
@@ -29,6 +30,16 @@ from newsfabric.world.layout import WorldOptions
 )
 @click.option("--core-nodes", default=1, show_default=True, help="RabbitMQ nodes a core cluster.")
 @click.option("--retail", default=1, show_default=True, help="Retail boxes a region.")
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "cassandra"]),
+    default=WorldOptions().store,
+    show_default=True,
+    help="Where messages are kept; Cassandra needs `scripts/setup cassandra`.",
+)
+@click.option(
+    "--store-nodes", default=1, show_default=True, help="Cassandra nodes a region, 1 or 3."
+)
 @click.option(
     "--port-base",
     default=WorldOptions().port_base,
@@ -57,6 +68,8 @@ def up(
     client_nodes: int,
     core_nodes: int,
     retail: int,
+    store: StoreKind,
+    store_nodes: int,
     port_base: int,
     topics: Path | None,
     timeout: float,
@@ -75,6 +88,8 @@ def up(
         core_nodes=core_nodes,
         retail=retail,
         port_base=port_base,
+        store=store,
+        store_nodes=store_nodes,
     )
     run_up(options, state, topics_file(topics), seconds=timeout, detach=detach)
 

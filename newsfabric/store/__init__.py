@@ -11,7 +11,8 @@ millisecond give them the same id, and a gateway that repairs a hole needs the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -76,8 +77,9 @@ class Store(Protocol):
         """Finish what was begun and let go. Idempotent."""
 
 
-def open_store(url: str, topics: TopicTable) -> Store:
-    """The store that ``url`` names: ``sqlite:PATH`` or ``memory:`` (one process only)."""
+def open_store(url: str, topics: TopicTable, *, environ: Mapping[str, str] = os.environ) -> Store:
+    """The store that ``url`` names: ``sqlite:PATH``, ``memory:`` (one process only), or
+    ``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME``, with the user and password in ``environ``."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
         from newsfabric.store.sqlite import SqliteStore
@@ -87,4 +89,14 @@ def open_store(url: str, topics: TopicTable) -> Store:
         from newsfabric.store.memory import MemoryStore
 
         return MemoryStore(topics)
-    raise ConfigError(f"unknown store {url!r}: write sqlite:PATH or memory:")
+    if scheme == "cassandra":
+        from newsfabric.store._cassandra_url import parse_address
+
+        address = parse_address(url)
+        from newsfabric.store.cassandra import CassandraStore
+
+        return CassandraStore(address, topics, environ=environ)
+    raise ConfigError(
+        f"unknown store {url!r}: write sqlite:PATH or memory: or "
+        "cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME"
+    )

@@ -44,12 +44,22 @@ def lifetime(envelope: Envelope, topics: TopicTable) -> Lifetime:
 
     Counted from the time in its id, so that writing it again later changes nothing.
     """
-    policy = topics.find(envelope.topic)
-    ttl_ms = int((_DEFAULT_TTL if policy is None else policy.ttl) * 1000)
     routed_ms = ms_of_id(envelope.id)
-    end = routed_ms + ttl_ms
+    end = routed_ms + ttl_ms(envelope.topic, topics)
     shown = end if envelope.expires_ms is None else min(end, envelope.expires_ms)
     return Lifetime(shown, max(end, routed_ms + JOURNAL_MS))
+
+
+def ttl_ms(topic: str, topics: TopicTable) -> int:
+    """How long messages of ``topic`` are shown at most."""
+    policy = topics.find(topic)
+    return int((_DEFAULT_TTL if policy is None else policy.ttl) * 1000)
+
+
+def longest_ms(topics: TopicTable) -> int:
+    """How long anything is kept at most."""
+    longest = max((policy.ttl for policy in topics.policies), default=0.0)
+    return max(int(max(longest, _DEFAULT_TTL) * 1000), JOURNAL_MS)
 
 
 def row_key(envelope: Envelope) -> RowKey:

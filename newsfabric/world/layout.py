@@ -8,6 +8,7 @@ Ports count from ``port_base`` (docs/world.md has the table)::
     +0                   Erlang's port mapper (epmd)
     +100·r … +100·r+99   the r-th region (r = 1, 2, …):
         +0 frontdesk   +1, +2 routers   +3 the keeper of shovels
+        +4+2·(n-1)     the n-th store node: CQL, gossip                       (n ≤ 3)
         +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
         +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
         +40+6·(n-1)    the n-th box: AMQP, management, distribution,
@@ -21,18 +22,21 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from newsfabric.errors import ConfigError
 from newsfabric.settings import Fabric, Node, Region, is_name
 from newsfabric.world.broker import HOST, Broker
+from newsfabric.world.cassandra import StoreNode, tokens
 
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
 MAX_BOXES: Final = 10
+MAX_STORE_NODES: Final = 3
+KEYSPACE: Final = "newsfabric"
 _ROUTERS: Final = 2
 _REGION_PORTS: Final = 100
-_CLIENT, _CORE, _BOX = 10, 25, 40
+_STORE, _CLIENT, _CORE, _BOX = 4, 10, 25, 40
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
 # A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
@@ -40,6 +44,7 @@ _SOCKET_PATH_BYTES: Final = 107
 _DRAIN_SECONDS: Final = 2
 
 BrokerRole = Literal["client", "core", "retail"]
+StoreKind = Literal["sqlite", "cassandra"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,8 @@ class WorldOptions:
     """What the person asked for; ConfigError if there can't be such a world.
 
     ``client_nodes`` and ``core_nodes`` are per region and form clusters; ``retail`` is the
-    number of boxes per region.
+    number of boxes per region. ``store_nodes`` is per region too, for Cassandra alone: 1, or 3 of
+    which one may die.
     """
 
     regions: tuple[str, ...] = ("oregon", "dublin")
@@ -55,6 +61,8 @@ class WorldOptions:
     core_nodes: int = 1
     retail: int = 1
     port_base: int = 18000
+    store: StoreKind = "sqlite"
+    store_nodes: int = 1
 
     def __post_init__(self) -> None:
         for name in self.regions:
@@ -66,6 +74,10 @@ class WorldOptions:
         _check("client nodes", self.client_nodes, 1, MAX_NODES)
         _check("core nodes", self.core_nodes, 1, MAX_NODES)
         _check("retail boxes", self.retail, 1, MAX_BOXES)
+        if self.store not in get_args(StoreKind):
+            raise ConfigError(f"{self.store!r} is no store: write sqlite or cassandra")
+        if self.store_nodes not in (1, MAX_STORE_NODES):
+            raise ConfigError("store nodes: 1 or 3 (two replicas are worse than one)")
         _check("port base", self.port_base, 1024, 65535 - _REGION_PORTS * (len(self.regions) + 1))
 
 
@@ -126,6 +138,7 @@ class RegionLayout:
     client: tuple[Broker, ...]
     core: tuple[Broker, ...]
     boxes: tuple[Box, ...]
+    store_nodes: tuple[StoreNode, ...] = ()
 
     @property
     def frontdesk_url(self) -> str:
@@ -193,6 +206,11 @@ class Paths:
         return self.state / "logs"
 
     @property
+    def cassandra(self) -> Path:
+        """One folder for each Cassandra node."""
+        return self.state / "cassandra"
+
+    @property
     def brokers(self) -> Path:
         """One folder for each RabbitMQ node."""
         return self.state / "brokers"
@@ -251,6 +269,17 @@ class WorldLayout:
         """Every RabbitMQ node."""
         return (broker for region in self.regions for _, broker in region.brokers())
 
+    def store_nodes(self) -> Iterator[StoreNode]:
+        """Every Cassandra node; none with SQLite."""
+        return (node for region in self.regions for node in region.store_nodes)
+
+    def store_url(self, region: RegionLayout) -> str:
+        """The store as processes of ``region`` reach it."""
+        if not region.store_nodes:
+            return f"sqlite:{self.paths.store}"
+        contacts = ",".join(node.contact for node in region.store_nodes)
+        return f"cassandra://{contacts}/{KEYSPACE}?dc={region.name}"
+
     def boxes(self) -> Iterator[Box]:
         """Every retail box."""
         return (box for region in self.regions for box in region.boxes)
@@ -292,7 +321,7 @@ class WorldLayout:
             "region": region.name,
             "fabric": self.paths.fabric,
             "topics": self.paths.topics,
-            "store": f"sqlite:{self.paths.store}",
+            "store": self.store_url(region),
         }
 
     def _gateway(self, region: RegionLayout, box: Box) -> Program:
@@ -301,7 +330,7 @@ class WorldLayout:
             "region": region.name,
             "broker": box.broker.amqp_url,
             "topics": self.paths.topics,
-            "store": f"sqlite:{self.paths.store}",
+            "store": self.store_url(region),
             "host": HOST,
             "port": box.reader_port,
             "admin-port": box.admin_port,
@@ -352,6 +381,34 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
             _box(options, paths, f"{name}-retail-{n + 1}", base + _BOX + 6 * n)
             for n in range(options.retail)
         ),
+        store_nodes=_store_nodes(options, paths, name),
+    )
+
+
+def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[StoreNode, ...]:
+    if options.store == "sqlite":
+        return ()
+    count = options.store_nodes
+
+    def port(centre: int, n: int) -> int:
+        return options.port_base + _REGION_PORTS * (centre + 1) + _STORE + 2 * n
+
+    centre = options.regions.index(region)
+    # All are seeds: a cluster that starts as a whole has nobody else to ask.
+    seeds = tuple(
+        f"{HOST}:{port(c, n) + 1}" for c in range(len(options.regions)) for n in range(count)
+    )
+    return tuple(
+        StoreNode(
+            name=f"{region}-store-{n + 1}",
+            datacentre=region,
+            folder=paths.cassandra / f"{region}-store-{n + 1}",
+            cql_port=port(centre, n),
+            gossip_port=port(centre, n) + 1,
+            tokens=tokens(centre=centre, node=n, nodes=count),
+            seeds=seeds,
+        )
+        for n in range(count)
     )
 
 
@@ -414,6 +471,9 @@ def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
     for n, port in enumerate(region.router_ports, 1):
         yield port, region.router_name(n)
     yield region.keeper_port, region.keeper_name
+    for node in region.store_nodes:
+        yield node.cql_port, f"{node.name}, CQL"
+        yield node.gossip_port, f"{node.name}, gossip"
     for _, broker in region.brokers():
         yield broker.amqp_port, f"{broker.name}, AMQP"
         yield broker.management_port, f"{broker.name}, management"

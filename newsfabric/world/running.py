@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from newsfabric.errors import WorldError
+from newsfabric.world import cassandra
 from newsfabric.world.broker import broker_command, environment, epmd_command, prepare
+from newsfabric.world.cassandra_home import CassandraHome
 from newsfabric.world.layout import Program, WorldLayout
 from newsfabric.world.processes import MARKER, last_lines, process_id, spawn
 from newsfabric.world.rabbitmq_home import RabbitmqHome
@@ -21,23 +23,40 @@ EPMD: Final = "epmd"
 
 def planned(layout: WorldLayout) -> dict[str, None]:
     """The names of all processes of ``layout``, none of them started."""
+    stores = (node.name for node in layout.store_nodes())
     brokers = (broker.name for broker in layout.brokers())
     programs = (p.name for region in layout.regions for p in layout.programs(region))
-    return dict.fromkeys((EPMD, *brokers, *programs))
+    return dict.fromkeys((EPMD, *stores, *brokers, *programs))
 
 
 class Running:
     """Starts processes of a world and knows which of them have died."""
 
-    def __init__(self, layout: WorldLayout, notes: Notes, home: RabbitmqHome) -> None:
+    def __init__(
+        self,
+        layout: WorldLayout,
+        notes: Notes,
+        home: RabbitmqHome,
+        store_home: CassandraHome | None = None,
+    ) -> None:
         self.layout = layout
         self.notes = notes
         self._home = home
+        self._store_home = store_home
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start_epmd(self) -> None:
         """Start Erlang's port mapper, which every node asks for its peers."""
         self._start(EPMD, epmd_command(self._home, self.layout.epmd_port), os.environ)
+
+    def start_store(self) -> None:
+        """Write every store node's files and start them all at once."""
+        home = self._store_home
+        assert home is not None
+        for node in self.layout.store_nodes():
+            cassandra.prepare(node)
+            variables = cassandra.environment(self.layout.paths.state)
+            self._start(node.name, cassandra.command(node, home), variables)
 
     def start_brokers(self) -> None:
         """Write every node's files and start them all at once."""

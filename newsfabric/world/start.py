@@ -1,7 +1,8 @@
 """Brings a world up: files, brokers, services, canaries. What it starts, ``stop`` ends.
 
-All brokers start at once, the services of a region as soon as its brokers answer. The order
-is for speed alone: every service waits by itself for what it needs.
+All brokers and store nodes start at once, the services of a region as soon as its brokers answer
+and the store has its tables. The order is for speed alone: every service waits by itself for
+what it needs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from newsfabric.world.canary import CANARY_TOPIC, Canaries
 from newsfabric.world.layout import RegionLayout, WorldLayout
 from newsfabric.world.running import Running
 from newsfabric.world.state import write_private
+from newsfabric.world.store_start import bring_up_store
 
 _LOOK_AGAIN: Final = 0.1
 _CLUSTER_LOOK_AGAIN: Final = 0.5
@@ -99,8 +101,11 @@ async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str
     try:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(running))
+            stored = group.create_task(bring_up_store(running, progress, waiting))
             regions = [
-                group.create_task(_Region(running, region, canaries, progress, waiting).bring_up())
+                group.create_task(
+                    _Region(running, region, canaries, progress, waiting, stored).bring_up()
+                )
                 for region in running.layout.regions
             ]
             await asyncio.wait(regions, return_when=asyncio.FIRST_EXCEPTION)
@@ -127,16 +132,20 @@ class _Region:
         canaries: Canaries,
         progress: Progress,
         waiting: dict[str, str],
+        stored: asyncio.Task[None],
     ) -> None:
         self._running = running
         self._region = region
         self._canaries = canaries
         self._progress = progress
         self._waiting = waiting
+        self._stored = stored
 
     async def bring_up(self) -> None:
         region = self._region
         await self._part(f"brokers of {region.name}", self._brokers)
+        self._waiting.pop(region.name, None)
+        await self._stored
         for program in self._running.layout.programs(region):
             self._running.start_program(program)
         self._canaries.release(region)

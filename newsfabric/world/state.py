@@ -33,6 +33,7 @@ _FILES: Final = (
     "store.sqlite-shm",
 )
 _FOLDERS: Final = ("definitions", "brokers", "erlang", "sockets", "logs")
+_FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +180,7 @@ def remove(state: Path, *, keep_logs: bool = False) -> None:
 
 
 def _empty(state: Path, *, keep_logs: bool = False) -> None:
-    for name in _FOLDERS:
+    for name in (*_FOLDERS, *_FOLDERS_WHEN_NEEDED):
         if not (keep_logs and name == "logs"):
             shutil.rmtree(state / name, ignore_errors=True)
     for name in (*_FILES, *(_aside(Path(name)).name for name in _FILES)):

@@ -179,6 +179,9 @@ def _region(
             }
             for role, broker in region.brokers()
         ],
+        "store": [
+            {**_process(node.name, running), "contact": node.contact} for node in region.store_nodes
+        ],
         "services": [
             _process(program.name, running)
             for program in layout.programs(region)

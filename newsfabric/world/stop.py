@@ -2,8 +2,8 @@
 
 Services get time to say goodbye to their readers, and so do data planes whose gateway is dead (a
 living gateway ends its own, and would start another one in the place of one that we ended).
-Brokers are killed: they keep nothing, and six orderly shutdowns would take a minute to the
-same end.
+Brokers and store nodes are killed: what they keep is removed with them, and six orderly
+shutdowns would take a minute to the same end.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ def _end_keeper(keeper: ProcessId, say: Callable[[str], None]) -> None:
 
 
 def _services(notes: Notes, layout: WorldLayout) -> list[ProcessId]:
-    brokers = {EPMD, *(broker.name for broker in layout.brokers())}
-    return [process for name, process in notes.running().items() if name not in brokers]
+    servers = {EPMD, *(broker.name for broker in layout.brokers())}
+    servers |= {node.name for node in layout.store_nodes()}
+    return [process for name, process in notes.running().items() if name not in servers]
 
 
 def _kill_all(state: Path) -> None:

@@ -29,5 +29,5 @@ async def test_sqlite_is_the_file_behind_the_first_colon(tmp_path: Path):
 
 @pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:x", "redis:x", ":"])
 def test_anything_else_is_a_config_error_that_says_what_to_write(url):
-    with pytest.raises(ConfigError, match="write sqlite:PATH or memory:"):
+    with pytest.raises(ConfigError, match="write sqlite:PATH or memory: or cassandra://"):
         open_store(url, TOPICS)

@@ -310,8 +310,9 @@ class _Stage:
         ms = self._start_ms - one.hours_ago * _HOUR_MS - 1_000 + number
         return dataclasses.replace(
             self._envelope(TOPICS[one.topic] % self.name, ms, _body(-number, one.size)),
-            # Never heard on the feed, so it is the past.
+            # Older than the gateway and never heard on the feed, so it is the past.
             router="past",
+            epoch=1,
             key=one.key,
             version=one.version,
         )

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,8 @@ worlds = st.builds(
     core_nodes=st.integers(1, 5),
     retail=st.integers(1, 10),
     port_base=st.integers(1024, 60000),
+    store=st.sampled_from(["sqlite", "cassandra"]),
+    store_nodes=st.sampled_from([1, 3]),
 )
 
 
@@ -38,6 +41,31 @@ def test_every_process_has_a_name_of_its_own(options: WorldOptions) -> None:
     names = [broker.name for broker in layout.brokers()]
     names += [program.name for region in layout.regions for program in layout.programs(region)]
     assert len(set(names)) == len(names)
+
+
+@given(worlds)
+def test_no_two_store_nodes_share_a_name_or_a_place_on_the_ring(options: WorldOptions) -> None:
+    nodes = list(lay_out(options, STATE).store_nodes())
+    count = options.store_nodes * len(options.regions) if options.store == "cassandra" else 0
+    assert len({node.name for node in nodes}) == count
+    assert len({token for node in nodes for token in node.tokens}) == 4 * count
+    assert all(-(2**63) <= token < 2**63 for node in nodes for token in node.tokens)
+
+
+def test_programs_reach_the_store_of_their_own_region() -> None:
+    layout = lay_out(WorldOptions(store="cassandra", store_nodes=3), STATE)
+    contacts = "127.0.0.1:18204,127.0.0.1:18206,127.0.0.1:18208"
+    dublin = layout.region("dublin")
+    assert layout.store_url(dublin) == f"cassandra://{contacts}/newsfabric?dc=dublin"
+    told = [p.command for p in layout.programs(dublin) if "--store" in p.command]
+    assert len(told) == 4
+    assert all(layout.store_url(dublin) in command for command in told)
+
+
+@pytest.mark.parametrize("options", [{"store_nodes": 2}, {"store": "oracle"}])
+def test_stores_that_there_cannot_be_are_a_config_error(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        WorldOptions(**options)
 
 
 def test_the_ports_of_the_default_world_are_those_in_the_manual() -> None:

@@ -1,0 +1,171 @@
+"""The Cassandra store on one node of this machine: writes, reads, and a router process on it.
+
+``python -m bench.store`` prints all of it. The node, the store and whoever uses it share the
+machine. Every envelope is written to two tables, or three if it has a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench import router
+from newsfabric.envelope import Envelope, id_of, identity_of
+from newsfabric.store import Store, open_store
+from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
+from newsfabric.store._cassandra_url import parse_address
+from newsfabric.topics import TopicTable, load_topics
+from newsfabric.world.cassandra import LocalCassandra
+from newsfabric.world.cassandra_home import find_cassandra
+
+ROOT = Path(__file__).parent.parent
+# As many as a router writes at once, and as many topics as a busy minute has.
+BATCH = 256
+TOPICS = [f"news.{n}" for n in range(20)]
+BODY = b'{"headline": "%s"}' % (b"x" * 400)
+WARM_UP = 10_000
+COUNT = 40_000
+
+
+def messages_per_second() -> float:
+    """Messages that one router process takes, stores in Cassandra, publishes and acknowledges."""
+    with cassandra() as url:
+        return router.messages_per_second(url)
+
+
+def writes_per_second() -> float:
+    """Envelopes that one process writes in batches of a router's size, one batch at a time."""
+    with cassandra() as url:
+        return uvloop.run(_writes(url, BATCH, at_once=1))
+
+
+@contextlib.contextmanager
+def cassandra() -> Iterator[str]:
+    """One node with our tables; yields the store's URL."""
+    with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
+        home = find_cassandra(ROOT, os.environ)
+        with LocalCassandra(Path(folder), home, heap_mb=512) as node:
+            url = node.url("bench")
+            migrations = load_migrations(cql_folder())
+            with Schema(parse_address(url), None, migrations, replication={"oregon": 1}) as schema:
+                schema.apply(lambda line: None)
+            yield url
+
+
+def _envelopes(count: int, start: int = 0) -> list[Envelope]:
+    made = []
+    ms = time.time_ns() // 1_000_000
+    for n in range(start, start + count):
+        identity = identity_of(
+            app_id="bench", message_id=str(n), topic="", published_ms=None, body=b""
+        )
+        made.append(
+            Envelope(
+                id=id_of(ms, identity),
+                identity=identity,
+                topic=TOPICS[n % len(TOPICS)],
+                body=BODY,
+                published_ms=ms,
+                origin="oregon",
+                router="oregon-router-1",
+                epoch=ms,
+                seq=n,
+                path=("oregon-router-1@1735689600000",),
+                key=f"story-{n % 100}" if n % 4 == 0 else None,
+                version=n if n % 8 == 0 else None,
+                message_id=str(n),
+                app_id="bench",
+            )
+        )
+    return made
+
+
+def _topics() -> TopicTable:
+    return load_topics(ROOT / "topics.toml")
+
+
+async def _writes(url: str, batch: int, *, at_once: int) -> float:
+    store = open_store(url, _topics())
+    numbers = itertools.count(0, batch)
+    await _write(store, batch, WARM_UP, numbers, at_once)
+    began = time.monotonic()
+    await _write(store, batch, COUNT, numbers, at_once)
+    rate = COUNT / (time.monotonic() - began)
+    await store.close()
+    return rate
+
+
+async def _write(
+    store: Store, batch: int, count: int, numbers: Iterator[int], at_once: int
+) -> None:
+    left = itertools.count(count, -batch)
+
+    async def writer() -> None:
+        while next(left) > 0:
+            await store.write(_envelopes(batch, next(numbers)))
+
+    await asyncio.gather(*(writer() for _ in range(at_once)))
+
+
+async def _single(url: str) -> list[float]:
+    """ms that one write of one envelope takes, 200 a second."""
+    store = open_store(url, _topics())
+    delays = []
+    for n, e in enumerate(_envelopes(1_000, 10_000_000)):
+        began = time.monotonic()
+        await store.write([e])
+        delays.append((time.monotonic() - began) * 1000)
+        await asyncio.sleep(max(0.0, 0.005 - delays[n] / 1000))
+    await store.close()
+    return delays[100:]
+
+
+async def _histories(url: str) -> list[float]:
+    """ms that a reader's history of 100 takes."""
+    store = open_store(url, _topics())
+    delays = []
+    for n in range(300):
+        began = time.monotonic()
+        await store.history(TOPICS[n % len(TOPICS)], limit=100)
+        delays.append((time.monotonic() - began) * 1000)
+    await store.close()
+    return delays[20:]
+
+
+def main() -> None:
+    """Measure everything and print a table."""
+    table = Table(title="Cassandra, one node, one machine")
+    table.add_column("figure")
+    table.add_column("measured", justify="right")
+    with cassandra() as url:
+        rate = uvloop.run(_writes(url, BATCH, at_once=1))
+        table.add_row("envelopes/s, a router's batches of 256", f"{rate:,.0f}")
+        rate = uvloop.run(_writes(url, 1, at_once=200))
+        table.add_row("envelopes/s, 200 single writes at once", f"{rate:,.0f}")
+        for what, delays in (
+            ("one write alone", uvloop.run(_single(url))),
+            ("history of 100", uvloop.run(_histories(url))),
+        ):
+            table.add_row(f"{what}, p50 / p99", _cuts(delays))
+        table.add_row("router process, messages/s", f"{router.messages_per_second(url):,.0f}")
+    Console().print(table)
+
+
+def _cuts(delays: Sequence[float]) -> str:
+    cuts = statistics.quantiles(delays, n=100)
+    return f"{cuts[49]:.1f} / {cuts[98]:.1f} ms"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""What the Cassandra store writes and reads, as values: CQL, partitions, timestamps, TTLs. Pure.
+
+Every write carries a timestamp that follows from the id alone, so that writing again,
+from anywhere and in any order, is the same write: hints, speculative copies and retries can't
+undo anything. TTLs only free room; readers go by :func:`newsfabric.store.rules.lifetime`.
+
+The decision that one would question: all rows of one partition in one call are *one* request (an
+unlogged batch of a single partition is one mutation), so a router's batch of 256 messages
+costs a dozen requests, not 800.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
+
+import orjson
+
+from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
+from newsfabric.store import rules
+from newsfabric.topics import TopicTable
+
+DAY_MS: Final = 86_400_000
+BUCKET_MS: Final = 10_000
+SHARDS: Final = 4
+# Clocks of routers and store nodes may differ by this, and a row mustn't go before its time.
+_SLACK_S: Final = 60
+# Cassandra can't hold an expiry after 2038 unless told otherwise; no news is kept for longer.
+_MAX_TTL_S: Final = 5 * 365 * 86_400
+# One mutation; half a commit log segment (16 MiB by default) is Cassandra's limit.
+_BATCH_ROWS: Final = 128
+_BATCH_BYTES: Final = 512 * 1024
+
+INSERT_MESSAGE: Final = (
+    "INSERT INTO messages_by_topic (topic, day, id, router, epoch, seq, body, rest)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+)
+INSERT_JOURNAL: Final = (
+    "INSERT INTO journal (bucket, shard, id, router, epoch, seq, topic, body, rest)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+)
+INSERT_LATEST: Final = (
+    "INSERT INTO latest_by_key (topic, key, version, envelope)"
+    " VALUES (?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+)
+INSERT_SLOT: Final = "INSERT INTO slots (scope, slot) VALUES (?, ?) USING TTL ?"
+SLOTS: Final = "SELECT slot FROM slots WHERE scope = ? AND slot >= ? AND slot <= ? LIMIT ?"
+HISTORY: Final = (
+    "SELECT id, router, epoch, seq, body, rest FROM messages_by_topic"
+    " WHERE topic = ? AND day = ? AND (id, router, epoch, seq) < (?, ?, ?, ?)"
+    " AND (id, router, epoch, seq) >= (?, ?, ?, ?) LIMIT ?"
+)
+JOURNAL: Final = (
+    "SELECT id, router, epoch, seq, topic, body, rest FROM journal"
+    " WHERE bucket = ? AND shard = ? AND (id, router, epoch, seq) > (?, ?, ?, ?)"
+    " AND (id, router, epoch, seq) < (?, ?, ?, ?) LIMIT ?"
+)
+# The first row of each key is its highest version.
+LATEST: Final = (
+    "SELECT key, envelope FROM latest_by_key WHERE topic = ? AND key > ?"
+    " GROUP BY topic, key LIMIT ?"
+)
+STATEMENTS: Final = (
+    INSERT_MESSAGE,
+    INSERT_JOURNAL,
+    INSERT_LATEST,
+    INSERT_SLOT,
+    SLOTS,
+    HISTORY,
+    JOURNAL,
+    LATEST,
+)
+
+Consistency = Literal["one", "quorum"]
+Values = tuple[Any, ...]
+# A row key with the id as Cassandra sorts it: ids of ours sort alike as texts and as uuids.
+Place = tuple[uuid.UUID, str, int, int]
+Slot = tuple[str, int]
+
+JOURNAL_SCOPE: Final = "journal"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one partition of one table, written by one request."""
+
+    statement: str
+    consistency: Consistency
+    rows: list[Values]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What one write comes to: ``slots`` (with their TTL) first, then ``batches`` in any order."""
+
+    slots: dict[Slot, int]
+    batches: list[Batch]
+
+
+def consistency_of(topic: str, topics: TopicTable) -> Consistency:
+    """Bronze may be lost with a node, so one replica's word is enough. The rest may not."""
+    policy = topics.find(topic)
+    return "one" if policy is not None and policy.topic_class == "bronze" else "quorum"
+
+
+def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> Plan:
+    """What to write for ``envelopes``. ValueError or TypeError for what no router makes."""
+    slots: dict[Slot, int] = {}
+    partitions: dict[tuple[str, Consistency, Any], list[Values]] = {}
+    journal_ttl = _slot_ttl(rules.longest_ms(topics))
+
+    def add(statement: str, consistency: Consistency, partition: Any, row: Values) -> None:
+        partitions.setdefault((statement, consistency, partition), []).append(row)
+
+    for e in envelopes:
+        ms = ms_of_id(e.id)
+        day, bucket, shard = ms // DAY_MS, ms // BUCKET_MS, e.identity % SHARDS
+        kept_ms = rules.lifetime(e, topics).kept_until - ms
+        ttl = _ttl(min(ms + kept_ms - now_ms, kept_ms))
+        stamp, consistency = timestamp(e), consistency_of(e.topic, topics)
+        rest = _rest(e)
+        key = (uuid.UUID(e.id), e.router, e.epoch, e.seq)
+        row = (*key, e.body, rest)
+        add(INSERT_MESSAGE, consistency, (e.topic, day), (e.topic, day, *row, stamp, ttl))
+        add(
+            INSERT_JOURNAL,
+            consistency,
+            (bucket, shard),
+            (bucket, shard, *key, e.topic, e.body, rest, stamp, ttl),
+        )
+        if e.key is not None:
+            # Twice as long: what it replaced, routed at most a ttl later, must not come back.
+            stays = min(ttl + _ttl(kept_ms), _MAX_TTL_S)
+            version = -1 if e.version is None else e.version
+            add(INSERT_LATEST, consistency, e.topic, (e.topic, e.key, version, row, stamp, stays))
+        slots[topic_scope(e.topic), day] = _slot_ttl(kept_ms)
+        slots[JOURNAL_SCOPE, day] = slots[day_scope(day), bucket] = journal_ttl
+    return Plan(
+        slots,
+        [
+            Batch(statement, consistency, rows)
+            for (statement, consistency, _), every in partitions.items()
+            for rows in _chunks(every)
+        ],
+    )
+
+
+def topic_scope(topic: str) -> str:
+    """Scope of the days of ``topic``."""
+    return f"topic:{topic}"
+
+
+def day_scope(day: int) -> str:
+    """Scope of the journal's buckets in ``day``."""
+    return f"{JOURNAL_SCOPE}:{day}"
+
+
+def timestamp(e: Envelope) -> int:
+    """When ``e`` was routed, in µs: later ids have later ones, down to the ms and beyond."""
+    return ms_of_id(e.id) * 1000 + (e.identity * 1000 >> IDENTITY_BITS)
+
+
+def _ttl(ms: int) -> int:
+    return min(max(math.ceil(ms / 1000), 0) + _SLACK_S, _MAX_TTL_S)
+
+
+def _slot_ttl(kept_ms: int) -> int:
+    # Written once by each process, for rows that come up to the end of its day.
+    return min(_ttl(kept_ms) + 2 * DAY_MS // 1000, _MAX_TTL_S)
+
+
+def _chunks(rows: list[Values]) -> Iterator[list[Values]]:
+    chunk: list[Values] = []
+    size = 0
+    for row in rows:
+        cost = _bytes_of(row)
+        if chunk and (len(chunk) == _BATCH_ROWS or size + cost > _BATCH_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += cost
+    yield chunk
+
+
+def _bytes_of(row: Iterable[Any]) -> int:
+    return sum(
+        len(value)
+        if isinstance(value, bytes | str)
+        else _bytes_of(value)
+        if isinstance(value, tuple)
+        else 8
+        for value in row
+    )
+
+
+def first_place(ms: int) -> Place:
+    """Before everything routed at ``ms`` or later, after everything routed earlier."""
+    if ms > MAX_MS:
+        return (uuid.UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"), "~", 0, 0)
+    return (uuid.UUID(id_of(max(ms, 0), 0)), "", 0, 0)
+
+
+def place_before(id_text: str) -> Place:
+    """Before every copy of the message ``id_text``; ValueError if it is no id."""
+    return (uuid.UUID(rules.checked_id(id_text)), "", 0, 0)
+
+
+_REST: Final = (
+    "published_ms",
+    "origin",
+    "key",
+    "version",
+    "message_id",
+    "app_id",
+    "type",
+    "expires_ms",
+    "traceparent",
+)
+
+
+def _rest(e: Envelope) -> str:
+    rest = {name: value for name in _REST if (value := getattr(e, name)) is not None}
+    return orjson.dumps(rest | {"path": e.path}).decode()
+
+
+def envelope(topic: str, row: Sequence[Any]) -> Envelope:
+    """The envelope of (id, router, epoch, seq, body, rest) in ``topic``.
+
+    ValueError, KeyError or TypeError if that isn't what :func:`plan` wrote.
+    """
+    id_, router, epoch, seq, body, rest = row
+    fields = orjson.loads(rest)
+    if not isinstance(fields, dict):
+        raise TypeError(f"expected an object, got {rest[:40]!r}")
+    text = str(id_)
+    return Envelope(
+        id=text,
+        identity=identity_of_id(text),
+        topic=topic,
+        body=bytes(body),
+        router=router,
+        epoch=epoch,
+        seq=seq,
+        path=tuple(fields.pop("path")),
+        **fields,
+    )
+
+
+def place(row: Sequence[Any]) -> Place:
+    """Where ``row`` of HISTORY or JOURNAL is."""
+    return (row[0], row[1], row[2], row[3])

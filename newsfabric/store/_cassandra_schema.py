@@ -1,0 +1,370 @@
+"""The Cassandra schema: the numbered CQL files, and bringing a cluster up to them. Blocks.
+
+Each file is applied once and noted in ``schema_versions``. Every statement is safe to run again,
+so a run that dies halfway is simply repeated. Two runs at once take turns by a row that only a
+lightweight transaction can write; the two tables that this itself needs have ids of our choice,
+because two nodes that make one table at once would otherwise make two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cassandra import ConsistencyLevel
+from cassandra.cluster import Cluster, Session
+from cassandra.query import SimpleStatement
+
+from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
+from newsfabric.settings import Credentials
+from newsfabric.store._cassandra_session import cluster, wrapped
+from newsfabric.store._cassandra_url import Address
+
+_FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.cql")
+_COMMENT: Final = re.compile(r"(^|\s)--.*$", re.MULTILINE)
+# A run that dies lets the next one in after this long; a living one renews it.
+_LOCK_S: Final = 60
+_WAIT_S: Final = 90.0
+_LOOK_AGAIN_S: Final = 0.5
+_DDL_S: Final = 30.0
+_OWN_TABLES: Final = {
+    "schema_versions": "version int PRIMARY KEY, name text, checksum text, applied_at timestamp",
+    "schema_lock": "name text PRIMARY KEY, owner uuid",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered CQL file."""
+
+    version: int
+    name: str
+    statements: tuple[str, ...]
+    checksum: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    """What a cluster has, and what ``apply`` would do to it.
+
+    ``replication`` is by data centre, None where the keyspace doesn't exist;
+    ``replicate`` is what it is to become, None to leave it.
+    """
+
+    keyspace: str
+    replication: Mapping[str, int] | None
+    replicate: Mapping[str, int] | None
+    applied: tuple[str, ...]
+    pending: tuple[Migration, ...]
+
+    @property
+    def changes(self) -> list[str]:
+        """One line for each change, for a person."""
+        lines = []
+        if self.replicate is not None:
+            verb = "create" if self.replication is None else "alter"
+            lines.append(f"{verb} keyspace {self.keyspace}, replicas {_shown(self.replicate)}")
+        return lines + [f"apply {m.version:03d}_{m.name}.cql" for m in self.pending]
+
+
+def _shown(replicas: Mapping[str, int]) -> str:
+    return ", ".join(f"{centre}: {count}" for centre, count in sorted(replicas.items()))
+
+
+def cql_folder() -> Path:
+    """The folder of the CQL files: inside the installed package, else in the checkout."""
+    installed = Path(__file__).parent / "cql"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "cassandra"
+
+
+def load_migrations(folder: Path) -> tuple[Migration, ...]:
+    """The CQL files in ``folder`` by number; ConfigError if one is missing or there is none."""
+    found = []
+    for path in sorted(folder.glob("*.cql")):
+        name = _FILE.fullmatch(path.name)
+        if name is None:
+            raise ConfigError(f"{path}: CQL files are called 001_what_it_is.cql")
+        text = path.read_text(encoding="utf-8")
+        checksum = hashlib.sha256(text.encode()).hexdigest()[:16]
+        found.append(Migration(int(name[1]), name[2], tuple(statements(text)), checksum))
+    if not found or [m.version for m in found] != list(range(1, len(found) + 1)):
+        raise ConfigError(f"{folder}: the CQL files must be numbered 001, 002, … without a gap")
+    return tuple(found)
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a CQL file: they end with a semicolon at the end of a line."""
+    for part in re.split(r";\s*$", _COMMENT.sub("", text), flags=re.MULTILINE):
+        if statement := part.strip():
+            yield statement
+
+
+def parse_replication(text: str) -> dict[str, int]:
+    """``oregon=3,dublin=3``; ConfigError where a data centre would have two replicas or none."""
+    replicas: dict[str, int] = {}
+    for part in text.split(","):
+        centre, _, count = part.strip().partition("=")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", centre) or not re.fullmatch(r"[0-9]{1,2}", count):
+            raise ConfigError(f"{text!r}: write replicas as oregon=3,dublin=3")
+        replicas[centre] = int(count)
+    for centre, number in replicas.items():
+        if number == 2:
+            raise ConfigError(
+                f"{centre}: two replicas are worse than one, since a quorum needs both: "
+                "3 in production, 1 on one machine"
+            )
+        if number < 1:
+            raise ConfigError(f"{centre}: at least one replica")
+    return replicas
+
+
+def pending(
+    migrations: Sequence[Migration], applied: Mapping[int, tuple[str, str]]
+) -> tuple[Migration, ...]:
+    """Those of ``migrations`` that aren't ``applied`` (version → name, checksum).
+
+    StoreError if one has changed since, or if the cluster's schema is of a newer release.
+    """
+    known = {m.version: m for m in migrations}
+    if newer := sorted(set(applied) - set(known)):
+        raise StoreError(
+            f"the schema is at version {newer[-1]}, this release knows {max(known)}: "
+            "use the release that applied it"
+        )
+    for version, (name, checksum) in applied.items():
+        if known[version].checksum != checksum:
+            raise StoreError(
+                f"{version:03d}_{name}.cql isn't what was applied to this cluster: "
+                "leave it as it was and add a file"
+            )
+    return tuple(m for m in migrations if m.version not in applied)
+
+
+class Schema:
+    """The schema of one cluster, as seen from ``address``. A context manager: it connects."""
+
+    def __init__(
+        self,
+        address: Address,
+        login: Credentials | None,
+        migrations: Sequence[Migration],
+        *,
+        replication: Mapping[str, int] | None = None,
+    ) -> None:
+        self._address = address
+        self._login = login
+        self._migrations = migrations
+        self._wanted = replication
+        self._cluster: Cluster | None = None
+        self._session: Session | None = None
+
+    def __enter__(self) -> Schema:
+        made = cluster(self._address, self._login, levels={"schema": ConsistencyLevel.QUORUM})
+        try:
+            self._session = made.connect()
+        except Exception as exc:
+            made.shutdown()
+            raise wrapped(exc, str(self._address)) from exc
+        self._cluster = made
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._cluster is not None:
+            self._cluster.shutdown()
+
+    def plan(self) -> SchemaPlan:
+        """What :meth:`apply` would do. Changes nothing."""
+        replication = self._replication()
+        replicate = self._replicate(replication)
+        applied = {} if replication is None else self._applied()
+        return SchemaPlan(
+            keyspace=self._address.keyspace,
+            replication=replication,
+            replicate=replicate,
+            applied=tuple(f"{v:03d}_{name}" for v, (name, _) in sorted(applied.items())),
+            pending=pending(self._migrations, applied),
+        )
+
+    def apply(self, say: Callable[[str], None]) -> list[str]:
+        """Do what the plan says; returns a line for each change. ``say`` hears of the progress.
+
+        StoreUnavailable when another run has had its turn for too long, or nodes don't agree.
+        """
+        done = []
+        planned = self.plan()
+        if planned.replicate is not None:
+            self._ddl(_keyspace_statement(planned))
+            done.append(planned.changes[0])
+            say(done[0])
+        if not planned.pending:
+            return done
+        for name, columns in _OWN_TABLES.items():
+            self._ddl(_own_table(f"{self._address.keyspace}.{name}", columns))
+        assert self._session is not None
+        self._session.set_keyspace(self._address.keyspace)
+        with self._turn(say) as renew:
+            # Again: another run may just have done it.
+            for migration in self.plan().pending:
+                line = f"apply {migration.version:03d}_{migration.name}.cql"
+                say(line)
+                for statement in migration.statements:
+                    renew()
+                    self._ddl(statement)
+                self._note(migration)
+                done.append(line)
+        return done
+
+    # What the cluster has.
+
+    def _replication(self) -> dict[str, int] | None:
+        found = self._execute(
+            "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = %s",
+            (self._address.keyspace,),
+        )
+        if not found:
+            return None
+        options = dict(found[0][0])
+        strategy = options.pop("class").rpartition(".")[2]
+        if strategy != "NetworkTopologyStrategy":
+            raise StoreError(f"keyspace {self._address.keyspace} is replicated by {strategy}")
+        return {centre: int(count) for centre, count in options.items()}
+
+    def _replicate(self, has: Mapping[str, int] | None) -> Mapping[str, int] | None:
+        wanted = self._wanted
+        if wanted is None:
+            if has is None:
+                raise StoreError(
+                    f"there is no keyspace {self._address.keyspace}: to make it, say how many "
+                    "replicas each data centre has (--replication oregon=3,dublin=3)"
+                )
+            return None
+        assert self._cluster is not None
+        nodes: dict[str, int] = {}
+        for host in self._cluster.metadata.all_hosts():
+            nodes[host.datacenter] = nodes.get(host.datacenter, 0) + 1
+        for centre, count in wanted.items():
+            if nodes.get(centre, 0) < count:
+                raise StoreUnavailable(
+                    f"data centre {centre} has {nodes.get(centre, 0)} nodes, "
+                    f"too few for {count} replicas (nodes: {_shown(nodes)})"
+                )
+        return None if has == wanted else wanted
+
+    def _applied(self) -> dict[int, tuple[str, str]]:
+        tables = self._execute(
+            "SELECT table_name FROM system_schema.tables"
+            " WHERE keyspace_name = %s AND table_name = 'schema_versions'",
+            (self._address.keyspace,),
+        )
+        if not tables:
+            return {}
+        found = self._execute(
+            f"SELECT version, name, checksum FROM {self._address.keyspace}.schema_versions"  # noqa: S608
+        )
+        return {version: (name, checksum) for version, name, checksum in found}
+
+    def _note(self, migration: Migration) -> None:
+        self._execute(
+            f"INSERT INTO {self._address.keyspace}.schema_versions"  # noqa: S608
+            " (version, name, checksum, applied_at) VALUES (%s, %s, %s, %s)",
+            (
+                migration.version,
+                migration.name,
+                migration.checksum,
+                datetime.datetime.now(datetime.UTC),
+            ),
+        )
+
+    # Taking turns.
+
+    @contextlib.contextmanager
+    def _turn(self, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+        """Hold the lock; yields what renews it."""
+        owner = uuid.uuid4()
+        table = f"{self._address.keyspace}.schema_lock"
+        deadline = time.monotonic() + _WAIT_S
+        waiting = False
+        while not self._take(table, owner):
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(
+                    f"another `schema apply` has been at work for {_WAIT_S:.0f} s"
+                )
+            if not waiting:
+                say("another `schema apply` is at work; waiting for it")
+                waiting = True
+            time.sleep(_LOOK_AGAIN_S)
+
+        def renew() -> None:
+            statement = f"UPDATE {table} USING TTL {_LOCK_S} SET owner = %s WHERE name = 'schema'"  # noqa: S608
+            if not self._execute(f"{statement} IF owner = %s", (owner, owner))[0][0]:
+                raise StoreUnavailable("this run lost its turn to another: start it again")
+
+        try:
+            yield renew
+        finally:
+            # Left behind by a failure here, the row ends by itself.
+            with contextlib.suppress(StoreError):
+                self._execute(
+                    f"DELETE FROM {table} WHERE name = 'schema' IF owner = %s",  # noqa: S608
+                    (owner,),
+                )
+
+    def _take(self, table: str, owner: uuid.UUID) -> bool:
+        (found,) = self._execute(
+            f"INSERT INTO {table} (name, owner) VALUES ('schema', %s)"  # noqa: S608
+            f" IF NOT EXISTS USING TTL {_LOCK_S}",
+            (owner,),
+        )
+        # The row there may be our own: a transaction that timed out may have happened.
+        return bool(found[0]) or owner in found
+
+    # Requests.
+
+    def _ddl(self, text: str) -> None:
+        """Run one statement and wait until all nodes have it."""
+        assert self._session is not None
+        try:
+            future = self._session.execute_async(text, timeout=_DDL_S, execution_profile="schema")
+            future.result()
+        except Exception as exc:
+            raise wrapped(exc, " ".join(text.split())[:60]) from exc
+        if not future.is_schema_agreed:
+            raise StoreUnavailable(
+                "the nodes don't agree on the schema yet: see that all of them are up, then "
+                "apply again"
+            )
+
+    def _execute(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+        assert self._session is not None
+        statement = SimpleStatement(text, serial_consistency_level=ConsistencyLevel.SERIAL)
+        try:
+            return list(
+                self._session.execute(
+                    statement, values or None, timeout=_DDL_S, execution_profile="schema"
+                )
+            )
+        except Exception as exc:
+            raise wrapped(exc, str(self._address)) from exc
+
+
+def _own_table(name: str, columns: str) -> str:
+    # Ids are the cluster's, not the keyspace's.
+    own_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
+    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ID = {own_id}"
+
+
+def _keyspace_statement(plan: SchemaPlan) -> str:
+    assert plan.replicate is not None
+    options = "".join(f", '{centre}': {n}" for centre, n in sorted(plan.replicate.items()))
+    verb = "CREATE KEYSPACE IF NOT EXISTS" if plan.replication is None else "ALTER KEYSPACE"
+    return (
+        f"{verb} {plan.keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy'{options}}}"
+    )

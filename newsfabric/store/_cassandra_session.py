@@ -1,0 +1,393 @@
+"""The driver behind the Cassandra store: connecting, requests in flight, answers, errors.
+
+The one module that talks to cassandra-driver (with :mod:`newsfabric.store._cassandra_schema`).
+The driver has threads of its own and calls back in them; answers are collected and handed
+to the event loop together, since waking the loop for each would cost more than the answer.
+
+Its libev reactor is asked for by name: under load the driver's asyncio reactor broke frames of
+protocol v5 (measured: more than half of all requests failed, none with libev).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from cassandra import (
+    AuthenticationFailed,
+    ConsistencyLevel,
+    CoordinationFailure,
+    InvalidRequest,
+    OperationTimedOut,
+    ProtocolVersion,
+    Timeout,
+    Unavailable,
+)
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+)
+from cassandra.cluster import Session as DriverSession
+from cassandra.connection import ConnectionException
+from cassandra.io.libevreactor import LibevConnection
+from cassandra.policies import (
+    ConstantSpeculativeExecutionPolicy,
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    RetryPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.protocol import (
+    IsBootstrappingErrorMessage,
+    OverloadedErrorMessage,
+    TruncateError,
+)
+from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
+
+from newsfabric.backoff import Backoff
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.settings import Credentials
+from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Consistency, Values
+from newsfabric.store._cassandra_url import Address
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S: Final = 5.0
+REQUEST_S: Final = 4.0
+# An answer takes milliseconds. After this long another replica is asked as well.
+_SPECULATE_S: Final = 0.25
+_HEARTBEAT_S: Final = 5.0
+# Requests that nodes work on for this process; a node works on 16 to 32 writes at a time.
+DEFAULT_IN_FLIGHT: Final = 128
+# Those that wait for their turn beyond that; then callers are told to come again.
+DEFAULT_WAITING: Final = 4_096
+_LEVELS: Final = {
+    "one": ConsistencyLevel.LOCAL_ONE,
+    "quorum": ConsistencyLevel.LOCAL_QUORUM,
+}
+_PASSING: Final = (
+    ConnectionException,
+    CoordinationFailure,
+    IsBootstrappingErrorMessage,
+    NoHostAvailable,
+    OperationTimedOut,
+    OverloadedErrorMessage,
+    Timeout,
+    TruncateError,
+    Unavailable,
+)
+
+Row = tuple[Any, ...]
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # Logged at ERROR and raised as well; who catches it says what it means.
+    return not str(record.msg).startswith("Control connection failed to connect")
+
+
+logging.getLogger("cassandra.cluster").addFilter(_is_news)
+
+
+class AskAnother(RetryPolicy):  # type: ignore[misc]
+    """Ask one other replica once. Right for us alone: everything we send is idempotent."""
+
+    def on_read_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        return self._once(retry_num)
+
+    def on_write_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        return self._once(retry_num)
+
+    def _once(self, retry_num: int) -> Any:
+        return (self.RETRY_NEXT_HOST if retry_num == 0 else self.RETHROW, None)
+
+
+def cluster(
+    address: Address, login: Credentials | None, *, levels: Mapping[Any, int] = _LEVELS
+) -> Cluster:
+    """A driver's cluster, not connected, that talks to the nodes of ``address.centre`` alone."""
+    auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
+
+    def profile(level: int) -> ExecutionProfile:
+        return ExecutionProfile(
+            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(address.centre)),
+            retry_policy=AskAnother(),
+            consistency_level=level,
+            request_timeout=REQUEST_S,
+            row_factory=tuple_factory,
+            speculative_execution_policy=ConstantSpeculativeExecutionPolicy(_SPECULATE_S, 1),
+        )
+
+    return Cluster(
+        list(address.hosts),
+        port=address.hosts[0][1],
+        auth_provider=auth,
+        connection_class=LibevConnection,
+        # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
+        protocol_version=ProtocolVersion.V5,
+        connect_timeout=CONNECT_S,
+        control_connection_timeout=CONNECT_S,
+        execution_profiles={name: profile(level) for name, level in levels.items()}
+        | {EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE)},
+        reconnection_policy=ExponentialReconnectionPolicy(0.5, 2.0, max_attempts=None),
+        idle_heartbeat_interval=_HEARTBEAT_S,
+        idle_heartbeat_timeout=_HEARTBEAT_S,
+        monitor_reporting_enabled=False,
+    )
+
+
+def wrapped(exc: Exception, what: str) -> StoreError:
+    """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
+    if isinstance(exc, StoreError):
+        return exc
+    if isinstance(exc, NoHostAvailable) and isinstance(exc.errors, dict):
+        reasons = {_host(host): error for host, error in exc.errors.items()}
+        if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
+            return StoreError(f"{what}: the nodes refuse this user or password")
+        if reasons:
+            text = "; ".join(f"{host}: {_one_line(error)}" for host, error in reasons.items())
+            return StoreUnavailable(f"{what}: no node answers ({text})")
+        return StoreUnavailable(f"{what}: no node of this data centre is up")
+    kind = StoreUnavailable if isinstance(exc, _PASSING) else StoreError
+    return kind(f"{what}: {_one_line(exc)}")
+
+
+def _host(host: Any) -> str:
+    return str(getattr(host, "endpoint", host))
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(str(exc).split())[:300] or type(exc).__name__
+
+
+class Bridge:
+    """Carries answers from the driver's threads to the event loop, many at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._arrived: collections.deque[Callable[[], None]] = collections.deque()
+        self._woken = False
+
+    def post(self, deliver: Callable[[], None]) -> None:
+        """Have ``deliver`` called in the loop, soon. From any thread."""
+        self._arrived.append(deliver)
+        if not self._woken:
+            self._woken = True
+            # The loop may be gone, and with it all who wait.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # Before the first look: what arrives after the last one wakes the loop again.
+        self._woken = False
+        while self._arrived:
+            self._arrived.popleft()()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Link:
+    """A connected driver, with every statement prepared."""
+
+    cluster: Cluster
+    session: DriverSession
+    prepared: dict[str, PreparedStatement]
+
+
+class Session:
+    """Sends requests to the nodes of one data centre; belongs to the event loop that uses it.
+
+    It connects when first used, again after a failure (not at once: calls in between fail with
+    StoreUnavailable), and stays connected through the loss of any node. At most ``in_flight``
+    requests are under way; up to ``waiting`` more wait for their turn, the rest fail at once.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        login: Credentials | None,
+        *,
+        in_flight: int = DEFAULT_IN_FLIGHT,
+        waiting: int = DEFAULT_WAITING,
+    ) -> None:
+        self._address = address
+        self._login = login
+        self._in_flight = in_flight
+        self._turns = asyncio.Semaphore(in_flight)
+        self._most_waiting = waiting
+        self._waiting = 0
+        self._link: _Link | None = None
+        self._bridge: Bridge | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._backoff = Backoff(base=0.5, cap=5.0)
+        self._rest_until = 0.0
+        self._failure: StoreError | None = None
+        self._closed = False
+
+    async def read(self, statement: str, values: Values, consistency: Consistency) -> list[Row]:
+        """The rows that ``statement`` finds."""
+        link = await self._connected()
+        request = link.prepared[statement].bind(values)
+        turn = await self._turn()
+        return await self._start(link, request, consistency, turn)
+
+    async def write(self, batches: Sequence[Batch]) -> None:
+        """Write each batch by one request; return when all are done.
+
+        After an error some may have been written.
+        """
+        link = await self._connected()
+        answers: list[asyncio.Future[list[Row]]] = []
+        try:
+            for batch in batches:
+                turn = await self._turn()
+                answers.append(self._start(link, _request(link, batch), batch.consistency, turn))
+            await asyncio.wait(answers)
+        except BaseException:
+            for answer in answers:
+                answer.cancel()
+            raise
+        errors = [error for answer in answers if (error := answer.exception()) is not None]
+        # What can't be mended by trying again is what the caller has to know of.
+        for error in sorted(errors, key=lambda error: isinstance(error, StoreUnavailable)):
+            raise error
+
+    async def close(self) -> None:
+        """Wait for what is in flight and disconnect. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._connecting is not None:
+            await self._connecting
+        for _ in range(self._in_flight):
+            await self._turns.acquire()
+        if self._link is not None:
+            await asyncio.to_thread(self._link.cluster.shutdown)
+
+    async def _connected(self) -> _Link:
+        if self._closed:
+            raise StoreError(f"{self._address}: the store is closed")
+        if self._link is not None:
+            return self._link
+        if self._connecting is None and time.monotonic() >= self._rest_until:
+            self._connecting = asyncio.create_task(self._connect(), name="store connect")
+        if self._connecting is not None:
+            # Others wait for the same: who is cancelled must not take it with them.
+            await asyncio.shield(self._connecting)
+        if self._link is None:
+            assert self._failure is not None
+            raise type(self._failure)(str(self._failure)) from self._failure
+        return self._link
+
+    async def _connect(self) -> None:
+        """Sets the link or the failure."""
+        self._bridge = Bridge(asyncio.get_running_loop())
+        try:
+            self._link = await asyncio.to_thread(_connect, self._address, self._login)
+        except StoreError as exc:
+            self._failure = exc
+            self._rest_until = time.monotonic() + self._backoff.failed(time.monotonic())
+        else:
+            logger.info("connected to the store at %s", self._address)
+        finally:
+            self._connecting = None
+
+    async def _turn(self) -> _Turn:
+        if self._waiting >= self._most_waiting:
+            raise StoreUnavailable(f"{self._address}: {self._waiting} requests are waiting")
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        return _Turn(self._turns)
+
+    def _start(
+        self, link: _Link, request: Any, consistency: Consistency, turn: _Turn
+    ) -> asyncio.Future[list[Row]]:
+        """Send ``request``; the turn ends with the answer, whether anybody still waits or not."""
+        assert self._bridge is not None
+        bridge = self._bridge
+        answer: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
+
+        def settle(rows: list[Row] | None, error: Exception | None) -> None:
+            turn.end()
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(rows or [])
+            else:
+                failure = wrapped(error, str(self._address))
+                failure.__cause__ = error
+                answer.set_exception(failure)
+
+        def arrived(rows: list[Row] | None) -> None:
+            bridge.post(functools.partial(settle, rows, None))
+
+        def failed(error: Exception) -> None:
+            bridge.post(functools.partial(settle, None, error))
+
+        try:
+            link.session.execute_async(request, execution_profile=consistency).add_callbacks(
+                arrived, failed
+            )
+        except Exception as exc:
+            # What the driver finds wrong before it has sent anything.
+            settle(None, exc)
+        return answer
+
+
+class _Turn:
+    """The right to one request. Ends once, though a speculative request may be answered twice."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns: asyncio.Semaphore | None = turns
+
+    def end(self) -> None:
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.release()
+
+
+def _request(link: _Link, batch: Batch) -> Any:
+    statement = link.prepared[batch.statement]
+    if len(batch.rows) == 1:
+        return statement.bind(batch.rows[0])
+    request = BatchStatement(batch_type=BatchType.UNLOGGED)
+    request.is_idempotent = True
+    for row in batch.rows:
+        request.add(statement, row)
+    return request
+
+
+def _connect(address: Address, login: Credentials | None) -> _Link:
+    """Blocks. StoreError says what is in the way."""
+    made = cluster(address, login)
+    try:
+        session = made.connect()
+        centres = {host.datacenter for host in made.metadata.all_hosts()}
+        if address.centre not in centres:
+            known = ", ".join(sorted(str(centre) for centre in centres))
+            raise StoreError(f"{address}: no data centre {address.centre!r} (there is: {known})")
+        session.set_keyspace(address.keyspace)
+        prepared = {text: session.prepare(text) for text in STATEMENTS}
+    except Exception as exc:
+        made.shutdown()
+        if isinstance(exc, InvalidRequest):
+            # No such keyspace, no such table.
+            text = f"{address}: {_one_line(exc)}: run `newsfabric schema apply`"
+            raise StoreError(text) from exc
+        raise wrapped(exc, str(address)) from exc
+    for statement in prepared.values():
+        statement.is_idempotent = True
+    return _Link(made, session, prepared)

@@ -1,0 +1,266 @@
+"""The store in Cassandra: what production runs, one cluster with a data centre for each region.
+
+Tables and their reasons are in ``cassandra/README.md``; ``newsfabric schema apply`` makes them.
+A process talks to the nodes of its own region alone. What it writes reaches the other regions a
+little later; a gateway that finds a hole there asks again.
+
+What a finished write promises, by class: gold and silver are on a majority of this region's
+replicas, so that no single node's death takes them back and every reader of this region finds them;
+bronze is on one. Where a region has one node (the world on one machine) these are the same.
+
+What differs from the other stores: of two *different* envelopes with one id and one place in
+a stream, which no router makes, either may stand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
+from newsfabric.errors import StoreError
+from newsfabric.store import _cassandra_rows as rows
+from newsfabric.store import rules
+from newsfabric.store._cassandra_session import Row, Session
+from newsfabric.store._cassandra_url import Address, login_from
+from newsfabric.topics import TopicTable
+
+# Rows in one answer: of the largest bodies, 16 MiB.
+_PAGE_ROWS: Final = 256
+# Days of a topic that are looked at together, after the first: few messages, many days.
+_MOST_DAYS: Final = 8
+# Partitions a topic or the journal can have; far more than any ttl makes.
+_MOST_SLOTS: Final = 10_000
+# Partitions known to be noted; forgetting one costs writing a row again.
+_MOST_NOTED: Final = 50_000
+# And after so long it is written again all the same: where a node is the only one, its sudden
+# death may take back what it had only just accepted, and the partition would stay unread.
+DEFAULT_NOTE_AGAIN_S: Final = 60.0
+
+
+class CassandraStore:
+    """A :class:`~newsfabric.store.Store` in the Cassandra cluster at ``address``.
+
+    It connects when first used. ``environ`` says who logs in
+    (:func:`~newsfabric.store._cassandra_url.login_from`).
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        topics: TopicTable,
+        *,
+        environ: Mapping[str, str],
+        note_again_s: float = DEFAULT_NOTE_AGAIN_S,
+        now_ms: Callable[[], int] = rules.clock_ms,
+    ) -> None:
+        self._address = address
+        self._topics = topics
+        self._now_ms = now_ms
+        self._session = Session(address, login_from(environ))
+        self._note_again_s = note_again_s
+        # Until when, on the monotonic clock; the first noted come first.
+        self._noted: dict[rows.Slot, float] = {}
+
+    async def write(self, envelopes: Sequence[Envelope]) -> None:
+        if not envelopes:
+            return
+        plan = rows.plan(envelopes, self._topics, now_ms=self._now_ms())
+        now = time.monotonic()
+        new = {s: ttl for s, ttl in plan.slots.items() if self._noted.get(s, now) <= now}
+        if new:
+            # First: a partition that isn't noted isn't read.
+            await self._session.write(
+                [
+                    rows.Batch(rows.INSERT_SLOT, "quorum", [(*slot, ttl)])
+                    for slot, ttl in new.items()
+                ]
+            )
+            self._note(new, until=now + self._note_again_s)
+        await self._session.write(plan.batches)
+
+    def _note(self, slots: Iterable[rows.Slot], *, until: float) -> None:
+        for slot in slots:
+            self._noted.pop(slot, None)
+            self._noted[slot] = until
+        while len(self._noted) > _MOST_NOTED:
+            del self._noted[next(iter(self._noted))]
+
+    async def history(
+        self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
+    ) -> list[Envelope]:
+        span = rows.first_place(MAX_MS + 1), MAX_MS
+        if before is not None:
+            span = rows.place_before(before), ms_of_id(before)
+        # Twice as many as wanted: of a gold message both regions' copies are here.
+        backwards = self._backwards(topic, since_ms, *span, page_rows=2 * limit)
+        return await backwards.read(limit, rules.newest_of_each)
+
+    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+        end = rows.first_place(MAX_MS + 1)
+        backwards = self._backwards(topic, from_ms, end, MAX_MS, page_rows=limit)
+        return await backwards.read(
+            limit, lambda newest, most: list(itertools.islice(newest, most))
+        )
+
+    def _backwards(
+        self, topic: str, since_ms: int, end: rows.Place, until_ms: int, *, page_rows: int
+    ) -> _Backwards:
+        now = self._now_ms()
+        # What is older than the ttl isn't shown any more.
+        since_ms = max(since_ms, now - rules.ttl_ms(topic, self._topics) + 1, 0)
+        return _Backwards(
+            session=self._session,
+            topics=self._topics,
+            topic=topic,
+            days=(since_ms // rows.DAY_MS, until_ms // rows.DAY_MS),
+            start=rows.first_place(since_ms),
+            end=end,
+            now=now,
+            page_rows=min(page_rows, _PAGE_ROWS),
+        )
+
+    async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
+        now = self._now_ms()
+        most = rules.latest_limit(limit)
+        newest: list[tuple[rules.RowKey, Envelope]] = []
+        consistency = rows.consistency_of(topic, self._topics)
+        after = ""
+        while most:
+            page = await self._session.read(rows.LATEST, (topic, after, _PAGE_ROWS), consistency)
+            shown = (e for _, row in page if now < self._end_of(e := _envelope(topic, row)))
+            newest = heapq.nlargest(
+                most, [*newest, *((rules.row_key(e), e) for e in shown)], key=lambda pair: pair[0]
+            )
+            if len(page) < _PAGE_ROWS:
+                break
+            after = page[-1][0]
+        return [e for _, e in reversed(newest)]
+
+    def _end_of(self, e: Envelope) -> int:
+        return rules.lifetime(e, self._topics).readable_until
+
+    async def journal(self, *, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
+        from_ms, to_ms = max(from_ms, 0), min(to_ms, MAX_MS + 1)
+        found: list[Envelope] = []
+        if from_ms >= to_ms or limit <= 0:
+            return found
+        now = self._now_ms()
+        span = from_ms, to_ms - 1
+        first_day, last_day = (ms // rows.DAY_MS for ms in span)
+        first_bucket, last_bucket = (ms // rows.BUCKET_MS for ms in span)
+        for day in await _slots(self._session, rows.JOURNAL_SCOPE, first_day, last_day):
+            for bucket in await _slots(
+                self._session, rows.day_scope(day), first_bucket, last_bucket
+            ):
+                start = rows.first_place(from_ms)
+                while len(found) < limit:
+                    size = min(limit - len(found), _PAGE_ROWS)
+                    part, more = await self._bucket(bucket, start, rows.first_place(to_ms), size)
+                    for row in part:
+                        e = _envelope(row[4], (*row[:4], *row[5:]))
+                        if now < rules.lifetime(e, self._topics).kept_until:
+                            found.append(e)
+                    if not more:
+                        break
+                    start = rows.place(part[-1])
+                if len(found) >= limit:
+                    return found[:limit]
+        return found
+
+    async def _bucket(
+        self, bucket: int, start: rows.Place, end: rows.Place, size: int
+    ) -> tuple[list[Row], bool]:
+        """Rows of all shards after ``start``, in order, and whether there are more."""
+        pages = await _all(
+            self._session.read(rows.JOURNAL, (bucket, shard, *start, *end, size), "quorum")
+            for shard in range(rows.SHARDS)
+        )
+        merged = sorted((row for page in pages for row in page), key=rows.place)
+        full = [rows.place(page[-1]) for page in pages if len(page) == size]
+        if not full:
+            return merged, False
+        # Beyond the end of a full page that shard may have rows that belong in between.
+        return [row for row in merged if rows.place(row) <= min(full)], True
+
+    async def check(self) -> None:
+        await self._session.read(rows.SLOTS, (rows.JOURNAL_SCOPE, 0, 0, 1), "quorum")
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+# Of envelopes, newest first, at most so many.
+Choose = Callable[[Iterable[Envelope], int], list[Envelope]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Backwards:
+    """Reads the partitions of one topic from the newest row in [``start``, ``end``) back."""
+
+    session: Session
+    topics: TopicTable
+    topic: str
+    days: tuple[int, int]
+    start: rows.Place
+    end: rows.Place
+    now: int
+    page_rows: int
+
+    async def read(self, limit: int, choose: Choose) -> list[Envelope]:
+        """What ``choose`` takes of the envelopes that are shown, oldest first."""
+        if limit <= 0:
+            return []
+        days = await _slots(self.session, rows.topic_scope(self.topic), *self.days)
+        days.reverse()
+        found: list[Envelope] = []
+        at_once = 1
+        while days and len(found) < limit:
+            some, days = days[:at_once], days[at_once:]
+            at_once = min(2 * at_once, _MOST_DAYS)
+            pages = await _all(self._page(day, self.end) for day in some)
+            for day, first in zip(some, pages, strict=True):
+                page = first
+                while len(found) < limit:
+                    found = choose([*found, *self._shown(page)], limit)
+                    if len(page) < self.page_rows:
+                        break
+                    page = await self._page(day, rows.place(page[-1]))
+        return found[::-1]
+
+    async def _page(self, day: int, end: rows.Place) -> list[Row]:
+        consistency = rows.consistency_of(self.topic, self.topics)
+        values = (self.topic, day, *end, *self.start, self.page_rows)
+        return await self.session.read(rows.HISTORY, values, consistency)
+
+    def _shown(self, page: Iterable[Row]) -> Iterator[Envelope]:
+        for row in page:
+            e = _envelope(self.topic, row)
+            if self.now < rules.lifetime(e, self.topics).readable_until:
+                yield e
+
+
+async def _slots(session: Session, scope: str, first: int, last: int) -> list[int]:
+    found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), "quorum")
+    return [slot for (slot,) in found]
+
+
+def _envelope(topic: str, row: Sequence[Any]) -> Envelope:
+    try:
+        return rows.envelope(topic, row)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise StoreError(f"the store holds what no router wrote: {row[:4]!r} in {topic}") from exc
+
+
+async def _all(reads: Iterable[Coroutine[Any, Any, list[Row]]]) -> list[list[Row]]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(read) for read in reads]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]

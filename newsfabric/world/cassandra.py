@@ -1,0 +1,324 @@
+"""One Cassandra node as a process of ours: its files, its command line, its start.
+
+Used by the world for a cluster of one data centre a region, by tests and benches for a single
+node (:class:`LocalCassandra`). It knows no tables: ``newsfabric schema apply`` makes them.
+
+Two things differ from a node in production. Every node is told its tokens and none copies
+anything when it joins, so that all start at once (they are as new as their cluster). And all
+listen on 127.0.0.1, each with ports of its own, as everything else of a world does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from newsfabric.errors import WorldError
+from newsfabric.world.broker import HOST, free_ports
+from newsfabric.world.cassandra_home import CassandraHome
+from newsfabric.world.processes import MARKER, last_lines, spawn
+
+HEAP_MB: Final = 384
+# Alone on two cores a node takes 6 to 10 s; beside a world that starts, several times that.
+START_TIMEOUT: Final = 120.0
+_TOKENS: Final = 4
+_RING: Final = 2**64
+# CQL binary protocol v4 section 2: version 4, no flags, stream 0, OPTIONS, empty body.
+_OPTIONS: Final = bytes.fromhex("04 00 0000 05 00000000")
+_SUPPORTED: Final = 0x06
+
+# What Java 17 has to open for Cassandra 5.0 (conf/jvm17-server.options of its release).
+_EXPORTS: Final = """
+java.base/java.lang.ref java.base/jdk.internal.loader java.base/jdk.internal.math
+java.base/jdk.internal.misc java.base/jdk.internal.module java.base/jdk.internal.ref
+java.base/jdk.internal.util java.base/jdk.internal.util.jar java.base/sun.nio.ch
+java.management.rmi/com.sun.jmx.remote.internal.rmi java.rmi/java.rmi.registry
+java.rmi/sun.rmi.registry java.rmi/sun.rmi.server java.rmi/sun.rmi.transport.tcp java.sql/java.sql
+jdk.attach/sun.tools.attach jdk.compiler/com.sun.tools.javac.file
+jdk.management/com.sun.management.internal
+"""
+_OPENS: Final = """
+java.base/java.io java.base/java.lang java.base/java.lang.module java.base/java.lang.reflect
+java.base/java.math java.base/java.net java.base/java.nio java.base/java.nio.charset
+java.base/java.nio.file.spi java.base/java.util java.base/java.util.concurrent
+java.base/java.util.concurrent.atomic java.base/jdk.internal.loader java.base/jdk.internal.math
+java.base/jdk.internal.misc java.base/jdk.internal.module java.base/jdk.internal.ref
+java.base/jdk.internal.reflect java.base/jdk.internal.util.jar java.base/sun.nio.ch
+java.management.rmi/com.sun.jmx.remote.internal.rmi java.rmi/sun.rmi.transport
+java.rmi/sun.rmi.transport.tcp jdk.compiler/com.sun.tools.javac
+jdk.management/com.sun.management.internal
+"""
+
+_LOGBACK: Final = """<configuration>
+  <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%date{ISO8601} %-5level %logger{0}: %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="OUT"/></root>
+  <logger name="org.apache.cassandra.service.CassandraDaemon" level="INFO"/>
+</configuration>
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoreNode:
+    """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
+
+    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster.
+    """
+
+    name: str
+    datacentre: str
+    folder: Path
+    cql_port: int
+    gossip_port: int
+    tokens: tuple[int, ...]
+    seeds: tuple[str, ...]
+
+    @property
+    def contact(self) -> str:
+        """Where drivers connect."""
+        return f"{HOST}:{self.cql_port}"
+
+
+def tokens(*, centre: int, node: int, nodes: int) -> tuple[int, ...]:
+    """The tokens of the ``node``-th of ``nodes`` in the ``centre``-th data centre, from 0.
+
+    Even within a data centre, and different in each: no two nodes of a cluster may share one.
+    """
+    step = _RING // (_TOKENS * nodes)
+    return tuple(-(_RING // 2) + (k * nodes + node) * step + 1 + centre for k in range(_TOKENS))
+
+
+def configuration(node: StoreNode) -> str:
+    """The ``cassandra.yaml`` of ``node``: small caches, few threads. (JSON is YAML.)"""
+    settings = {
+        "cluster_name": "newsfabric",
+        "num_tokens": _TOKENS,
+        "initial_token": ",".join(map(str, node.tokens)),
+        "auto_bootstrap": False,
+        "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
+        "endpoint_snitch": "GossipingPropertyFileSnitch",
+        "seed_provider": [
+            {
+                "class_name": "org.apache.cassandra.locator.SimpleSeedProvider",
+                "parameters": [{"seeds": ",".join(node.seeds)}],
+            }
+        ],
+        "listen_address": HOST,
+        "rpc_address": HOST,
+        "storage_port": node.gossip_port,
+        "native_transport_port": node.cql_port,
+        "start_native_transport": True,
+        "authenticator": "AllowAllAuthenticator",
+        "authorizer": "AllowAllAuthorizer",
+        "data_file_directories": [str(node.folder / "data")],
+        "commitlog_directory": str(node.folder / "commitlog"),
+        "hints_directory": str(node.folder / "hints"),
+        "saved_caches_directory": str(node.folder / "saved_caches"),
+        # As in production, where replicas stand for what a killed node takes with it: the last
+        # tenth of a second. To sync before each answer ("batch") was too slow on a busy disk.
+        "commitlog_sync": "periodic",
+        "commitlog_sync_period": "10000ms",
+        "commitlog_segment_size": "8MiB",
+        "commitlog_total_space": "128MiB",
+        "hinted_handoff_enabled": True,
+        "max_hint_window": "3h",
+        "auto_snapshot": False,
+        "cdc_enabled": False,
+        "concurrent_reads": 8,
+        "concurrent_writes": 16,
+        "concurrent_counter_writes": 4,
+        "concurrent_compactors": 1,
+        "compaction_throughput": "16MiB/s",
+        "memtable_allocation_type": "heap_buffers",
+        "memtable_heap_space": "48MiB",
+        "memtable_offheap_space": "16MiB",
+        "key_cache_size": "8MiB",
+        "file_cache_enabled": False,
+        "file_cache_size": "16MiB",
+        "networking_cache_size": "16MiB",
+        "disk_optimization_strategy": "ssd",
+        "storage_compatibility_mode": "NONE",
+        "sstable": {"selected_format": "bti"},
+        "read_request_timeout": "5000ms",
+        "write_request_timeout": "2000ms",
+        "request_timeout": "10000ms",
+        "cas_contention_timeout": "1000ms",
+    }
+    return json.dumps(settings, indent=1) + "\n"
+
+
+def prepare(node: StoreNode) -> None:
+    """Write the node's files; data that an earlier run left is kept."""
+    conf = node.folder / "conf"
+    conf.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (node.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
+    (conf / "cassandra.yaml").write_text(configuration(node), encoding="utf-8")
+    rack = f"dc={node.datacentre}\nrack=rack1\n"
+    (conf / "cassandra-rackdc.properties").write_text(rack, encoding="utf-8")
+    (conf / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
+
+
+def command(node: StoreNode, home: CassandraHome, *, heap_mb: int = HEAP_MB) -> list[str]:
+    """Run ``node`` in the foreground, after :func:`prepare`; it logs to stdout."""
+    folder, conf = node.folder, node.folder / "conf"
+    properties = {
+        "cassandra.config": f"file://{conf}/cassandra.yaml",
+        "cassandra-rackdc.properties": f"file://{conf}/cassandra-rackdc.properties",
+        "logback.configurationFile": conf / "logback.xml",
+        "cassandra.storagedir": folder,
+        "cassandra.logdir": folder,
+        "java.io.tmpdir": folder / "tmp",
+        "jna.tmpdir": folder / "tmp",
+        "jdk.attach.allowAttachSelf": "true",
+        "java.net.preferIPv4Stack": "true",
+        "io.netty.tryReflectionSetAccessible": "true",
+        # All of the cluster starts now: there is no gossip to settle and no ring to wait for.
+        "cassandra.skip_wait_for_gossip_to_settle": "0",
+        "cassandra.ring_delay_ms": "1000",
+        "cassandra.superuser_setup_delay_ms": "500",
+    }
+    return [
+        str(home.java),
+        "-server",
+        f"-Xms{heap_mb}m",
+        f"-Xmx{heap_mb}m",
+        "-Xss256k",
+        "-XX:+UseSerialGC",
+        "-XX:MaxDirectMemorySize=64m",
+        "-XX:ReservedCodeCacheSize=64m",
+        "-XX:+PerfDisableSharedMem",
+        "-XX:+ExitOnOutOfMemoryError",
+        *(word for name in _EXPORTS.split() for word in ("--add-exports", f"{name}=ALL-UNNAMED")),
+        *(word for name in _OPENS.split() for word in ("--add-opens", f"{name}=ALL-UNNAMED")),
+        *(f"-D{name}={value}" for name, value in properties.items()),
+        "-cp",
+        f"{conf}:{home.lib}/*",
+        "org.apache.cassandra.service.CassandraDaemon",
+    ]
+
+
+def environment(marker: Path) -> dict[str, str]:
+    """The environment of a node of the world in ``marker``."""
+    # A person's JAVA_TOOL_OPTIONS are for that person's programs; few arenas save 100 MB.
+    foreign = ("JAVA_", "JDK_", "_JAVA", "CASSANDRA_", "CLASSPATH", "MALLOC_")
+    inherited = {name: v for name, v in os.environ.items() if not name.startswith(foreign)}
+    return inherited | {MARKER: str(marker), "MALLOC_ARENA_MAX": "2"}
+
+
+def answers(port: int, *, timeout: float = 1.0) -> bool:
+    """Whether a node on ``port`` answers CQL. It listens last of all."""
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout) as connection:
+            connection.sendall(_OPTIONS)
+            head = connection.recv(9)
+    except OSError:
+        return False
+    return len(head) >= 5 and head[4] == _SUPPORTED
+
+
+class LocalCassandra:
+    """A cluster of ``centres`` data centres with ``nodes`` nodes each, for tests and benches.
+
+    Blocking; in a running loop use ``asyncio.to_thread``. Ports stay the same over restarts.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        home: CassandraHome,
+        *,
+        centres: Sequence[str] = ("oregon",),
+        nodes: int = 1,
+        heap_mb: int = HEAP_MB,
+    ) -> None:
+        self.folder = folder
+        self._home = home
+        self._heap_mb = heap_mb
+        ports = iter(free_ports(2 * nodes * len(centres)))
+        pairs = list(itertools.islice(zip(ports, ports, strict=True), nodes * len(centres)))
+        seeds = tuple(f"{HOST}:{gossip}" for _, gossip in pairs)
+        self.nodes = tuple(
+            StoreNode(
+                name=f"{centre}-store-{n + 1}",
+                datacentre=centre,
+                folder=folder / f"{centre}-store-{n + 1}",
+                cql_port=pairs[c * nodes + n][0],
+                gossip_port=pairs[c * nodes + n][1],
+                tokens=tokens(centre=c, node=n, nodes=nodes),
+                seeds=seeds,
+            )
+            for c, centre in enumerate(centres)
+            for n in range(nodes)
+        )
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, *names: str, timeout: float = START_TIMEOUT) -> None:
+        """Start these nodes (all, if none is named); WorldError with the last words of one that
+        dies or doesn't answer."""
+        chosen = [node for node in self.nodes if not names or node.name in names]
+        for node in chosen:
+            prepare(node)
+            self._processes[node.name] = spawn(
+                command(node, self._home, heap_mb=self._heap_mb),
+                environment=environment(self.folder),
+                folder=node.folder,
+                log=self._log(node),
+            )
+        deadline = time.monotonic() + timeout
+        for node in chosen:
+            self._await(node, deadline)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a node a signal: SIGSTOP and SIGCONT freeze and wake it."""
+        self._processes[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        """End a node as a power cut would (SIGKILL)."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait(timeout=30)
+
+    def close(self) -> None:
+        """End all nodes. Idempotent."""
+        for name in [*self._processes]:
+            self.kill(name)
+
+    def url(self, keyspace: str, *, centre: str | None = None) -> str:
+        """The store's URL for a program in data centre ``centre``, by default the first."""
+        chosen = centre or self.nodes[0].datacentre
+        contacts = ",".join(node.contact for node in self.nodes if node.datacentre == chosen)
+        return f"cassandra://{contacts}/{keyspace}?dc={chosen}"
+
+    def __enter__(self) -> LocalCassandra:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _log(self, node: StoreNode) -> Path:
+        return self.folder / f"{node.name}.log"
+
+    def _await(self, node: StoreNode, deadline: float) -> None:
+        process = self._processes[node.name]
+        while not answers(node.cql_port):
+            if process.poll() is not None:
+                words = last_lines(self._log(node))
+                raise WorldError(f"{node.name} died ({process.returncode}):\n{words}")
+            if time.monotonic() > deadline:
+                raise WorldError(f"{node.name} doesn't answer, see {self._log(node)}")
+            time.sleep(0.05)

@@ -1,0 +1,61 @@
+"""Where Cassandra's jars and a Java to run them are on this machine.
+
+It starts nothing and installs nothing (``scripts/setup cassandra`` installs). Two places are
+tried: ``$NEWSFABRIC_CASSANDRA_HOME`` and ``.tools/cassandra``, each with the jars in ``lib``. Jars
+are all that it takes: the release archive's scripts only put a command line together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from newsfabric.errors import SetupError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CassandraHome:
+    """An installed Cassandra: its jars, and the Java that runs them."""
+
+    version: str
+    lib: Path
+    java: Path
+
+
+def find_cassandra(root: Path, environ: Mapping[str, str]) -> CassandraHome:
+    """Return the Cassandra to run; raise :class:`SetupError` when there is none.
+
+    ``root`` is the checkout (its ``.tools/cassandra`` is looked at).
+    """
+    java = _java(environ)
+    if named := environ.get("NEWSFABRIC_CASSANDRA_HOME"):
+        home = _home(Path(named) / "lib", java)
+        if home is None:
+            raise SetupError(f"NEWSFABRIC_CASSANDRA_HOME={named} has no lib/cassandra-all-*.jar")
+        return home
+    home = _home(root.resolve() / ".tools" / "cassandra" / "lib", java)
+    if home is None:
+        raise SetupError("Cassandra is missing: run `scripts/setup cassandra`")
+    return home
+
+
+def _java(environ: Mapping[str, str]) -> Path:
+    if home := environ.get("JAVA_HOME"):
+        java = Path(home) / "bin" / "java"
+        if os.access(java, os.X_OK):
+            return java
+        raise SetupError(f"JAVA_HOME={home} has no bin/java")
+    found = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if found is None:
+        raise SetupError("Cassandra needs Java 17: install the package openjdk-17-jre-headless")
+    return Path(found)
+
+
+def _home(lib: Path, java: Path) -> CassandraHome | None:
+    for jar in lib.glob("cassandra-all-*.jar"):
+        version = jar.name.removeprefix("cassandra-all-").removesuffix(".jar")
+        return CassandraHome(version=version, lib=lib, java=java)
+    return None

@@ -1,0 +1,190 @@
+"""What the Cassandra store does when things go wrong, and what it leaves in the tables."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from cassandra_keyspace import Keyspace
+from envelopes import START_MS, Clock, envelope
+
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.store import _cassandra_rows as rows
+from newsfabric.store import open_store
+from newsfabric.store._cassandra_session import Session
+from newsfabric.store.cassandra import CassandraStore
+from newsfabric.topics import TopicPolicy, TopicTable
+from newsfabric.world.broker import free_ports
+from newsfabric.world.cassandra import LocalCassandra
+
+pytestmark = pytest.mark.cassandra
+
+TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
+CHECK = (rows.SLOTS, ("journal", 0, 0, 1), "quorum")
+
+
+@pytest.fixture
+async def store(keyspace: Keyspace) -> AsyncIterator[CassandraStore]:
+    opened = keyspace.emptied(TOPICS, Clock())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def frozen(cassandra: LocalCassandra) -> Callable[[], object]:
+    """Stops the node for the time of a ``with``; what it was asked meanwhile it answers later."""
+
+    @contextmanager
+    def frozen() -> Iterator[None]:
+        name = cassandra.nodes[0].name
+        cassandra.signal(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            cassandra.signal(name, signal.SIGCONT)
+
+    return frozen
+
+
+async def test_rows_end_by_themselves_a_minute_after_their_message(store, keyspace):
+    await store.write([envelope(1, key="story")])
+    ((left, written),) = keyspace.execute(
+        "SELECT TTL(body), WRITETIME(body) FROM messages_by_topic"
+    )
+    assert 3_600 < left <= 3_660
+    assert written // 1_000 == START_MS
+    ((left,),) = keyspace.execute("SELECT TTL(body) FROM journal")
+    assert 3_600 < left <= 3_660
+    ((left,),) = keyspace.execute("SELECT TTL(envelope) FROM latest_by_key")
+    assert 7_200 < left <= 7_320
+
+
+async def test_writing_leaves_no_tombstones(store, keyspace):
+    # An unset field is left out; a null would be a deletion.
+    await store.write([envelope(n, at=n, message_id=None, body=b"%d" % n) for n in range(3)])
+    found = keyspace.execute("SELECT JSON * FROM messages_by_topic")
+    assert all("null" not in line for (line,) in found)
+
+
+async def test_what_one_process_has_written_another_finds(store, keyspace):
+    await store.write([envelope(1)])
+    other = keyspace.opened(TOPICS, Clock())
+    assert await other.history("news.breaking", limit=10) == [envelope(1)]
+    await other.close()
+
+
+async def test_a_partition_that_was_forgotten_is_noted_again(keyspace):
+    store = keyspace.emptied(TOPICS, Clock(), note_again_s=0.0)
+    await store.write([envelope(1)])
+    keyspace.execute("TRUNCATE slots")
+    await store.write([envelope(2, at=1)])
+    found = await store.history("news.breaking", limit=10)
+    assert found == [envelope(1), envelope(2, at=1)]
+    await store.close()
+
+
+async def test_history_goes_through_as_many_days_as_it_takes(keyspace):
+    month = TopicTable([TopicPolicy(pattern="news.#", ttl=40 * 86_400.0)])
+    store = keyspace.emptied(month, Clock(at=30 * 86_400_000))
+    batch = [envelope(n, at=n * 86_400_000) for n in range(30)]
+    await store.write(batch)
+    assert await store.history("news.breaking", limit=100) == batch
+    assert await store.history("news.breaking", limit=4) == batch[-4:]
+    await store.close()
+
+
+async def test_a_row_that_no_router_wrote_is_a_store_error(store, keyspace):
+    await store.write([envelope(1)])
+    keyspace.execute(
+        "INSERT INTO messages_by_topic (topic, day, id, router, epoch, seq, body, rest) VALUES"
+        f" ('news.breaking', {START_MS // rows.DAY_MS}, {envelope(2).id}, 'r', 1, 1, 0x00, '[]')"
+    )
+    with pytest.raises(StoreError, match="what no router wrote"):
+        await store.history("news.breaking", limit=10)
+
+
+async def test_a_node_that_does_not_answer_is_unavailable_and_then_works_again(store, frozen):
+    await store.write([envelope(1)])
+    with frozen():
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await store.write([envelope(2, at=1)])
+        assert time.monotonic() - began < 10
+        with pytest.raises(StoreUnavailable):
+            await store.check()
+    await _until_well(store)
+    await store.write([envelope(2, at=1)])
+    found = await store.history("news.breaking", limit=10)
+    assert found == [envelope(1), envelope(2, at=1)]
+
+
+async def test_requests_wait_for_their_turn_and_too_many_fail_at_once(cassandra, keyspace, frozen):
+    session = Session(keyspace.address, None, in_flight=2, waiting=3)
+    await session.read(*CHECK)
+    with frozen():
+        reads = [asyncio.create_task(session.read(*CHECK)) for _ in range(5)]
+        await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailable, match="3 requests are waiting"):
+            await session.read(*CHECK)
+    assert await asyncio.gather(*reads) == [[]] * 5
+    await session.close()
+
+
+async def test_giving_up_a_write_gives_its_turn_back(keyspace, frozen):
+    session = Session(keyspace.address, None, in_flight=1)
+    await session.read(*CHECK)
+    with frozen():
+        given_up = asyncio.create_task(session.read(*CHECK))
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+    assert await session.read(*CHECK) == []
+    await session.close()
+
+
+async def test_no_node_is_unavailable_and_not_tried_again_at_once():
+    (port,) = free_ports(1)
+    store = open_store(f"cassandra://127.0.0.1:{port}/k?dc=oregon", TOPICS, environ={})
+    with pytest.raises(StoreUnavailable, match="no node answers"):
+        await store.check()
+    began = time.monotonic()
+    for _ in range(100):
+        with pytest.raises(StoreUnavailable):
+            await store.write([envelope(1)])
+    assert time.monotonic() - began < 5
+    await store.close()
+
+
+async def test_a_data_centre_that_is_none_is_named(keyspace):
+    url = str(keyspace.address).replace("dc=oregon", "dc=oregn")
+    store = open_store(url, TOPICS, environ={})
+    with pytest.raises(StoreError, match="oregn"):
+        await store.check()
+    await store.close()
+
+
+async def test_a_store_without_tables_says_what_to_run(cassandra):
+    store = open_store(cassandra.url("nothing"), TOPICS, environ={})
+    with pytest.raises(StoreError, match="run `newsfabric schema apply`"):
+        await store.check()
+    await store.close()
+
+
+async def test_a_closed_store_says_so(store):
+    await store.check()
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.write([envelope(1)])
+
+
+async def _until_well(store: CassandraStore) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await store.check()
+            except StoreUnavailable:
+                await asyncio.sleep(0.1)

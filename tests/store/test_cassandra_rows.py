@@ -1,0 +1,163 @@
+"""What the Cassandra store writes for which envelopes, without a node."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from envelopes import START_MS, envelope
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.envelope import MAX_MS, id_of
+from newsfabric.store import _cassandra_rows as rows
+from newsfabric.topics import TopicPolicy, TopicTable
+
+DAY_S = 86_400
+TOPICS = TopicTable(
+    [
+        TopicPolicy(pattern="markets.#", ttl=1.0, topic_class="bronze"),
+        TopicPolicy(pattern="news.#", ttl=3_600.0, topic_class="gold"),
+        TopicPolicy(pattern="archive.#", ttl=100 * 365 * DAY_S),
+    ]
+)
+KEY = ("id", "router", "epoch", "seq")
+FIELDS = {
+    rows.INSERT_MESSAGE: ("topic", "day", *KEY, "body", "rest", "stamp", "ttl"),
+    rows.INSERT_JOURNAL: ("bucket", "shard", *KEY, "topic", "body", "rest", "stamp", "ttl"),
+    rows.INSERT_LATEST: ("topic", "key", "version", "envelope", "stamp", "ttl"),
+}
+
+
+def written(plan, statement):
+    return [
+        dict(zip(FIELDS[statement], row, strict=True))
+        for batch in plan.batches
+        if batch.statement == statement
+        for row in batch.rows
+    ]
+
+
+def plan_of(*envelopes, now_ms=START_MS):
+    return rows.plan(envelopes, TOPICS, now_ms=now_ms)
+
+
+def test_every_message_is_in_its_topic_and_in_the_journal():
+    plan = plan_of(envelope(1, at=12_345))
+    (message,) = written(plan, rows.INSERT_MESSAGE)
+    (entry,) = written(plan, rows.INSERT_JOURNAL)
+    assert (message["topic"], message["day"]) == ("news.breaking", START_MS // 86_400_000)
+    assert entry["bucket"] == (START_MS + 12_345) // 10_000
+    assert written(plan, rows.INSERT_LATEST) == []
+
+
+def test_only_a_message_with_a_key_is_among_the_latest():
+    (latest,) = written(plan_of(envelope(1, key="story", version=3)), rows.INSERT_LATEST)
+    assert (latest["topic"], latest["key"], latest["version"]) == ("news.breaking", "story", 3)
+
+
+def test_a_key_without_a_version_is_one_row_of_which_the_latest_id_wins():
+    first, second = (
+        written(plan_of(envelope(n, at=n, key="story")), rows.INSERT_LATEST)[0] for n in (1, 2)
+    )
+    assert first["version"] == second["version"] == -1
+    assert first["stamp"] < second["stamp"]
+
+
+def test_writing_later_writes_the_same_with_what_is_left_of_the_ttl():
+    early, late = (
+        written(plan_of(envelope(1), now_ms=START_MS + ms), rows.INSERT_MESSAGE)[0]
+        for ms in (0, 600_000)
+    )
+    assert late.pop("ttl") == early.pop("ttl") - 600
+    assert late == early
+
+
+def test_one_request_writes_all_of_one_partition():
+    batch = [envelope(n, at=n, topic=f"news.t{n % 3}") for n in range(90)]
+    plan = plan_of(*batch)
+    requests = [batch.statement for batch in plan.batches]
+    assert requests.count(rows.INSERT_MESSAGE) == 3
+    assert requests.count(rows.INSERT_JOURNAL) == rows.SHARDS
+
+
+def test_a_request_stays_small_however_much_a_partition_gets():
+    many = plan_of(*(envelope(n, at=n, body=b"1") for n in range(300)))
+    large = plan_of(*(envelope(n, at=n, body=b"x" * 65_536) for n in range(20)))
+    assert max(len(batch.rows) for batch in many.batches) <= 128
+    assert [
+        len(batch.rows) for batch in large.batches if batch.statement == rows.INSERT_MESSAGE
+    ] == [7, 7, 6]
+
+
+def test_gold_waits_for_a_majority_and_bronze_for_one():
+    plan = plan_of(envelope(1), envelope(2, topic="markets.dax"))
+    assert {
+        batch.rows[0][0]: batch.consistency
+        for batch in plan.batches
+        if batch.statement == rows.INSERT_MESSAGE
+    } == {"news.breaking": "quorum", "markets.dax": "one"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "now_ms", "ttl"),
+    [
+        ("news.breaking", START_MS, 3_600 + 60),
+        ("markets.dax", START_MS, 600 + 60),
+        ("news.breaking", START_MS + 3_600_000, 60),
+        ("news.breaking", START_MS + 9_999_999, 60),
+        ("news.breaking", START_MS - 9_999_999, 3_600 + 60),
+        ("archive.1851", START_MS, 5 * 365 * DAY_S),
+    ],
+    ids=[
+        "the topic's ttl and a minute for clocks that differ",
+        "ten minutes at least, for the journal",
+        "at its end",
+        "long after its end",
+        "routed by a clock that is ahead",
+        "never more than Cassandra can hold",
+    ],
+)
+def test_a_row_outlives_its_message_a_little(topic, now_ms, ttl):
+    (message,) = written(plan_of(envelope(1, topic=topic), now_ms=now_ms), rows.INSERT_MESSAGE)
+    assert message["ttl"] == ttl
+
+
+def test_what_a_newer_version_hides_is_gone_before_the_newer_one():
+    # The lower version is routed at the last moment that the higher one lives.
+    higher = written(plan_of(envelope(1, key="k", version=2)), rows.INSERT_LATEST)[0]
+    end = START_MS + 3_600_000
+    lower = written(
+        plan_of(envelope(2, at=3_600_000, key="k", version=1), now_ms=end), rows.INSERT_MESSAGE
+    )[0]
+    assert START_MS / 1000 + higher["ttl"] >= end / 1000 + lower["ttl"]
+
+
+def test_partitions_are_noted_for_longer_than_their_rows_can_live():
+    plan = plan_of(envelope(1))
+    day = START_MS // 86_400_000
+    assert set(plan.slots) == {
+        ("topic:news.breaking", day),
+        ("journal", day),
+        (f"journal:{day}", START_MS // 10_000),
+    }
+    assert plan.slots["topic:news.breaking", day] >= 3_600 + DAY_S
+
+
+@given(st.integers(0, MAX_MS), st.integers(0, MAX_MS), st.integers(0, 2**74 - 1), st.integers(1, 9))
+def test_timestamps_and_places_sort_as_ids_do(ms, other_ms, identity, step):
+    one = envelope(1, id=id_of(ms, identity), identity=identity)
+    other_identity = (identity + step * 2**70) % 2**74
+    other = envelope(2, id=id_of(other_ms, other_identity), identity=other_identity)
+    low, high = sorted([one, other], key=lambda e: e.id)
+    assert rows.timestamp(low) <= rows.timestamp(high) < 2**63
+    assert uuid.UUID(low.id).bytes <= uuid.UUID(high.id).bytes
+    if ms < other_ms:
+        assert uuid.UUID(one.id) < rows.first_place(other_ms)[0] <= uuid.UUID(other.id)
+
+
+@pytest.mark.parametrize("rest", ["", "null", "[]", "{}", '{"path": []}', '{"path": [], "x": 1}'])
+def test_a_row_that_no_router_wrote_is_an_error_and_not_an_envelope(rest):
+    row = (uuid.UUID(envelope(1).id), "r", 1, 1, b"{}", rest)
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        rows.envelope("news.breaking", row)
