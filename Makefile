@@ -5,6 +5,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 10
+CHAOS_ARGS ?=
 # The interpreter that .venv is made with.
 PYTHON ?= python3
 
@@ -15,7 +16,7 @@ BIN = .venv/bin
 DATAPLANE = target/release/newsfabric-dataplane
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test lint types format unit integration conformance bench soak wheel clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test lint types format unit integration conformance bench soak chaos wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +77,11 @@ wheel: python dataplane ## Build one wheel that holds Python and the data plane,
 
 soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
 	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
+
+chaos: setup ## Break everything for ten minutes and account for each message (CHAOS_ARGS=…)
+	@$(BIN)/newsfabric up --detach --retail 2 --state .world-chaos --port-base 29000 --timeout 240
+	@$(BIN)/newsfabric chaos run --state .world-chaos --report chaos-report $(CHAOS_ARGS); \
+	    result=$$?; $(BIN)/newsfabric down --state .world-chaos; exit $$result
 
 clean: ## Remove .venv, .tools, target and every cache
 	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }

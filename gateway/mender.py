@@ -135,11 +135,12 @@ class Mender:
             async with asyncio.timeout(core.settings.store_timeout):
                 page = await core.store.journal(from_ms=at, to_ms=span.to_ms, limit=limit)
             measures.JOURNAL_ROWS.inc(len(page))
-            found += await self._publish(page)
             if len(page) < limit:
-                return found
+                return found + await self._publish(page)
             last = ms_of_id(page[-1].id)
             rows += len(page)
+            # The last millisecond may not be whole, and comes again.
+            found += await self._publish([one for one in page if ms_of_id(one.id) < last])
             # A page of one millisecond alone: only a longer one gets beyond it.
             limit = limit * 2 if last == at else _PAGE
             if last < at or limit > _LONGEST_PAGE or rows > _MOST_ROWS:
@@ -157,7 +158,8 @@ class Mender:
                 all_done.set()
 
         count = 0
-        for envelope in page:
+        # Within a millisecond ids are in no order, and the first number of a stream is its start.
+        for envelope in sorted(page, key=_in_stream_order):
             if not self._repair.wants(envelope, core.clock()):
                 continue
             try:
@@ -192,3 +194,7 @@ class Mender:
             )  # fmt: skip
         if len(news) > _LINES_AT_ONCE:
             logger.info("%d more holes are closed", len(news) - _LINES_AT_ONCE)
+
+
+def _in_stream_order(envelope: Envelope) -> tuple[int, str, int, int]:
+    return ms_of_id(envelope.id), envelope.router, envelope.epoch, envelope.seq

@@ -8,10 +8,10 @@ read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finis
   same router's clock, so that clocks which differ do no harm; a clock that was set is what
   the margin is for, which grows with each try, and so is a second search around our own time.
 * The **tail** of a stream is what its router may have numbered after the last we heard of it. It
-  is read while the router is silent for three seconds or more: the router may be dead, and
+  is read when the router was silent for three seconds, and again until it must be dead: it may
   have stored what it never routed, or only be cut off from us.
 * A router's **start** is a reason to look at the time before it, for streams that it may have
-  begun before this one and that nobody heard of here.
+  begun before this one and that nobody heard of here. So is the first we hear of an old one.
 * A **catch-up** is for the time before we began, or in which we were deaf: everything in it that is
   news, of streams never heard of too. Until it is over the gateway isn't ready.
 
@@ -65,7 +65,7 @@ class RepairLimits:
     silent_seconds: float = 3.0
     dead_seconds: float = 30.0
     patience_seconds: float = 480.0
-    start_seconds: float = 120.0
+    start_seconds: float = 600.0
     margins: tuple[float, ...] = (1.0, 5.0, 25.0, 60.0)
     gaps: int = 64
 
@@ -135,8 +135,12 @@ class _Life:
 
     origin: str
     heard: float
+    # Older than we are, and unheard of until now: what it routed before is news until then.
+    stranger_until: float = 0.0
     # The tail was read up to here, by the router's clock.
     read_ms: int = 0
+    # It was read to its end, after the router's death.
+    over: bool = False
     next_try: float = 0.0
     backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
 
@@ -161,6 +165,8 @@ class Plan:
     last_try: frozenset[Gap]
     # Stream → up to which time its tail is read.
     tails: tuple[tuple[StreamName, int], ...]
+    # Those whose routers are dead.
+    ended: frozenset[StreamName]
     looks: tuple[_Look, ...]
     # Since when everything is to be looked at, and until when that is done with this plan.
     catch_up: Span | None
@@ -218,10 +224,10 @@ class Repair:
         """The feed has brought something of this stream."""
         life = self._lives.get((router, epoch))
         if life is None:
-            self._lives[router, epoch] = _Life(origin, now)
-            self._note_start(router, epoch, now)
+            life = self._lives[router, epoch] = _Life(origin, now)
+            self._note_start(router, epoch, life)
         else:
-            life.origin, life.heard = origin, now
+            life.origin, life.heard, life.over = origin, now, False
 
     def look(self, now: float, wall_ms: int, fed_at: float | None) -> list[Closed]:
         """Notice what is missing and what isn't any more; returns the gaps that were closed.
@@ -268,6 +274,7 @@ class Repair:
             void=frozenset(void),
             last_try=frozenset(last_try),
             tails=tuple((name, span.to_ms) for name, span in tails),
+            ended=frozenset(name for name, _ in tails if self._is_dead(name, now)),
             looks=tuple(looks),
             catch_up=catch_up,
         )
@@ -279,13 +286,12 @@ class Repair:
         """
         name = (envelope.router, envelope.epoch)
         stream = self._streams.find(name)
+        life = self._lives.setdefault(name, _Life(envelope.origin, now))
         if stream is None:
-            if self._since_ms is None or ms_of_id(envelope.id) < self._since_ms - SKEW_MS:
-                return False
-            self._lives.setdefault(name, _Life(envelope.origin, now))
-            return True
+            return self._since_ms is not None and ms_of_id(envelope.id) >= self._since_ms - SKEW_MS
         if stream.seen(envelope.seq):
-            return False
+            # Of a stranger we know nothing before the first that we heard.
+            return envelope.seq <= stream.start and now < life.stranger_until
         watch = self._watched.get(name)
         overdue = watch is not None and envelope.seq <= watch.upto
         return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
@@ -302,7 +308,8 @@ class Repair:
             life = self._lives.get(name)
             if life is None:
                 continue
-            life.read_ms = max(life.read_ms, to_ms - LATE_MS)
+            life.read_ms = max(life.read_ms, to_ms - int(self.limits.dead_seconds * 1000))
+            life.over = name in plan.ended and life.heard < plan.began
             life.next_try = now + life.backoff.failed(now, self._rng)
         closed = []
         for gap in plan.gaps:
@@ -420,17 +427,22 @@ class Repair:
 
     # Silent routers.
 
-    def _note_start(self, router: str, epoch: int, now: float) -> None:
-        if self._since_ms is None or epoch < self._since_ms - SKEW_MS:
-            # The catch-up looks there.
+    def _note_start(self, router: str, epoch: int, life: _Life) -> None:
+        if self._since_ms is None or self._looked is None or self._streams.find((router, epoch)):
             return
-        before = [name for name in self._lives if name[0] == router and name[1] < epoch]
-        known = [stream.routed_ms for name in before if (stream := self._streams.find(name))]
-        from_ms = max(self._since_ms, epoch - JOURNAL_MS, *known)
-        span = Span(min(from_ms, epoch) - SKEW_MS, epoch + SKEW_MS)
+        if epoch < self._since_ms - SKEW_MS:
+            # It was cut off from us, and its store with it; or it had nothing to say.
+            life.stranger_until = life.heard + 2 * LATE_MS / 1000
+            now_ms = self._looked[1]
+            span = Span(now_ms - JOURNAL_MS, now_ms + SKEW_MS)
+        else:
+            before = [name for name in self._lives if name[0] == router and name[1] < epoch]
+            known = [stream.routed_ms for name in before if (stream := self._streams.find(name))]
+            from_ms = max(self._since_ms, epoch - JOURNAL_MS, *known)
+            span = Span(min(from_ms, epoch) - SKEW_MS, epoch + SKEW_MS)
         # Again when a store that is behind must have it.
         for seconds in (1.0, LATE_MS / 1000):
-            self._look_later(_Look(span, now + seconds))
+            self._look_later(_Look(span, life.heard + seconds))
 
     def _look_later(self, look: _Look) -> None:
         self._looks = [*self._looks, look][-_LOOKS:]
@@ -463,7 +475,8 @@ class Repair:
             silent = now - life.heard
             if silent < self.limits.silent_seconds:
                 continue
-            if silent <= self.limits.patience_seconds and life.next_try <= now:
+            waiting = not life.over and silent <= self.limits.patience_seconds
+            if waiting and life.next_try <= now:
                 found.append((name, self._tail(name, life, silent, wall_ms)))
         if len(self._lives) > len(self._streams):
             self._forget_lives()

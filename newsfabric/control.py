@@ -152,6 +152,10 @@ def decode_load(message: Message) -> LoadReport:
     )
 
 
+# A receipt's reason when a message was dropped for want of room: it may be sent again.
+OVERLOAD: Final = "overload"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """A router's answer to a publisher that set ``reply_to``.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -162,15 +162,18 @@ def status(
 
 
 class _Job:
-    """What to work on: the fabric, its topics, the regions that were asked for."""
+    """What to work on: topics, and the regions that were asked for, each with its fabric."""
 
-    def __init__(self, fabric: Fabric, topics: TopicTable, regions: Sequence[str]) -> None:
-        self.fabric = fabric
+    def __init__(self, fabrics: Mapping[str, Fabric], topics: TopicTable) -> None:
+        self.fabrics = fabrics
         self.topics = topics
-        self.regions = regions
 
-    def brokers(self) -> Brokers:
-        return Brokers(self.fabric, credentials_from(os.environ))
+    @property
+    def regions(self) -> Sequence[str]:
+        return list(self.fabrics)
+
+    def brokers(self, region: str) -> Brokers:
+        return Brokers(self.fabrics[region], credentials_from(os.environ))
 
 
 def _job(
@@ -178,26 +181,39 @@ def _job(
 ) -> _Job:
     try:
         fabric = load_fabric(fabric_file or state / "fabric.json")
+        chosen = list(dict.fromkeys(names)) or [region.name for region in fabric.regions]
+        fabrics = {
+            fabric.region(name).name: fabric if fabric_file else _seen_from(name, state, fabric)
+            for name in chosen
+        }
         own = state / "topics.toml"
         topics = load_topics(topics_file or (own if own.exists() else Path("topics.toml")))
-        regions = [fabric.region(name).name for name in dict.fromkeys(names)]
         # A missing password file is found now, not in the middle of the work.
         credentials_from(os.environ)
     except NewsfabricError as exc:
         raise click.ClickException(str(exc)) from exc
-    return _Job(fabric, topics, regions or [region.name for region in fabric.regions])
+    return _Job(fabrics, topics)
+
+
+def _seen_from(region: str, state: Path, fabric: Fabric) -> Fabric:
+    """A world's regions may reach each other through proxies, each by its own."""
+    own = state / "fabric" / f"{region}.json"
+    return load_fabric(own) if own.exists() else fabric
 
 
 async def _look_all(job: _Job) -> list[Look]:
-    async with job.brokers() as brokers:
-        return [await look(brokers, region, job.topics) for region in job.regions]
+    looks = []
+    for region in job.regions:
+        async with job.brokers(region) as brokers:
+            looks.append(await look(brokers, region, job.topics))
+    return looks
 
 
 async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done]]:
     looks: list[Look] = []
     done: list[Done] = []
-    async with job.brokers() as brokers:
-        for region in job.regions:
+    for region in job.regions:
+        async with job.brokers(region) as brokers:
             for _ in range(MAX_ROUNDS):
                 found = await look(brokers, region, job.topics)
                 looks.append(found)
@@ -209,9 +225,12 @@ async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done
 
 
 async def _states(job: _Job) -> dict[Cluster, Status | str]:
-    async with job.brokers() as brokers:
-        wanted = [cluster for cluster in brokers.clusters if cluster.region in job.regions]
-        return await states(brokers, wanted)
+    found: dict[Cluster, Status | str] = {}
+    for region in job.regions:
+        async with job.brokers(region) as brokers:
+            own = [cluster for cluster in brokers.clusters if cluster.region == region]
+            found |= await states(brokers, own)
+    return found
 
 
 def _unreachable(looks: Sequence[Look]) -> dict[Cluster, str]:

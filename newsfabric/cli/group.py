@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "trace": ("newsfabric.cli.message_commands:trace", "Show the way of one message."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
+    "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),
 }
 _GROUP: Final = "newsfabric.commands"
 

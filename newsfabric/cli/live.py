@@ -11,6 +11,7 @@ from rich.text import Text
 
 from newsfabric.cli.show import console, live_table
 from newsfabric.world.running import Running
+from newsfabric.world.state import read_notes
 from newsfabric.world.status import observe, status_document
 
 _EVERY: Final = 2.0
@@ -40,6 +41,13 @@ async def _say_deaths(running: Running) -> None:
 
 
 async def _view(running: Running) -> RenderableType:
-    document = status_document(running.layout, running.notes, await observe(running.layout))
-    deaths = [Text(f"{name} {ending}", style="bold red") for name, ending in running.died().items()]
+    # As they are in the folder: `chaos heal` may have started something anew.
+    notes = read_notes(running.layout.paths.state) or running.notes
+    document = status_document(running.layout, notes, await observe(running.layout))
+    dead = running.died().keys() - notes.running().keys()
+    deaths = [
+        Text(f"{name} {ending}", style="bold red")
+        for name, ending in running.died().items()
+        if name in dead
+    ]
     return Group(live_table(document), *deaths, Text("Ctrl-C stops everything", style="dim"))

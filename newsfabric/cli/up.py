@@ -23,6 +23,7 @@ from newsfabric.world.running import Running, planned
 from newsfabric.world.start import bring_up, check_ports, write_files
 from newsfabric.world.state import Notes, check_free, locked, make_folder, shown
 from newsfabric.world.stop import stop_world
+from newsfabric.world.toxiproxy import find_toxiproxy
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # A closed terminal ends a foreground world as Ctrl-C does.
@@ -45,6 +46,8 @@ def run_up(
     home = find_rabbitmq(_CHECKOUT, os.environ)
     uses_cassandra = options.store == "cassandra"
     store_home = find_cassandra(_CHECKOUT, os.environ) if uses_cassandra else None
+    if len(options.regions) > 1:
+        options = dataclasses.replace(options, toxiproxy=find_toxiproxy(_CHECKOUT, os.environ))
     layout = lay_out(options, state)
     with locked(state):
         check_free(state)

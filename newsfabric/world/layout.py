@@ -6,6 +6,7 @@ options always mean the same names and ports, and nothing else has to be written
 Ports count from ``port_base`` (docs/world.md has the table)::
 
     +0                   Erlang's port mapper (epmd)
+    +1, +2 …             Toxiproxy, and its proxies between regions        (where it is used)
     +100·r … +100·r+99   the r-th region (r = 1, 2, …):
         +0 frontdesk   +1, +2 routers   +3 the keeper of shovels
         +4+2·(n-1)     the n-th store node: CQL, gossip                       (n ≤ 3)
@@ -28,6 +29,7 @@ from newsfabric.errors import ConfigError
 from newsfabric.settings import Fabric, Node, Region, is_name
 from newsfabric.world.broker import HOST, Broker
 from newsfabric.world.cassandra import StoreNode, tokens
+from newsfabric.world.links import API, MOST, Proxy, lay_proxies, view
 
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
@@ -43,6 +45,9 @@ _SOCKET_PATH_BYTES: Final = 107
 # patience.
 _DRAIN_SECONDS: Final = 2
 
+# The process that is all links between regions.
+LINKS: Final = "links"
+
 BrokerRole = Literal["client", "core", "retail"]
 StoreKind = Literal["sqlite", "cassandra"]
 
@@ -53,7 +58,8 @@ class WorldOptions:
 
     ``client_nodes`` and ``core_nodes`` are per region and form clusters; ``retail`` is the
     number of boxes per region. ``store_nodes`` is per region too, for Cassandra alone: 1, or 3 of
-    which one may die.
+    which one may die. ``toxiproxy`` is the program that links between regions go through; None
+    for straight ones.
     """
 
     regions: tuple[str, ...] = ("oregon", "dublin")
@@ -63,6 +69,7 @@ class WorldOptions:
     port_base: int = 18000
     store: StoreKind = "sqlite"
     store_nodes: int = 1
+    toxiproxy: str | None = None
 
     def __post_init__(self) -> None:
         for name in self.regions:
@@ -225,6 +232,15 @@ class Paths:
         """Where gateways and their data planes meet."""
         return self.state / "sockets"
 
+    @property
+    def links(self) -> Path:
+        """What Toxiproxy is told."""
+        return self.state / "links.json"
+
+    def fabric_seen_from(self, region: str) -> Path:
+        """fabric.json as ``region`` sees it, which reaches the others through Toxiproxy."""
+        return self.state / "fabric" / f"{region}.json"
+
     def definitions(self, name: str) -> Path:
         """A generated definitions.json."""
         return self.state / "definitions" / f"{name}.json"
@@ -242,9 +258,27 @@ class WorldLayout:
     paths: Paths
     epmd_port: int
     regions: tuple[RegionLayout, ...]
+    proxies: tuple[Proxy, ...] = ()
+
+    def fabric_seen_from(self, region: str) -> Fabric:
+        """What the services of ``region`` are told of it."""
+        return view(self.fabric(), region, self.proxies)
+
+    @property
+    def toxiproxy_port(self) -> int:
+        """Where Toxiproxy's API is, if it is used."""
+        return self.epmd_port + API
+
+    def links_program(self) -> Program | None:
+        """Toxiproxy, if it is used."""
+        if not self.proxies:
+            return None
+        assert self.options.toxiproxy is not None
+        words = ("-host", HOST, "-port", str(self.toxiproxy_port), "-config", str(self.paths.links))
+        return Program(name=LINKS, command=(self.options.toxiproxy, *words))
 
     def fabric(self) -> Fabric:
-        """What the services are told of it."""
+        """All of it, as nobody in particular sees it."""
         return Fabric(
             tuple(
                 Region(
@@ -287,6 +321,10 @@ class WorldLayout:
     def ports(self) -> Iterator[tuple[int, str]]:
         """Every port and what listens there, in words for a person."""
         yield self.epmd_port, "Erlang's port mapper"
+        if self.proxies:
+            yield self.toxiproxy_port, "Toxiproxy"
+        for proxy in self.proxies:
+            yield proxy.port, f"{proxy.node} as {proxy.region} sees it"
         for region in self.regions:
             yield from _region_ports(region)
 
@@ -302,7 +340,8 @@ class WorldLayout:
 
     def _keeper(self, region: RegionLayout) -> Program:
         paths = self.paths
-        options = {"region": region.name, "fabric": paths.fabric, "topics": paths.topics}
+        seen = paths.fabric_seen_from(region.name)
+        options = {"region": region.name, "fabric": seen, "topics": paths.topics}
         return _program(region.keeper_name, "shovels", options | {"port": region.keeper_port})
 
     def _router(self, region: RegionLayout, n: int) -> Program:
@@ -319,7 +358,7 @@ class WorldLayout:
         return {
             "name": name,
             "region": region.name,
-            "fabric": self.paths.fabric,
+            "fabric": self.paths.fabric_seen_from(region.name),
             "topics": self.paths.topics,
             "store": self.store_url(region),
         }
@@ -358,15 +397,26 @@ def lay_out(options: WorldOptions, state: Path) -> WorldLayout:
     """The world that ``options`` ask for, with its files below ``state`` (absolute)."""
     paths = Paths(state=state)
     base = options.port_base
+    regions = tuple(
+        _region(options, paths, name, base + _REGION_PORTS * n)
+        for n, name in enumerate(options.regions, 1)
+    )
     return WorldLayout(
         options=options,
         paths=paths,
         epmd_port=base,
-        regions=tuple(
-            _region(options, paths, name, base + _REGION_PORTS * n)
-            for n, name in enumerate(options.regions, 1)
-        ),
+        regions=regions,
+        proxies=_proxies(options, regions),
     )
+
+
+def _proxies(options: WorldOptions, regions: tuple[RegionLayout, ...]) -> tuple[Proxy, ...]:
+    if options.toxiproxy is None:
+        return ()
+    nodes = [(region.name, region.client + region.core) for region in regions]
+    found = lay_proxies(nodes, port_base=options.port_base)
+    # So many regions or nodes that their wires don't fit between the ports: then straight ones.
+    return found if len(found) <= MOST else ()
 
 
 def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> RegionLayout:

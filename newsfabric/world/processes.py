@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,11 @@ class ProcessId:
     def alive(self) -> bool:
         """Whether it still runs. A zombie doesn't."""
         return _started(self.pid) == self.started
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is alive and a SIGSTOP holds it."""
+        return self.alive and _stat(self.pid)[:1] == ["T"]
 
 
 def process_id(pid: int) -> ProcessId | None:
@@ -108,6 +113,18 @@ def kill(processes: Collection[ProcessId]) -> None:
     _gone(processes, 10.0)
 
 
+def pause(process: ProcessId) -> None:
+    """SIGSTOP. Returns when it stands still or is gone, or after 10 seconds."""
+    _signal([process], signal.SIGSTOP)
+    _until(lambda: process.stopped or not process.alive, 10.0)
+
+
+def unpause(process: ProcessId) -> None:
+    """SIGCONT. Returns when it goes on or is gone, or after 10 seconds."""
+    _signal([process], signal.SIGCONT)
+    _until(lambda: not process.stopped, 10.0)
+
+
 def last_lines(log: Path, count: int = 15) -> str:
     """The end of a log, for a person who wants to know why its process died."""
     with contextlib.suppress(OSError), log.open("rb") as file:
@@ -117,12 +134,17 @@ def last_lines(log: Path, count: int = 15) -> str:
 
 
 def _started(pid: int) -> int | None:
+    fields = _stat(pid)
+    return None if not fields or fields[0] in "ZX" else int(fields[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """Its fields in proc(5) from the state (3) on; empty when there is no such process."""
     try:
-        # proc(5): the command, in parentheses, may hold anything; then state (3) … starttime (22).
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        # The command, in parentheses, may hold anything.
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (OSError, UnicodeDecodeError):
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
+        return []
 
 
 def _carries(entry: Path, wanted: bytes) -> bool:
@@ -141,8 +163,12 @@ def _signal(processes: Collection[ProcessId], number: signal.Signals) -> None:
 
 
 def _gone(processes: Collection[ProcessId], timeout: float) -> bool:
+    return _until(lambda: not any(process.alive for process in processes), timeout)
+
+
+def _until(check: Callable[[], bool], timeout: float) -> bool:
     deadline = time.monotonic() + timeout
-    while any(process.alive for process in processes):
+    while not check():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

@@ -11,9 +11,9 @@ from typing import Final
 
 from newsfabric.errors import WorldError
 from newsfabric.world import cassandra
-from newsfabric.world.broker import broker_command, environment, epmd_command, prepare
+from newsfabric.world.broker import Broker, broker_command, environment, epmd_command, prepare
 from newsfabric.world.cassandra_home import CassandraHome
-from newsfabric.world.layout import Program, WorldLayout
+from newsfabric.world.layout import LINKS, Program, WorldLayout
 from newsfabric.world.processes import MARKER, last_lines, process_id, spawn
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.world.state import Notes, shown, write_notes
@@ -26,7 +26,8 @@ def planned(layout: WorldLayout) -> dict[str, None]:
     stores = (node.name for node in layout.store_nodes())
     brokers = (broker.name for broker in layout.brokers())
     programs = (p.name for region in layout.regions for p in layout.programs(region))
-    return dict.fromkeys((EPMD, *stores, *brokers, *programs))
+    links = (LINKS,) if layout.proxies else ()
+    return dict.fromkeys((EPMD, *links, *stores, *brokers, *programs))
 
 
 class Running:
@@ -51,27 +52,51 @@ class Running:
 
     def start_store(self) -> None:
         """Write every store node's files and start them all at once."""
+        for node in self.layout.store_nodes():
+            self.start_store_node(node)
+
+    def start_store_node(self, node: cassandra.StoreNode) -> None:
+        """Write a store node's files and start it, with what it kept when it ran before."""
         home = self._store_home
         assert home is not None
-        for node in self.layout.store_nodes():
-            cassandra.prepare(node)
-            variables = cassandra.environment(self.layout.paths.state)
-            self._start(node.name, cassandra.command(node, home), variables)
+        cassandra.prepare(node)
+        variables = cassandra.environment(self.layout.paths.state)
+        self._start(node.name, cassandra.command(node, home), variables)
 
     def start_brokers(self) -> None:
         """Write every node's files and start them all at once."""
-        paths = self.layout.paths
         for broker in self.layout.brokers():
-            prepare(broker, self._home.version)
-            variables = environment(
-                broker, self._home, os.environ, marker=paths.state, erlang=paths.erlang
-            )
-            self._start(broker.name, broker_command(self._home), variables)
+            self.start_broker(broker)
+
+    def start_broker(self, broker: Broker) -> None:
+        """Write a node's files and start it, with what it kept when it ran before."""
+        paths = self.layout.paths
+        prepare(broker, self._home.version)
+        variables = environment(
+            broker, self._home, os.environ, marker=paths.state, erlang=paths.erlang
+        )
+        self._start(broker.name, broker_command(self._home), variables)
 
     def start_program(self, program: Program) -> None:
         """Start a service."""
         # Logs are read while things go wrong: nothing of them may wait in a buffer.
         self._start(program.name, program.command, os.environ | {"PYTHONUNBUFFERED": "1"})
+
+    def start(self, name: str) -> None:
+        """Start the process of that name, whatever it is; KeyError if it is none of ours."""
+        brokers = {broker.name: broker for broker in self.layout.brokers()}
+        if name in brokers:
+            self.start_broker(brokers[name])
+            return
+        stores = {node.name: node for node in self.layout.store_nodes()}
+        if name in stores:
+            self.start_store_node(stores[name])
+            return
+        regions = self.layout.regions
+        programs = {p.name: p for region in regions for p in self.layout.programs(region)}
+        if (links := self.layout.links_program()) is not None:
+            programs[LINKS] = links
+        self.start_program(programs[name])
 
     def update(self, notes: Notes) -> None:
         """Replace the notes."""

@@ -23,6 +23,7 @@ from newsfabric.topology import client_definitions, core_definitions, retail_def
 from newsfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
 from newsfabric.world.canary import CANARY_TOPIC, Canaries
 from newsfabric.world.layout import RegionLayout, WorldLayout
+from newsfabric.world.links import configuration
 from newsfabric.world.running import Running
 from newsfabric.world.state import write_private
 from newsfabric.world.store_start import bring_up_store
@@ -64,6 +65,11 @@ def write_files(layout: WorldLayout, topics_file: Path) -> None:
     if topics.find(CANARY_TOPIC) is None:
         raise ConfigError(f"{topics_file}: it must allow the topic {CANARY_TOPIC}")
     write_private(paths.fabric, dump_fabric(layout.fabric()))
+    for region in layout.regions:
+        seen = dump_fabric(layout.fabric_seen_from(region.name))
+        write_private(paths.fabric_seen_from(region.name), seen)
+    if layout.proxies:
+        write_private(paths.links, configuration(layout.proxies))
     prepare_cookie(paths.erlang)
     for name, definitions in _definitions(layout, topics).items():
         write_private(paths.definitions(name), json.dumps(definitions, indent=1))
@@ -96,6 +102,8 @@ async def bring_up(running: Running, progress: Progress, *, seconds: float) -> N
 async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str]) -> None:
     running.start_epmd()
     await _until(listening, running.layout.epmd_port)
+    if (links := running.layout.links_program()) is not None:
+        running.start_program(links)
     running.start_brokers()
     canaries = Canaries(running.layout)
     try:

@@ -27,12 +27,13 @@ _NOTES: Final = "world.json"
 _FILES: Final = (
     _NOTES,
     "fabric.json",
+    "links.json",
     "topics.toml",
     "store.sqlite",
     "store.sqlite-wal",
     "store.sqlite-shm",
 )
-_FOLDERS: Final = ("definitions", "brokers", "erlang", "sockets", "logs")
+_FOLDERS: Final = ("fabric", "definitions", "brokers", "erlang", "sockets", "logs")
 _FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 
@@ -154,6 +155,23 @@ def locked(state: Path) -> Iterator[None]:
         _lock(descriptor, state)
         stack.callback(_remove_if_empty, state)
         yield
+
+
+@contextmanager
+def changing(state: Path) -> Iterator[None]:
+    """Hold the notes of a running world while they are read, changed and written; waits its turn.
+
+    Another lock than :func:`locked`, which an ``up`` in the foreground holds all the time.
+    """
+    try:
+        descriptor = os.open(state / "logs", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as exc:
+        raise WorldError(f"no world in {shown(state)}: {exc.strerror}") from exc
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _remove_if_empty(state: Path) -> None:

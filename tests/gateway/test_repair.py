@@ -278,16 +278,19 @@ def test_what_a_dead_router_stored_after_its_last_sign_is_found(box: Box) -> Non
     assert box.read(stored(3, at=box.now), stored(4, at=box.now)) == [3, 4]
 
 
-def test_the_tail_of_a_router_is_read_less_and_less_and_not_for_ever(box: Box) -> None:
+@pytest.mark.parametrize(("other", "least", "most"), [(FAR, 20, 50), (TWIN, 4, 8)])
+def test_the_tail_of_a_router_is_read_less_and_less_and_not_for_ever(
+    box: Box, other: str, least: int, most: int
+) -> None:
     reads = []
     for _ in range(700):
         box.go(1)
-        box.tick(1, router=TWIN)
+        box.tick(1, router=other)
         plan = box.plan()
         if plan is not None and any(name == (ROUTER, EPOCH) for name, _ in plan.tails):
             reads.append(plan)
         box.settled()
-    assert 20 < len(reads) < 50
+    assert least < len(reads) < most
     last = reads[-1].spans[-1]
     assert last.to_ms - last.from_ms < 120_000
 
@@ -301,23 +304,33 @@ def test_a_routers_start_is_a_reason_to_look_for_streams_nobody_heard_of(box: Bo
     assert box.read(unheard) == [1]
 
 
-def test_a_gateway_that_starts_is_ready_when_the_last_two_minutes_are_read() -> None:
+def test_of_an_old_router_that_was_cut_off_the_last_ten_minutes_are_looked_at(box: Box) -> None:
+    old = EPOCH - 10**9
+    box.hear(70, router=FAR, epoch=old)
+    box.go(1.1)
+    late = stored(69, router=FAR, epoch=old, at=box.now - 5)
+    ours = stored(1, at=box.now - 5)
+    assert box.read(ours, late) == [69]
+
+
+def test_a_gateway_that_starts_is_ready_when_the_last_ten_minutes_are_read() -> None:
     box = Box()
     assert not box.repair.ready
     plan = box.plan()
     assert plan is not None
-    assert plan.spans == (Span(box.ms(120), box.ms(-5)),)
+    assert plan.spans == (Span(box.ms(600), box.ms(-5)),)
     box.read(complete=False)
     assert not box.repair.ready
     old = stored(70, epoch=EPOCH - 10**9, at=-60)
-    assert box.read(old, stored(5, epoch=EPOCH - 10**9, at=-300)) == [70]
+    assert box.read(old, stored(5, epoch=EPOCH - 10**9, at=-700)) == [70]
     assert box.repair.ready
 
 
 def test_one_that_follows_another_goes_on_where_that_one_was() -> None:
     box = Box()
-    box.repair.go_on(box.ms(200), box.ms())
-    plan = box.plan()
+    repair = Repair(box.streams)
+    repair.go_on(box.ms(200), box.ms())
+    plan = repair.plan(0.0, box.ms())
     assert plan is not None
     assert plan.spans == (Span(box.ms(260), box.ms(-5)),)
 

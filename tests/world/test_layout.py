@@ -21,6 +21,7 @@ worlds = st.builds(
     port_base=st.integers(1024, 60000),
     store=st.sampled_from(["sqlite", "cassandra"]),
     store_nodes=st.sampled_from([1, 3]),
+    toxiproxy=st.sampled_from([None, "/usr/bin/toxiproxy-server"]),
 )
 
 

@@ -77,6 +77,7 @@ def test_what_a_dead_world_left_is_replaced(state: Path) -> None:
         "brokers",
         "definitions",
         "erlang",
+        "fabric",
         "logs",
         "sockets",
         "world.json",

@@ -14,7 +14,7 @@ from newsfabric.errors import Rejected
 from newsfabric.hops import hops
 from newsfabric.races import Races
 from newsfabric.sightings import Copy, Sighting
-from newsfabric.topics import TopicTable
+from newsfabric.topics import TopicClass, TopicTable
 from wholesale.router import counters
 from wholesale.router.identities import Found, Identified, Identities
 from wholesale.router.jobs import Answer, Claim, Job, Source
@@ -70,9 +70,9 @@ class Intake:
         self, delivery: Delivery, source: Source, now_ms: int, now: float
     ) -> Job | Answer | None:
         submission = self._decode(delivery, now_ms)
-        self._validate(submission)
+        topic_class = self._validate(submission)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
-        found = self._identify(submission, claim, now_ms, now)
+        found = self._identify(submission, claim, topic_class, now_ms, now)
         if found.found is Found.ROUTED:
             return self._repeat(submission, claim, found.routed_ms)
         return found.job if found.found is Found.NEW else None
@@ -83,18 +83,27 @@ class Intake:
         counters.DECODE.left()
         return submission
 
-    def _validate(self, submission: Submission) -> None:
+    def _validate(self, submission: Submission) -> TopicClass:
         counters.VALIDATE.entered()
-        if self._topics.find(submission.topic) is None:
+        policy = self._topics.find(submission.topic)
+        if policy is None:
             raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
         counters.VALIDATE.left()
+        return policy.topic_class
 
     def _identify(
-        self, submission: Submission, claim: Claim, now_ms: int, now: float
+        self,
+        submission: Submission,
+        claim: Claim,
+        topic_class: TopicClass,
+        now_ms: int,
+        now: float,
     ) -> Identified:
         counters.IDENTIFY.entered()
         self._sighted(submission, claim.delivery, now_ms)
-        found = self._identities.identify(submission, claim, now_ms=now_ms, now=now)
+        found = self._identities.identify(
+            submission, claim, topic_class=topic_class, now_ms=now_ms, now=now
+        )
         if found.found is Found.NEW:
             counters.IDENTIFY.left()
         else:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.envelope import Envelope, Submission
+from newsfabric.topics import TopicClass
 
 
 class Source(Protocol):
@@ -52,6 +53,7 @@ class Job:
     """
 
     submission: Submission
+    topic_class: TopicClass
     fingerprint: int
     claims: list[Claim]
     started: float

@@ -30,6 +30,7 @@ from wholesale.router.routing import Routing
 from wholesale.router.settling import Settling
 from wholesale.router.storing import Storing
 from wholesale.router.stream import Stream
+from wholesale.router.waiting import BRONZE_ROOM
 from wholesale.router.window import Window
 from wholesale.source import QueueSource
 
@@ -69,6 +70,7 @@ class Router:
         answers: Publisher,
         races: Races,
         limits: Limits = DEFAULT_LIMITS,
+        bronze_room: int = BRONZE_ROOM,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         sender = Sender(identity.region, identity.name)
@@ -102,6 +104,7 @@ class Router:
             settling=settling,
             hand_on=self._routing.put,
             now_ms=now_ms,
+            bronze_room=bronze_room,
         )
 
     @property
@@ -130,7 +133,7 @@ class Router:
         match taken:
             case Job():
                 self._progress.begin()
-                self._storing.put(taken)
+                self._storing.put(taken, under_way=len(self._identities))
             case Answer():
                 self._answering.put(taken)
 

@@ -79,6 +79,19 @@ class Settling:
         self._identities.given_up(job)
         self._progress.end()
 
+    def shed(self, job: Job) -> None:
+        """``job`` isn't numbered yet and there is no room for it: whoever asked is told."""
+        counters.SHED.inc()
+        if (sighting := self._sightings.get(job.submission.identity)) is not None:
+            sighting.steps["shed"] = self._now_ms()
+        self._identities.given_up(job)
+        letters = [
+            self._sender.overloaded(job.submission, claim)
+            for claim in job.claims
+            if claim.reply_to is not None
+        ]
+        self._end(job, Answer(letters, job.claims))
+
     def void(self, job: Job) -> None:
         """Nothing will come as ``job``'s number, if it has one."""
         if job.envelope is not None:

@@ -1,0 +1,238 @@
+"""The account of a chaos run: every message against every reader who should have had it. Pure.
+
+Times are seconds since the run began. A reader should get each message of its topics that a
+publisher tried to send, since all readers are subscribed before the first is; it is *owed* those
+whose publisher holds a receipt. Bronze may be dropped under pressure, so what is missing of it is
+told and breaks nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+Class = Literal["gold", "silver", "bronze"]
+CLASSES: Final[tuple[Class, ...]] = ("gold", "silver", "bronze")
+#: How one delivery looked to the reader: the first of its identity, one that an earlier
+#: connection had brought already (dropped, as every library does), or a second on one connection.
+Sort = Literal["new", "repeat", "double"]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Message:
+    """One message from its publisher's side. ``sent`` is the first try, ``receipted`` the end."""
+
+    n: int
+    topic: str
+    klass: Class
+    region: str
+    sent: float
+    receipted: float | None = None
+    id: str | None = None
+    router: str | None = None
+    rejected: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Who reads what. ``habit`` is staying, reconnecting or roaming."""
+
+    name: str
+    habit: str
+    topics: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrival:
+    """One delivery: ``reader``'s ``connection``-th connection brought message ``n`` at ``at``."""
+
+    reader: str
+    connection: int
+    n: int
+    at: float
+    sort: Sort
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Connection:
+    """A reader's ``number``-th connection, begun at ``at`` with the gateway at ``url``."""
+
+    number: int
+    at: float
+    url: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong:
+    """A broken promise: message ``n`` and those readers for whom it is true."""
+
+    n: int
+    what: Literal["lost", "doubled"]
+    readers: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """Seconds from the publisher's first try to readers, over ``count`` first deliveries."""
+
+    count: int
+    p50: float
+    p99: float
+    worst: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Delays | None:
+        """None for no samples."""
+        if not samples:
+            return None
+        ordered = sorted(samples)
+
+        def at(share: float) -> float:
+            return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+        return cls(count=len(ordered), p50=at(0.5), p99=at(0.99), worst=ordered[-1])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What came of it all. ``owed`` and ``paid`` count pairs of a receipted message and a reader.
+
+    ``missing_bronze`` are pairs too; ``unreceipted`` messages are owed to nobody. ``repeats`` were
+    dropped by identity, ``gaps`` are times that a gateway said ``recovered: false``.
+    """
+
+    published: int
+    receipted: int
+    rejected: int
+    unreceipted: int
+    readers: int
+    connections: int
+    owed: int
+    paid: int
+    repeats: int
+    gaps: int
+    missing_bronze: int
+    wrong: tuple[Wrong, ...]
+    delays: Mapping[str, Delays]
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.wrong
+
+    def count(self, what: Literal["lost", "doubled"]) -> int:
+        """How many messages were lost to, or doubled for, at least one reader."""
+        return sum(wrong.what == what for wrong in self.wrong)
+
+
+class Books:
+    """Takes down what is sent and what arrives, in any order, and says how it stands."""
+
+    def __init__(self, readers: Iterable[Reader]) -> None:
+        self.readers = {reader.name: reader for reader in readers}
+        self.messages: dict[int, Message] = {}
+        self.doubles: list[Arrival] = []
+        self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
+        self._repeats = 0
+        self._gaps = 0
+        self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
+        self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
+        for reader in self.readers.values():
+            for topic in reader.topics:
+                self._by_topic[topic].append(reader.name)
+
+    def sent(self, message: Message) -> None:
+        """A publisher tries to send ``message`` for the first time; it fills in the rest later."""
+        self.messages[message.n] = message
+
+    def connected(self, reader: str, connection: Connection) -> None:
+        """A reader has connected."""
+        self._connections[reader].append(connection)
+
+    def connections(self, reader: str, *, since: float, until: float) -> list[Connection]:
+        """Those that ``reader`` had or began between the two times."""
+        before = [c for c in self._connections[reader] if c.at < since][-1:]
+        return before + [c for c in self._connections[reader] if since <= c.at < until]
+
+    def gap(self) -> None:
+        """A gateway told a reader who resumed that it can't say what it missed."""
+        self._gaps += 1
+
+    def arrived(self, arrival: Arrival) -> None:
+        """A delivery. What a reader takes for new and has had under its number is a double too:
+        the two copies had different identities."""
+        if arrival.sort == "repeat":
+            self._repeats += 1
+        elif arrival.sort == "double" or arrival.reader in self.first[arrival.n]:
+            self.doubles.append(arrival)
+        else:
+            self.first[arrival.n][arrival.reader] = arrival.at
+
+    def missing(self) -> Iterator[tuple[Message, tuple[str, ...]]]:
+        """Receipted messages and the readers who haven't had them."""
+        for message in self.messages.values():
+            if message.receipted is None or message.rejected is not None:
+                continue
+            have = self.first.get(message.n, {})
+            names = self.readers_of(message.topic)
+            if len(have) < len(names) and (lack := tuple(n for n in names if n not in have)):
+                yield message, lack
+
+    def readers_of(self, topic: str) -> list[str]:
+        """Who reads ``topic``."""
+        return self._by_topic.get(topic, [])
+
+    def settled(self) -> bool:
+        """Whether every publisher has its answer and every reader what it is owed."""
+        answered = all(message.receipted is not None for message in self.messages.values())
+        return answered and next(self.missing(), None) is None
+
+    def delays(
+        self, *, since: float = 0.0, until: float = float("inf"), klass: Class | None = None
+    ) -> list[float]:
+        """Of all first deliveries of messages (of ``klass``) first sent in ``[since, until)``."""
+        return [
+            at - message.sent
+            for message in self.messages.values()
+            if since <= message.sent < until and klass in (None, message.klass)
+            for at in self.first.get(message.n, {}).values()
+        ]
+
+    def account(self) -> Account:
+        """How it stands now."""
+        messages = self.messages.values()
+        routed = [m for m in messages if m.receipted is not None and m.rejected is None]
+        missing = list(self.missing())
+        lost = [(m, names) for m, names in missing if m.klass != "bronze"]
+        owed = sum(len(self.readers_of(m.topic)) for m in routed)
+        return Account(
+            published=len(messages),
+            receipted=len(routed),
+            rejected=sum(m.rejected is not None for m in messages),
+            unreceipted=sum(m.receipted is None for m in messages),
+            readers=len(self.readers),
+            connections=sum(map(len, self._connections.values())),
+            owed=owed,
+            paid=owed - sum(len(names) for _, names in missing),
+            repeats=self._repeats,
+            gaps=self._gaps,
+            missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
+            wrong=(
+                *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),
+                *self._doubled(),
+            ),
+            delays={name: found for name, found in self._delays_by_class() if found is not None},
+        )
+
+    def _doubled(self) -> Iterator[Wrong]:
+        names: dict[int, list[str]] = collections.defaultdict(list)
+        for arrival in self.doubles:
+            names[arrival.n].append(arrival.reader)
+        for n, readers in names.items():
+            yield Wrong(n=n, what="doubled", readers=tuple(dict.fromkeys(readers)))
+
+    def _delays_by_class(self) -> Iterator[tuple[str, Delays | None]]:
+        for name in CLASSES:
+            yield name, Delays.of(self.delays(klass=name))

@@ -1,0 +1,108 @@
+"""Publishers of a chaos run: a steady rate into every region, each message until its receipt.
+
+Open loop: a message is due when it is due, whatever became of those before it, and its delay counts
+from its first try. What waits for a receipt is bounded; at the bound the publisher waits, as
+one with a full outbox does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import orjson
+
+from newsfabric.chaos.books import Books, Class, Message
+from newsfabric.cli.messages import make_message
+from newsfabric.cli.sending import Sender
+from newsfabric.errors import PublishNacked
+
+APP_ID: Final = "newsfabric-chaos"
+_IN_FLIGHT: Final = 5_000
+_AFTER_NACK: Final = 0.5
+
+#: Topics of each class. They match the project's topics.toml.
+TOPICS: Final[Mapping[str, Class]] = {
+    **{f"live.chaos-{n}": "gold" for n in range(6)},
+    **{f"news.chaos-{n}": "silver" for n in range(8)},
+    **{f"markets.chaos-{n}": "bronze" for n in range(4)},
+}
+
+
+class Publishing:
+    """Publishes to the client clusters in ``urls`` (by region) and writes it into ``books``."""
+
+    def __init__(
+        self,
+        urls: Mapping[str, Sequence[str]],
+        books: Books,
+        *,
+        run: str,
+        began: float,
+        seed: int,
+    ) -> None:
+        self._urls = urls
+        self._books = books
+        self._run = run
+        self._began = began
+        self._rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self._senders: dict[str, Sender] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(_IN_FLIGHT)
+
+    async def __aenter__(self) -> Publishing:
+        for region, urls in self._urls.items():
+            self._senders[region] = await Sender.open(urls, name=f"chaos {region}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+        for sender in self._senders.values():
+            await sender.close()
+
+    async def publish(self, *, rate: float, seconds: float) -> None:
+        """Begin to send ``rate`` messages a second for ``seconds``; returns when all are begun."""
+        began = time.monotonic()
+        topics, regions = list(TOPICS), list(self._urls)
+        for n in range(int(rate * seconds)):
+            await asyncio.sleep(max(0.0, began + n / rate - time.monotonic()))
+            await self._room.acquire()
+            topic = self._rng.choice(topics)
+            region = self._rng.choice(regions)
+            task = asyncio.create_task(self._send(n, topic, region))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send(self, n: int, topic: str, region: str) -> None:
+        now = time.time()
+        record = Message(
+            n=n, topic=topic, klass=TOPICS[topic], region=region, sent=now - self._began
+        )
+        self._books.sent(record)
+        message = make_message(
+            topic,
+            orjson.dumps({"run": self._run, "n": n}),
+            message_id=f"{self._run}-{n}",
+            app_id=APP_ID,
+            now_ms=int(now * 1000),
+        )
+        try:
+            while True:
+                try:
+                    receipt = await self._senders[region].send(message)
+                except PublishNacked:
+                    # The broker is short of something; the same message again, as promised.
+                    await asyncio.sleep(_AFTER_NACK)
+                else:
+                    break
+        finally:
+            self._room.release()
+        record.receipted = time.time() - self._began
+        record.id = receipt.id
+        record.router = receipt.router
+        record.rejected = receipt.reason if receipt.status == "rejected" else None

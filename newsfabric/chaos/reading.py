@@ -1,0 +1,240 @@
+"""Readers of a chaos run, in a process of their own: ``python -m newsfabric.chaos.reading PLAN``.
+
+They do what the readers' library does: fetch the endpoints, connect, subscribe from the position of
+each topic (or with a rewind where that can't be served), drop repeats by identity, and come
+again after a pause. Some stay, some reconnect now and then, some roam between regions. Every
+delivery becomes a line on stdout; ``ready`` says that all are subscribed. They end with stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import orjson
+
+from newsfabric.backoff import Backoff
+from newsfabric.chaos.books import Arrival, Books, Connection, Reader, Sort
+from newsfabric.envelope import identity_of_id
+from newsfabric.errors import Disconnected
+from newsfabric.reader import Endpoints, Gateway, Push, Transport, connect, fetch_endpoints
+
+_FLUSH_EVERY: Final = 0.25
+# Longer than it was away by what clocks and routers may differ.
+_MARGIN_MS: Final = 15_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Who reads what and how. ``regions``: endpoints' URLs, the reader's home first.
+
+    ``stays`` is for how many seconds a connection is kept, about; None: as long as it lasts.
+    """
+
+    name: str
+    habit: str
+    topics: tuple[str, ...]
+    regions: tuple[str, ...]
+    transport: Transport
+    stays: float | None
+
+    def reader(self) -> Reader:
+        """As the books know it."""
+        return Reader(name=self.name, habit=self.habit, topics=frozenset(self.topics))
+
+
+def make_plans(
+    topics: Sequence[str], endpoints: Sequence[str], *, count: int, seed: int
+) -> list[Plan]:
+    """``count`` readers with two topics each: half stay, a third reconnect, the rest roam."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    plans = []
+    for n in range(count):
+        habit = ("staying", "reconnecting", "staying", "roaming", "staying", "reconnecting")[n % 6]
+        home = n % len(endpoints)
+        transport: Transport = "sockjs" if n % 5 == 0 else "websocket"
+        plans.append(
+            Plan(
+                name=f"{habit}-{n}",
+                habit=habit,
+                topics=tuple(rng.sample(topics, 2)),
+                regions=tuple(endpoints[home:]) + tuple(endpoints[:home]),
+                transport=transport,
+                stays=None if habit == "staying" else rng.uniform(8.0, 30.0),
+            )
+        )
+    return plans
+
+
+class Log:
+    """Lines of tab-separated words: what happened to which reader on which connection when."""
+
+    def __init__(self, out: TextIO, run: str) -> None:
+        self._out = out
+        self.run = run
+
+    def write(self, *words: object) -> None:
+        """One line, stamped with seconds since the epoch."""
+        now = f"{time.time():.4f}"
+        self._out.write("\t".join((now, *map(str, words))) + "\n")
+
+    async def flush(self) -> None:
+        """Hand on what is written, for ever."""
+        while True:
+            self._out.flush()
+            await asyncio.sleep(_FLUSH_EVERY)
+
+
+def read_line(line: str, books: Books, began: float) -> None:
+    """Enter one line of a :class:`Log` into ``books``, whose times count from ``began``."""
+    stamp, what, reader, connection, *rest = line.rstrip("\n").split("\t")
+    at = float(stamp) - began
+    if what in ("new", "repeat", "double"):
+        sort: Sort = what  # type: ignore[assignment]
+        books.arrived(Arrival(reader, int(connection), int(rest[0]), at, sort))
+    elif what == "connected":
+        books.connected(reader, Connection(int(connection), at, rest[0]))
+    elif what == "gap":
+        books.gap()
+
+
+class ChaosReader:
+    """One reader for as long as the run."""
+
+    def __init__(self, plan: Plan, log: Log, rng: random.Random) -> None:
+        self._plan = plan
+        self._log = log
+        self._rng = rng
+        self._connection = 0
+        self._positions: dict[str, str] = {}
+        self._seen: set[int] = set()
+        self._here: set[int] = set()
+        self._last_here: float | None = None
+        self._turn = 0
+        self.subscribed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        backoff = Backoff(base=0.2, cap=2.0, reset_after=5.0)
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self._connect(backoff)
+            except Disconnected as exc:
+                self._log.write("closed", self._plan.name, self._connection, exc)
+                # Nobody here: the next region's endpoints are in endpoints.json as alternates.
+                self._turn += self._plan.habit == "roaming" or exc.code in (1006, 1013)
+                await asyncio.sleep(backoff.failed(loop.time(), self._rng))
+            except TimeoutError:
+                # It has stayed long enough.
+                self._turn += self._plan.habit == "roaming"
+
+    async def _connect(self, backoff: Backoff) -> None:
+        plan = self._plan
+        async with asyncio.timeout(15.0):
+            gateway = _pick(await fetch_endpoints(self._region()), self._rng)
+            reader = await connect(gateway, plan.transport)
+        self._connection += 1
+        self._here.clear()
+        async with reader:
+            for topic in plan.topics:
+                await reader.send(self._subscribe(topic))
+            self._log.write("connected", plan.name, self._connection, gateway.websocket_url)
+            stays = None if plan.stays is None else plan.stays * self._rng.uniform(0.5, 1.5)
+            try:
+                async with asyncio.timeout(stays):
+                    async for push in reader:
+                        backoff.succeeded(asyncio.get_running_loop().time())
+                        self._take(push)
+            finally:
+                self._last_here = time.monotonic()
+
+    def _region(self) -> str:
+        regions = self._plan.regions
+        if self._plan.habit != "roaming" and self._turn % 3 == 0:
+            return regions[0]
+        return regions[self._turn % len(regions)]
+
+    def _subscribe(self, topic: str) -> dict[str, Any]:
+        verb: dict[str, Any] = {"action": "subscribe", "topic": topic, "ref": topic}
+        if self._last_here is not None:
+            away = int((time.monotonic() - self._last_here) * 1000) + _MARGIN_MS
+            verb["rewind"] = f"{away}ms"
+        if (position := self._positions.get(topic)) is not None:
+            verb["position"] = position
+        return verb
+
+    def _take(self, push: Push) -> None:
+        topic = str(push.fields.get("topic"))
+        if push.is_message:
+            self._message(push)
+        elif push.type == "subscribed":
+            if self._last_here is not None and not push.fields.get("recovered"):
+                self._log.write("gap", self._plan.name, self._connection, topic)
+            self.subscribed.set()
+        elif push.type == "error":
+            self._log.write("error", self._plan.name, self._connection, push.text)
+            raise Disconnected(1013, str(push.fields.get("reason")))
+        position = push.fields.get("position")
+        # What a rewind brings may be older than the position that `subscribed` stands for.
+        complete = push.is_message or self._last_here is None or push.fields.get("recovered")
+        if isinstance(position, str) and complete:
+            self._positions[topic] = position
+
+    def _message(self, push: Push) -> None:
+        body = push.fields.get("body")
+        if not isinstance(body, dict) or body.get("run") != self._log.run:
+            return
+        identity = identity_of_id(str(push.fields["id"]))
+        sort: Sort = "new"
+        if identity in self._here:
+            sort = "double"
+        elif identity in self._seen:
+            sort = "repeat"
+        self._here.add(identity)
+        self._seen.add(identity)
+        self._log.write(sort, self._plan.name, self._connection, body["n"])
+
+
+def _pick(endpoints: Endpoints, rng: random.Random) -> Gateway:
+    if not endpoints.gateways:
+        raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
+    return rng.choice(endpoints.gateways)
+
+
+async def read_all(plans: Sequence[Plan], log: Log, *, seed: int) -> None:
+    """All of them at once, until cancelled; says ``ready`` when each is subscribed."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    readers = [ChaosReader(plan, log, random.Random(rng.random())) for plan in plans]  # noqa: S311
+    async with asyncio.TaskGroup() as group:
+        group.create_task(log.flush())
+        for reader in readers:
+            group.create_task(reader.run())
+            await asyncio.sleep(0.01)
+        for reader in readers:
+            await reader.subscribed.wait()
+        log.write("ready", "-", 0)
+
+
+async def _main(document: dict[str, Any]) -> None:
+    plans = [
+        Plan(**entry | {"topics": tuple(entry["topics"]), "regions": tuple(entry["regions"])})
+        for entry in document["plans"]
+    ]
+    log = Log(sys.stdout, document["run"])
+    reading = asyncio.create_task(read_all(plans, log, seed=document["seed"]))
+    # Nothing is ever written to us: stdin is readable when whoever started us closes it or dies.
+    asyncio.get_running_loop().add_reader(sys.stdin, reading.cancel)
+    with suppress(asyncio.CancelledError):
+        await reading
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(orjson.loads(Path(sys.argv[1]).read_bytes())))

@@ -1,0 +1,70 @@
+import itertools
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.chaos.schedule import Fault, make_schedule
+
+KINDS = (
+    *("core node", "client node", "retail node", "router", "frontdesk", "keeper"),
+    *("agent", "gateway", "dataplane", "store node", "box", "link"),
+)
+NAMES = {kind: [f"{kind}-{n}" for n in (1, 2)] for kind in KINDS}
+
+schedules = st.builds(
+    make_schedule,
+    st.sets(st.sampled_from(KINDS)).map(lambda kinds: {k: NAMES[k] for k in sorted(kinds)}),
+    seconds=st.floats(20, 3600),
+    seed=st.integers(),
+)
+
+
+@given(schedules)
+def test_one_thing_is_broken_at_a_time_and_has_time_to_recover(faults: tuple[Fault, ...]) -> None:
+    assert all(b.at >= a.until + 5 for a, b in itertools.pairwise(faults))
+
+
+@given(st.floats(20, 3600), st.integers())
+def test_all_is_healed_before_the_run_is_over(seconds: float, seed: int) -> None:
+    faults = make_schedule(NAMES, seconds=seconds, seed=seed)
+    assert all(fault.at >= 10 and fault.until <= seconds - 10 for fault in faults)
+
+
+@given(st.integers())
+def test_the_same_seed_makes_the_same_schedule(seed: int) -> None:
+    assert make_schedule(NAMES, seconds=600, seed=seed) == make_schedule(
+        NAMES, seconds=600, seed=seed
+    )
+
+
+def test_another_seed_makes_another_one() -> None:
+    assert make_schedule(NAMES, seconds=600, seed=1) != make_schedule(NAMES, seconds=600, seed=2)
+
+
+def test_in_ten_minutes_each_kind_of_process_is_killed_twice_each_time_another() -> None:
+    faults = make_schedule(NAMES, seconds=600, seed=1)
+    killed = Counter(fault.kind for fault in faults if fault.verb == "kill")
+    processes = set(KINDS) - {"box", "link"}
+    assert {kind: killed[kind] for kind in processes} == dict.fromkeys(processes, 2)
+    assert {f.name for f in faults if f.kind == "router" and f.verb == "kill"} == {
+        "router-1",
+        "router-2",
+    }
+
+
+def test_in_ten_minutes_a_region_is_cut_off_for_half_a_minute_and_a_box_destroyed() -> None:
+    faults = make_schedule(NAMES, seconds=600, seed=1)
+    assert [fault.lasts for fault in faults if fault.verb == "cut"] == [30]
+    assert [fault.verb for fault in faults if fault.kind == "box"] == ["kill"]
+
+
+def test_two_minutes_kill_a_core_node_a_gateway_both_its_processes_and_a_router() -> None:
+    faults = make_schedule(NAMES, seconds=120, seed=1)
+    kinds = {fault.kind for fault in faults if fault.verb == "kill"}
+    assert {"core node", "gateway", "dataplane", "router"} <= kinds
+
+
+def test_a_kind_that_there_is_none_of_is_left_out() -> None:
+    faults = make_schedule({"router": ["r"], "link": []}, seconds=600, seed=1)
+    assert {fault.kind for fault in faults} == {"router"}

@@ -1,0 +1,86 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from newsfabric.errors import ConfigError
+from newsfabric.world.layout import LINKS, WorldLayout, WorldOptions, lay_out
+from newsfabric.world.links import configuration
+from newsfabric.world.parts import find_links, links, parts
+from newsfabric.world.toxiproxy import find_toxiproxy
+
+STATE = Path("/tmp/w")
+
+
+def _world(*regions: str, toxiproxy: str | None = "/bin/toxiproxy-server") -> WorldLayout:
+    return lay_out(WorldOptions(regions=regions, toxiproxy=toxiproxy), STATE)
+
+
+def test_a_region_sees_its_own_nodes_straight_and_the_others_through_proxies() -> None:
+    layout = _world("oregon", "dublin")
+    straight, seen = layout.fabric(), layout.fabric_seen_from("oregon")
+    assert seen.region("oregon") == straight.region("oregon")
+    there, here = straight.region("dublin"), seen.region("dublin")
+    proxies = {proxy.port: proxy.upstream for proxy in layout.proxies}
+    for real, viewed in zip(there.client + there.core, here.client + here.core, strict=True):
+        assert real.name == viewed.name
+        assert proxies[_port(viewed.amqp_url)] == _port(real.amqp_url)
+        assert proxies[_port(viewed.management_url)] == _port(real.management_url)
+    assert here.frontdesk_url == there.frontdesk_url
+
+
+def _port(url: str) -> int:
+    return int(url.removesuffix("/%2F").rpartition(":")[2])
+
+
+def test_without_toxiproxy_regions_see_each_other_as_they_are() -> None:
+    layout = _world("oregon", "dublin", toxiproxy=None)
+    assert layout.fabric_seen_from("oregon") == layout.fabric()
+    assert layout.links_program() is None
+    assert LINKS not in parts(layout)
+    assert links(layout) == {}
+
+
+def test_no_two_regions_share_a_proxy() -> None:
+    layout = _world("a", "b", "c")
+    assert links(layout).keys() == {"a-b-link", "a-c-link", "b-c-link"}
+    names = [name for found in links(layout).values() for name in found]
+    assert len(names) == len(set(names)) == len(layout.proxies)
+
+
+def test_a_regions_name_stands_for_all_its_links() -> None:
+    layout = _world("a", "b", "c")
+    assert find_links(layout, ["b"]) == ["a-b-link", "b-c-link"]
+    assert find_links(layout, ["a-c-link", "c"]) == ["a-c-link", "b-c-link"]
+
+
+def test_a_wrong_link_is_answered_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="did you mean a-b-link"):
+        find_links(_world("a", "b"), ["a-b-lnik"])
+
+
+def test_a_world_with_more_wires_than_ports_for_them_has_straight_ones() -> None:
+    options = WorldOptions(regions=("a", "b", "c"), core_nodes=5, client_nodes=5, toxiproxy="/x")
+    assert lay_out(options, STATE).proxies == ()
+
+
+def test_toxiproxy_is_told_of_every_proxy() -> None:
+    layout = _world("oregon", "dublin")
+    told = json.loads(configuration(layout.proxies))
+    assert {entry["listen"] for entry in told} == {f"127.0.0.1:{p.port}" for p in layout.proxies}
+    assert all(entry["enabled"] for entry in told)
+
+
+def test_toxiproxy_is_the_one_that_is_named_or_in_the_checkout_or_on_the_path(
+    tmp_path: Path,
+) -> None:
+    assert find_toxiproxy(tmp_path, {"PATH": str(tmp_path)}) is None
+    on_path = tmp_path / "toxiproxy-server"
+    on_path.touch(mode=0o755)
+    assert find_toxiproxy(tmp_path, {"PATH": str(tmp_path)}) == str(on_path)
+    own = tmp_path / ".tools" / "toxiproxy" / "toxiproxy-server"
+    own.parent.mkdir(parents=True)
+    own.touch(mode=0o755)
+    assert find_toxiproxy(tmp_path, {"PATH": str(tmp_path)}) == str(own)
+    assert find_toxiproxy(tmp_path, {"NEWSFABRIC_TOXIPROXY": "/x"}) == "/x"
+    assert find_toxiproxy(tmp_path, {"NEWSFABRIC_TOXIPROXY": ""}) is None
