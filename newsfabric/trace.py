@@ -125,6 +125,8 @@ def hop_text(hop: Mapping[str, Any]) -> str:
             return "published (the publisher's clock, else its broker's)"
         case "stored":
             return "stored"
+        case "shed":
+            return "dropped: bronze, and the store was behind"
         case "routed":
             return f"confirmed by postoffice and outbound as number {hop['seq']}"
         case "delivered":

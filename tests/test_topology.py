@@ -179,11 +179,6 @@ def test_a_canary_of_the_region_goes_through_each_of_its_shovels() -> None:
         assert {ALL, "_fabric.canary.oregon"} & set(link.keys), link.id
 
 
-def test_copies_never_wait_longer_than_identities_are_remembered() -> None:
-    for link in region_links(fabric(), "oregon", TOPICS):
-        assert link.bounds.arguments()["x-message-ttl"] < 600_000
-
-
 def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> None:
     link = box_feed("oregon-retail-1", 2, "amqp://core-2/%2F")
     value = shovel_value(link, CREDENTIALS)

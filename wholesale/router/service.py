@@ -129,8 +129,8 @@ class RouterService:
             routes=await self._link.publisher(in_flight=IN_FLIGHT),
             answers=await self._link.publisher(in_flight=IN_FLIGHT),
             limits=self.settings.limits,
-            bronze_room=self.settings.bronze_room,
             races=self._races,
+            bronze_room=self.settings.bronze_room,
         )
 
     async def _consume(self, router: Router) -> None:

@@ -82,6 +82,8 @@ class Settling:
     def shed(self, job: Job) -> None:
         """``job`` isn't numbered yet and there is no room for it: whoever asked is told."""
         counters.SHED.inc()
+        if (sighting := self._sightings.get(job.submission.identity)) is not None:
+            sighting.steps["shed"] = self._now_ms()
         self._identities.given_up(job)
         letters = [
             self._sender.overloaded(job.submission, claim)
