@@ -32,6 +32,8 @@ from newsfabric.topics import TopicTable
 logger = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
+# So long the feed waits for what was missed to come first; after that it comes between.
+CATCH_UP_SECONDS: Final = 2.0
 # A request's head must come within this time; so long an idle keep-alive connection is kept.
 _IDLE_SECONDS: Final = 60.0
 
@@ -68,6 +70,8 @@ async def running(
         readers = Listener(readers_server(stack, core), settings.host, settings.port)
         stack.callback(readers.stop)
         admin = admin_listener(stack, core, readers.port, stop)
+        core.mender.begin()
+        await core.mender.caught_up(CATCH_UP_SECONDS)
         await Feed(core).start(link)
         readers.start()
         admin.start()

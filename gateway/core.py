@@ -21,6 +21,7 @@ from gateway.connection import Connection
 from gateway.desk import Desk
 from gateway.fanout import Fanout
 from gateway.hub import Hub
+from gateway.mender import Mender
 from gateway.publication import Publication
 from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
@@ -64,6 +65,7 @@ class Core:
             publish=self.publish,
         )
         self.desk = Desk(self)
+        self.mender = Mender(self)
         # Open ones, in the order they came, and those that are saying goodbye.
         self.connections: dict[Connection, None] = {}
         self.closing: set[Connection] = set()
@@ -129,13 +131,20 @@ class Core:
         """Frames given to readers since the start."""
         return self.fanout.deliveries
 
-    def publish(self, publication: Publication, done: Callable[[], None] | None = None) -> None:
+    def publish(
+        self,
+        publication: Publication,
+        done: Callable[[], None] | None = None,
+        *,
+        late: bool = False,
+    ) -> None:
         """Send what the hub has just made of an envelope to all who are subscribed.
 
-        ``done`` is called when it has been given to the last of them.
+        ``done`` is called when it has been given to the last of them. How long that took
+        since it was published says nothing if it is ``late``, from the journal.
         """
         audience = self.hub.audience(publication.envelope.topic)
-        self.fanout.publish(publication, audience, lambda: published(publication, done))
+        self.fanout.publish(publication, audience, lambda: published(publication, done, late))
 
     @property
     def engine(self) -> dict[str, str | int | None]:
@@ -168,6 +177,7 @@ class Core:
         age = self.feed_age()
         return Readiness.of(
             feed=age is not None and age <= self.settings.feed_fresh,
+            repair=self.mender.ready,
             drain=not self.draining,
         )
 
@@ -182,6 +192,7 @@ class Core:
         holes = self.hub.streams.missing().values()
         measures.MISSING.set(sum(b - a + 1 for ranges in holes for a, b in ranges))
         measures.GIVEN_UP.set(self.hub.streams.given_up)
+        measures.HOLES.set(self.mender.open_gaps)
 
     async def close(self) -> None:
         """End every task and let go of the store."""
@@ -207,11 +218,12 @@ class Core:
             logger.error("a task of the gateway failed", exc_info=exc)
 
 
-def published(publication: Publication, done: Callable[[], None] | None) -> None:
+def published(publication: Publication, done: Callable[[], None] | None, late: bool) -> None:
     """``publication`` has reached its last reader: measure it, then call ``done``."""
     envelope, topic_class = publication.envelope, publication.policy.topic_class
     measures.PUBLICATIONS.labels(topic_class).inc()
-    delay = max(0.0, time.time() - envelope.published_ms / 1000)
-    measures.DELAY.labels(topic_class, envelope.origin).observe(delay)
+    if not late:
+        delay = max(0.0, time.time() - envelope.published_ms / 1000)
+        measures.DELAY.labels(topic_class, envelope.origin).observe(delay)
     if done is not None:
         done()

@@ -63,6 +63,7 @@ class Feed:
         envelope = decode(delivery.message)
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
+        core.mender.heard(envelope.origin, envelope.router, envelope.epoch)
         copies, unknown = core.hub.copies, core.hub.unknown_topics
         publication = core.hub.offer(envelope, time.time())
         if publication is None:
@@ -74,6 +75,7 @@ class Feed:
 
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)
+        self._core.mender.heard(tick.origin, tick.router, tick.epoch)
         self._core.hub.ticked(tick, time.time())
         if tick.origin == self._core.settings.region:
             self._core.fed_at = self._core.clock()

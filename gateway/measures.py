@@ -33,3 +33,12 @@ IDENTITIES = metrics.gauge("gateway_identities", "Identities remembered")
 STREAMS = metrics.gauge("gateway_streams", "Streams of routers heard of")
 MISSING = metrics.gauge("gateway_missing", "Numbers of streams that were given out and not seen")
 GIVEN_UP = metrics.gauge("gateway_holes_given_up", "Holes and streams forgotten at the limits")
+HOLES = metrics.gauge("gateway_holes_open", "Runs of numbers missing for half a second or more")
+REPAIRS = metrics.counter("gateway_holes", "Holes that were closed, by how", ["ending"])
+REPAIR = metrics.histogram("gateway_repair", "From a hole's first sign to its closing", ["ending"])
+RECOVERED = metrics.counter("gateway_recovered", "Messages published from the journal")
+ABANDONED_NUMBERS = metrics.counter(
+    "gateway_numbers_abandoned", "Numbers of streams that were void or given up", ["ending"]
+)
+JOURNAL_ROWS = metrics.counter("gateway_journal_rows", "Messages read of the journal for repair")
+JOURNAL_FAILURES = metrics.counter("gateway_journal_failures", "Reads for repair that failed")

@@ -8,6 +8,7 @@ from pathlib import Path
 from gateway.hub import HubLimits
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
+from gateway.repair import RepairLimits
 from gateway.streams import StreamLimits
 
 ANY_ORIGIN = ("*",)
@@ -81,4 +82,5 @@ class GatewaySettings:
     outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)
     hub: HubLimits = dataclasses.field(default_factory=HubLimits)
     streams: StreamLimits = dataclasses.field(default_factory=StreamLimits)
+    repair: RepairLimits = dataclasses.field(default_factory=RepairLimits)
     native: NativeSettings = dataclasses.field(default_factory=NativeSettings)

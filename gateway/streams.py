@@ -34,7 +34,7 @@ import bisect
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from gateway import position
@@ -103,7 +103,14 @@ class Stream:
             self._move_mark(seq)
             self.mark_ms = max(self.mark_ms, routed_ms)
         elif seq > self.mark:
-            self._add(seq)
+            self._add(seq, seq)
+
+    def skip(self, first: int, last: int) -> None:
+        """Nothing will come as ``first`` to ``last``, which lie within one hole."""
+        if first == self.mark + 1:
+            self._move_mark(last)
+        else:
+            self._add(first, last)
 
     def ticked(self, last: int, sent_ms: int) -> None:
         """``last`` was the highest number given out at ``sent_ms``."""
@@ -150,22 +157,23 @@ class Stream:
         self.mark = seq
         self._entry = position.entry(self.hash, seq)
 
-    def _add(self, seq: int) -> None:
-        at = bisect.bisect_right(self._starts, seq)
-        if at > 0 and seq <= self._ends[at - 1]:
+    def _add(self, first: int, last: int) -> None:
+        """Add a range that overlaps no other, or a number that does."""
+        at = bisect.bisect_right(self._starts, first)
+        if at > 0 and first <= self._ends[at - 1]:
             return
-        joins_left = at > 0 and self._ends[at - 1] == seq - 1
-        joins_right = at < len(self._starts) and self._starts[at] == seq + 1
+        joins_left = at > 0 and self._ends[at - 1] == first - 1
+        joins_right = at < len(self._starts) and self._starts[at] == last + 1
         if joins_left and joins_right:
             self._ends[at - 1] = self._ends.pop(at)
             del self._starts[at]
         elif joins_left:
-            self._ends[at - 1] = seq
+            self._ends[at - 1] = last
         elif joins_right:
-            self._starts[at] = seq
+            self._starts[at] = first
         else:
-            self._starts.insert(at, seq)
-            self._ends.insert(at, seq)
+            self._starts.insert(at, first)
+            self._ends.insert(at, last)
 
 
 class Streams:
@@ -180,6 +188,8 @@ class Streams:
         # Those with holes.
         self._holed: dict[tuple[str, int], None] = {}
         self._began_ms = int(now * 1000)
+        # Of routers that started later everything counts.
+        self.since_ms = self._began_ms
         self._heard_at = now
 
     def __len__(self) -> int:
@@ -230,9 +240,31 @@ class Streams:
         self._streams[router, epoch] = Stream(router, epoch, mark, routed_ms)
         self._heard(router, epoch, mark, routed_ms, routed_ms / 1000)
 
+    def listened_since(self, ms: int) -> None:
+        """Gateways before us have listened since ``ms``: what began later is no stranger."""
+        self.since_ms = min(self.since_ms, ms)
+
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""
         return {name: self._streams[name].missing() for name in self._holed}
+
+    def names(self) -> Iterable[tuple[str, int]]:
+        """(router, epoch) of every stream."""
+        return self._streams.keys()
+
+    def holed(self) -> Iterable[tuple[str, int]]:
+        """(router, epoch) of the streams that have holes."""
+        return self._holed.keys()
+
+    def find(self, name: tuple[str, int]) -> Stream | None:
+        """The stream called (router, epoch), to be looked at; None if it was never heard of."""
+        return self._streams.get(name)
+
+    def skip(self, name: tuple[str, int], first: int, last: int) -> None:
+        """Nothing will come as these numbers, which lie within one hole of a known stream."""
+        stream = self._streams[name]
+        stream.skip(first, last)
+        self._bound(*name, stream)
 
     def position(self, now: float) -> str:
         """The token for everything seen until now; long silent streams fold into its time."""
@@ -308,7 +340,7 @@ class Streams:
         return int(self.limits.late_seconds * 1000)
 
     def _is_young(self, epoch: int) -> bool:
-        return epoch >= self._began_ms - SKEW_MS
+        return epoch >= self.since_ms - SKEW_MS
 
     def _heard(self, router: str, epoch: int, past: int, ms: int, now: float) -> Stream:
         """The stream, heard ``now``; if it is new and older than we are, ``past`` is its past."""

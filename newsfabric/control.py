@@ -17,6 +17,8 @@ from newsfabric.topics import CONTROL_WORD
 TICK: Final = "tick"
 LOAD: Final = "load"
 RECEIPT: Final = "receipt"
+# What a position can hold; JSON numbers may be larger.
+MAX_COUNT: Final = 2**63 - 1
 
 BoxState = Literal["starting", "ready", "draining"]
 _BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
@@ -196,7 +198,7 @@ def _optional_text(fields: dict[str, Any], name: str) -> str | None:
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
         raise ValueError(f"{name} must be a whole number")
     return value
 

@@ -54,7 +54,8 @@ class Dataplane:
                 [find_program(), "--control", self.path, *options], stderr=stderr
             )
         deadline = time.monotonic() + _PATIENCE
-        while not self.path.exists() or "readers on port" not in self.log.read_text():
+        # The line may come in pieces; it ends in what each thread may open.
+        while not self.path.exists() or "descriptors" not in self.log.read_text():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the data plane doesn't start: {self.log.read_text()}")
             time.sleep(0.01)

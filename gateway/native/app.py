@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from typing import Final
 
-from gateway.app import Gateway, admin_listener, readers_server
+from gateway.app import CATCH_UP_SECONDS, Gateway, admin_listener, readers_server
 from gateway.drain import drain
 from gateway.feed import Feed
 from gateway.native.core import NativeCore
@@ -19,9 +18,6 @@ from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 
 logger = logging.getLogger(__name__)
-
-# So long the feed waits for what was missed to come first; after that it comes between.
-_CATCH_UP_SECONDS: Final = 2.0
 
 
 @contextlib.asynccontextmanager
@@ -41,8 +37,8 @@ async def running(
         await core.plane.attach()
         core.spawn(core.plane.stay_attached())
         admin = admin_listener(stack, core, core.plane.port, stop)
-        caught_up = core.spawn(core.catch_up())
-        await asyncio.wait([caught_up], timeout=_CATCH_UP_SECONDS)
+        core.mend()
+        await core.mender.caught_up(CATCH_UP_SECONDS)
         core.spawn(core.remember())
         await Feed(core).start(link)
         admin.start()

@@ -42,14 +42,16 @@ _MAX_U32: Final = 2**32 - 1
 class Replay:
     """How far back a subscribe starts: ``kind`` 0 nothing, 1 the last ``value``, 2 since ms.
 
-    3 is what the command gives as older messages, all of it, and nothing else.
+    3 is the :func:`batch` of number ``value`` and nothing else; of number 0: what the command gives
+    as older messages.
     """
 
     kind: int = 0
     value: int = 0
 
 
-GIVEN: Final = Replay(3)
+# So many batches the data plane keeps; one more makes it forget the first.
+MOST_BATCHES: Final = 32
 
 
 def hello() -> bytes:
@@ -235,6 +237,11 @@ def that_fit(publications: Sequence[Publication], size: int) -> Sequence[Publica
             break
         start -= 1
     return publications[start:]
+
+
+def batch(number: int, topic: str, policy: TopicPolicy, messages: Sequence[Publication]) -> bytes:
+    """Messages, oldest first, that many readers will be given."""
+    return _command(15, U64.pack(number), _topic(topic, policy), _messages(messages))
 
 
 def _command(kind: int, *parts: bytes) -> bytes:

@@ -25,16 +25,14 @@ from gateway.hub import HubLimits
 from gateway.listener import serve_connection
 from gateway.native import commands
 from gateway.native.events import Attached, Uncovered
+from gateway.native.marks import Marks, decode_marks, encode_marks, resume
 from gateway.native.plane import Plane, State
 from gateway.native.program import control_socket
-from gateway.native.repair import Marks, catch_up, decode_marks, encode_marks, resume
 from gateway.native.tally import Tally
 from gateway.native.verbs import NativeDesk
 from gateway.native.wire import MAX_BLOB
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
-from newsfabric.backoff import Backoff
-from newsfabric.errors import StoreError
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
@@ -99,7 +97,13 @@ class NativeCore(Core):
         """Frames given to readers since the start, here and there."""
         return self.fanout.deliveries + self._tally.deliveries
 
-    def publish(self, publication: Publication, done: Callable[[], None] | None = None) -> None:
+    def publish(
+        self,
+        publication: Publication,
+        done: Callable[[], None] | None = None,
+        *,
+        late: bool = False,
+    ) -> None:
         """Send ``publication`` to readers here and in the data plane; then call ``done``."""
         left = 2
 
@@ -107,7 +111,7 @@ class NativeCore(Core):
             nonlocal left
             left -= 1
             if left == 0:
-                published(publication, done)
+                published(publication, done, late)
 
         self.plane.publish(publication, one_done)
         audience = self.hub.audience(publication.envelope.topic)
@@ -213,25 +217,18 @@ class NativeCore(Core):
 
     # What goes on beside.
 
-    async def catch_up(self) -> None:
-        """Publish what was missed since the last control plane; try until the store answers."""
-        marks, backoff = self.marks, Backoff(base=0.2, cap=5.0)
-        while marks is not None:
-            try:
-                count = await catch_up(self, marks)
-            except StoreError as exc:
-                delay = backoff.failed(self.clock())
-                logger.warning("the journal can't be read, again in %.1f s: %s", delay, exc)
-                await asyncio.sleep(delay)
-            else:
-                logger.info("caught up: %d messages since the last control plane", count)
-                return
+    def mend(self) -> None:
+        """Begin to repair, from where the last control plane was if there was one."""
+        self.mender.begin(None if self.marks is None else self.marks.at_ms)
 
     async def remember(self) -> None:
-        """Leave our marks with the data plane, each second."""
+        """Leave our marks with the data plane, each second that they tell everything.
+
+        While we are catching up they don't, and the one after us goes on from the marks before.
+        """
         while True:
             blob = encode_marks(self.hub.streams, clock_ms())
-            if len(blob) <= MAX_BLOB:
+            if self.mender.ready and len(blob) <= MAX_BLOB:
                 self.plane.send(commands.remember(blob))
             await asyncio.sleep(_REMEMBER_SECONDS)
 

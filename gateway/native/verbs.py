@@ -18,7 +18,7 @@ import asyncio
 import collections
 import dataclasses
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import orjson
@@ -29,7 +29,7 @@ from gateway.desk import store_away
 from gateway.frames import Variant, encode_push, messages_push
 from gateway.hub import Hub
 from gateway.native import commands
-from gateway.native.commands import GIVEN, Replay
+from gateway.native.commands import Replay
 from gateway.native.events import Uncovered
 from gateway.native.plane import Plane
 from gateway.native.wire import MAX_MESSAGE, Connection
@@ -81,13 +81,15 @@ class _Asked:
 class _Said:
     """What a text means, and the last answer if it is a subscribe, as of ``position``.
 
-    The answer to one with a position depends on what was ``missed`` too.
+    The answer to one with a position depends on what was ``missed`` too. It carries that itself for
+    the first who asks; for others it names the ``batch`` in which the data plane has it.
     """
 
     intent: Intent
     position: str = ""
     answer: bytes = b""
     missed: Recalled | None = None
+    batch: int = 0
 
 
 class NativeDesk:
@@ -116,6 +118,11 @@ class NativeDesk:
         # Shared by all: rates and subscriptions are counted by the data plane.
         self._session = Session(table, told.reader, 0.0)
         self._said: dict[bytes, _Said] = {}
+        # Those that the data plane has.
+        self._batch_numbers: collections.deque[int] = collections.deque(
+            maxlen=commands.MOST_BATCHES
+        )
+        self._batches = 0
         # Oldest first.
         self._asked: collections.OrderedDict[int, _Asked] = collections.OrderedDict()
         self._token = 0
@@ -146,6 +153,8 @@ class NativeDesk:
     def lost(self) -> None:
         """The attachment has ended: what wasn't answered comes again."""
         self._asked.clear()
+        self._said.clear()
+        self._batch_numbers.clear()
 
     def _learn(self, text: bytes) -> _Said:
         said = _Said(self._session.read(text))
@@ -198,23 +207,34 @@ class NativeDesk:
     ) -> None:
         """Answer a subscribe with what was missed: the same to all who say the same."""
         position = self._hub.streams.position(time.time())
-        if said.missed is not missed or said.position != position:
+        again = said.missed is missed
+        if not again or said.position != position or said.batch not in self._batch_numbers:
             fitting = commands.that_fit(missed.publications, self._told.replay_bytes)
             recovered = missed.recovered and len(fitting) == len(missed.publications)
             # As long as the reader doesn't have these, it must not lose them if it is cut off.
             echoed = verb.position if recovered and fitting else None
+            if not again:
+                said.batch = 0
+            elif said.batch not in self._batch_numbers:
+                said.batch = self._send_batch(verb.topic, fitting)
             said.missed, said.position = missed, position
             said.answer = commands.subscribe(
                 connection,
                 verb.topic,
                 self._policy(verb.topic),
                 token=None,
-                replay=GIVEN,
+                replay=Replay(3, said.batch),
                 ref=_ref(verb),
                 push=subscribed_push(verb, echoed or position, recovered=recovered),
-                older=fitting,
+                older=() if said.batch else fitting,
             )
         self._plane.send(commands.subscribe_again(said.answer, connection, 0))
+
+    def _send_batch(self, topic: str, messages: Sequence[Publication]) -> int:
+        self._batches += 1
+        self._plane.send(commands.batch(self._batches, topic, self._policy(topic), messages))
+        self._batch_numbers.append(self._batches)
+        return self._batches
 
     def _wants_the_past(self, verb: Subscribe) -> bool:
         return verb.rewind is not None or self._policy(verb.topic).latest

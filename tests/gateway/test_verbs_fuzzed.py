@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.native.events import Decoder
-from gateway.native.repair import decode_marks
+from gateway.native.marks import decode_marks
 from gateway.native.wire import WireError
 from gateway.position import decode as decode_position
 from gateway.protocol import (

@@ -35,6 +35,7 @@ from newsfabric.closing import CloseReason
 from newsfabric.envelope import id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
+LISTENS = "readers on port "
 GREETING = b"GET /sockjs HTTP/1.1\r\nHost: x\r\n\r\n"
 # Not the data plane's to serve.
 PAGE = b"GET /events?topic=news.breaking HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -63,7 +64,7 @@ class Dataplane:
     @property
     def port(self) -> int:
         """Where readers come in."""
-        _, _, rest = self.log.read_text().partition("readers on port ")
+        _, _, rest = self.log.read_text().partition(LISTENS)
         return int(rest.split(":")[0])
 
     def descriptors(self) -> int:
@@ -121,7 +122,8 @@ async def dataplane(
     plane = Dataplane(process, path, log)
     try:
         async with asyncio.timeout(PATIENCE):
-            while not path.exists() or "readers on port" not in log.read_text():
+            # A line may come in pieces; this one ends in what each thread may open.
+            while not path.exists() or "descriptors" not in log.read_text().partition(LISTENS)[2]:
                 assert process.poll() is None, log.read_text()
                 await asyncio.sleep(0.005)
         yield plane

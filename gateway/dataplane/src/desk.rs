@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::control::{Command, ConnectionId, History, Replay, Subscribe, Uncovered};
+use crate::control::{Command, ConnectionId, History, Message, Replay, Subscribe, Uncovered};
 use crate::counters::Count;
 use crate::drain::Pace;
 use crate::fanout::Chunk;
@@ -14,6 +14,9 @@ use crate::policy::error_push;
 use crate::publication::{FrameMaker, Publication, TopicPolicy};
 use crate::reactor::{Reactor, unix_ms};
 use crate::slab::Phase;
+
+/// Batches that are kept; the control plane counts on it.
+const MOST_BATCHES: usize = 32;
 
 impl Reactor {
     pub(crate) fn obey(&mut self, order: Order) {
@@ -26,6 +29,7 @@ impl Reactor {
             }
             Order::Attached(attachment) => {
                 self.attachment = attachment;
+                self.batches.clear();
                 self.ask_again();
             }
             Order::Detached => self.attachment = 0,
@@ -33,6 +37,12 @@ impl Reactor {
             Order::Seed(seed) => {
                 let Seed { topic, policy, complete, history, latest } = &*seed;
                 self.hub.seed(topic, *policy, *complete, history, latest, unix_ms());
+            }
+            Order::Batch(number, batch) => {
+                if self.batches.len() >= MOST_BATCHES {
+                    self.batches.pop_front();
+                }
+                self.batches.push_back((number, batch));
             }
             Order::Command(kind, body) => {
                 // It was decoded before, on the way here.
@@ -100,22 +110,40 @@ impl Reactor {
         if let Some(clash) = self.hub.clash(slot, name, most) {
             return self.refuse_topic(slot, verb, clash);
         }
-        let topic: Arc<str> = name.into();
-        let older = verb.older.iter().map(|one| Publication::new(topic.clone(), policy, one));
-        let older: Vec<_> = older.map(Arc::new).collect();
+        let older = match verb.replay {
+            Replay::Given(number) if number > 0 => {
+                let found = self.batches.iter().find(|(known, _)| *known == number);
+                let Some((_, batch)) = found else {
+                    return self.uncovered(verb.connection, verb.token, Uncovered::Short);
+                };
+                batch.clone()
+            }
+            _ => self.made(name, policy, &verb.older),
+        };
         let only = verb.only_if_covered;
         match self.hub.rewind(name, policy, verb.replay, &older, only, unix_ms()) {
             Ok(replay) => {
                 self.hub.subscribe(slot, name);
                 self.push(slot, &String::from_utf8_lossy(verb.push));
                 // Whoever gave them knows how much that is, and has told the reader what it is worth.
-                let whole = verb.replay == Replay::Given;
+                let whole = matches!(verb.replay, Replay::Given(_));
                 let most = if whole { usize::MAX } else { self.settings().replay_bytes as usize };
                 self.replay(slot, &replay, most);
                 self.answered(slot);
             }
             Err(why) => self.uncovered(verb.connection, verb.token, why),
         }
+    }
+
+    fn made(
+        &self,
+        name: &str,
+        policy: TopicPolicy,
+        messages: &[Message<'_>],
+    ) -> Arc<[Arc<Publication>]> {
+        let topic: Arc<str> = name.into();
+        let made = messages.iter().map(|one| Publication::new(topic.clone(), policy, one));
+        made.map(Arc::new).collect()
     }
 
     fn refuse_topic(&mut self, slot: u32, verb: &Subscribe<'_>, clash: Clash) {

@@ -227,7 +227,8 @@ impl Hub {
     ///
     /// That is `older` and what is remembered, as far as `replay` goes, and with `policy.latest`
     /// the newest version of each key. With `only_if_covered` it has to be all there is.
-    /// [`Replay::Given`] is `older` as it is: what comes later of it is a copy.
+    /// [`Replay::Given`] is `older` as it is (whichever batch it says): what comes later of it is a
+    /// copy.
     pub fn rewind(
         &mut self,
         name: &str,
@@ -237,7 +238,7 @@ impl Hub {
         only_if_covered: bool,
         now: u64,
     ) -> Result<Vec<Arc<Publication>>, Uncovered> {
-        if replay == Replay::Given {
+        if matches!(replay, Replay::Given(_)) {
             for publication in older {
                 self.seen.add(&publication.identity(), now);
             }
@@ -248,7 +249,7 @@ impl Hub {
         }
         let topic = self.use_topic(name);
         let selection = match replay {
-            Replay::None | Replay::Given => Selection { covered: true, ..Selection::default() },
+            Replay::None | Replay::Given(_) => Selection { covered: true, ..Selection::default() },
             Replay::Last(count) => topic.memory.last(count as usize, now),
             Replay::Since(ms) => topic.memory.since(ms, now),
         };
@@ -486,7 +487,7 @@ mod tests {
         let mut hub = Hub::new(LIMITS);
         hub.publish(&on("a", 3, &message(5, 5)), 0);
         let given = [on("a", 3, &message(5, 5)), on("a", 3, &message(4, 4))];
-        let all = hub.rewind("a", keeping(3), Replay::Given, &given, false, 0);
+        let all = hub.rewind("a", keeping(3), Replay::Given(0), &given, false, 0);
         assert_eq!(all.map(|all| numbers(&all)), Ok(vec![5, 4]));
         assert_eq!(hub.publish(&on("a", 3, &message(4, 4)), 0), Offer::Copy);
         assert_eq!(last(&mut hub, "a"), [5]);

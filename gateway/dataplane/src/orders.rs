@@ -20,6 +20,8 @@ pub enum Order {
     Publish(u64, Arc<Publication>),
     /// What was known of a topic before.
     Seed(Arc<Seed>),
+    /// Messages that many readers will be given, by this number.
+    Batch(u64, Batch),
     /// A command to one connection of this thread: its type and its body, which is well formed.
     Command(u8, Box<[u8]>),
     /// Send readers away: over so many ms, but no more than so many a second.
@@ -27,6 +29,9 @@ pub enum Order {
     /// Give everything to a newer data plane.
     Yield(Arc<Yielding>),
 }
+
+/// Messages of one topic, oldest first, shared by all threads.
+pub type Batch = Arc<[Arc<Publication>]>;
 
 /// A topic's past.
 #[derive(Debug)]

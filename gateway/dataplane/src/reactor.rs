@@ -7,7 +7,7 @@
 //! The turn is bounded at every step (accepts, events, sends of one fan-out), so that no one makes
 //! the others wait. Time is read once a turn.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -23,7 +23,7 @@ use crate::fanout::{Chunk, Fanout};
 use crate::head::Framing;
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
-use crate::orders::{Order, Report};
+use crate::orders::{Batch, Order, Report};
 use crate::policy::Policy;
 use crate::publication::FrameMaker;
 use crate::slab::{Ending, Extra, HEARD_MS, Phase, Slab};
@@ -82,6 +82,8 @@ pub struct Reactor {
     pub(crate) maker: FrameMaker,
     /// 0 while no control plane is attached.
     pub(crate) attachment: u32,
+    /// What many readers are given; the last that came is the last.
+    pub(crate) batches: VecDeque<(u64, Batch)>,
     pub(crate) drain: Option<Pace>,
     /// Bytes of verbs that wait in all connections.
     pub(crate) held_bytes: usize,
@@ -134,6 +136,7 @@ impl Reactor {
             chunk: Chunk::default(),
             maker: FrameMaker::new(&policy.settings),
             attachment: 0,
+            batches: VecDeque::new(),
             drain: None,
             held_bytes: 0,
             counted: HashMap::new(),

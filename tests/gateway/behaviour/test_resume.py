@@ -6,12 +6,14 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import json
 import time
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from gateways import TABLE, Box, Reader, opened_box, until
+import websockets
+from gateways import PATIENCE, TABLE, Box, Reader, opened_box, until
 
 from gateway.position import decode, encode, entry, stream_hash
 from newsfabric.envelope import Envelope
@@ -145,6 +147,32 @@ async def test_what_is_read_from_the_store_is_not_published_again_when_the_feed_
             box.send_envelope(dataclasses.replace(made, router="dublin-router-1", seq=9))
             await publish(box, "after")
             assert await reader.hear_bodies(1) == ["after"]
+
+
+@pytest.mark.parametrize("path", ["websocket", "xhr"])
+async def test_sockjs_resumes_too(engine: str, store: CountingStore, path: str) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        await publish(box, 1, 2)
+        verb = json.dumps({"action": "subscribe", "topic": TOPIC, "position": position})
+        frames: list[str] = []
+        if path == "websocket":
+            url = f"ws://{box.host}/sockjs/000/s/websocket"
+            async with websockets.connect(url) as socket:
+                assert await asyncio.wait_for(socket.recv(), PATIENCE) == "o"
+                await socket.send(json.dumps([verb]))
+                while "".join(frames).count('\\"body\\"') < 2:
+                    frames.append(str(await asyncio.wait_for(socket.recv(), PATIENCE)))
+        else:
+            await box.request("POST", "/sockjs/000/s/xhr")
+            await box.request("POST", "/sockjs/000/s/xhr_send", json.dumps([verb]).encode())
+            while "".join(frames).count('\\"body\\"') < 2:
+                page = await box.request("POST", "/sockjs/000/s/xhr")
+                frames.append(page.body.decode())
+        pushes = [json.loads(text) for frame in frames for text in json.loads(frame.strip()[1:])]
+        assert pushes[0]["recovered"] is True
+        assert [push["body"] for push in pushes[1:]] == [1, 2]
 
 
 async def test_an_answer_that_isnt_there_yet_doesnt_move_the_position(

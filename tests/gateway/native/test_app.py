@@ -19,7 +19,7 @@ from gateways import TABLE, Box, Response, until
 
 from gateway.native.app import running
 from gateway.native.core import NativeCore
-from gateway.native.repair import decode_marks
+from gateway.native.marks import decode_marks
 from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.store.memory import MemoryStore

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 import re
 import signal
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,55 @@ async def test_killed_in_the_middle_of_a_feed_nothing_is_lost_or_doubled(
         gateway.end_everything()
         await link.close()
         await store.close()
+
+
+async def test_what_is_purged_from_the_boxs_queue_is_delivered_within_two_seconds(
+    rabbitmq: Node, tmp_path: Path
+) -> None:
+    gateway = Gateway(rabbitmq, tmp_path)
+    store = open_store(f"sqlite:{tmp_path / 'store.sqlite'}", load_topics(ROOT / "topics.toml"))
+    link = await connect([rabbitmq.amqp_url], name="test")
+    router = Router()
+
+    async def route(body: int) -> None:
+        made = router.message(TOPIC, body)
+        await store.write([made])
+        await publisher.publish(topology.POSTOFFICE, encode(made))
+
+    try:
+        await gateway.start()
+        await link.on_connect(topology.declare_retail)
+        publisher = await link.publisher()
+        await publisher.ready()
+        url = f"ws://127.0.0.1:{gateway.port}/websocket"
+        async with websockets.connect(url) as connection:
+            reader = Reader(connection)
+            await reader.subscribe(TOPIC)
+            await route(1)
+            assert await reader.hear_bodies(1) == [1]
+            # While nobody takes from the queue it is purged, readers stay.
+            await gateway.kill()
+            await route(2)
+            purge(rabbitmq, topology.GATEWAY_QUEUE)
+            await gateway.start()
+            async with asyncio.timeout(2):
+                assert await reader.hear_bodies(1) == [2]
+            # One that no queue ever saw, while all others come.
+            await store.write([router.message(TOPIC, 3)])
+            await route(4)
+            async with asyncio.timeout(2):
+                assert await reader.hear_bodies(2) == [4, 3]
+            await reader.is_up_to_date()
+            await gateway.drain()
+    finally:
+        gateway.end_everything()
+        await link.close()
+        await store.close()
+
+
+def purge(node: Node, queue: str) -> None:
+    url = f"{node.management_url}/api/queues/%2F/{queue}/contents"
+    request = urllib.request.Request(url, method="DELETE")
+    request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
+    with urllib.request.urlopen(request, timeout=10):
+        """Purged."""

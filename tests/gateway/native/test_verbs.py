@@ -17,6 +17,7 @@ from gateways import until
 from gateway.native.core import NativeCore
 from gateway.native.plane import State
 from gateway.settings import GatewaySettings, NativeSettings
+from newsfabric.control import Tick
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreUnavailable
 from newsfabric.store.memory import MemoryStore
@@ -37,9 +38,14 @@ class CountingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__(TABLE, now_ms=lambda: START_MS)
         self.reads = 0
+        self.resumes = 0
         self.away = False
         self.gate = asyncio.Event()
         self.gate.set()
+
+    async def since(self, *args: Any, **kwargs: Any) -> list[Envelope]:
+        self.resumes += 1
+        return await super().since(*args, **kwargs)
 
     async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
         self.reads += 1
@@ -281,3 +287,28 @@ async def test_a_verb_that_nobody_remembers_is_not_left_hanging(desk: Desk) -> N
     await desk.visit.say(uncovered(12345))
     closed = await desk.visit.hear_named("close")
     assert (closed["connection"], closed["name"]) == (READER, "internal")
+
+
+async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(desk: Desk) -> None:
+    now = int(time.time() * 1000) - START_MS
+    tick = Tick(origin="o", router="oregon-router-1", epoch=START_MS, seq=0, sent_ms=START_MS + now)
+    desk.core.hub.ticked(tick, time.time())
+    begin = desk.core.hub.streams.position(time.time())
+    await desk.store.write([envelope(n, at=now + n) for n in (1, 2)])
+    verb = {"action": "subscribe", "topic": "news.breaking", "ref": 1, "position": begin}
+    # The feed hasn't brought them yet: they are news to the others.
+    assert (await desk.ask(**verb))[0] == "publish"
+    await desk.visit.hear_named("publish")
+    fields = await desk.visit.hear_named("subscribe")
+    assert fields["replay"] == (3, 0)
+    push = json.loads(fields["push"])
+    assert (push["recovered"], push["ref"], push["position"]) == (True, 1, begin)
+    assert [seq(message) for message in fields["older"]] == [1, 2]
+    name, batch = await desk.ask(**verb)
+    assert (name, batch["number"], batch["topic"][0]) == ("batch", 1, "news.breaking")
+    assert batch["messages"] == fields["older"]
+    again = (await desk.visit.hear()).fields
+    assert (again["replay"], again["older"], again["push"]) == ((3, 1), [], fields["push"])
+    third = (await desk.ask(**verb))[1]
+    assert (third["replay"], third["older"]) == ((3, 1), [])
+    assert desk.store.resumes == 1

@@ -363,6 +363,11 @@ impl Attachment {
                 let seed = Seed { topic: name.clone(), policy, complete, history, latest };
                 self.threads.tell(&Order::Seed(Arc::new(seed)));
             }
+            Command::Batch { number, topic, messages } => {
+                let (name, policy) = (self.name(topic.name), TopicPolicy::from(&topic));
+                let made = messages.iter().map(|one| Publication::new(name.clone(), policy, one));
+                self.threads.tell(&Order::Batch(number, made.map(Arc::new).collect()));
+            }
             Command::Subscribe(control::Subscribe { connection, .. })
             | Command::History(control::History { connection, .. })
             | Command::Unsubscribe { connection, .. }

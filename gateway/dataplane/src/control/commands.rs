@@ -12,8 +12,9 @@ pub enum Replay {
     Last(u64),
     /// With what was routed at this time (ms since the epoch) or later.
     Since(u64),
-    /// With the older messages of the command, all of them, and nothing else.
-    Given,
+    /// With a batch that was given before, all of it, and nothing else; 0: with the older messages
+    /// of the command.
+    Given(u64),
 }
 
 /// The `subscribe` command.
@@ -133,6 +134,15 @@ pub enum Command<'a> {
     },
     /// It has everything, and is ready to serve.
     Commit,
+    /// Messages of a topic that many readers will be given.
+    Batch {
+        /// What `subscribe` calls it.
+        number: u64,
+        /// Theirs.
+        topic: Topic<'a>,
+        /// Oldest first.
+        messages: Vec<Message<'a>>,
+    },
 }
 
 /// A message's type and body, and how many bytes it takes.
@@ -191,6 +201,11 @@ impl<'a> Command<'a> {
             12 => Command::Count,
             13 => from.take_over()?,
             14 => Command::Commit,
+            15 => Command::Batch {
+                number: from.u64()?,
+                topic: from.topic()?,
+                messages: from.messages()?,
+            },
             other => return Err(Malformed::Type(other)),
         };
         from.end()?;
@@ -218,7 +233,7 @@ impl<'a> Reader<'a> {
             (0, _) => Ok(Replay::None),
             (1, count) => Ok(Replay::Last(count)),
             (2, ms) => Ok(Replay::Since(ms)),
-            (3, _) => Ok(Replay::Given),
+            (3, batch) => Ok(Replay::Given(batch)),
             _ => Err(Malformed::Value("replay")),
         }
     }

@@ -1,0 +1,127 @@
+"""Hole to reader: how long after its loss a message that was lost on the way is delivered.
+
+A native gateway in processes of its own, with a broker in its memory and a SQLite store, is fed a
+steady stream; now and then a message is stored and not sent, as when a queue lost it. What
+counts is the time from when it should have come to when a reader has it. Half a second of it is
+the gateway's patience with what may only be late.
+
+``python -m bench.repair`` prints it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import signal
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import orjson
+import uvloop
+import websockets
+
+from bench.soak.messages import STEADY, TABLE, Router, line_of
+from bench.soak.processes import ControlPlane, Dataplane
+from newsfabric.store.sqlite import SqliteStore
+
+_PATIENCE: Final = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Repairs:
+    """Seconds from loss to delivery of ``count`` lost messages, of ``expected``.
+
+    ``doubled`` of all messages came more than once, ``missed`` never.
+    """
+
+    p50: float
+    worst: float
+    count: int
+    expected: int
+    doubled: int
+    missed: int
+
+
+async def measure(*, holes: int = 50, rate: float = 200.0, every: int = 20) -> Repairs:
+    """Lose one message in ``every`` of ``rate`` a second, until ``holes`` were lost."""
+    with tempfile.TemporaryDirectory(prefix="newsfabric-repair-") as name:
+        folder = Path(name)
+        dataplane = Dataplane(folder, "--threads", "2")
+        store = SqliteStore(folder / "store.sqlite", TABLE)
+        told = {
+            "store": str(folder / "store.sqlite"),
+            "gateway": {},
+            "native": {"socket": str(folder / "control")},
+        }
+        control = await ControlPlane.start(told, folder / "control.log")
+        try:
+            await control.ready()
+            url = f"ws://127.0.0.1:{dataplane.port}/websocket"
+            async with websockets.connect(url) as reader:
+                return await _lose_and_hear(store, control, reader, holes * every, rate, every)
+        finally:
+            control.signal(signal.SIGKILL)
+            await control.ended()
+            dataplane.process.kill()
+            dataplane.process.wait()
+            await store.close()
+
+
+async def _lose_and_hear(
+    store: SqliteStore,
+    control: ControlPlane,
+    reader: websockets.ClientConnection,
+    total: int,
+    rate: float,
+    every: int,
+) -> Repairs:
+    await reader.send(orjson.dumps({"action": "subscribe", "topic": STEADY}).decode())
+    await reader.recv()
+    lost: dict[int, float] = {}
+    heard: dict[int, list[float]] = {}
+    listening = asyncio.create_task(_listen(reader, heard, total))
+    router, start = Router(), time.monotonic()
+    for n in range(total):
+        await asyncio.sleep(max(0.0, start + n / rate - time.monotonic()))
+        message = router.message(STEADY, n)
+        await store.write([message])
+        if n % every == every // 2:
+            lost[n] = time.monotonic()
+        else:
+            control.feed(line_of(message))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            await listening
+    took = sorted(heard[n][0] - at for n, at in lost.items() if n in heard)
+    return Repairs(
+        p50=statistics.median(took),
+        worst=took[-1],
+        count=len(took),
+        expected=len(lost),
+        doubled=sum(len(times) > 1 for times in heard.values()),
+        missed=total - len(heard),
+    )
+
+
+async def _listen(
+    reader: websockets.ClientConnection, heard: dict[int, list[float]], total: int
+) -> None:
+    """Note when each message came, until all have come and the gateway has no more."""
+    fence = False
+    async for text in reader:
+        push = orjson.loads(text)
+        if push["type"] == "pong":
+            return
+        if push["type"] == "message":
+            heard.setdefault(push["body"], []).append(time.monotonic())
+        if len(heard) == total and not fence:
+            fence = True
+            await reader.send('{"action":"ping"}')
+
+
+if __name__ == "__main__":
+    print(uvloop.run(measure()))

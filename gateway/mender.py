@@ -1,0 +1,198 @@
+"""Repairs what :mod:`gateway.repair` finds missing: reads the journal, publishes what it has.
+
+One read at a time, whatever is missing, in pages; the next page is read when the one before
+has reached its readers. A journal that can't be read, or answers with what no router wrote, is
+tried again after a growing while, and what is missing stays missing until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from gateway import measures
+from gateway.repair import Closed, Ending, Plan, Repair, Span
+from newsfabric.backoff import Backoff
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.errors import StoreError
+from newsfabric.store.rules import clock_ms
+
+if TYPE_CHECKING:
+    from gateway.core import Core
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.1
+_PAGE: Final = 500
+# No router routes so many in one millisecond.
+_LONGEST_PAGE: Final = 1 << 16
+# In ten minutes at 5,000 a second there are three million.
+_MOST_ROWS: Final = 4_000_000
+# Holes closed sooner are no news.
+_NEWS_SECONDS: Final = 5.0
+_LINES_AT_ONCE: Final = 10
+
+
+class Mender:
+    """Keeps one gateway's streams whole, from :meth:`begin` on."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._repair = Repair(core.hub.streams, core.settings.repair)
+        self._ready = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._backoff = Backoff(base=0.2, cap=5.0)
+        self._failed = False
+        self._not_before = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that was missed while we didn't listen has been published."""
+        return self._repair.ready
+
+    @property
+    def open_gaps(self) -> int:
+        """How many holes are open now."""
+        return self._repair.open_gaps
+
+    def begin(self, at_ms: int | None = None) -> None:
+        """Catch up on what was routed lately, or since ``at_ms`` if others followed until then."""
+        if at_ms is None:
+            self._repair.begin(clock_ms())
+        else:
+            self._repair.go_on(at_ms, clock_ms())
+        self._core.spawn(self._watch())
+
+    async def caught_up(self, patience: float) -> None:
+        """Return when we are :attr:`ready`, or after ``patience`` seconds."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._ready.wait()
+        except TimeoutError:
+            logger.warning("the journal isn't read yet: not ready until it is")
+
+    def heard(self, origin: str, router: str, epoch: int) -> None:
+        """The feed has brought something of a stream."""
+        self._repair.heard(origin, router, epoch, self._core.clock())
+
+    async def _watch(self) -> None:
+        core, repair = self._core, self._repair
+        while True:
+            now = core.clock()
+            self._tell(repair.look(now, clock_ms(), core.fed_at))
+            if self._reading is None and now >= self._not_before:
+                plan = repair.plan(now, clock_ms())
+                if plan is not None:
+                    self._reading = core.spawn(self._read(plan))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _read(self, plan: Plan) -> None:
+        problem: Exception | None = None
+        found = 0
+        try:
+            for span in plan.spans:
+                found += await self._read_span(span)
+        except (StoreError, TimeoutError) as exc:
+            problem = StoreError(str(exc) or "the store doesn't answer")
+        except Exception as exc:
+            # Whatever a store does wrong, the next try may go well, and readers stay served.
+            problem = exc
+        finally:
+            self._reading = None
+        now = self._core.clock()
+        self._note(problem, now)
+        self._tell(self._repair.finished(plan, now, complete=problem is None))
+        if problem is None and plan.catch_up is not None:
+            logger.info("caught up: %d messages from the journal", found)
+        if self.ready:
+            self._ready.set()
+
+    def _note(self, problem: Exception | None, now: float) -> None:
+        if problem is None:
+            if self._failed:
+                logger.info("the journal can be read again")
+            self._failed = False
+            self._backoff.succeeded(now)
+            return
+        measures.JOURNAL_FAILURES.inc()
+        delay = self._backoff.failed(now)
+        self._not_before = now + delay
+        if not self._failed:
+            ours = None if isinstance(problem, StoreError) else problem
+            logger.warning("the journal can't be read, trying again: %r", problem, exc_info=ours)
+        self._failed = True
+
+    async def _read_span(self, span: Span) -> int:
+        """Publish what is missing and was routed in ``span``; returns how many."""
+        core = self._core
+        at, limit, rows, found = max(0, span.from_ms), _PAGE, 0, 0
+        while True:
+            async with asyncio.timeout(core.settings.store_timeout):
+                page = await core.store.journal(from_ms=at, to_ms=span.to_ms, limit=limit)
+            measures.JOURNAL_ROWS.inc(len(page))
+            if len(page) < limit:
+                return found + await self._publish(page)
+            last = ms_of_id(page[-1].id)
+            rows += len(page)
+            # The last millisecond may not be whole, and comes again.
+            found += await self._publish([one for one in page if ms_of_id(one.id) < last])
+            # A page of one millisecond alone: only a longer one gets beyond it.
+            limit = limit * 2 if last == at else _PAGE
+            if last < at or limit > _LONGEST_PAGE or rows > _MOST_ROWS:
+                raise StoreError("the journal has no end")
+            at = last
+
+    async def _publish(self, page: list[Envelope]) -> int:
+        core = self._core
+        left, all_done = 1, asyncio.Event()
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                all_done.set()
+
+        count = 0
+        # Within a millisecond ids are in no order, and the first number of a stream is its start.
+        for envelope in sorted(page, key=_in_stream_order):
+            if not self._repair.wants(envelope, core.clock()):
+                continue
+            try:
+                # As on the feed: one bad body would break every reader's parser.
+                orjson.loads(envelope.body)
+            except ValueError:
+                measures.UNDECODABLE.inc()
+                continue
+            publication = core.hub.offer(envelope, time.time())
+            if publication is not None:
+                left += 1
+                count += 1
+                measures.RECOVERED.inc()
+                core.publish(publication, one_done, late=True)
+        one_done()
+        await all_done.wait()
+        return count
+
+    def _tell(self, closed: list[Closed]) -> None:
+        for hole in closed:
+            ending = hole.ending.value
+            measures.REPAIRS.labels(ending).inc()
+            measures.REPAIR.labels(ending).observe(hole.seconds)
+            if hole.ending is not Ending.FILLED:
+                measures.ABANDONED_NUMBERS.labels(ending).inc(hole.numbers)
+        news = [h for h in closed if h.numbers or h.seconds > _NEWS_SECONDS]
+        for hole in news[:_LINES_AT_ONCE]:
+            logger.info(
+                "hole %d-%d of %.80s (%d) is closed after %.1f s: %s, %d numbers came to nothing",
+                hole.first, hole.last, *hole.stream, hole.seconds, hole.ending.value, hole.numbers,
+            )  # fmt: skip
+        if len(news) > _LINES_AT_ONCE:
+            logger.info("%d more holes are closed", len(news) - _LINES_AT_ONCE)
+
+
+def _in_stream_order(envelope: Envelope) -> tuple[int, str, int, int]:
+    return ms_of_id(envelope.id), envelope.router, envelope.epoch, envelope.seq

@@ -1,0 +1,84 @@
+"""What a control plane leaves for the next one: its marks.
+
+The data plane keeps a blob for us: how far each router's stream was published. It is sent behind
+the publications it speaks of, so it never says too much. Who attaches with it goes on from
+there, as a gateway does that was deaf meanwhile (:mod:`gateway.repair`): it rereads the journal
+and publishes what lies beyond those marks; what the data plane has had all the same it drops
+as a copy. So nothing is lost or doubled, as far as the journal goes back (ten minutes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import orjson
+
+from gateway.streams import Streams
+from newsfabric.envelope import MAX_MS
+
+_VERSION: Final = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mark:
+    """A stream was published up to ``seq``; its last message was routed at ``routed_ms``."""
+
+    router: str
+    epoch: int
+    seq: int
+    routed_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Marks:
+    """How far everything was published at ``at_ms``, by gateways that listen since ``since_ms``."""
+
+    at_ms: int
+    since_ms: int
+    marks: tuple[Mark, ...]
+
+
+def encode_marks(streams: Streams, at_ms: int) -> bytes:
+    """The blob."""
+    return orjson.dumps([_VERSION, at_ms, streams.since_ms, list(streams.marks())])
+
+
+def decode_marks(blob: bytes) -> Marks:
+    """What :func:`encode_marks` made; ValueError for anything else."""
+    try:
+        version, *rest = orjson.loads(blob)
+        if version != _VERSION:
+            raise ValueError(f"marks of version {version!r}")
+        at_ms, since_ms, marks = rest
+        if not (_is_time(at_ms) and _is_time(since_ms)):
+            raise ValueError(f"marks at {at_ms!r} since {since_ms!r}")
+        return Marks(at_ms, since_ms, tuple(_mark(*fields) for fields in marks))
+    except TypeError as exc:
+        raise ValueError("not marks") from exc
+
+
+def _mark(router: object, epoch: object, seq: object, routed_ms: object) -> Mark:
+    if not (
+        isinstance(router, str) and _is_count(epoch) and _is_count(seq) and _is_time(routed_ms)
+    ):
+        raise ValueError("not a mark")
+    assert isinstance(epoch, int)
+    assert isinstance(seq, int)
+    assert isinstance(routed_ms, int)
+    return Mark(router, epoch, seq, routed_ms)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and _is_count(value) and value <= MAX_MS
+
+
+def resume(streams: Streams, marks: Marks) -> None:
+    """Go on from where the last control plane was."""
+    streams.listened_since(marks.since_ms)
+    for mark in marks.marks:
+        streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms)

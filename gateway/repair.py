@@ -1,0 +1,512 @@
+"""What to reread from the journal, when, and when to stop: holes, silent routers, deaf times. Pure.
+
+Nothing here reads or publishes; :mod:`gateway.mender` does. It asks :meth:`Repair.plan` what to
+read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finished` how it went.
+
+* A **gap** is a run of numbers that were given out and have been missing for half a second. It is
+  looked for at the times that its neighbours in the stream were routed. Those are of the
+  same router's clock, so that clocks which differ do no harm; a clock that was set is what
+  the margin is for, which grows with each try, and so is a second search around our own time.
+* The **tail** of a stream is what its router may have numbered after the last we heard of it. It
+  is read while the router is silent for three seconds or more: the router may be dead, and
+  have stored what it never routed, or only be cut off from us.
+* A router's **start** is a reason to look at the time before it, for streams that it may have
+  begun before this one and that nobody heard of here. So is the first we hear of an old one.
+* A **catch-up** is for the time before we began, or in which we were deaf: everything in it that is
+  news, of streams never heard of too. Until it is over the gateway isn't ready.
+
+A gap ends in one of three ways. Its numbers were found, or came late. Or they are **void**: a tick
+says so, or the router is dead and its journal was read to the end without them. A router
+writes before it routes, so what isn't in the journal by then was never routed, nobody has a
+receipt for it, and the broker gives it to another router, which numbers it anew. Or they are
+**given up** after eight minutes and one last wide read: a bounded time, lest one number hold the
+marks for ever.
+
+The decision that one would question: what is dead can't be known. A router counts as dead after
+thirty seconds of silence while others of its region are heard; then neither we nor its region is
+cut off, and a store that isn't thirty seconds behind has all that it wrote. Where that is wrong
+(the router was stopped, and goes on) nothing is lost to those who are connected: what comes
+after all is published, since that goes by identity and not by number.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import enum
+import random
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from gateway.streams import SKEW_MS, Stream, Streams
+from newsfabric.backoff import Backoff
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.store.rules import JOURNAL_MS
+
+# (router, epoch)
+StreamName = tuple[str, int]
+# What was under way when we last knew everything; also, how far a store may be behind.
+LATE_MS: Final = 60_000
+# Times that are to be looked at again; beyond, the oldest is forgotten.
+_LOOKS: Final = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RepairLimits:
+    """When something is a hole, dead, or given up; seconds throughout.
+
+    ``margins`` are added to both ends of what is searched for a gap, one for each try. A stream has
+    ``gaps`` at most; beyond, the two oldest are searched as one. ``start_seconds`` of the journal
+    are read by a gateway that begins with nothing.
+    """
+
+    hole_seconds: float = 0.5
+    silent_seconds: float = 3.0
+    dead_seconds: float = 30.0
+    patience_seconds: float = 480.0
+    start_seconds: float = 600.0
+    margins: tuple[float, ...] = (1.0, 5.0, 25.0, 60.0)
+    gaps: int = 64
+
+
+class Ending(enum.Enum):
+    """How a gap was closed. The values are metric labels.
+
+    Filled: each of its numbers came, was found, or was declared void by its router.
+    """
+
+    FILLED = "filled"
+    VOID = "void"
+    GIVEN_UP = "given_up"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Closed:
+    """A gap is no more: after ``seconds``; ``numbers`` of it were void or given up."""
+
+    stream: StreamName
+    first: int
+    last: int
+    seconds: float
+    ending: Ending
+    numbers: int = 0
+
+
+class Span(NamedTuple):
+    """Times in ms by routers' clocks: from the first on, before the last."""
+
+    from_ms: int
+    to_ms: int
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Gap:
+    """Of the numbers ``first`` to ``last`` some are missing since ``opened``.
+
+    They were given out in ``routed`` by the router's clock, and heard of at ``near_ms`` by ours.
+    """
+
+    stream: StreamName
+    first: int
+    last: int
+    routed: Span
+    near_ms: int
+    opened: float
+    next_try: float
+    tries: int = 0
+    backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=0.4, cap=15.0))
+
+
+@dataclasses.dataclass(slots=True)
+class _Watch:
+    """A stream with holes. Numbers up to ``upto``, given out until ``upto_ms``, are in gaps."""
+
+    upto: int
+    upto_ms: int
+    # (now, last number, the router's time, our time), oldest first.
+    samples: collections.deque[tuple[float, int, int, int]]
+    gaps: list[Gap]
+
+
+@dataclasses.dataclass(slots=True)
+class _Life:
+    """When a stream was heard on the feed, and how its tail is read while it isn't."""
+
+    origin: str
+    heard: float
+    # Older than we are, and unheard of until now: what it routed before is news until then.
+    stranger_until: float = 0.0
+    # The tail was read up to here, by the router's clock.
+    read_ms: int = 0
+    next_try: float = 0.0
+    backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """Everything routed in ``span`` is to be looked at once, when it is ``due``."""
+
+    span: Span
+    due: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """Read ``spans`` of the journal, one after the other. The rest is for :meth:`finished`."""
+
+    spans: tuple[Span, ...]
+    began: float
+    gaps: tuple[Gap, ...]
+    # Those of ``gaps`` that are void, and those that are given up, if they aren't found.
+    void: frozenset[Gap]
+    last_try: frozenset[Gap]
+    # Stream → up to which time its tail is read.
+    tails: tuple[tuple[StreamName, int], ...]
+    looks: tuple[_Look, ...]
+    # Since when everything is to be looked at, and until when that is done with this plan.
+    catch_up: Span | None
+
+
+class Repair:
+    """What one gateway lacks. ``now`` is monotonic, in seconds; ``wall_ms`` our clock's time.
+
+    Call :meth:`look` every tenth of a second or so, :meth:`plan` whenever nothing is being read.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        limits: RepairLimits | None = None,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.limits = limits or RepairLimits()
+        self._streams = streams
+        self._rng = rng
+        self._watched: dict[StreamName, _Watch] = {}
+        self._lives: dict[StreamName, _Life] = {}
+        self._looks: list[_Look] = []
+        # What streams never heard of have routed since then (our clock) is news; None: not begun.
+        self._since_ms: int | None = None
+        # Since when everything is to be looked at before we are ready.
+        self._catch_up_ms: int | None = None
+        # Since when nothing of our own region came (our clock), and when that was noticed.
+        self._deaf_ms: int | None = None
+        self._deaf_noticed = 0.0
+        self._looked: tuple[float, int] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing is missing but what single gaps are: see a catch-up, above."""
+        return self._since_ms is not None and self._catch_up_ms is None and self._deaf_ms is None
+
+    @property
+    def open_gaps(self) -> int:
+        """How many gaps are open now."""
+        return sum(len(watch.gaps) for watch in self._watched.values())
+
+    def begin(self, wall_ms: int) -> None:
+        """We start with nothing: what was routed lately is to be looked at."""
+        self._since_ms = wall_ms - int(self.limits.start_seconds * 1000)
+        self._catch_up_since(self._since_ms, wall_ms)
+
+    def go_on(self, at_ms: int, wall_ms: int) -> None:
+        """We take over from a gateway that had followed the streams until ``at_ms``."""
+        self._since_ms = max(at_ms, wall_ms - JOURNAL_MS) - LATE_MS
+        self._catch_up_since(self._since_ms, wall_ms)
+
+    def heard(self, origin: str, router: str, epoch: int, now: float) -> None:
+        """The feed has brought something of this stream."""
+        life = self._lives.get((router, epoch))
+        if life is None:
+            life = self._lives[router, epoch] = _Life(origin, now)
+            self._note_start(router, epoch, life)
+        else:
+            life.origin, life.heard = origin, now
+
+    def look(self, now: float, wall_ms: int, fed_at: float | None) -> list[Closed]:
+        """Notice what is missing and what isn't any more; returns the gaps that were closed.
+
+        ``fed_at`` is when something of our own region came, None if nothing ever did.
+        """
+        self._note_deafness(now, wall_ms, fed_at)
+        streams = self._streams
+        closed: list[Closed] = []
+        for name in {*streams.holed(), *self._watched}:
+            stream = streams.find(name)
+            if stream is None:
+                # Too many streams: this one was forgotten, and counted as given up there.
+                del self._watched[name]
+                continue
+            closed += self._look_at(name, stream, now, wall_ms)
+        return closed
+
+    def plan(self, now: float, wall_ms: int) -> Plan | None:
+        """What to read now; None if nothing is due."""
+        due = [
+            gap
+            for watch in self._watched.values()
+            for gap in watch.gaps
+            if gap.next_try <= now and self._missing(gap)
+        ]
+        tails = self._due_tails(now, wall_ms)
+        looks = [look for look in self._looks if look.due <= now]
+        if not (due or tails or looks) and self._catch_up_ms is None:
+            return None
+        last_try = {gap for gap in due if now - gap.opened >= self.limits.patience_seconds}
+        void = {gap for gap in due if self._is_dead(gap.stream, now)}
+        spans = [span for gap in due for span in self._spans(gap, widest=gap in last_try | void)]
+        spans += [span for _, span in tails]
+        spans += [look.span for look in looks]
+        catch_up = None
+        if self._catch_up_ms is not None:
+            catch_up = Span(self._catch_up_ms, wall_ms + SKEW_MS)
+            spans.append(catch_up)
+        return Plan(
+            spans=merged(spans),
+            began=now,
+            gaps=tuple(due),
+            void=frozenset(void),
+            last_try=frozenset(last_try),
+            tails=tuple((name, span.to_ms) for name, span in tails),
+            looks=tuple(looks),
+            catch_up=catch_up,
+        )
+
+    def wants(self, envelope: Envelope, now: float) -> bool:
+        """Whether what a planned read has found is to be offered to the hub.
+
+        What may still be on its way to us is not: it would be early, and its copy for nothing.
+        """
+        name = (envelope.router, envelope.epoch)
+        stream = self._streams.find(name)
+        life = self._lives.setdefault(name, _Life(envelope.origin, now))
+        if stream is None:
+            return self._since_ms is not None and ms_of_id(envelope.id) >= self._since_ms - SKEW_MS
+        if stream.seen(envelope.seq):
+            # Of a stranger we know nothing before the first that we heard.
+            return envelope.seq <= stream.start and now < life.stranger_until
+        watch = self._watched.get(name)
+        overdue = watch is not None and envelope.seq <= watch.upto
+        return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
+
+    def finished(self, plan: Plan, now: float, *, complete: bool) -> list[Closed]:
+        """``plan`` was read, to its end if ``complete``; returns the gaps that nobody will fill."""
+        if not complete:
+            return []
+        self._looks = [look for look in self._looks if look not in plan.looks]
+        if plan.catch_up is not None and plan.catch_up.from_ms == self._catch_up_ms:
+            self._catch_up_ms = None
+            self._look_later(_Look(plan.catch_up, now + LATE_MS / 1000))
+        for name, to_ms in plan.tails:
+            life = self._lives.get(name)
+            if life is None:
+                continue
+            life.read_ms = max(life.read_ms, to_ms - LATE_MS)
+            life.next_try = now + life.backoff.failed(now, self._rng)
+        closed = []
+        for gap in plan.gaps:
+            gap.tries += 1
+            gap.next_try = now + gap.backoff.failed(now, self._rng)
+            if gap in plan.last_try:
+                closed += self._abandon(gap, Ending.GIVEN_UP, now)
+            elif gap in plan.void and self._lives[gap.stream].heard < plan.began:
+                closed += self._abandon(gap, Ending.VOID, now)
+        return closed
+
+    # Deaf times.
+
+    def _catch_up_since(self, from_ms: int, wall_ms: int) -> None:
+        from_ms = max(from_ms, wall_ms - JOURNAL_MS)
+        if self._catch_up_ms is not None:
+            # One that isn't over: this one does for both, and is another than is being read.
+            from_ms = min(from_ms, self._catch_up_ms - 1)
+        self._catch_up_ms = from_ms
+
+    def _note_deafness(self, now: float, wall_ms: int, fed_at: float | None) -> None:
+        silent = self.limits.silent_seconds
+        if self._looked is not None:
+            looked, looked_ms = self._looked
+            # The process was stopped, or with it the whole machine: then only the wall clock ran.
+            if max(now - looked, (wall_ms - looked_ms) / 1000) > silent:
+                self._became_deaf(looked_ms, now)
+        if fed_at is not None:
+            since = now - fed_at
+            if since > silent:
+                self._became_deaf(wall_ms - int(since * 1000), now)
+            if self._deaf_ms is not None and fed_at >= self._deaf_noticed:
+                self._catch_up_since(self._deaf_ms - LATE_MS, wall_ms)
+                self._deaf_ms = None
+        self._looked = (now, wall_ms)
+
+    def _became_deaf(self, since_ms: int, now: float) -> None:
+        if self._deaf_ms is None:
+            self._deaf_ms = since_ms
+        self._deaf_noticed = now
+
+    # Gaps.
+
+    def _look_at(self, name: StreamName, stream: Stream, now: float, wall_ms: int) -> list[Closed]:
+        watch = self._watched.get(name)
+        if watch is None:
+            watch = _Watch(stream.mark, stream.mark_ms, collections.deque(), [])
+            self._watched[name] = watch
+        newest = watch.samples[-1][1] if watch.samples else watch.upto
+        if stream.last > newest:
+            watch.samples.append((now, stream.last, stream.routed_ms, wall_ms))
+        elif stream.last == watch.upto:
+            # Nothing was given out since: what comes next was routed after this.
+            watch.upto_ms = max(watch.upto_ms, stream.routed_ms)
+        while watch.samples and watch.samples[0][0] <= now - self.limits.hole_seconds:
+            self._open_gap(name, stream, watch, now)
+        holes = stream.missing()
+        still_open: list[Gap] = []
+        closed: list[Closed] = []
+        for gap in watch.gaps:
+            if within(holes, gap.first, gap.last):
+                still_open.append(gap)
+            else:
+                closed.append(_closed(gap, Ending.FILLED, now))
+        watch.gaps = still_open
+        if stream.mark >= stream.last and not watch.gaps:
+            del self._watched[name]
+        return closed
+
+    def _open_gap(self, name: StreamName, stream: Stream, watch: _Watch, now: float) -> None:
+        since, last, routed_ms, near_ms = watch.samples.popleft()
+        # A clock that was set back doesn't turn a span round.
+        routed = Span(min(watch.upto_ms, routed_ms), max(watch.upto_ms, routed_ms))
+        gap = Gap(name, watch.upto + 1, last, routed, near_ms, since, next_try=now)
+        watch.upto, watch.upto_ms = last, routed_ms
+        if not self._missing(gap):
+            return
+        watch.gaps.append(gap)
+        if len(watch.gaps) > self.limits.gaps:
+            oldest, next_ = watch.gaps[:2]
+            oldest.last = next_.last
+            oldest.routed = Span(
+                min(oldest.routed.from_ms, next_.routed.from_ms),
+                max(oldest.routed.to_ms, next_.routed.to_ms),
+            )
+            oldest.next_try = min(oldest.next_try, next_.next_try)
+            del watch.gaps[1]
+
+    def _missing(self, gap: Gap) -> list[tuple[int, int]]:
+        stream = self._streams.find(gap.stream)
+        return [] if stream is None else within(stream.missing(), gap.first, gap.last)
+
+    def _spans(self, gap: Gap, *, widest: bool) -> list[Span]:
+        margins = self.limits.margins
+        margin = margins[-1] if widest else margins[min(gap.tries, len(margins) - 1)]
+        ms = int(margin * 1000)
+        from_ms, to_ms = gap.routed
+        # What lies further back may not be there any more.
+        spans = [Span(max(from_ms, to_ms - JOURNAL_MS) - ms, to_ms + ms + 1)]
+        if gap.tries or widest:
+            spans.append(Span(gap.near_ms - ms - SKEW_MS, gap.near_ms + ms + SKEW_MS))
+        return spans
+
+    def _abandon(self, gap: Gap, ending: Ending, now: float) -> list[Closed]:
+        missing = self._missing(gap)
+        if not missing:
+            # The last of it was found just now: look() closes it.
+            return []
+        for first, last in missing:
+            self._streams.skip(gap.stream, first, last)
+        watch = self._watched.get(gap.stream)
+        if watch is not None and gap in watch.gaps:
+            watch.gaps.remove(gap)
+        return [_closed(gap, ending, now, sum(b - a + 1 for a, b in missing))]
+
+    # Silent routers.
+
+    def _note_start(self, router: str, epoch: int, life: _Life) -> None:
+        if self._since_ms is None or self._looked is None or self._streams.find((router, epoch)):
+            return
+        if epoch < self._since_ms - SKEW_MS:
+            # It was cut off from us, and its store with it; or it had nothing to say.
+            life.stranger_until = life.heard + 2 * LATE_MS / 1000
+            now_ms = self._looked[1]
+            span = Span(now_ms - JOURNAL_MS, now_ms + SKEW_MS)
+        else:
+            before = [name for name in self._lives if name[0] == router and name[1] < epoch]
+            known = [stream.routed_ms for name in before if (stream := self._streams.find(name))]
+            from_ms = max(self._since_ms, epoch - JOURNAL_MS, *known)
+            span = Span(min(from_ms, epoch) - SKEW_MS, epoch + SKEW_MS)
+        # Again when a store that is behind must have it.
+        for seconds in (1.0, LATE_MS / 1000):
+            self._look_later(_Look(span, life.heard + seconds))
+
+    def _look_later(self, look: _Look) -> None:
+        self._looks = [*self._looks, look][-_LOOKS:]
+
+    def _is_silent(self, name: StreamName, now: float) -> bool:
+        life = self._lives.get(name)
+        return life is None or now - life.heard >= self.limits.silent_seconds
+
+    def _is_dead(self, name: StreamName, now: float) -> bool:
+        life = self._lives.get(name)
+        if life is None or now - life.heard < self.limits.dead_seconds:
+            return False
+        lives = self._lives
+        # One that the gateway before us had heard says where it lived when it starts again.
+        theirs = (lives[other].origin for other in lives if other[0] == name[0])
+        origin = life.origin or next(filter(None, theirs), "")
+        # Another one of its region is heard: neither are we deaf nor is the region cut off.
+        return bool(origin) and any(
+            other.origin == origin and now - other.heard < self.limits.silent_seconds
+            for other in lives.values()
+        )
+
+    def _due_tails(self, now: float, wall_ms: int) -> list[tuple[StreamName, Span]]:
+        found = []
+        for name in self._streams.names():
+            life = self._lives.get(name)
+            if life is None:
+                # Known from the journal alone, or from the gateway before us.
+                life = self._lives[name] = _Life("", now)
+            silent = now - life.heard
+            if silent < self.limits.silent_seconds:
+                continue
+            if silent <= self.limits.patience_seconds and life.next_try <= now:
+                found.append((name, self._tail(name, life, silent, wall_ms)))
+        if len(self._lives) > len(self._streams):
+            self._forget_lives()
+        return found
+
+    def _tail(self, name: StreamName, life: _Life, silent: float, wall_ms: int) -> Span:
+        stream = self._streams.find(name)
+        assert stream is not None
+        to_ms = max(wall_ms, stream.routed_ms + int(silent * 1000)) + SKEW_MS
+        from_ms = max(stream.routed_ms, life.read_ms, to_ms - JOURNAL_MS)
+        return Span(from_ms - SKEW_MS, to_ms)
+
+    def _forget_lives(self) -> None:
+        for name in [name for name in self._lives if self._streams.find(name) is None]:
+            del self._lives[name]
+
+
+def within(holes: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """The parts of ``holes`` (ascending) that lie in ``first`` to ``last``."""
+    found = []
+    for a, b in holes[bisect.bisect_left(holes, first, key=lambda hole: hole[1]) :]:
+        if a > last:
+            break
+        found.append((max(a, first), min(b, last)))
+    return found
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """``spans`` in ascending order, with those that touch or overlap made one."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        if found and span.from_ms <= found[-1].to_ms:
+            found[-1] = Span(found[-1].from_ms, max(found[-1].to_ms, span.to_ms))
+        else:
+            found.append(span)
+    return tuple(found)
+
+
+def _closed(gap: Gap, ending: Ending, now: float, numbers: int = 0) -> Closed:
+    return Closed(gap.stream, gap.first, gap.last, now - gap.opened, ending, numbers)

@@ -1,0 +1,58 @@
+"""What a control plane leaves for the one that comes after it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.native.marks import Mark, Marks, decode_marks, encode_marks, resume
+from gateway.streams import Streams
+
+NOW_MS = int(time.time() * 1000)
+
+
+def streams(*seqs: int) -> Streams:
+    known = Streams(0.0)
+    for seq in seqs:
+        known.saw("oregon-router-1", 7, seq, routed_ms=NOW_MS, now=NOW_MS / 1000)
+    return known
+
+
+def test_marks_are_read_as_they_were_written() -> None:
+    blob = encode_marks(streams(1, 2, 5), NOW_MS)
+    assert decode_marks(blob) == Marks(NOW_MS, 0, (Mark("oregon-router-1", 7, 2, NOW_MS),))
+
+
+def test_a_stream_goes_on_where_it_was() -> None:
+    later = Streams(0.0)
+    resume(later, decode_marks(encode_marks(streams(1, 2, 5), NOW_MS)))
+    assert later.mark("oregon-router-1", 7) == 2
+    assert not later.seen("oregon-router-1", 7, 3)
+    later.saw("oregon-router-1", 7, 4, routed_ms=NOW_MS, now=NOW_MS / 1000)
+    assert later.missing() == {("oregon-router-1", 7): [(3, 3)]}
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"", b"{", b"7", b"[]", b"[2]", b"[1,0,0,[]]", b"[2,-1,0,[]]", b"[2,0,-1,[]]", b"[2,0,0,7]",
+        b"[2,0,0,[7]]",
+        b'[2,0,0,[["r",1,2]]]', b'[2,0,0,[["r",1,2,-3]]]', b'[2,0,0,[["r",true,2,3]]]',
+        b'[2,0,0,[[1,1,2,3]]]', b'[2,0,0,[["r","1",2,3]]]', b"\xff", b'[2,0,0,{"a":1}]',
+    ],
+)  # fmt: skip
+def test_what_isnt_marks_is_refused(blob: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - any one is a refusal
+        decode_marks(blob)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_marks_or_refused(blob: bytes) -> None:
+    try:
+        marks = decode_marks(blob)
+    except ValueError:
+        return
+    assert marks.at_ms >= 0
