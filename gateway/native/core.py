@@ -183,10 +183,6 @@ class NativeCore(Core):
         resume(self.hub.streams, marks)
         self.marks = marks
 
-    def lost(self) -> None:
-        """The data plane is away, or only we are: its readers may be there still."""
-        self._answers.lost()
-
     def replaced(self) -> None:
         """Another control plane serves our readers now."""
         logger.warning("another control plane has come: this one stops")
