@@ -21,10 +21,10 @@ impl Attachment {
                 Report::Verb(attachment, name, verb) if attachment == self.heritage.attachments => {
                     verbs.push((name, verb));
                 }
-                Report::Uncovered(attachment, connection, token, why)
+                Report::Uncovered(attachment, connection, token, why, text)
                     if attachment == self.heritage.attachments =>
                 {
-                    self.send(&Event::Uncovered { connection, token, why });
+                    self.send(&Event::Uncovered { connection, token, why, text: &text });
                 }
                 Report::Published(attachment, thread, number)
                     if attachment == self.heritage.attachments =>

@@ -213,7 +213,8 @@ impl Plane {
     }
 }
 
-fn topic() -> Vec<u8> {
+/// The record of the one topic there is.
+pub fn topic() -> Vec<u8> {
     b"\x04news\x0a\0\0\0\0\0".to_vec()
 }
 
