@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 import uvloop
 
-from bench import connect, crowd, delivery, fabric, idle, resume
+from bench import connect, crowd, delivery, fabric, idle, repair, resume
 from bench.programs import build, off_the_server_core
 from bench.rows import Row, print_table
 from newsfabric.errors import SetupError
@@ -19,8 +19,8 @@ from newsfabric.errors import SetupError
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
 PARTS are fabric (delays through a whole world, and a router's rate), delivery, connect, idle and
-crowd (the gateway beside its floor), and resume; all if none is named. A floor is measured in the
-same run: compare ratios, not figures of different days.
+crowd (the gateway beside its floor), resume and repair; all if none is named. A floor is measured
+in the same run: compare ratios, not figures of different days.
 
 \b
   python -m bench                       everything (12 minutes)
@@ -42,6 +42,7 @@ PARTS: Final[Mapping[str, Callable[[], list[Row]]]] = {
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "resume": resume.measure,
+    "repair": repair.rows,
 }
 
 

@@ -24,6 +24,7 @@ import orjson
 import uvloop
 import websockets
 
+from bench.rows import Row, print_table
 from bench.soak.messages import STEADY, TABLE, Router, line_of
 from bench.soak.processes import ControlPlane, Dataplane
 from newsfabric.store.sqlite import SqliteStore
@@ -123,5 +124,19 @@ async def _listen(
             await reader.send('{"action":"ping"}')
 
 
+def rows() -> list[Row]:
+    """The lines of the table."""
+    found = uvloop.run(measure())
+    return [
+        Row(figure="hole to reader, p50", value=found.p50, unit="s", digits=2),
+        Row(figure="hole to reader, slowest", value=found.worst, unit="s", digits=2, at_most=2),
+        Row(
+            figure="lost messages that came", value=found.count, unit="", digits=0,
+            at_least=found.expected,
+        ),
+        Row(figure="messages that came twice", value=found.doubled, unit="", digits=0, at_most=0),
+    ]  # fmt: skip
+
+
 if __name__ == "__main__":
-    print(uvloop.run(measure()))
+    print_table([("repair", rows())])

@@ -50,6 +50,8 @@ StreamName = tuple[str, int]
 LATE_MS: Final = 60_000
 # Times that are to be looked at again; beyond, the oldest is forgotten.
 _LOOKS: Final = 64
+# Streams that are known to have been forgotten.
+_FORGOTTEN: Final = 4_096
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,8 @@ class Repair:
         self._rng = rng
         self._watched: dict[StreamName, _Watch] = {}
         self._lives: dict[StreamName, _Life] = {}
+        # Those that were heard and are none of our streams any more, oldest first.
+        self._forgotten: collections.OrderedDict[StreamName, None] = collections.OrderedDict()
         self._looks: list[_Look] = []
         # What streams never heard of have routed since then (our clock) is news; None: not begun.
         self._since_ms: int | None = None
@@ -286,15 +290,24 @@ class Repair:
         """
         name = (envelope.router, envelope.epoch)
         stream = self._streams.find(name)
-        life = self._lives.setdefault(name, _Life(envelope.origin, now))
         if stream is None:
-            return self._since_ms is not None and ms_of_id(envelope.id) >= self._since_ms - SKEW_MS
+            return self._is_new(name, envelope, now)
+        life = self._lives.setdefault(name, _Life(envelope.origin, now))
         if stream.seen(envelope.seq):
             # Of a stranger we know nothing before the first that we heard.
             return envelope.seq <= stream.start and now < life.stranger_until
         watch = self._watched.get(name)
         overdue = watch is not None and envelope.seq <= watch.upto
         return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
+
+    def _is_new(self, name: StreamName, envelope: Envelope, now: float) -> bool:
+        if name in self._lives or name in self._forgotten:
+            # Too many streams: it was known, and its holes were given up with it.
+            return False
+        if self._since_ms is None or ms_of_id(envelope.id) < self._since_ms - SKEW_MS:
+            return False
+        self._lives[name] = _Life(envelope.origin, now)
+        return True
 
     def finished(self, plan: Plan, now: float, *, complete: bool) -> list[Closed]:
         """``plan`` was read, to its end if ``complete``; returns the gaps that nobody will fill."""
@@ -492,6 +505,9 @@ class Repair:
     def _forget_lives(self) -> None:
         for name in [name for name in self._lives if self._streams.find(name) is None]:
             del self._lives[name]
+            self._forgotten[name] = None
+        while len(self._forgotten) > _FORGOTTEN:
+            self._forgotten.popitem(last=False)
 
 
 def within(holes: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:

@@ -415,6 +415,8 @@ def test_a_stream_that_was_forgotten_leaves_nothing_behind() -> None:
         box.go(1)
     box.settled()
     assert box.repair.open_gaps == 3
+    # What it had isn't news.
+    assert not box.repair.wants(stored(5, epoch=EPOCH, at=box.now), box.now)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=20))
