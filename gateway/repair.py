@@ -8,7 +8,7 @@ read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finis
   same router's clock, so that clocks which differ do no harm; a clock that was set is what
   the margin is for, which grows with each try, and so is a second search around our own time.
 * The **tail** of a stream is what its router may have numbered after the last we heard of it. It
-  is read while the router is silent for three seconds or more: the router may be dead, and
+  is read when the router was silent for three seconds, and again until it must be dead: it may
   have stored what it never routed, or only be cut off from us.
 * A router's **start** is a reason to look at the time before it, for streams that it may have
   begun before this one and that nobody heard of here. So is the first we hear of an old one.
@@ -139,6 +139,8 @@ class _Life:
     stranger_until: float = 0.0
     # The tail was read up to here, by the router's clock.
     read_ms: int = 0
+    # It was read to its end, after the router's death.
+    over: bool = False
     next_try: float = 0.0
     backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
 
@@ -163,6 +165,8 @@ class Plan:
     last_try: frozenset[Gap]
     # Stream → up to which time its tail is read.
     tails: tuple[tuple[StreamName, int], ...]
+    # Those whose routers are dead.
+    ended: frozenset[StreamName]
     looks: tuple[_Look, ...]
     # Since when everything is to be looked at, and until when that is done with this plan.
     catch_up: Span | None
@@ -223,7 +227,7 @@ class Repair:
             life = self._lives[router, epoch] = _Life(origin, now)
             self._note_start(router, epoch, life)
         else:
-            life.origin, life.heard = origin, now
+            life.origin, life.heard, life.over = origin, now, False
 
     def look(self, now: float, wall_ms: int, fed_at: float | None) -> list[Closed]:
         """Notice what is missing and what isn't any more; returns the gaps that were closed.
@@ -270,6 +274,7 @@ class Repair:
             void=frozenset(void),
             last_try=frozenset(last_try),
             tails=tuple((name, span.to_ms) for name, span in tails),
+            ended=frozenset(name for name, _ in tails if self._is_dead(name, now)),
             looks=tuple(looks),
             catch_up=catch_up,
         )
@@ -303,7 +308,8 @@ class Repair:
             life = self._lives.get(name)
             if life is None:
                 continue
-            life.read_ms = max(life.read_ms, to_ms - LATE_MS)
+            life.read_ms = max(life.read_ms, to_ms - int(self.limits.dead_seconds * 1000))
+            life.over = name in plan.ended and life.heard < plan.began
             life.next_try = now + life.backoff.failed(now, self._rng)
         closed = []
         for gap in plan.gaps:
@@ -469,7 +475,8 @@ class Repair:
             silent = now - life.heard
             if silent < self.limits.silent_seconds:
                 continue
-            if silent <= self.limits.patience_seconds and life.next_try <= now:
+            waiting = not life.over and silent <= self.limits.patience_seconds
+            if waiting and life.next_try <= now:
                 found.append((name, self._tail(name, life, silent, wall_ms)))
         if len(self._lives) > len(self._streams):
             self._forget_lives()

@@ -85,6 +85,7 @@ def test_everything_comes_from_the_own_region_and_gold_from_the_others() -> None
     assert _keys(plan[DUBLIN_CLIENT], "shovel.publish.oregon.1") == {
         ("publish", "news.breaking"),
         ("publish", "user.*"),
+        ("publish", "_fabric.canary.oregon"),
     }
     assert _keys(plan[DUBLIN_CORE], "shovel.outbound.oregon.1") == {("outbound", ALL)}
     assert _keys(plan[OREGON_CORE], "shovel.receipts.1") == {("receipts", ALL)}
@@ -98,7 +99,8 @@ def test_with_two_nodes_gold_enters_by_two_queues_on_two_nodes() -> None:
         "shovel.publish.oregon.2": "oregon-client-2",
     }
     gold = {("publish", "news.breaking"), ("publish", "user.*")}
-    assert _keys(plan[OREGON_CLIENT], "shovel.publish.oregon.2") == gold
+    canary = {("publish", "_fabric.canary.oregon")}
+    assert _keys(plan[OREGON_CLIENT], "shovel.publish.oregon.2") == gold | canary
     routers = {queue.name: queue.home for queue in plan[OREGON_CORE].queues}
     assert routers["router.1"] == "oregon-core-1"
     assert routers["router.2"] == "oregon-core-2"
@@ -172,6 +174,11 @@ def test_a_source_queue_on_anothers_broker_expires_and_forgets() -> None:
         assert 0 < arguments["x-message-ttl"] < arguments["x-expires"]
 
 
+def test_a_canary_of_the_region_goes_through_each_of_its_shovels() -> None:
+    for link in region_links(fabric(client=2, core=2), "oregon", TOPICS):
+        assert {ALL, "_fabric.canary.oregon"} & set(link.keys), link.id
+
+
 def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> None:
     link = box_feed("oregon-retail-1", 2, "amqp://core-2/%2F")
     value = shovel_value(link, CREDENTIALS)
@@ -182,6 +189,7 @@ def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> No
     assert value["dest-exchange"] == "postoffice"
     assert "dest-exchange-key" not in value
     assert value["ack-mode"] == "on-confirm"
+    assert value["dest-add-forward-headers"] is True
 
 
 def test_the_way_upstream_may_take_any_core_node() -> None:

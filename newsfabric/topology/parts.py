@@ -53,9 +53,13 @@ def router_queues() -> tuple[str, ...]:
     return router_queue(1), router_queue(2)
 
 
-def box_queue(box: str, n: int) -> str:
-    """Name of the core's ``n``-th (1, 2) queue for ``box``."""
-    return f"box.{box}.{n}"
+def box_queue(box: str, n: int, place: str = "") -> str:
+    """Name of the core's ``n``-th (1, 2) queue for ``box``.
+
+    ``place`` tells queues on different nodes of the cluster apart: while a node is away, the
+    names of its queues are taken.
+    """
+    return f"box.{box}.{n}.{place}" if place else f"box.{box}.{n}"
 
 
 def paths(nodes: int) -> int:
@@ -83,18 +87,18 @@ def core(topics: TopicTable, nodes: Sequence[str], *, away: frozenset[str] = fro
     )
 
 
-def box_part(box: str, n: int) -> Part:
+def box_part(box: str, n: int, place: str = "") -> Part:
     """What box ``box`` declares on the core node that its ``n``-th feed comes from."""
-    queue = Queue(box_queue(box, n), BOX_BOUNDS)
+    queue = Queue(box_queue(box, n, place), BOX_BOUNDS)
     return Part((Exchange(POSTOFFICE),), (queue,), (Binding(POSTOFFICE, queue.name),))
 
 
-def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
+def box_feed(box: str, n: int, core_url: str, place: str = "") -> ShovelLink:
     """The shovel on box ``box`` that is its ``n``-th feed, from the core node at ``core_url``."""
     return ShovelLink(
         name=f"postoffice.{n}",
         sources=(core_url,),
-        queue=Queue(box_queue(box, n), BOX_BOUNDS),
+        queue=Queue(box_queue(box, n, place), BOX_BOUNDS),
         exchange=POSTOFFICE,
     )
 

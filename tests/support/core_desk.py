@@ -14,8 +14,10 @@ from newsfabric.amqp import Declare, Message, Properties
 from newsfabric.amqp.stub import StubBroker, StubLink
 from newsfabric.control import Receipt, Tick
 from newsfabric.envelope import Envelope, decode
+from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
+from wholesale.router import counters
 from wholesale.router.router import Identity, Router
 
 EPOCH = 1_735_689_600_000
@@ -104,6 +106,7 @@ async def running(
         store=desk.store,
         routes=await link.publisher(),
         answers=await link.publisher(),
+        races=Races(counters.COPIES, counters.LEAD),
         now_ms=now_ms,
         bronze_room=bronze_room,
     )

@@ -11,6 +11,9 @@ import logging
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
+from newsfabric.hops import hops
+from newsfabric.races import Races
+from newsfabric.sightings import Copy, Sighting
 from newsfabric.topics import TopicClass, TopicTable
 from wholesale.router import counters
 from wholesale.router.identities import Found, Identified, Identities
@@ -25,12 +28,19 @@ class Intake:
     """Decides what each delivery is."""
 
     def __init__(
-        self, *, sender: Sender, topics: TopicTable, identities: Identities, limits: Limits
+        self,
+        *,
+        sender: Sender,
+        topics: TopicTable,
+        identities: Identities,
+        limits: Limits,
+        races: Races,
     ) -> None:
         self._sender = sender
         self._topics = topics
         self._identities = identities
         self._limits = limits
+        self._races = races
         self._differing = Seldom(every=10.0)
 
     def take(
@@ -90,6 +100,7 @@ class Intake:
         now: float,
     ) -> Identified:
         counters.IDENTIFY.entered()
+        self._sighted(submission, claim.delivery, now_ms)
         found = self._identities.identify(
             submission, claim, topic_class=topic_class, now_ms=now_ms, now=now
         )
@@ -98,6 +109,16 @@ class Intake:
         else:
             self._count_repeat(submission, found, now)
         return found
+
+    def _sighted(self, submission: Submission, delivery: Delivery, now_ms: int) -> None:
+        """Count the copy, and remember it for ``newsfabric trace``."""
+        # Only the last hop: what was there before it is the publisher's word.
+        copy = Copy(now_ms, hops(delivery.message.properties.headers)[-1:])
+        identity = submission.identity
+        if not self._races.again(identity, copy):
+            topic, message_id = submission.topic, submission.message_id
+            published_ms = submission.published_ms
+            self._races.first(Sighting(identity, topic, message_id, published_ms, [copy]))
 
     def _count_repeat(self, submission: Submission, found: Identified, now: float) -> None:
         before = found.found is Found.ROUTED

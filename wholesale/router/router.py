@@ -17,6 +17,7 @@ from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError
+from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
@@ -67,6 +68,7 @@ class Router:
         store: Store,
         routes: Publisher,
         answers: Publisher,
+        races: Races,
         limits: Limits = DEFAULT_LIMITS,
         bronze_room: int = BRONZE_ROOM,
         now_ms: Callable[[], int] = wall_clock_ms,
@@ -78,7 +80,11 @@ class Router:
         self._progress = Progress()
         self._identities = Identities(Window())
         self._intake = Intake(
-            sender=sender, topics=topics, identities=self._identities, limits=limits
+            sender=sender,
+            topics=topics,
+            identities=self._identities,
+            limits=limits,
+            races=races,
         )
         self._answering = Answering(answers, self._progress)
         settling = Settling(
@@ -89,6 +95,7 @@ class Router:
             answering=self._answering,
             progress=self._progress,
             now_ms=now_ms,
+            sightings=races.sightings,
         )
         self._routing = Routing(publisher=routes, settling=settling)
         self._storing = Storing(
@@ -118,6 +125,10 @@ class Router:
         """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
         if source.saw(delivery):
             self._forget_stale()
+        if control.is_canary(delivery.message):
+            # It has come as far as the keeper of shovels wants it to.
+            source.ack(delivery)
+            return
         taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=time.monotonic())
         match taken:
             case Job():

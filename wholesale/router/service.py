@@ -17,11 +17,14 @@ from newsfabric import topology
 from newsfabric.amqp import Consumer, Link
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError, StoreError
+from newsfabric.races import Races
 from newsfabric.service import Readiness, health_routes, listen
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.http import application
+from wholesale.router import counters
 from wholesale.router.router import Identity, Router, wall_clock_ms
+from wholesale.router.tracing import trace_routes
 from wholesale.router.waiting import BRONZE_ROOM
 
 logger = logging.getLogger(__name__)
@@ -74,6 +77,7 @@ class RouterService:
         self._store_checked = False
         self._draining = False
         self._router: Router | None = None
+        self._races = Races(counters.COPIES, counters.LEAD)
 
     def readiness(self) -> Readiness:
         """Whether it routes what comes, and otherwise what it waits for."""
@@ -88,7 +92,9 @@ class RouterService:
         """Route until ``stop`` is set, then drain."""
         settings = self.settings
         server, self.port = listen(
-            application(health_routes(self.readiness)),
+            application(
+                [*health_routes(self.readiness), *trace_routes(settings, self._races, self._store)]
+            ),
             host=settings.host,
             port=settings.port,
         )
@@ -123,6 +129,7 @@ class RouterService:
             routes=await self._link.publisher(in_flight=IN_FLIGHT),
             answers=await self._link.publisher(in_flight=IN_FLIGHT),
             limits=self.settings.limits,
+            races=self._races,
             bronze_room=self.settings.bronze_room,
         )
 

@@ -88,6 +88,9 @@ class Storing:
         counters.STORE.entered(len(self._writing))
         stored = await self._number_and_write(self._writing)
         self._writing = []
+        stored_ms = self._now_ms()
+        for job in stored:
+            job.stored_ms = stored_ms
         counters.STORE.left(len(stored))
         await self._hand_on(stored)
 

@@ -7,8 +7,10 @@ import logging
 
 import pytest
 from core_desk import EPOCH, Desk, message, running, until
+from shovelled import shovelled
 
 from newsfabric.amqp import Message
+from newsfabric.control import Canary, encode_canary
 from newsfabric.envelope import ms_of_id
 from wholesale.router import counters
 
@@ -210,3 +212,39 @@ async def test_two_routers_share_the_work_and_have_streams_of_their_own(desk: De
         by_router = [e.seq for e in desk.envelopes() if e.router == "oregon-router-2"]
         assert by_router == list(range(1, second.stream.seq + 1))
         assert by_router
+
+
+async def test_copies_of_a_message_race_and_the_winners_way_is_in_its_path(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(
+            *(
+                message(message_id="m1", headers=shovelled(way))
+                for way in ("publish.oregon.2", "publish.dublin.1")
+            )
+        )
+        await desk.none_owed(router)
+    (routed,) = desk.envelopes("postoffice")
+    assert routed.path == (f"publish.oregon.2@{EPOCH}", f"oregon-router-1@{EPOCH}")
+
+
+async def test_what_a_publisher_wrote_where_shovels_write_is_no_hop(desk: Desk):
+    async with running(desk) as router:
+        for n, forged in enumerate(("../../etc", "publish.oregon.1@0", "postoffice.1", "p" * 200)):
+            desk.publish(message(message_id=f"m{n}", headers=shovelled(forged)))
+        await desk.none_owed(router)
+    assert [e.path for e in desk.envelopes()] == [(f"oregon-router-1@{EPOCH}",)] * 4
+
+
+async def test_canaries_end_here_and_are_no_ones_message(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(
+            encode_canary(Canary(region="oregon", token="t", sent_ms=1)),
+            dataclasses.replace(message(), topic="_fabric.canary.oregon"),
+        )
+        await desk.none_owed(router)
+        assert desk.envelopes() == []
+        # The second only had the address of one.
+        (refused,) = desk.arrived("rejected")
+        assert refused.topic == "topic_not_allowed"
+    desk.link.lose()
+    assert desk.broker.depth("router.1") == 0
