@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO
 import orjson
 
 from newsfabric.backoff import Backoff
-from newsfabric.chaos.books import Arrival, Books, Connection, Reader, Sort
+from newsfabric.chaos.books import Arrival, Books, Connection, Gap, Reader, Sort
 from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
 from newsfabric.reader import Endpoints, Gateway, Push, Transport, connect, fetch_endpoints
@@ -102,7 +102,7 @@ def read_line(line: str, books: Books, began: float) -> None:
     elif what == "connected":
         books.connected(reader, Connection(int(connection), at, rest[0]))
     elif what == "gap":
-        books.gap()
+        books.gap(Gap(reader, int(connection), rest[0], at))
 
 
 class ChaosReader:
