@@ -11,9 +11,6 @@ from worlds import World
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(120)]
 
-ROUTERS = ("oregon-router", "dublin-router")
-GATEWAYS = ("oregon-retail-1-gateway", "dublin-retail-1-gateway")
-
 
 def _publish(world: World, topic: str, message_id: str) -> dict[str, Any]:
     body = '{"headline": "Traced"}'
@@ -44,6 +41,11 @@ def _arrivals(found: dict[str, Any], kind: str, region: str) -> list[dict[str, A
     ]
 
 
+def _ways(found: dict[str, Any], kind: str, region: str) -> set[tuple[str, ...]]:
+    """By which shovels it came; on a busy machine ``publish`` may have sent it again."""
+    return {tuple(hop["way"]) for hop in _arrivals(found, kind, region)}
+
+
 def _missed(found: dict[str, Any]) -> set[str]:
     """Who answered and has not seen it; other tests may have killed a router."""
     return {each["name"] for each in found["not_seen"] if each["why"] != "it doesn't answer"}
@@ -55,15 +57,12 @@ def test_a_gold_message_raced_through_both_regions_routers_to_every_gateway(worl
     assert found["message_id"] == "traced-gold"
     assert found["hops"][0]["step"] == "published"
     for region in ("oregon", "dublin"):
-        (came,) = _arrivals(found, "router", region)
-        assert came["way"] == ["publish.oregon.1"]
+        assert _ways(found, "router", region) == {("publish.oregon.1",)}
         other = "dublin" if region == "oregon" else "oregon"
-        copies = _arrivals(found, "gateway", region)
-        assert sorted(copy["way"] for copy in copies) == [
-            [f"outbound.{other}.1", "postoffice.1"],
-            ["postoffice.1"],
-        ]
-        assert [copy["won"] for copy in copies] == [True, False]
+        near, far = ("postoffice.1",), (f"outbound.{other}.1", "postoffice.1")
+        assert _ways(found, "gateway", region) == {near, far}
+        won = [copy["won"] for copy in _arrivals(found, "gateway", region)]
+        assert won == [True, *[False] * (len(won) - 1)]
         rows = found["stored"][region]
         assert {row["origin"] for row in rows} == {"oregon", "dublin"}
     steps = {hop["step"] for hop in found["hops"] if hop["kind"] == "router"}
@@ -75,9 +74,8 @@ def test_a_silver_message_went_one_way_and_is_found_by_its_message_id(world: Wor
     _publish(world, "news.world", "traced-silver")
     found = _traced(world, "traced-silver", delivered=2)
     assert _arrivals(found, "router", "dublin") == []
-    (near,) = _arrivals(found, "gateway", "oregon")
-    (far,) = _arrivals(found, "gateway", "dublin")
-    assert (near["way"], far["way"]) == (["postoffice.1"], ["outbound.oregon.1", "postoffice.1"])
+    assert _ways(found, "gateway", "oregon") == {("postoffice.1",)}
+    assert _ways(found, "gateway", "dublin") == {("outbound.oregon.1", "postoffice.1")}
     assert _missed(found) == {"dublin-router-1", "dublin-router-2"}
     shown = world.run("trace", found["identity"][:10])
     assert shown.returncode == 0, shown.stderr
