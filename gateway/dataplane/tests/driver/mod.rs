@@ -168,7 +168,6 @@ impl Plane {
         }
         let started = Instant::now();
         loop {
-            // Counters come each second, so that the socket's own timeout is never reached.
             assert!(started.elapsed() < PATIENCE, "no event of type {wanted}");
             let mut head = [0; 5];
             self.socket.read_exact(&mut head).expect("an event");
