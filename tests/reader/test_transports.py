@@ -200,6 +200,8 @@ async def test_following_goes_on_where_it_was_at_a_box_that_has_just_started(
         heard = [await hear(pushes) for _ in missed]
         assert [push.fields["id"] for push in heard] == [envelope.id for envelope in missed]
         assert gaps == []
+        # Before the box: a goodbye takes two.
+        await pushes.aclose()
 
 
 async def test_following_tells_of_a_gap(box: Box, frontdesk: Frontdesk) -> None:
@@ -223,6 +225,7 @@ async def test_following_tells_of_a_gap(box: Box, frontdesk: Frontdesk) -> None:
         # The first is the one that was heard before.
         _, after = other.publish(TOPIC), other.publish(TOPIC)
         assert (await hearing).fields["id"] == after.id
+        await pushes.aclose()
 
 
 async def test_following_since_a_time_begins_with_what_was_routed_since_then(
