@@ -66,7 +66,7 @@ class Connection:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gap:
-    """A resume of ``topic`` answered ``recovered: false``, on which connection and when."""
+    """A resume of ``topic`` that was answered ``recovered: false``."""
 
     reader: str
     connection: int
