@@ -219,7 +219,8 @@ async def test_more_than_one_read_may_take_is_a_gap_and_the_newest_come(
     async with opened_box(engine, store=store, resume_rows=5) as box, box.reader() as reader:
         resumed = await reader.subscribe(TOPIC, position=position)
         assert resumed["recovered"] is False
-        assert await reader.hear_bodies(5) == [25, 26, 27, 28, 29]
+        # What a gateway rereads when it starts fills its memory, and that is ten.
+        assert await reader.hear_bodies(10) == list(range(20, 30))
         await reader.is_up_to_date()
 
 
