@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,22 +12,27 @@ from typing import Any, Final
 import click
 import uvloop
 
-from bench import connect, crowd, delivery, fabric, idle, resume
+from bench import connect, crowd, delivery, fabric, idle, repair, resume, store, upgrade
 from bench.programs import build, off_the_server_core
-from bench.rows import Row, print_table
+from bench.rows import NotMeasured, Row, Section, as_json, print_table
 from newsfabric.errors import SetupError
 
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
-PARTS are fabric (delays through a whole world, and a router's rate), delivery, connect, idle and
-crowd (the gateway beside its floor), and resume; all if none is named. A floor is measured in the
+PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
+on it), delivery, connect, idle and crowd (the gateway beside its floor), upgrade (its processes
+replaced under load), resume (a crowd comes back) and repair (messages that were lost on the way);
+all if none is named. A part that can't run says why; the others go on. A floor is measured in the
 same run: compare ratios, not figures of different days.
 
 \b
-  python -m bench                       everything (12 minutes)
+  python -m bench                       everything (15 minutes)
   python -m bench delivery connect      two parts
   python -m bench --json out.json       keep the figures too
 """
+
+
+Measure = Callable[[], list[Row]]
 
 
 def _beside_the_floor(measure: Callable[[Path], Coroutine[Any, Any, list[Row]]]) -> list[Row]:
@@ -35,13 +41,21 @@ def _beside_the_floor(measure: Callable[[Path], Coroutine[Any, Any, list[Row]]])
         return uvloop.run(measure(programs))
 
 
-PARTS: Final[Mapping[str, Callable[[], list[Row]]]] = {
+def _with_programs(measure: Measure) -> list[Row]:
+    build()
+    return measure()
+
+
+PARTS: Final[Mapping[str, Measure]] = {
     "fabric": fabric.measure,
+    "store": store.measure,
     "delivery": lambda: _beside_the_floor(delivery.measure),
     "connect": lambda: _beside_the_floor(connect.measure),
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
-    "resume": resume.measure,
+    "upgrade": lambda: uvloop.run(upgrade.measure(build())),
+    "resume": lambda: _with_programs(resume.measure),
+    "repair": lambda: _with_programs(repair.measure),
 }
 
 
@@ -50,17 +64,25 @@ PARTS: Final[Mapping[str, Callable[[], list[Row]]]] = {
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write the figures there.")
 def main(parts: tuple[str, ...], file: Path | None) -> None:
     """Measure ``parts``."""
-    sections = []
+    sections: list[Section] = []
     for name in parts or PARTS:
         print(f"measuring: {name} …", file=sys.stderr)
-        try:
-            sections.append((name, PARTS[name]()))
-        except SetupError as exc:
-            raise click.ClickException(str(exc)) from exc
+        sections.append((name, measured(PARTS[name])))
     print_table(sections)
     if file is not None:
-        found = {name: [row.as_json() for row in rows] for name, rows in sections}
-        file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(as_json(sections), indent=2, ensure_ascii=False)
+        file.write_text(text + "\n", encoding="utf-8")
+
+
+def measured(measure: Measure) -> list[Row] | NotMeasured:
+    """The rows of a part, or why it has none, whatever went wrong in it."""
+    try:
+        return measure()
+    except SetupError as exc:
+        return NotMeasured(str(exc))
+    except Exception as exc:
+        traceback.print_exc()
+        return NotMeasured(f"{type(exc).__name__}: {exc}")
 
 
 if __name__ == "__main__":

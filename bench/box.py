@@ -26,6 +26,7 @@ from newsfabric import control, topology
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.link import connect
 from newsfabric.envelope import Envelope, encode, id_of, identity_of
+from newsfabric.errors import SetupError
 from newsfabric.world.broker import LocalNode, free_ports
 from newsfabric.world.rabbitmq_home import find_rabbitmq
 
@@ -33,6 +34,7 @@ TOPIC: Final = "metrics.bench"
 # With everything else in a push this makes a frame of about 256 bytes.
 BODY_BYTES: Final = 64
 _TICK_SECONDS: Final = 1.0
+_PATIENCE: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,25 +53,72 @@ class Spent:
         return Spent(self.control - other.control, self.data - other.data)
 
 
+class Gateway:
+    """The gateway's processes: a control plane, and with the native engine a data plane."""
+
+    def __init__(self, command: list[str], port: int, admin: int) -> None:
+        self._command = command
+        self.port = port
+        self._admin = admin
+        self._process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """Of the control plane."""
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start a control plane; return when it answers."""
+        self._process = subprocess.Popen(self._command, cwd=ROOT)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                urllib.request.urlopen(self._url("/healthz/live"), timeout=5).close()
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise SetupError("the gateway didn't start")
+            time.sleep(0.01)
+
+    def kill_control_plane(self) -> None:
+        """``kill -9``; the data plane lives on for a minute."""
+        self._process.kill()
+        self._process.wait()
+
+    def take_over(self) -> None:
+        """Put a new data plane in the place of the one that runs, as an operator does."""
+        request = urllib.request.Request(self._url("/take-over"), data=b"", method="POST")
+        urllib.request.urlopen(request, timeout=_PATIENCE).close()
+
+    def stop(self) -> None:
+        """End both planes. Not killed: its data plane would live on, as it should."""
+        self._process.terminate()
+        self._process.wait(timeout=_PATIENCE)
+
+    def _url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._admin}{path}"
+
+
 class Box:
     """A running gateway, and a publisher on its broker."""
 
-    def __init__(self, port: int, pid: int, publisher: Publisher) -> None:
-        self.port = port
-        self._pid = pid
-        children = psutil.Process(pid).children(recursive=True)
-        self._data = [child.pid for child in children]
+    def __init__(self, gateway: Gateway, publisher: Publisher) -> None:
+        self.gateway = gateway
+        self.port = gateway.port
+        children = psutil.Process(gateway.pid).children(recursive=True)
+        self._pids = gateway.pid, [child.pid for child in children]
         self._publisher = publisher
         self._epoch = int(time.time() * 1000)
         self._seq = 0
 
     def spent(self) -> Spent:
-        """Processor time since the start."""
-        return Spent(processor_seconds(self._pid), sum(map(processor_seconds, self._data)))
+        """Processor time since the start, of the processes that it was started with."""
+        control_plane, data = self._pids
+        return Spent(processor_seconds(control_plane), sum(map(processor_seconds, data)))
 
     def resident(self) -> int:
-        """Bytes in RAM of both processes."""
-        return sum(map(resident_bytes, [self._pid, *self._data]))
+        """Bytes in RAM of the processes that it was started with."""
+        control_plane, data = self._pids
+        return sum(map(resident_bytes, [control_plane, *data]))
 
     async def publish(self, topic: str = TOPIC, *, count: int = 1, first: int = 0) -> None:
         """``count`` messages at once into the box's postoffice, numbered from ``first`` on.
@@ -99,14 +148,22 @@ class Box:
 
 
 @contextlib.asynccontextmanager
-async def running_box(engine: str, *, threads: int = 0) -> AsyncIterator[Box]:
-    """A fresh box with ``engine``; ``threads`` I/O threads (0: as many as it has cores)."""
-    with _running_gateway(engine, threads) as (amqp_url, process, port):
+async def running_box(
+    engine: str, *, threads: int = 0, own_core: bool = True
+) -> AsyncIterator[Box]:
+    """A fresh box with ``engine``; ``threads`` I/O threads (0: as many as it has cores).
+
+    The gateway has a core of its own if ``own_core``; else it shares them all with everybody.
+    """
+    with (
+        _running_broker() as amqp_url,
+        _running_gateway(amqp_url, engine, threads, own_core) as gateway,
+    ):
         link = await connect([amqp_url], name="bench")
         await link.on_connect(topology.declare_retail)
         publisher = await link.publisher()
         await publisher.ready()
-        box = Box(port, process.pid, publisher)
+        box = Box(gateway, publisher)
         ticking = asyncio.create_task(box.tick_forever())
         try:
             yield box
@@ -117,44 +174,35 @@ async def running_box(engine: str, *, threads: int = 0) -> AsyncIterator[Box]:
 
 
 @contextlib.contextmanager
-def _running_gateway(
-    engine: str, threads: int
-) -> Iterator[tuple[str, subprocess.Popen[bytes], int]]:
-    with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
-        node = LocalNode(Path(folder) / "node", find_rabbitmq(ROOT, os.environ))
-        node.start()
-        port, admin = free_ports(2)
-        command = [
-            *(sys.executable, "-m", "gateway", "--name", "bench", "--region", "bench"),
-            *("--store", "memory:", "--broker", node.amqp_url),
-            *("--topics", str(ROOT / "topics.toml"), "--port", str(port)),
-            *("--admin-port", str(admin), "--engine", engine),
-            *("--dataplane-threads", str(threads), "--log-level", "warning"),
-            # Some more than the largest crowd.
-            *("--capacity", "110000"),
-            # Readers need not be sent away: nobody is there who would mind.
-            *("--drain-seconds", "0", "--drain-per-second", "100000"),
-        ]
-        process = subprocess.Popen(on_server_core(command), cwd=ROOT)
-        try:
-            _wait_until_it_answers(f"http://127.0.0.1:{port}/healthz/live", process)
-            yield node.amqp_url, process, port
-        finally:
-            # Not killed: its data plane would live on for a minute, as it should.
-            process.terminate()
-            process.wait(timeout=30)
-            node.close()
+def _running_broker() -> Iterator[str]:
+    home = find_rabbitmq(ROOT, os.environ)
+    with (
+        tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder,
+        LocalNode(Path(folder) / "node", home) as node,
+    ):
+        yield node.amqp_url
 
 
-def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit("the gateway didn't start")
-        time.sleep(0.05)
+@contextlib.contextmanager
+def _running_gateway(amqp_url: str, engine: str, threads: int, own_core: bool) -> Iterator[Gateway]:
+    port, admin = free_ports(2)
+    command = [
+        *(sys.executable, "-m", "gateway", "--name", "bench", "--region", "bench"),
+        *("--store", "memory:", "--broker", amqp_url),
+        *("--topics", str(ROOT / "topics.toml"), "--port", str(port)),
+        *("--admin-port", str(admin), "--engine", engine),
+        *("--dataplane-threads", str(threads), "--log-level", "warning"),
+        # Some more than the largest crowd.
+        *("--capacity", "110000"),
+        # Readers need not be sent away: nobody is there who would mind.
+        *("--drain-seconds", "0", "--drain-per-second", "100000"),
+    ]
+    gateway = Gateway(on_server_core(command) if own_core else command, port, admin)
+    try:
+        gateway.start()
+        yield gateway
+    finally:
+        gateway.stop()
 
 
 def _envelope(topic: str, epoch: int, seq: int, number: int) -> Envelope:

@@ -4,8 +4,6 @@ A native gateway in processes of its own, with a broker in its memory and a SQLi
 steady stream; now and then a message is stored and not sent, as when a queue lost it. What
 counts is the time from when it should have come to when a reader has it. Half a second of it is
 the gateway's patience with what may only be late.
-
-``python -m bench.repair`` prints it.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import signal
 import statistics
 import tempfile
@@ -24,6 +23,7 @@ import orjson
 import uvloop
 import websockets
 
+from bench.rows import Row
 from bench.soak.messages import STEADY, TABLE, Router, line_of
 from bench.soak.processes import ControlPlane, Dataplane
 from newsfabric.store.sqlite import SqliteStore
@@ -33,20 +33,41 @@ _PATIENCE: Final = 10.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repairs:
-    """Seconds from loss to delivery of ``count`` lost messages, of ``expected``.
+    """Seconds from loss to delivery of ``holes`` lost messages; infinite if one never came.
 
-    ``doubled`` of all messages came more than once, ``missed`` never.
+    ``doubled`` of ``messages`` came more than once, ``missed`` never.
     """
 
     p50: float
     worst: float
-    count: int
-    expected: int
+    holes: int
+    messages: int
     doubled: int
     missed: int
 
 
-async def measure(*, holes: int = 50, rate: float = 200.0, every: int = 20) -> Repairs:
+def measure() -> list[Row]:
+    """How long a reader waits for what was lost, and whether all came once."""
+    repairs = uvloop.run(lose_and_repair())
+    return [
+        Row(
+            figure=f"{repairs.holes} messages lost on the way: loss to reader, p50",
+            value=repairs.p50,
+            unit="s",
+            digits=2,
+        ),
+        Row(figure="… worst", value=repairs.worst, unit="s", digits=2, at_most=2),
+        Row(
+            figure=f"… missed or doubled, of {repairs.messages:,}",
+            value=repairs.missed + repairs.doubled,
+            unit="",
+            digits=0,
+            at_most=0,
+        ),
+    ]
+
+
+async def lose_and_repair(*, holes: int = 50, rate: float = 200.0, every: int = 20) -> Repairs:
     """Lose one message in ``every`` of ``rate`` a second, until ``holes`` were lost."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-repair-") as name:
         folder = Path(name)
@@ -96,12 +117,12 @@ async def _lose_and_hear(
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE):
             await listening
-    took = sorted(heard[n][0] - at for n, at in lost.items() if n in heard)
+    took = sorted(heard[n][0] - at if n in heard else math.inf for n, at in lost.items())
     return Repairs(
         p50=statistics.median(took),
         worst=took[-1],
-        count=len(took),
-        expected=len(lost),
+        holes=len(lost),
+        messages=total,
         doubled=sum(len(times) > 1 for times in heard.values()),
         missed=total - len(heard),
     )
@@ -121,7 +142,3 @@ async def _listen(
         if len(heard) == total and not fence:
             fence = True
             await reader.send('{"action":"ping"}')
-
-
-if __name__ == "__main__":
-    print(uvloop.run(measure()))

@@ -28,6 +28,7 @@ from rich.table import Table
 from newsfabric import topology
 from newsfabric.amqp import Declare, Delivery, Link, Message, Properties
 from newsfabric.amqp.link import connect
+from newsfabric.errors import SetupError
 from newsfabric.settings import Fabric, Node, Region, dump_fabric
 from newsfabric.topics import load_topics
 from newsfabric.world.broker import LocalNode, free_ports
@@ -168,7 +169,7 @@ def _await_ready(url: str, process: subprocess.Popen[bytes]) -> None:
             urllib.request.urlopen(url, timeout=1).close()
             return
         time.sleep(0.02)
-    raise SystemExit("the router isn't ready")
+    raise SetupError("the router isn't ready")
 
 
 def _rate(metrics_url: str) -> float:

@@ -1,4 +1,4 @@
-"""One figure of the bench, and the table of all."""
+"""One figure of the bench, or why there is none, and the table of all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -61,15 +62,38 @@ class Row:
         return dataclasses.asdict(self) | {"reached": self.reached}
 
 
-def print_table(sections: Iterable[tuple[str, list[Row]]]) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """Stands in for the rows of a part that could not run."""
+
+    why: str
+
+
+Section = tuple[str, list[Row] | NotMeasured]
+
+
+def as_json(sections: Iterable[Section]) -> dict[str, Any]:
+    """All rows, or why there are none, by part."""
+    return {
+        name: {"not_measured": found.why}
+        if isinstance(found, NotMeasured)
+        else [row.as_json() for row in found]
+        for name, found in sections
+    }
+
+
+def print_table(sections: Iterable[Section]) -> None:
     """All rows, a section for each part."""
     table = Table(title=f"newsfabric on {os.cpu_count()} cores, Python {platform.python_version()}")
     for column in ("figure", "measured", "asked", "× floor", ""):
         table.add_column(column, justify="left" if column == "figure" else "right")
     marks = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}
-    for name, rows in sections:
+    for name, found in sections:
         table.add_section()
         table.add_row(f"[bold]{name}[/]")
-        for row in rows:
+        if isinstance(found, NotMeasured):
+            table.add_row(escape(f"not measured: {found.why}"))
+            continue
+        for row in found:
             table.add_row(row.figure, row.measured, row.asked, row.ratio, marks[row.reached])
     Console(width=max(Console().width, 110)).print(table)

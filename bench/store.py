@@ -1,7 +1,7 @@
 """The Cassandra store on one node of this machine: writes, reads, and a router process on it.
 
-``python -m bench.store`` prints all of it. The node, the store and whoever uses it share the
-machine. Every envelope is written to two tables, or three if it has a key.
+The node, the store and whoever uses it share the machine. Every envelope is written to two tables,
+or three if it has a key.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvloop
-from rich.console import Console
-from rich.table import Table
 
 from bench import router
+from bench.rows import Row
 from newsfabric.envelope import Envelope, id_of, identity_of
 from newsfabric.store import Store, open_store
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
@@ -38,16 +37,20 @@ WARM_UP = 10_000
 COUNT = 40_000
 
 
-def messages_per_second() -> float:
-    """Messages that one router process takes, stores in Cassandra, publishes and acknowledges."""
+def measure() -> list[Row]:
+    """The store's rows, then a router's; SetupError without Java or Cassandra."""
     with cassandra() as url:
-        return router.messages_per_second(url)
-
-
-def writes_per_second() -> float:
-    """Envelopes that one process writes in batches of a router's size, one batch at a time."""
-    with cassandra() as url:
-        return uvloop.run(_writes(url, BATCH, at_once=1))
+        batches = uvloop.run(_writes(url, BATCH, at_once=1))
+        singles = uvloop.run(_writes(url, 1, at_once=200))
+        one, history = uvloop.run(_single(url)), uvloop.run(_histories(url))
+        routed = router.messages_per_second(url)
+    return [
+        _rate("router process, on one Cassandra node", routed, at_least=1_500),
+        _rate(f"envelopes written, one process, batches of {BATCH}", batches),
+        _rate("… 200 single writes at once", singles),
+        *_delays("one write alone", one),
+        *_delays("history of 100", history),
+    ]
 
 
 @contextlib.contextmanager
@@ -143,29 +146,13 @@ async def _histories(url: str) -> list[float]:
     return delays[20:]
 
 
-def main() -> None:
-    """Measure everything and print a table."""
-    table = Table(title="Cassandra, one node, one machine")
-    table.add_column("figure")
-    table.add_column("measured", justify="right")
-    with cassandra() as url:
-        rate = uvloop.run(_writes(url, BATCH, at_once=1))
-        table.add_row("envelopes/s, a router's batches of 256", f"{rate:,.0f}")
-        rate = uvloop.run(_writes(url, 1, at_once=200))
-        table.add_row("envelopes/s, 200 single writes at once", f"{rate:,.0f}")
-        for what, delays in (
-            ("one write alone", uvloop.run(_single(url))),
-            ("history of 100", uvloop.run(_histories(url))),
-        ):
-            table.add_row(f"{what}, p50 / p99", _cuts(delays))
-        table.add_row("router process, messages/s", f"{router.messages_per_second(url):,.0f}")
-    Console().print(table)
+def _rate(figure: str, value: float, *, at_least: float | None = None) -> Row:
+    return Row(figure=figure, value=value, unit="/s", digits=0, at_least=at_least)
 
 
-def _cuts(delays: Sequence[float]) -> str:
+def _delays(figure: str, delays: Sequence[float]) -> list[Row]:
     cuts = statistics.quantiles(delays, n=100)
-    return f"{cuts[49]:.1f} / {cuts[98]:.1f} ms"
-
-
-if __name__ == "__main__":
-    main()
+    return [
+        Row(figure=f"{figure}, p50", value=cuts[49], unit="ms"),
+        Row(figure=f"{figure}, p99", value=cuts[98], unit="ms"),
+    ]

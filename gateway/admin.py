@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tornado.web
 
 from newsfabric.errors import ConfigError
-from newsfabric.service import MetricsHandler, PlainHandler, health_routes
+from newsfabric.service import MetricsHandler, PlainHandler, health_routes, trace_route
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -141,6 +141,7 @@ def admin_application(
             (r"/engine", EngineHandler, {"core": core}),
             (r"/take-over", TakeOverHandler, {"core": core}),
             (r"/drain", DrainHandler, {"core": core, "stop": stop}),
+            trace_route("gateway", core.settings.name, core.settings.region, core.races.sightings),
             *shared_routes(core),
         ],
         log_function=lambda handler: None,

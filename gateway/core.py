@@ -27,6 +27,7 @@ from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
 from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.races import Races
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -56,6 +57,7 @@ class Core:
         self.clock = time.monotonic
         self.hub = Hub(table, Streams(time.time(), settings.streams), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
+        self.races = Races(measures.COPIES, measures.LEAD)
         self.archive = Archive(store, settings)
         self.resumer = Resumer(
             hub=self.hub,

@@ -18,6 +18,8 @@ from newsfabric import topology
 from newsfabric.amqp import Consumer, Delivery, Link
 from newsfabric.control import decode_tick, tick_key
 from newsfabric.envelope import decode
+from newsfabric.hops import hops
+from newsfabric.store.rules import clock_ms
 from newsfabric.topics import CONTROL_WORD
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class Feed:
         envelope = decode(delivery.message)
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
+        way = hops(delivery.message.properties.headers)
+        sighting = core.races.came(envelope, way, clock_ms())
         core.mender.heard(envelope.origin, envelope.router, envelope.epoch)
         copies, unknown = core.hub.copies, core.hub.unknown_topics
         publication = core.hub.offer(envelope, time.time())
@@ -71,7 +75,12 @@ class Feed:
             measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
             self._ack(delivery)
             return
-        core.publish(publication, done=lambda: self._ack(delivery))
+
+        def done() -> None:
+            sighting.steps["delivered"] = clock_ms()
+            self._ack(delivery)
+
+        core.publish(publication, done=done)
 
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)

@@ -16,6 +16,12 @@ CLOSES = metrics.counter("gateway_closes", "Connections ended", ["reason"])
 DELIVERIES = metrics.counter("gateway_deliveries", "Frames given to readers", ["transport"])
 PUBLICATIONS = metrics.counter("gateway_publications", "Messages published", ["class"])
 DUPLICATES = metrics.counter("gateway_duplicates", "Copies and repeats dropped")
+COPIES = metrics.counter(
+    "gateway_copies", "Arrivals by the shovels that brought them and their place", ["way", "place"]
+)
+LEAD = metrics.histogram(
+    "gateway_race_lead", "By how much the first copy beat the next way's", ["way"]
+)
 UNKNOWN_TOPICS = metrics.counter("gateway_unknown_topics", "Messages of topics not in topics.toml")
 UNDECODABLE = metrics.counter("gateway_undecodable", "Messages on the feed that aren't ours")
 DROPPED = metrics.counter("gateway_dropped", "Messages slow readers didn't get", ["policy"])

@@ -19,6 +19,7 @@ from gateway.repair import Closed, Ending, Plan, Repair, Span
 from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.races import JOURNAL
 from newsfabric.store.rules import clock_ms
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ class Mender:
                 left += 1
                 count += 1
                 measures.RECOVERED.inc()
+                core.races.came(envelope, JOURNAL, clock_ms())
                 core.publish(publication, one_done, late=True)
         one_done()
         await all_done.wait()

@@ -8,7 +8,7 @@ read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finis
   same router's clock, so that clocks which differ do no harm; a clock that was set is what
   the margin is for, which grows with each try, and so is a second search around our own time.
 * The **tail** of a stream is what its router may have numbered after the last we heard of it. It
-  is read while the router is silent for three seconds or more: the router may be dead, and
+  is read when the router was silent for three seconds, and again until it must be dead: it may
   have stored what it never routed, or only be cut off from us.
 * A router's **start** is a reason to look at the time before it, for streams that it may have
   begun before this one and that nobody heard of here. So is the first we hear of an old one.
@@ -50,6 +50,8 @@ StreamName = tuple[str, int]
 LATE_MS: Final = 60_000
 # Times that are to be looked at again; beyond, the oldest is forgotten.
 _LOOKS: Final = 64
+# Streams that are known to have been forgotten.
+_FORGOTTEN: Final = 4_096
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,8 @@ class _Life:
     stranger_until: float = 0.0
     # The tail was read up to here, by the router's clock.
     read_ms: int = 0
+    # It was read to its end, after the router's death.
+    over: bool = False
     next_try: float = 0.0
     backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
 
@@ -163,6 +167,8 @@ class Plan:
     last_try: frozenset[Gap]
     # Stream → up to which time its tail is read.
     tails: tuple[tuple[StreamName, int], ...]
+    # Those whose routers are dead.
+    ended: frozenset[StreamName]
     looks: tuple[_Look, ...]
     # Since when everything is to be looked at, and until when that is done with this plan.
     catch_up: Span | None
@@ -186,6 +192,8 @@ class Repair:
         self._rng = rng
         self._watched: dict[StreamName, _Watch] = {}
         self._lives: dict[StreamName, _Life] = {}
+        # Those that were heard and are none of our streams any more, oldest first.
+        self._forgotten: collections.OrderedDict[StreamName, None] = collections.OrderedDict()
         self._looks: list[_Look] = []
         # What streams never heard of have routed since then (our clock) is news; None: not begun.
         self._since_ms: int | None = None
@@ -223,7 +231,7 @@ class Repair:
             life = self._lives[router, epoch] = _Life(origin, now)
             self._note_start(router, epoch, life)
         else:
-            life.origin, life.heard = origin, now
+            life.origin, life.heard, life.over = origin, now, False
 
     def look(self, now: float, wall_ms: int, fed_at: float | None) -> list[Closed]:
         """Notice what is missing and what isn't any more; returns the gaps that were closed.
@@ -270,6 +278,7 @@ class Repair:
             void=frozenset(void),
             last_try=frozenset(last_try),
             tails=tuple((name, span.to_ms) for name, span in tails),
+            ended=frozenset(name for name, _ in tails if self._is_dead(name, now)),
             looks=tuple(looks),
             catch_up=catch_up,
         )
@@ -281,15 +290,24 @@ class Repair:
         """
         name = (envelope.router, envelope.epoch)
         stream = self._streams.find(name)
-        life = self._lives.setdefault(name, _Life(envelope.origin, now))
         if stream is None:
-            return self._since_ms is not None and ms_of_id(envelope.id) >= self._since_ms - SKEW_MS
+            return self._is_new(name, envelope, now)
+        life = self._lives.setdefault(name, _Life(envelope.origin, now))
         if stream.seen(envelope.seq):
             # Of a stranger we know nothing before the first that we heard.
             return envelope.seq <= stream.start and now < life.stranger_until
         watch = self._watched.get(name)
         overdue = watch is not None and envelope.seq <= watch.upto
         return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
+
+    def _is_new(self, name: StreamName, envelope: Envelope, now: float) -> bool:
+        if name in self._lives or name in self._forgotten:
+            # Too many streams: it was known, and its holes were given up with it.
+            return False
+        if self._since_ms is None or ms_of_id(envelope.id) < self._since_ms - SKEW_MS:
+            return False
+        self._lives[name] = _Life(envelope.origin, now)
+        return True
 
     def finished(self, plan: Plan, now: float, *, complete: bool) -> list[Closed]:
         """``plan`` was read, to its end if ``complete``; returns the gaps that nobody will fill."""
@@ -303,7 +321,8 @@ class Repair:
             life = self._lives.get(name)
             if life is None:
                 continue
-            life.read_ms = max(life.read_ms, to_ms - LATE_MS)
+            life.read_ms = max(life.read_ms, to_ms - int(self.limits.dead_seconds * 1000))
+            life.over = name in plan.ended and life.heard < plan.began
             life.next_try = now + life.backoff.failed(now, self._rng)
         closed = []
         for gap in plan.gaps:
@@ -469,7 +488,8 @@ class Repair:
             silent = now - life.heard
             if silent < self.limits.silent_seconds:
                 continue
-            if silent <= self.limits.patience_seconds and life.next_try <= now:
+            waiting = not life.over and silent <= self.limits.patience_seconds
+            if waiting and life.next_try <= now:
                 found.append((name, self._tail(name, life, silent, wall_ms)))
         if len(self._lives) > len(self._streams):
             self._forget_lives()
@@ -485,6 +505,9 @@ class Repair:
     def _forget_lives(self) -> None:
         for name in [name for name in self._lives if self._streams.find(name) is None]:
             del self._lives[name]
+            self._forgotten[name] = None
+        while len(self._forgotten) > _FORGOTTEN:
+            self._forgotten.popitem(last=False)
 
 
 def within(holes: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:

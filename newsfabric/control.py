@@ -1,4 +1,4 @@
-"""What the fabric says to itself: ticks, load reports and receipts, as values and JSON.
+"""What the fabric says to itself: ticks, canaries, load reports, receipts, as values and JSON.
 
 Each ``decode_*`` raises ValueError on anything else than what ``encode_*`` made, so
 a stranger's message on a control key is counted and dropped, not believed.
@@ -15,6 +15,7 @@ from newsfabric.amqp.message import Message, Properties
 from newsfabric.topics import CONTROL_WORD
 
 TICK: Final = "tick"
+CANARY: Final = "canary"
 LOAD: Final = "load"
 RECEIPT: Final = "receipt"
 # What a position can hold; JSON numbers may be larger.
@@ -63,6 +64,47 @@ def decode_tick(message: Message) -> Tick:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """What whoever keeps the shovels of ``region`` sends through them, to see it arrive.
+
+    ``token`` is the sender's own, so that nobody else can answer for it; ``sent_ms`` is of its
+    monotonic clock and means something to the sender alone.
+    """
+
+    region: str
+    token: str
+    sent_ms: int
+
+
+def canary_key(region: str) -> str:
+    """Routing key of the canaries of ``region``; ``canary_key("#")`` binds them all."""
+    return f"{CONTROL_WORD}.{CANARY}.{region}"
+
+
+def is_canary(message: Message) -> bool:
+    """Whether ``message`` is one, at a glance: for those who have nothing to do with it."""
+    return message.properties.type == CANARY and message.topic.startswith(_CANARIES)
+
+
+def encode_canary(canary: Canary) -> Message:
+    """``canary`` for any exchange that a shovel takes from."""
+    return _message(canary_key(canary.region), CANARY, dataclasses.asdict(canary))
+
+
+def decode_canary(message: Message) -> Canary:
+    """The canary in ``message``; ValueError if it isn't one."""
+    fields = _fields(message, CANARY)
+    return Canary(
+        region=_text(fields, "region"),
+        token=_text(fields, "token"),
+        sent_ms=_count(fields, "sent_ms"),
+    )
+
+
+_CANARIES: Final = canary_key("")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
     """A box's word about itself, each second, over exchange ``upstream``.
 
@@ -108,6 +150,10 @@ def decode_load(message: Message) -> LoadReport:
         sse_url=_text(fields, "sse_url"),
         sent_ms=_count(fields, "sent_ms"),
     )
+
+
+# A receipt's reason when a message was dropped for want of room: it may be sent again.
+OVERLOAD: Final = "overload"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

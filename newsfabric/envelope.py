@@ -25,6 +25,7 @@ import orjson
 
 from newsfabric.amqp.message import Message, Properties, Undecodable
 from newsfabric.errors import Rejected
+from newsfabric.hops import last_hop
 from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, is_topic
 
 IDENTITY_BITS: Final = 74
@@ -47,6 +48,7 @@ MAX_MS: Final = 2**48 - 1
 _RAND_B_BITS: Final = 62
 # W3C Trace Context section 3.2: version 00, lower case hex.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_SHOVEL: Final = re.compile(r"publish\.[a-z0-9-]{1,63}\.[0-9]")
 _DIGITS: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
 # int(…, 16) alone would take signs, spaces and underscores, and upper case sorts elsewhere.
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -72,7 +74,8 @@ class Submission:
     """A publisher's message, validated. Times in ms since the epoch.
 
     ``expires_ms`` is the moment after which nobody wants it, None for never.
-    ``reply_to`` is set when the publisher wants a receipt.
+    ``reply_to`` is set when the publisher wants a receipt, ``came`` is the hop of the shovel that
+    brought it.
     """
 
     topic: str
@@ -88,6 +91,7 @@ class Submission:
     traceparent: str | None = None
     reply_to: str | None = None
     correlation_id: str | None = None
+    came: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ class Envelope:
     """A routed message: number ``seq`` of the stream (``router``, ``epoch``).
 
     ``origin`` is the region that routed it, ``path`` the hops so far as
-    ``name@ms`` texts.
+    ``name@ms`` texts: the shovel that brought it to the router, the router.
     """
 
     id: str
@@ -201,7 +205,14 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
         traceparent=_traceparent(headers.get("traceparent")),
         reply_to=text.of("reply_to", properties.reply_to),
         correlation_id=text.of("correlation_id", properties.correlation_id),
+        came=_hop(headers, now_ms),
     )
+
+
+def _hop(headers: Mapping[str, Any], now_ms: int) -> str | None:
+    # A stranger may have written the header; what isn't a shovel of ours is no hop.
+    shovel = last_hop(headers)
+    return f"{shovel}@{now_ms}" if shovel is not None and _SHOVEL.fullmatch(shovel) else None
 
 
 def _checked_topic(topic: str) -> str:
@@ -304,6 +315,7 @@ def routed(
     seq: int,
 ) -> Envelope:
     """``submission`` as number ``seq`` of a router's stream, at ``now_ms`` of its clock."""
+    came = submission.came
     return Envelope(
         id=id_of(now_ms, submission.identity),
         identity=submission.identity,
@@ -314,7 +326,7 @@ def routed(
         router=router,
         epoch=epoch,
         seq=seq,
-        path=(f"{router}@{now_ms}",),
+        path=(f"{router}@{now_ms}",) if came is None else (came, f"{router}@{now_ms}"),
         key=submission.key,
         version=submission.version,
         message_id=submission.message_id,

@@ -114,3 +114,7 @@ class StoreUnavailable(StoreError):
 
 class WorldError(NewsfabricError):
     """The world can't be started, found or stopped; the text is the whole message."""
+
+
+class TraceError(NewsfabricError):
+    """There is no one message to show the way of; the text says what there is."""

@@ -22,6 +22,7 @@ import uvloop
 
 from newsfabric import metrics
 from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.sightings import Sightings
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,26 @@ class ReadyHandler(PlainHandler):
         self.write({"ready": found.ready, "waiting_for": list(found.waiting_for)})
 
 
+class DocumentHandler(PlainHandler):
+    """One JSON document, made when it is asked for."""
+
+    def initialize(self, document: Callable[[], dict[str, Any]]) -> None:
+        self._document = document
+
+    def get(self) -> None:
+        self.write(self._document())
+
+
+class TraceHandler(PlainHandler):
+    """``/trace/ID``: what this process remembers of one message."""
+
+    def initialize(self, who: dict[str, str], sightings: Sightings) -> None:
+        self._who, self._sightings = who, sightings
+
+    def get(self, text: str) -> None:
+        self.write(self._who | self._sightings.document(text))
+
+
 class MetricsHandler(PlainHandler):
     """``/metrics`` in the Prometheus text format."""
 
@@ -119,6 +140,13 @@ def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:
         (r"/healthz/ready", ReadyHandler, {"readiness": readiness}),
         (r"/metrics", MetricsHandler),
     ]
+
+
+def trace_route(kind: str, name: str, region: str, sightings: Sightings) -> Any:
+    """The Tornado route of ``/trace/ID``, an id, an identity, a message_id or a beginning."""
+    who = {"kind": kind, "name": name, "region": region}
+    # A message_id has as many bytes as AMQP allows, each may be written as %XX.
+    return (r"/trace/([^/]{1,765})", TraceHandler, {"who": who, "sightings": sightings})
 
 
 def listen(

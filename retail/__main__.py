@@ -27,7 +27,9 @@ from retail.agent import Agent, AgentSettings
 @click.option("--management", required=True, help="Management URL of the box's own broker.")
 @click.option("--gateway-admin", required=True, help="URL of the gateway's admin port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where --port listens.")
-@click.option("--port", type=click.IntRange(0, 65535), required=True, help="/healthz and /metrics.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), required=True, help="/healthz, /canaries, /metrics."
+)
 @click.option(
     "--drain-timeout",
     type=click.FloatRange(0),
@@ -72,7 +74,10 @@ def main(
 async def run(stop: asyncio.Event, settings: AgentSettings, *, address: tuple[str, int]) -> None:
     """Serve health and metrics on ``address``, feed and report until ``stop`` is set, drain."""
     agent = Agent(settings)
-    routes = service.health_routes(agent.readiness)
+    routes = [
+        (r"/canaries", service.DocumentHandler, {"document": agent.canaries}),
+        *service.health_routes(agent.readiness),
+    ]
     pages = tornado.web.Application(routes, log_function=lambda _: None)
     server, _ = service.listen(pages, host=address[0], port=address[1])
     try:

@@ -1,9 +1,9 @@
 """The agent of a retail box: a thin shell around ``feed``, ``load`` and ``drain``.
 
 Each second it looks at its shovels and does what :class:`~retail.feed.Feeds` says, and tells the
-core what its gateway says. It listens to the routers' ticks on its own broker, since
-only what arrives proves that a feed moves. Told to stop, it walks through
-:class:`~retail.drain.Drain`, reporting on until the readers are gone.
+core what its gateway says. Only what arrives proves that a shovel moves: it listens to routers'
+ticks and keepers' canaries on its own broker, and on the core to its own reports. Told to
+stop, it walks through :class:`~retail.drain.Drain`, reporting on until the readers are gone.
 
 The box knows nobody but the core nodes that it was given.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,8 +23,17 @@ from newsfabric import metrics
 from newsfabric.amqp import Declare, Delivery, Link
 from newsfabric.amqp.complaints import Complaints
 from newsfabric.amqp.link import connect
-from newsfabric.control import decode_tick, encode_load, tick_key
+from newsfabric.control import (
+    LoadReport,
+    canary_key,
+    decode_canary,
+    decode_tick,
+    encode_load,
+    is_canary,
+    tick_key,
+)
 from newsfabric.errors import LinkError, ManagementError
+from newsfabric.hops import last_hop
 from newsfabric.management import Management
 from newsfabric.service import Readiness
 from newsfabric.settings import Credentials
@@ -31,14 +41,14 @@ from newsfabric.topology import (
     POSTOFFICE,
     UPSTREAM,
     ShovelLink,
-    box_feed,
     box_upstream,
     declare_retail,
     mask,
 )
+from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
-from retail.feed import Command, Feeds, Move, Restart, Ticks
+from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, place, watched_document
 from retail.load import AWAY, GatewayLoad, box_state, report
 
 logger = logging.getLogger(__name__)
@@ -49,11 +59,13 @@ KEEP_EVERY: Final = 5
 # The part of a drain that is ours alone: shovels and two queues.
 CLEAN_TIMEOUT: Final = 8.0
 
+_UPSTREAM: Final = "upstream"
+_FEED_NAMES: Final = frozenset(feed_name(n) for n in (1, 2))
 TICK_QUEUE: Final = "agent.ticks"
 # Only the newest tick matters, and the agent reads them at once.
 _TICK_ARGUMENTS: Final = {"x-max-length": 100, "x-message-ttl": 5000}
 
-TICKS: Final = metrics.counter("retail_ticks", "Ticks of routers that arrived")
+TICKS: Final = metrics.counter("retail_ticks", "Ticks and canaries that arrived", ["shovel"])
 COMMANDS: Final = metrics.counter("retail_feed_commands", "Feeds moved or restarted", ["command"])
 REPORTS: Final = metrics.counter("retail_load_reports", "Load reports", ["outcome"])
 FEEDS: Final = metrics.gauge("retail_feeds_running", "Feeds whose shovel says it runs")
@@ -81,26 +93,39 @@ class Agent:
         self._gateway = GatewayAdmin(settings.gateway_admin)
         self._management = Management(settings.management, settings.credentials, timeout=3.0)
         self._shovels = BoxShovels(self._management, settings.credentials)
-        self._ticks = Ticks(settings.region)
+        self._arrivals = Arrivals()
+        # The way back: load reports that come out at the core are its canaries.
+        self._back = Watched()
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._drain = Drain()
         self._running: frozenset[str] = frozenset()
         self._load: GatewayLoad | None = None
+        self._feeds: Feeds | None = None
         self._looks = 0
         self._complaints = Complaints()
 
     def readiness(self) -> Readiness:
-        """Ready while news arrive: a feed and the way back run, and ticks come through."""
+        """Ready while a feed and the way back run, and what is sent through them arrives."""
         return Readiness.of(
-            ticks=self._ticks.moving(_now()),
+            canaries=self._arrivals.moving(_now()),
             feed=any(name.startswith("postoffice.") for name in self._running),
-            upstream="upstream" in self._running,
+            upstream=_UPSTREAM in self._running and not self._back.silent(_now()),
             serving=not self._drain.draining,
         )
+
+    def canaries(self) -> dict[str, Any]:
+        """What ``/canaries`` answers: how old what came last through each shovel is."""
+        now = _now()
+        feeds = self._feeds.document(now) if self._feeds else []
+        return {
+            "shovels": [*feeds, watched_document(_UPSTREAM, self._back, now)],
+            "regions": {name: round(age * 1000) for name, age in self._arrivals.ages(now).items()},
+        }
 
     async def run(self, stop: asyncio.Event) -> None:
         """Feed the box and report until ``stop`` is set, then drain."""
         settings = self._settings
-        self._feeds = Feeds(settings.box, settings.cores, _now())
+        self._feeds = Feeds(settings.box, settings.cores, _now(), self._rng)
         self._cores = {n: self._core_end(n, url) for n, url in self._feeds.urls.items()}
         link = await connect(
             [settings.broker], name=f"{settings.box}-agent", credentials=settings.credentials
@@ -147,16 +172,27 @@ class Agent:
         # Exclusive: a second agent on the same box is a mistake, and waits here.
         await declare.queue(TICK_QUEUE, durable=False, exclusive=True, arguments=_TICK_ARGUMENTS)
         await declare.bind(TICK_QUEUE, POSTOFFICE, tick_key("#"))
+        await declare.bind(TICK_QUEUE, POSTOFFICE, canary_key("#"))
 
     def _on_tick(self, delivery: Delivery) -> None:
         self._ticking.ack(delivery)
+        message = delivery.message
+        shovel = last_hop(message.properties.headers)
         try:
-            tick = decode_tick(delivery.message)
+            if is_canary(message):
+                origin = decode_canary(message).region
+            else:
+                origin = decode_tick(message).origin
         except ValueError as exc:
-            logger.debug("not a tick: %s", exc)
+            logger.debug("neither tick nor canary: %s", exc)
             return
-        TICKS.inc()
-        self._ticks.heard(tick, _now())
+        if shovel in _FEED_NAMES:
+            TICKS.labels(shovel).inc()
+            self._arrivals.heard(shovel, origin, _now())
+
+    def _on_load(self, report: LoadReport) -> None:
+        on_the_way = max(0.0, time.time() - report.sent_ms / 1000)
+        self._back.arrived(_now() - on_the_way, _now())
 
     async def _tend(self) -> None:
         """One look at the shovels, and what follows from it."""
@@ -176,17 +212,29 @@ class Agent:
         await self._follow(running)
 
     async def _follow(self, running: frozenset[str]) -> None:
+        assert self._feeds is not None
         fresh = running - self._running
         self._running = running
-        names = {n: f"postoffice.{n}" for n in self._cores}
+        names = {n: feed_name(n) for n in self._cores}
         runs = frozenset(n for n, name in names.items() if name in running)
         FEEDS.set(len(runs))
         for n, name in names.items():
             if name in fresh:
                 await self._cores[n].renew()
-        for command in self._feeds.look(runs, self._ticks.copies(_now()), _now()):
+        came = {n: at for n, name in names.items() if (at := self._arrivals.through(name))}
+        for command in self._feeds.look(runs, came, _now()):
             with suppress(ManagementError):
                 await self._obey(command)
+        await self._follow_back()
+
+    async def _follow_back(self) -> None:
+        if _UPSTREAM not in self._running:
+            self._back.renewed()
+        elif self._back.distrust(_now(), self._rng):
+            logger.warning("upstream: runs and brings nothing, restarting its shovel")
+            with suppress(ManagementError):
+                await self._shovels.restart(box_upstream(self._settings.cores))
+            COMMANDS.labels("restart").inc()
 
     async def _obey(self, command: Command) -> None:
         match command:
@@ -198,16 +246,24 @@ class Agent:
                 await self._shovels.keep(self._links())
             case Restart(n):
                 logger.warning("feed %d: runs and brings nothing, restarting its shovel", n)
-                await self._shovels.restart(box_feed(self._settings.box, n, self._cores[n].url))
+                await self._shovels.restart(self._cores[n].feed)
         COMMANDS.labels(type(command).__name__.lower()).inc()
 
     def _links(self) -> dict[str, ShovelLink]:
-        settings = self._settings
-        feeds = [box_feed(settings.box, n, core.url) for n, core in self._cores.items()]
-        return {link.name: link for link in (*feeds, box_upstream(settings.cores))}
+        feeds = [core.feed for core in self._cores.values()]
+        return {link.name: link for link in (*feeds, box_upstream(self._settings.cores))}
 
     def _core_end(self, n: int, url: str) -> CoreEnd:
-        return CoreEnd(self._settings.box, n, url, self._settings.credentials)
+        settings = self._settings
+        return CoreEnd(
+            box=settings.box,
+            region=settings.region,
+            n=n,
+            url=url,
+            place=place(settings.box, settings.cores, n, url),
+            credentials=settings.credentials,
+            on_load=self._on_load,
+        )
 
     # --- load -----------------------------------------------------------------------------
 
@@ -226,6 +282,7 @@ class Agent:
             REPORTS.labels("lost").inc()
         else:
             REPORTS.labels("sent").inc()
+            self._back.sent(_now())
 
     # --- leaving --------------------------------------------------------------------------
 

@@ -1,34 +1,33 @@
-"""Which core nodes feed a box, and whether they do. Pure: states and ticks in, commands out.
+"""Which core nodes feed a box, and whether they do. Pure: states and arrivals in, commands out.
 
 A box has up to two feeds, each a shovel from a queue of its own on a *different* core node. Two
 signs tell whether a feed works. The shovel's word: one that hasn't said "running" for
-:data:`SILENT_AFTER` is moved to a core node that no other feed uses, where there is one. And the
-ticks: each of the region's own must arrive once per feed, because a shovel can say "running"
-and move nothing. Which one lies can't be told from the ticks, so they are restarted in
-turn, ever more seldom: the reason may as well be that no router lives.
+:data:`SILENT_AFTER` is moved to a core node that no other feed uses, where there is one. And what
+arrives through it: routers' ticks and the keepers' canaries, several a second. A shovel that says
+"running" and brings none of them is made anew, ever more seldom, for the reason may as well be
+that nobody sends any; while the other feed does bring some, it is moved after two restarts.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+import random
 import zlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from newsfabric.control import Tick
+from newsfabric.watch import Watched
 
 # A shovel tries again each second; a core node that restarts is back in about ten.
 SILENT_AFTER: Final = 15.0
-# Routers tick each second. The box isn't ready without one for this long.
-TICKS_WITHIN: Final = 5.0
-# Copies of a tick arrive within some ms of each other; after this the count stands.
-COPIES_AFTER: Final = 2.0
-# How long copies must be missing before a shovel that says "running" isn't believed.
-DISTRUST_AFTER: Final = 10.0
-DISTRUST_CAP: Final = 300.0
-# Ticks remembered to count their copies: some routers for some seconds.
-_REMEMBERED: Final = 256
+# Routers tick each second. The box isn't ready without anything of them for this long.
+ARRIVALS_WITHIN: Final = 5.0
+# Restarts that changed nothing before a feed that runs is moved.
+RESTARTS_BEFORE_MOVE: Final = 2
+# Seconds between two looks after which the agent must have been stopped.
+_PAUSED: Final = 5.0
+# More regions than a fabric has.
+_MAX_ORIGINS: Final = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,39 +54,43 @@ def choose(box: str, cores: Sequence[str]) -> tuple[str, ...]:
     return tuple(cores[(start + n) % len(cores)] for n in range(min(2, len(cores))))
 
 
-class Ticks:
-    """When ticks came, and in how many copies those of region ``origin`` came."""
+def place(box: str, cores: Sequence[str], n: int, url: str) -> str:
+    """What the queue of feed ``n`` on the core node at ``url`` is told apart by.
 
-    def __init__(self, origin: str) -> None:
-        self._origin = origin
-        self._last: float | None = None
-        # When each of the region's own ticks came first, and how often.
-        self._own: collections.OrderedDict[Tick, tuple[float, int]] = collections.OrderedDict()
+    Nothing on the node that a new box chooses. A box that starts again begins there once more.
+    """
+    return "" if choose(box, cores)[n - 1] == url else f"node-{cores.index(url) + 1}"
 
-    def heard(self, tick: Tick, now: float) -> None:
-        """A tick came at ``now`` (seconds)."""
-        self._last = now
-        if tick.origin != self._origin:
-            return
-        first, count = self._own.get(tick, (now, 0))
-        self._own[tick] = (first, count + 1)
-        if len(self._own) > _REMEMBERED:
-            self._own.popitem(last=False)
+
+def feed_name(n: int) -> str:
+    """The shovel of feed ``n``."""
+    return f"postoffice.{n}"
+
+
+class Arrivals:
+    """When something last came through each feed, and of each region. Times in seconds."""
+
+    def __init__(self) -> None:
+        self._through: dict[str, float] = {}
+        self._of: dict[str, float] = {}
+
+    def heard(self, shovel: str, origin: str, now: float) -> None:
+        """A tick or canary of region ``origin`` came through ``shovel`` at ``now``."""
+        self._through[shovel] = now
+        if origin in self._of or len(self._of) < _MAX_ORIGINS:
+            self._of[origin] = now
 
     def moving(self, now: float) -> bool:
-        """Whether a tick, of whatever region, came lately."""
-        return self._last is not None and now - self._last <= TICKS_WITHIN
+        """Whether anything, of whatever region, came lately through any feed."""
+        return any(now - at <= ARRIVALS_WITHIN for at in self._through.values())
 
-    def copies(self, now: float) -> int:
-        """In how many copies the region's latest ticks came; 0 when there are none."""
-        return max(
-            (
-                count
-                for first, count in self._own.values()
-                if COPIES_AFTER <= now - first <= COPIES_AFTER + TICKS_WITHIN
-            ),
-            default=0,
-        )
+    def through(self, shovel: str) -> float | None:
+        """When something last came through ``shovel``; None if nothing ever did."""
+        return self._through.get(shovel)
+
+    def ages(self, now: float) -> Mapping[str, float]:
+        """Region → seconds since something of it came last."""
+        return {origin: now - at for origin, at in self._of.items()}
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,46 +98,69 @@ class _Feed:
     url: str
     good_at: float
     running: bool = False
+    watched: Watched = dataclasses.field(default_factory=Watched)
 
 
 class Feeds:
     """The feeds of one box; numbered from 1, as their shovels and queues are."""
 
-    def __init__(self, box: str, cores: Sequence[str], now: float) -> None:
+    def __init__(
+        self, box: str, cores: Sequence[str], now: float, rng: random.Random | None = None
+    ) -> None:
+        self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._cores = tuple(cores)
+        self._looked_at = now
         self._feeds = {n: _Feed(url, now) for n, url in enumerate(choose(box, cores), 1)}
-        self._whole_at = now
-        self._patience = DISTRUST_AFTER
-        self._suspect = 0
 
     @property
     def urls(self) -> dict[int, str]:
         """The core node that each feed comes from."""
         return {n: feed.url for n, feed in self._feeds.items()}
 
-    @property
-    def running(self) -> int:
-        """How many feeds say that they run."""
-        return sum(feed.running for feed in self._feeds.values())
+    def look(
+        self, running: frozenset[int], arrived: Mapping[int, float], now: float
+    ) -> list[Command]:
+        """One second's look; do what is returned.
 
-    def look(self, running: frozenset[int], copies: int, now: float) -> list[Command]:
-        """One second's look: ``running`` are the feeds that say so. Do what is returned."""
+        ``running`` are the feeds whose shovels say so, ``arrived`` when something last came
+        through each.
+        """
+        # Who was stopped for a while knows of nothing that came meanwhile.
+        slept = now - self._looked_at > _PAUSED
+        self._looked_at = now
         for n, feed in self._feeds.items():
             feed.running = n in running
+            if slept or not feed.running:
+                feed.watched.renewed()
             if feed.running:
                 feed.good_at = now
-        return [*self._moves(now), *self._restarts(copies, now)]
+                feed.watched.sent(now)
+            if n in arrived and arrived[n] > (now - ARRIVALS_WITHIN):
+                feed.watched.arrived(arrived[n], now)
+        return [*self._moves(now), *self._restarts(now)]
+
+    def document(self, now: float) -> list[dict[str, Any]]:
+        """What ``/canaries`` says of them."""
+        return [
+            watched_document(feed_name(n), feed.watched, now) for n, feed in self._feeds.items()
+        ]
 
     def _moves(self, now: float) -> list[Command]:
         moves: list[Command] = []
         for n, feed in self._feeds.items():
-            if now - feed.good_at <= SILENT_AFTER:
-                continue
-            feed.good_at = now
-            if (url := self._spare(feed.url)) is not None:
-                feed.url = url
-                moves.append(Move(n, url))
+            if now - feed.good_at > SILENT_AFTER:
+                feed.good_at = now
+                moves += self._move(n)
         return moves
+
+    def _move(self, n: int) -> list[Command]:
+        feed = self._feeds[n]
+        url = self._spare(feed.url)
+        if url is None:
+            return []
+        feed.url = url
+        feed.watched = Watched()
+        return [Move(n, url)]
 
     def _spare(self, url: str) -> str | None:
         """The next core node after ``url`` that no feed uses: two from one would prove nothing."""
@@ -143,16 +169,22 @@ class Feeds:
         ring = (*self._cores[start:], *self._cores[:start])
         return next((core for core in ring if core not in used), None)
 
-    def _restarts(self, copies: int, now: float) -> list[Command]:
-        if copies >= self.running:
-            self._whole_at = now
-            if copies:
-                self._patience = DISTRUST_AFTER
-            return []
-        if now - self._whole_at <= self._patience:
-            return []
-        self._whole_at = now
-        self._patience = min(DISTRUST_CAP, self._patience * 2)
-        believed = [n for n, feed in self._feeds.items() if feed.running]
-        self._suspect += 1
-        return [Restart(believed[self._suspect % len(believed)])]
+    def _restarts(self, now: float) -> list[Command]:
+        commands: list[Command] = []
+        some_bring = any(feed.watched.fresh(now) for feed in self._feeds.values())
+        for n, feed in self._feeds.items():
+            if not feed.running or not feed.watched.distrust(now, self._rng):
+                continue
+            hopeless = some_bring and feed.watched.restarts > RESTARTS_BEFORE_MOVE
+            commands += (self._move(n) if hopeless else []) or [Restart(n)]
+        return commands
+
+
+def watched_document(name: str, watched: Watched, now: float) -> dict[str, Any]:
+    """What ``/canaries`` says of one shovel."""
+    age = watched.age(now)
+    return {
+        "name": name,
+        "canary_age_ms": None if age is None else round(age * 1000),
+        "restarts": watched.restarts,
+    }

@@ -25,7 +25,9 @@ from shovels.keeper import Keeper
 @click.option("--fabric", type=click.Path(path_type=Path), required=True, help="fabric.json")
 @click.option("--topics", type=click.Path(path_type=Path), required=True, help="topics.toml")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where --port listens.")
-@click.option("--port", type=click.IntRange(0, 65535), required=True, help="/healthz and /metrics.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), required=True, help="/healthz, /canaries, /metrics."
+)
 @click.option("--log-level", default="info", show_default=True)
 def main(region: str, fabric: Path, topics: Path, host: str, port: int, log_level: str) -> None:
     """Keep the shovels of a region as planned, for ever."""
@@ -57,7 +59,10 @@ async def run(
     """Serve health and metrics on ``address`` and keep until ``stop`` is set."""
     async with Brokers(fabric, credentials) as brokers:
         keeper = Keeper(brokers, region, topics)
-        routes = service.health_routes(keeper.readiness)
+        routes = [
+            (r"/canaries", service.DocumentHandler, {"document": keeper.canaries}),
+            *service.health_routes(keeper.readiness),
+        ]
         pages = tornado.web.Application(routes, log_function=lambda _: None)
         server, _ = service.listen(pages, host=address[0], port=address[1])
         try:

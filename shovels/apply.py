@@ -142,6 +142,15 @@ async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
     return done
 
 
+async def restart(brokers: Brokers, cluster: Cluster, name: str) -> None:
+    """Make the shovel ``name`` of ``cluster`` anew, as it is. ManagementError if that fails."""
+    api = await brokers.reach(cluster)
+    value = (await api.shovels()).get(name)
+    if value is not None:
+        await api.delete_shovel(name)
+        await api.put_shovel(name, value)
+
+
 async def states(brokers: Brokers, clusters: Iterable[Cluster]) -> dict[Cluster, Status | str]:
     """The shovels of each cluster by what they say of themselves; text where one is away."""
     wanted = list(clusters)

@@ -145,7 +145,7 @@ def status(
     """Show what every shovel says of itself.
 
     Exits 1 when a broker is away or a shovel doesn't run. A shovel that runs may still move
-    nothing: `newsfabric tail` and the canaries show whether messages arrive.
+    nothing: `newsfabric status` and the keeper's /canaries tell how old its last canary is.
     """
     found = asyncio.run(_states(_job(state, fabric, topics, names)))
     statuses = [each for each in found.values() if isinstance(each, Status)]

@@ -3,25 +3,33 @@
 Any number of keepers may run for a region. Each acts on what it sees alone, what one has done
 the next finds done, and deleting what is gone is no error; so they need no leader. Jitter keeps
 them from doing the same thing in the same moment.
+
+It sends canaries through every shovel all the while, and makes those anew that say "running" and
+bring none. That is the one thing here that isn't idempotent, so it has its own back-off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import math
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from newsfabric import metrics
 from newsfabric.amqp.complaints import Complaints
 from newsfabric.backoff import Backoff
+from newsfabric.errors import ManagementError
 from newsfabric.service import Readiness
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Cluster
-from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
+from newsfabric.topology import Cluster, mask, region_links
+from shovels.apply import Brokers, Done, Look, Status, carry_out, look, restart, states
+from shovels.canaries import Canaries
 from shovels.homes import Absences
+from shovels.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +44,14 @@ ACTIONS: Final = metrics.counter(
 )
 RUNNING: Final = metrics.gauge("shovels_running", "The region's shovels that say they run")
 WANTED: Final = metrics.gauge("shovels_wanted", "The region's shovels that there should be")
+RESTARTS: Final = metrics.counter(
+    "shovels_restarts",
+    "Shovels made anew because they said they ran and brought nothing",
+    ["shovel"],
+)
+AGE: Final = metrics.gauge(
+    "shovels_canary_age_seconds", "Since the newest canary that arrived was sent", ["shovel"]
+)
 
 
 class Pace:
@@ -64,7 +80,9 @@ class Keeper:
         self._brokers = brokers
         self._region = region
         self._topics = topics
-        self._pace = Pace(rng or random.Random())  # noqa: S311 - jitter, not a secret
+        rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
+        self._pace = Pace(rng)
+        self.watch = Watch(region_links(brokers.fabric, region, topics), rng)
         self._absences = Absences()
         self._complaints = Complaints()
         self._own = [Cluster(region, "client"), Cluster(region, "core")]
@@ -72,11 +90,32 @@ class Keeper:
         self._all_run = False
 
     def readiness(self) -> Readiness:
-        """Ready when the last round found nothing to do and every shovel of the region runs."""
-        return Readiness.of(plan=self._as_planned, shovels=self._all_run)
+        """Ready when there is nothing to do, every shovel runs, and canaries come through each."""
+        return Readiness.of(
+            plan=self._as_planned,
+            shovels=self._all_run,
+            canaries=self.watch.all_fresh(asyncio.get_running_loop().time()),
+        )
+
+    def canaries(self) -> dict[str, Any]:
+        """What ``/canaries`` answers: how old the newest canary of each shovel is."""
+        return self.watch.document(asyncio.get_running_loop().time())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep until ``stop`` is set."""
+        brokers = self._brokers
+        canaries = Canaries(brokers.fabric, self._region, self.watch, brokers.credentials)
+        try:
+            await canaries.open()
+            async with asyncio.TaskGroup() as tasks:
+                sending = tasks.create_task(canaries.run())
+                self._show_ages()
+                await self._keep(stop)
+                sending.cancel()
+        finally:
+            await canaries.close()
+
+    async def _keep(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         while not stop.is_set():
             settled = await self.round()
@@ -98,16 +137,39 @@ class Keeper:
 
     async def _watch(self, found: Look) -> None:
         statuses = await states(self._brokers, self._own)
-        running = {
+        running = frozenset(
             (status.cluster, shovel.name)
             for status in statuses.values()
             if isinstance(status, Status)
             for shovel in status.shovels
             if shovel.state == "running"
-        }
+        )
         RUNNING.set(len(running & found.shovels))
         WANTED.set(len(found.shovels))
         self._all_run = found.shovels <= running
+        await self._distrust(running & found.shovels)
+
+    async def _distrust(self, running: frozenset[tuple[Cluster, str]]) -> None:
+        now = asyncio.get_running_loop().time()
+        self.watch.idle(running)
+        for link in self.watch.distrusted(running, now):
+            logger.warning("%s runs and brings no canary: making it anew", link.id)
+            try:
+                await restart(self._brokers, link.runs_on, link.name)
+            except ManagementError as exc:
+                logger.warning("%s: %s", link.id, mask(str(exc)))
+            else:
+                RESTARTS.labels(link.id).inc()
+
+    def _show_ages(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def age(name: str) -> float:
+            found = self.watch.ages(loop.time())[name]
+            return math.inf if found is None else found
+
+        for name in self.watch.ages(loop.time()):
+            AGE.labels(name).set_function(functools.partial(age, name))
 
     def _tell(self, found: Look, done: Sequence[Done]) -> None:
         now = asyncio.get_running_loop().time()

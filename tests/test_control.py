@@ -11,15 +11,20 @@ from hypothesis import strategies as st
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.control import (
+    Canary,
     LoadReport,
     Receipt,
     Tick,
+    canary_key,
+    decode_canary,
     decode_load,
     decode_receipt,
     decode_tick,
+    encode_canary,
     encode_load,
     encode_receipt,
     encode_tick,
+    is_canary,
     load_key,
     tick_key,
 )
@@ -227,3 +232,19 @@ def test_garbage_is_a_value_error_or_a_value(kind, body):
     except ValueError:
         return
     assert isinstance(got, Tick | LoadReport | Receipt)
+
+
+@given(st.builds(Canary, region=texts, token=texts, sent_ms=counts))
+def test_a_canary_comes_out_as_it_went_in(canary: Canary) -> None:
+    message = encode_canary(canary)
+    assert decode_canary(message) == canary
+    assert message.topic == canary_key(canary.region)
+    assert is_canary(message)
+
+
+def test_what_only_looks_like_a_canary_is_none() -> None:
+    canary = encode_canary(Canary(region="oregon", token="t", sent_ms=1))
+    assert not is_canary(dataclasses.replace(canary, topic="news.breaking"))
+    assert not is_canary(dataclasses.replace(canary, properties=Properties(type="tick")))
+    with pytest.raises(ValueError, match="token"):
+        decode_canary(dataclasses.replace(canary, body=b'{"region":"oregon","sent_ms":1}'))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fabrics import CREDENTIALS, TOPICS, fabric
 
+from gateway.hub import HubLimits
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
@@ -35,8 +36,10 @@ from newsfabric.topology import (
     shovel_value,
 )
 from newsfabric.topology.forms import hash_password
+from newsfabric.topology.values import BOX_BOUNDS, GATEWAY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS
 from newsfabric.world.broker import LocalNode
 from newsfabric.world.rabbitmq_home import RabbitmqHome
+from wholesale.router.window import KEEP_MS
 
 OREGON_CORE = Cluster("oregon", "core")
 OREGON_CLIENT = Cluster("oregon", "client")
@@ -82,6 +85,7 @@ def test_everything_comes_from_the_own_region_and_gold_from_the_others() -> None
     assert _keys(plan[DUBLIN_CLIENT], "shovel.publish.oregon.1") == {
         ("publish", "news.breaking"),
         ("publish", "user.*"),
+        ("publish", "_fabric.canary.oregon"),
     }
     assert _keys(plan[DUBLIN_CORE], "shovel.outbound.oregon.1") == {("outbound", ALL)}
     assert _keys(plan[OREGON_CORE], "shovel.receipts.1") == {("receipts", ALL)}
@@ -95,7 +99,8 @@ def test_with_two_nodes_gold_enters_by_two_queues_on_two_nodes() -> None:
         "shovel.publish.oregon.2": "oregon-client-2",
     }
     gold = {("publish", "news.breaking"), ("publish", "user.*")}
-    assert _keys(plan[OREGON_CLIENT], "shovel.publish.oregon.2") == gold
+    canary = {("publish", "_fabric.canary.oregon")}
+    assert _keys(plan[OREGON_CLIENT], "shovel.publish.oregon.2") == gold | canary
     routers = {queue.name: queue.home for queue in plan[OREGON_CORE].queues}
     assert routers["router.1"] == "oregon-core-1"
     assert routers["router.2"] == "oregon-core-2"
@@ -104,6 +109,20 @@ def test_with_two_nodes_gold_enters_by_two_queues_on_two_nodes() -> None:
         ("intake", "news.breaking"),
         ("intake", "user.*"),
     }
+
+
+def test_with_one_node_gold_has_a_queue_beside_the_others_on_that_node() -> None:
+    part = core(TOPICS, ["one"], away=frozenset({"one"}))
+    assert {queue.home for queue in part.queues} == {"one"}
+    assert _keys(part, "router.1") == {("intake", ALL)}
+    assert _keys(part, "router.2") == {("intake", "news.breaking"), ("intake", "user.*")}
+
+
+@pytest.mark.promise("S4")
+def test_no_copy_can_wait_for_longer_than_identities_are_remembered() -> None:
+    waits = [REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
+    remembered_ms = min(KEEP_MS, HubLimits().identity_seconds * 1000)
+    assert sum(bounds.message_ttl_ms or remembered_ms for bounds in waits) < remembered_ms
 
 
 def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything() -> None:
@@ -139,6 +158,7 @@ def test_nobody_owns_what_isnt_a_shovels() -> None:
     assert not owned_shovel("oregon", OREGON_CORE, "receipts.1")
 
 
+@pytest.mark.promise("O4")
 def test_every_queue_is_bounded_and_loses_its_oldest() -> None:
     parts = [*shovel_plan(fabric(core=2), "oregon", TOPICS).values(), box_part("box", 1)]
     for queue in (queue for part in parts for queue in part.queues):
@@ -154,9 +174,9 @@ def test_a_source_queue_on_anothers_broker_expires_and_forgets() -> None:
         assert 0 < arguments["x-message-ttl"] < arguments["x-expires"]
 
 
-def test_copies_never_wait_longer_than_identities_are_remembered() -> None:
-    for link in region_links(fabric(), "oregon", TOPICS):
-        assert link.bounds.arguments()["x-message-ttl"] < 600_000
+def test_a_canary_of_the_region_goes_through_each_of_its_shovels() -> None:
+    for link in region_links(fabric(client=2, core=2), "oregon", TOPICS):
+        assert {ALL, "_fabric.canary.oregon"} & set(link.keys), link.id
 
 
 def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> None:
@@ -169,6 +189,7 @@ def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> No
     assert value["dest-exchange"] == "postoffice"
     assert "dest-exchange-key" not in value
     assert value["ack-mode"] == "on-confirm"
+    assert value["dest-add-forward-headers"] is True
 
 
 def test_the_way_upstream_may_take_any_core_node() -> None:
@@ -219,7 +240,7 @@ def test_without_credentials_definitions_name_no_user() -> None:
 
 def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
     document = core_definitions(TOPICS, fabric().region("oregon"))
-    assert {queue["name"] for queue in document["queues"]} == {"router.1", "rejected"}
+    assert {queue["name"] for queue in document["queues"]} == {"router.1", "router.2", "rejected"}
     assert {exchange["name"] for exchange in document["exchanges"]} == {
         "intake",
         "postoffice",
@@ -253,9 +274,12 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
                 queue.name: dict(queue.arguments) for queue in (await api.queues()).values()
             }
             assert declared == {q["name"]: q["arguments"] for q in document["queues"]}
-            assert {Binding("intake", "router.1"), Binding("rejected", "rejected")} == (
-                await api.bindings()
-            )
+            assert await api.bindings() == {
+                Binding("intake", "router.1"),
+                Binding("intake", "router.2", "news.breaking"),
+                Binding("intake", "router.2", "user.*"),
+                Binding("rejected", "rejected"),
+            }
             assert {e["name"] for e in document["exchanges"]} <= set(await api.exchanges())
         async with Management(node.management_url, Credentials()) as stranger:
             assert not await stranger.alive()

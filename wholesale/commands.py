@@ -131,7 +131,7 @@ async def _run_router(
     own = load_fabric(fabric).region(region)
     table = load_topics(topics)
     settings = RouterSettings(
-        name=name, region=region, queues=topology.router_queues(len(own.core)), host=host, port=port
+        name=name, region=region, queues=topology.router_queues(), host=host, port=port
     )
     async with _store(store, table) as opened, _link(own.core, name) as link:
         await RouterService(settings, link=link, store=opened, topics=table).serve(stop)

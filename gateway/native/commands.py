@@ -32,8 +32,8 @@ from newsfabric.topics import SlowPolicy, TopicPolicy
 _HEAD: Final = struct.Struct("<IB")
 _POLICY: Final = struct.Struct("<IBB")
 _MESSAGE: Final = struct.Struct("<16sQq")
-# A subscribe goes on there after its connection and token.
-_AFTER_TOKEN: Final = _HEAD.size + CONNECTION_BYTES + U32.size
+# A subscribe goes on there after its connection.
+_AFTER_CONNECTION: Final = _HEAD.size + CONNECTION_BYTES
 _SLOW: Final[dict[SlowPolicy, int]] = {"disconnect": 0, "conflate": 1, "drop_oldest": 2}
 _MAX_U32: Final = 2**32 - 1
 
@@ -157,9 +157,9 @@ def subscribe(
     )
 
 
-def subscribe_again(command: bytes, connection: Connection, token: int) -> bytes:
-    """What :func:`subscribe` made, for another connection and with another token."""
-    return command[: _HEAD.size] + connection + U32.pack(token) + command[_AFTER_TOKEN:]
+def subscribe_again(command: bytes, connection: Connection) -> bytes:
+    """What :func:`subscribe` made, for another connection."""
+    return command[: _HEAD.size] + connection + command[_AFTER_CONNECTION:]
 
 
 def unsubscribe(connection: Connection, topic: str, push: bytes) -> bytes:

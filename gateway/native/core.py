@@ -173,6 +173,7 @@ class NativeCore(Core):
 
     def attached(self, event: Attached) -> None:
         """The data plane is there, with or without readers."""
+        self._answers.attached()
         if self._tallied != event.pid:
             self._tally.restart()
             self._tallied = event.pid
@@ -186,10 +187,6 @@ class NativeCore(Core):
             return
         resume(self.hub.streams, marks)
         self.marks = marks
-
-    def lost(self) -> None:
-        """The data plane is away, or only we are: its readers may be there still."""
-        self._answers.lost()
 
     def replaced(self) -> None:
         """Another control plane serves our readers now."""

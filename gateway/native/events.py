@@ -45,11 +45,15 @@ class Verbs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Uncovered:
-    """Memory can't answer. ``cold``: the topic was never seeded, or was forgotten."""
+    """Memory can't answer what a reader said: ``text``, a verb.
+
+    ``token`` is the command's. ``cold``: the topic was never seeded, or was forgotten.
+    """
 
     connection: Connection
     token: int
     cold: bool
+    text: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,7 +184,7 @@ def _uncovered(fields: _Fields) -> Uncovered:
     why = fields.number(U8)
     if why > 1:
         raise WireError(f"uncovered for reason {why}")
-    return Uncovered(connection, token, why == 0)
+    return Uncovered(connection, token, why == 0, fields.data(U32))
 
 
 def _counters(fields: _Fields) -> Counters:

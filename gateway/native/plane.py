@@ -77,9 +77,6 @@ class Guest(Protocol):
     def attached(self, event: Attached) -> None:
         """An attachment has begun."""
 
-    def lost(self) -> None:
-        """It has ended; its verbs will come again."""
-
     def replaced(self) -> None:
         """Another control plane has come in our place."""
 
@@ -348,7 +345,6 @@ class Plane:
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(why))
         self._answer_counts()
-        self._guest.lost()
         self._changed.set()
 
     def _adopt(self, descriptor: int, address: str) -> None:

@@ -1,8 +1,8 @@
 """Decides what readers on the data plane ask for, and gives it what its memory lacks.
 
-Every text is answered by exactly one command. Whoever asked is a handle in that command: nothing
-is kept of a reader here but what a subscribe or a history asked of the past, for as long
-as the data plane may say that its memory doesn't reach so far.
+Every text is answered by exactly one command. Whoever asked is a handle in that command, and when
+the data plane's memory doesn't reach as far as a verb asks, it says the verb again: nothing
+is kept of a reader here.
 
 The data plane's memory is warmed as the hub's is: by one read for each topic, however many wait
 for it, when the first reader asks for the past. A subscribe that asks for none doesn't wait.
@@ -55,26 +55,15 @@ from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.topics import TopicPolicy, TopicTable
 
-# The data plane says at once that its memory doesn't reach; this is for one that is very busy.
-_ASKED_SECONDS: Final = 30.0
-_ASKED_AT_ONCE: Final = 100_000
+# Tokens of commands that memory may not be enough for: whether the topic was warmed for it already.
+_NEW: Final = 0
+_WARMED: Final = 1
 # Readers of one page say the same: so many texts of at most so many bytes are read only once.
 _SAID: Final = 1_024
 _SHORT: Final = 256
 _SUBSCRIBES: Final = measures.VERBS.labels("subscribe")
 # Of a topic's history, and of its newest versions, in one seed.
 _SEED_BYTES: Final = MAX_MESSAGE // 4
-
-
-@dataclasses.dataclass(slots=True)
-class _Asked:
-    """A verb that memory may not be enough for. ``warmed``: the topic was seeded for it already."""
-
-    connection: Connection
-    verb: Subscribe | History
-    attachment: int
-    at: float
-    warmed: bool
 
 
 @dataclasses.dataclass(slots=True)
@@ -123,9 +112,6 @@ class NativeDesk:
             maxlen=commands.MOST_BATCHES
         )
         self._batches = 0
-        # Oldest first.
-        self._asked: collections.OrderedDict[int, _Asked] = collections.OrderedDict()
-        self._token = 0
         self._warming: dict[str, asyncio.Task[None]] = {}
 
     def answer(self, connection: Connection, text: bytes) -> None:
@@ -143,16 +129,19 @@ class NativeDesk:
 
     def uncovered(self, event: Uncovered) -> None:
         """The data plane's memory doesn't reach as far as a verb asks."""
-        asked = self._asked.pop(event.token, None)
-        if asked is None or asked.connection != event.connection:
-            # Its verb was forgotten, so it would wait for ever.
-            self._plane.send(commands.close(event.connection, INTERNAL))
-            return
-        self._spawn(self._answer_with_store(asked, warm=event.cold and not asked.warmed))
+        said = self._said.get(event.text) or self._learn(event.text)
+        verb, connection = said.intent, event.connection
+        warm = event.cold and event.token == _NEW
+        if isinstance(verb, Subscribe) and verb.position is not None:
+            self._spawn(self._resume_with_store(connection, said, verb, verb.position, warm=warm))
+        elif isinstance(verb, Subscribe | History):
+            self._spawn(self._answer_with_store(connection, verb, warm=warm))
+        else:
+            # Nobody asked memory for that, and the reader would wait for ever.
+            self._plane.send(commands.close(connection, INTERNAL))
 
-    def lost(self) -> None:
-        """The attachment has ended: what wasn't answered comes again."""
-        self._asked.clear()
+    def attached(self) -> None:
+        """An attachment has begun: it has none of the batches of the one before."""
         self._said.clear()
         self._batch_numbers.clear()
 
@@ -167,20 +156,18 @@ class NativeDesk:
     def _joined(self, connection: Connection, said: _Said, verb: Subscribe) -> bytes:
         """The answer to a subscribe without rewind: almost the same to all who say the same."""
         position = self._hub.streams.position(time.time())
-        wants_the_past = self._wants_the_past(verb)
         if said.position != position:
             said.position = position
             said.answer = commands.subscribe(
                 connection,
                 verb.topic,
                 self._policy(verb.topic),
-                token=0 if wants_the_past else None,
+                token=_NEW if self._wants_the_past(verb) else None,
                 replay=Replay(),
                 ref=_ref(verb),
                 push=subscribed_push(verb, position),
             )
-        token = self._keep(connection, verb, warmed=False) if wants_the_past else 0
-        return commands.subscribe_again(said.answer, connection, token)
+        return commands.subscribe_again(said.answer, connection)
 
     def _resume(self, connection: Connection, said: _Said, verb: Subscribe, position: str) -> None:
         missed = self._resumer.recall(verb.topic, position)
@@ -190,17 +177,27 @@ class NativeDesk:
             self._spawn(self._resume_with_store(connection, said, verb, position))
 
     async def _resume_with_store(
-        self, connection: Connection, said: _Said, verb: Subscribe, position: str
+        self,
+        connection: Connection,
+        said: _Said,
+        verb: Subscribe,
+        position: str,
+        *,
+        warm: bool | None = None,
     ) -> None:
+        """``warm``: whether to seed the topic, when its memory has proved to be not enough."""
         attachment = self._plane.attachment
         missed = await self._resumer.recover(verb.topic, position)
         if attachment != self._plane.attachment:
             # The verb comes again.
             return
-        if not missed.recovered and (verb.rewind is not None or self._wants_the_past(verb)):
+        if missed.recovered or not self._wants_the_past(verb):
+            self._resumed(connection, said, verb, missed)
+        elif warm is None:
             self._subscribe(connection, _from_the_first_of(verb, missed))
         else:
-            self._resumed(connection, said, verb, missed)
+            verb = _from_the_first_of(verb, missed)
+            await self._answer_with_store(connection, verb, warm=warm)
 
     def _resumed(
         self, connection: Connection, said: _Said, verb: Subscribe, missed: Recalled
@@ -228,7 +225,7 @@ class NativeDesk:
                 push=subscribed_push(verb, echoed or position, recovered=recovered),
                 older=() if said.batch else fitting,
             )
-        self._plane.send(commands.subscribe_again(said.answer, connection, 0))
+        self._plane.send(commands.subscribe_again(said.answer, connection))
 
     def _send_batch(self, topic: str, messages: Sequence[Publication]) -> int:
         self._batches += 1
@@ -258,10 +255,8 @@ class NativeDesk:
         measures.ERRORS.labels(int(refusal.code)).inc()
         self._plane.send(commands.reply(connection, error_push(refusal)))
 
-    def _subscribe(self, connection: Connection, verb: Subscribe, *, warmed: bool = False) -> None:
-        past = self._wants_the_past(verb)
-        token = self._keep(connection, verb, warmed=warmed) if past else None
-        self._join(connection, verb, token, [])
+    def _subscribe(self, connection: Connection, verb: Subscribe, token: int = _NEW) -> None:
+        self._join(connection, verb, token if self._wants_the_past(verb) else None, [])
 
     def _join(
         self, connection: Connection, verb: Subscribe, token: int | None, older: list[Publication]
@@ -283,22 +278,24 @@ class NativeDesk:
             )
         )
 
-    def _history(self, connection: Connection, verb: History, *, warmed: bool = False) -> None:
+    def _history(self, connection: Connection, verb: History, token: int = _NEW) -> None:
         head = encode_push({"type": "history", "ref": verb.ref, "topic": verb.topic})
         self._plane.send(
             commands.history(
                 connection,
                 verb.topic,
                 self._policy(verb.topic),
-                token=self._keep(connection, verb, warmed=warmed),
+                token=token,
                 limit=verb.limit,
                 before=verb.before,
                 head=head[:-1] + b',"more":',
             )
         )
 
-    async def _answer_with_store(self, asked: _Asked, *, warm: bool) -> None:
-        connection, verb = asked.connection, asked.verb
+    async def _answer_with_store(
+        self, connection: Connection, verb: Subscribe | History, *, warm: bool
+    ) -> None:
+        attachment = self._plane.attachment
         stored: list[Envelope] = []
         refusal: Refusal | None = None
         try:
@@ -310,17 +307,18 @@ class NativeDesk:
             self._archive.failed(exc)
             warm = False
             refusal = store_away(verb) if isinstance(verb, History) else None
-        if asked.attachment != self._plane.attachment:
+        if attachment != self._plane.attachment:
+            # The verb comes again.
             return
         if refusal is not None:
             self._refuse(connection, refusal)
         elif isinstance(verb, History):
             if warm:
-                self._history(connection, verb, warmed=True)
+                self._history(connection, verb, _WARMED)
             else:
                 self._send_history(connection, verb, stored)
         elif warm:
-            self._subscribe(connection, verb, warmed=True)
+            self._subscribe(connection, verb, _WARMED)
         else:
             self._join(connection, verb, None, self._older(stored))
 
@@ -371,18 +369,6 @@ class NativeDesk:
         for publication in fresh:
             self._publish(publication)
         return older
-
-    def _keep(self, connection: Connection, verb: Subscribe | History, *, warmed: bool) -> int:
-        now = time.monotonic()
-        while self._asked and (
-            len(self._asked) >= _ASKED_AT_ONCE
-            or next(iter(self._asked.values())).at < now - _ASKED_SECONDS
-        ):
-            self._asked.popitem(last=False)
-        self._token = (self._token + 1) % 2**32
-        attachment = self._plane.attachment
-        self._asked[self._token] = _Asked(connection, verb, attachment, now, warmed)
-        return self._token
 
     def _policy(self, topic: str) -> TopicPolicy:
         policy = self._table.find(topic)

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from newsfabric.amqp.message import Undecodable
+from newsfabric.amqp.message import SHOVELLED, Undecodable, Undecoded
 
 # Time spent on one header table is bounded with its size: 16 KiB of one-byte fields take
 # about 2 ms. Ours have a few hundred bytes.
@@ -92,6 +92,11 @@ def decode_table(raw: bytes) -> dict[str, Any]:
     return _table(raw, 0, len(raw), 0)
 
 
+def decode_array(raw: bytes) -> list[Any]:
+    """The values in ``raw``, an array without its length. Never raises."""
+    return _array(raw, 0, len(raw), 1)
+
+
 def _table(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     while at < end:
@@ -100,7 +105,12 @@ def _table(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
         # A name cut short is kept as far as it goes: something must carry the marker.
         name = decode_text(data[name_at : min(at, end)])
         try:
-            fields[name], at = _value(data, at, end, depth)
+            if name == SHOVELLED and data[at : at + 1] == b"A":
+                # Two dozen fields, the same in every message that came this way.
+                raw, at = _decode_bytes(data, at + 1, end, depth)
+                fields[name] = Undecoded(raw)
+            else:
+                fields[name], at = _value(data, at, end, depth)
         except _Malformed:
             fields[name] = Undecodable(data[at:end])
             break
@@ -302,6 +312,7 @@ _encoders: Final[dict[type, Callable[[Any], bytes]]] = {
     bytes: lambda value: _with_length(b"x", value),
     # As plain bytes: sent as it came, it might end a connection of ours.
     Undecodable: lambda value: _with_length(b"x", value),
+    Undecoded: lambda value: _with_length(b"x", value),
     type(None): lambda _value: b"V",
     Decimal: _encode_decimal,
     datetime: _encode_timestamp,

@@ -14,11 +14,21 @@ from typing import Any, Final
 # AMQP 0-9-1: 1 is transient, 2 persistent. The fabric persists nothing in a broker.
 TRANSIENT: Final = 1
 
+# Where shovels write their names; see newsfabric.hops.
+SHOVELLED: Final = "x-shovelled"
+
 
 class Undecodable(bytes):
     """A header value that is no AMQP value, as the bytes it came in. Validation refuses it.
 
     Published again it is a plain byte array, so that it can do no harm.
+    """
+
+
+class Undecoded(bytes):
+    """An array header that is taken as it came, because few who get it want to know.
+
+    Published again it is a plain byte array, as :class:`Undecodable` is.
     """
 
 
@@ -28,8 +38,9 @@ class Properties:
 
     ``timestamp`` is in seconds, ``expiration`` milliseconds as text, both as
     the protocol has them. ``headers`` values are what the wire had: str, int,
-    float, bool, bytes, None, datetime, Decimal, lists and dicts of these, and
-    :class:`Undecodable` where the wire had something else.
+    float, bool, bytes, None, datetime, Decimal, lists and dicts of these,
+    :class:`Undecodable` where the wire had something else, and :class:`Undecoded` for
+    :data:`SHOVELLED`.
     """
 
     content_type: str | None = None

@@ -64,6 +64,16 @@ class Connection:
     url: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gap:
+    """A resume of ``topic`` that was answered ``recovered: false``."""
+
+    reader: str
+    connection: int
+    topic: str
+    at: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
     """A broken promise: message ``n`` and those readers for whom it is true."""
@@ -136,7 +146,7 @@ class Books:
         self.doubles: list[Arrival] = []
         self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
         self._repeats = 0
-        self._gaps = 0
+        self._gaps: list[Gap] = []
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
         self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
         for reader in self.readers.values():
@@ -156,9 +166,13 @@ class Books:
         before = [c for c in self._connections[reader] if c.at < since][-1:]
         return before + [c for c in self._connections[reader] if since <= c.at < until]
 
-    def gap(self) -> None:
-        """A gateway told a reader who resumed that it can't say what it missed."""
-        self._gaps += 1
+    def gap(self, gap: Gap) -> None:
+        """A gateway told a reader who resumed that it can't say what was missed."""
+        self._gaps.append(gap)
+
+    def gaps(self, reader: str) -> list[Gap]:
+        """What ``reader`` was told so."""
+        return [gap for gap in self._gaps if gap.reader == reader]
 
     def arrived(self, arrival: Arrival) -> None:
         """A delivery. What a reader takes for new and has had under its number is a double too:
@@ -217,7 +231,7 @@ class Books:
             owed=owed,
             paid=owed - sum(len(names) for _, names in missing),
             repeats=self._repeats,
-            gaps=self._gaps,
+            gaps=len(self._gaps),
             missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
             wrong=(
                 *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),

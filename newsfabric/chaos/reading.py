@@ -1,9 +1,10 @@
-"""Readers of a chaos run, in a process of their own: ``python -m newsfabric.chaos.reading PLAN``.
+"""Readers of a chaos run, in a process of their own: ``python -m newsfabric.chaos.reading``.
 
 They do what the readers' library does: fetch the endpoints, connect, subscribe from the position of
 each topic (or with a rewind where that can't be served), drop repeats by identity, and come
 again after a pause. Some stay, some reconnect now and then, some roam between regions. Every
-delivery becomes a line on stdout; ``ready`` says that all are subscribed. They end with stdin.
+delivery becomes a line on stdout; ``ready`` says that all are subscribed. The plan is the first
+line of stdin, and they end when it is closed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, TextIO
 
 import orjson
 
 from newsfabric.backoff import Backoff
-from newsfabric.chaos.books import Arrival, Books, Connection, Reader, Sort
+from newsfabric.chaos.books import Arrival, Books, Connection, Gap, Reader, Sort
 from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
 from newsfabric.reader import Endpoints, Gateway, Push, Transport, connect, fetch_endpoints
@@ -102,7 +102,7 @@ def read_line(line: str, books: Books, began: float) -> None:
     elif what == "connected":
         books.connected(reader, Connection(int(connection), at, rest[0]))
     elif what == "gap":
-        books.gap()
+        books.gap(Gap(reader, int(connection), rest[0], at))
 
 
 class ChaosReader:
@@ -230,11 +230,11 @@ async def _main(document: dict[str, Any]) -> None:
     ]
     log = Log(sys.stdout, document["run"])
     reading = asyncio.create_task(read_all(plans, log, seed=document["seed"]))
-    # Nothing is ever written to us: stdin is readable when whoever started us closes it or dies.
+    # Nothing more is written to us: stdin is readable when whoever started us closes it or dies.
     asyncio.get_running_loop().add_reader(sys.stdin, reading.cancel)
     with suppress(asyncio.CancelledError):
         await reading
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(orjson.loads(Path(sys.argv[1]).read_bytes())))
+    asyncio.run(_main(orjson.loads(sys.stdin.buffer.readline())))

@@ -100,6 +100,9 @@ def _wrong(outcome: Outcome, wrong: Wrong) -> dict[str, Any]:
                         name, since=message.sent - 1.0, until=message.sent + _AROUND
                     )
                 ],
+                "told_of_gaps": [
+                    {"at": round(gap.at, 2), "topic": gap.topic} for gap in books.gaps(name)
+                ],
                 "deliveries": [
                     {"at": round(a.at, 3), "connection": a.connection, "sort": a.sort}
                     for a in books.doubles

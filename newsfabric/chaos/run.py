@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 import orjson
@@ -71,9 +70,9 @@ class Outcome:
 
 
 async def run_chaos(
-    layout: WorldLayout, options: ChaosOptions, folder: Path, say: Callable[[str], None]
+    layout: WorldLayout, options: ChaosOptions, say: Callable[[str], None]
 ) -> Outcome:
-    """Run it; ``folder`` exists and gets the readers' plan. WorldError if it can't begin."""
+    """Run it. WorldError if it can't begin, or the readers don't live through it."""
     run = secrets.token_hex(4)
     seconds = options.minutes * 60
     plans = make_plans(
@@ -85,20 +84,22 @@ async def run_chaos(
     schedule = make_schedule(kinds(layout), seconds=seconds, seed=options.seed)
     books = Books(plan.reader() for plan in plans)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
-    plan_file = folder / "readers.json"
-    plan_file.write_bytes(_plan(run, options.seed, plans))
     say(f"{options.readers} readers connect")
-    async with _Readers.start(plan_file, books) as readers:
+    async with _Readers.start(_plan(run, options.seed, plans), books) as readers:
         await readers.ready()
         began = readers.began = time.time()
         say(f"{options.rate:g} messages a second for {seconds:.0f} s, {len(schedule)} faults")
         breaker = _Breaker(layout, began, say)
         async with Publishing(urls, books, run=run, began=began, seed=options.seed) as publishing:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(publishing.publish(rate=options.rate, seconds=seconds))
-                group.create_task(breaker.carry_out(schedule))
-            await breaker.heal_all()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(publishing.publish(rate=options.rate, seconds=seconds))
+                    group.create_task(breaker.carry_out(schedule))
+            finally:
+                # Also after Ctrl-C: the world is left well.
+                await breaker.heal_all()
             settled_after = await _settle(books, say)
+        readers.check()
     return Outcome(
         run=run,
         started_at=began,
@@ -122,7 +123,7 @@ def kinds(layout: WorldLayout) -> dict[str, list[str]]:
 
 def _plan(run: str, seed: int, plans: list[Plan]) -> bytes:
     document = {"run": run, "seed": seed, "plans": [dataclasses.asdict(plan) for plan in plans]}
-    return orjson.dumps(document)
+    return orjson.dumps(document) + b"\n"
 
 
 class _Readers:
@@ -132,26 +133,28 @@ class _Readers:
         self._process = process
         self._books = books
         self._ready = asyncio.Event()
+        self._ended = False
         self.began = 0.0
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, plan: Path, books: Books) -> AsyncGenerator[_Readers]:
+    async def start(cls, plan: bytes, books: Books) -> AsyncGenerator[_Readers]:
         """Start it; it is ended with the block."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "newsfabric.chaos.reading", str(plan)),
+            *(sys.executable, "-m", "newsfabric.chaos.reading"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
             # A Ctrl-C is for us: they end with their stdin.
             start_new_session=True,
         )
+        assert process.stdin is not None
+        process.stdin.write(plan)
         readers = cls(process, books)
         taking = asyncio.create_task(readers._take())
         try:
             yield readers
         finally:
-            assert process.stdin is not None
             process.stdin.close()
             await process.wait()
             await taking
@@ -166,12 +169,18 @@ class _Readers:
                 f"not all readers were subscribed within {_READY_WITHIN:.0f} s"
             ) from exc
 
+    def check(self) -> None:
+        """WorldError if they have died: then nothing that is missing says anything."""
+        if self._ended:
+            raise WorldError("the process of the readers has died")
+
     async def _take(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if b"\tready\t" in line:
                 self._ready.set()
             read_line(line.decode(), self._books, self.began)
+        self._ended = True
 
 
 class _Breaker:

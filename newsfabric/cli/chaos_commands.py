@@ -198,7 +198,7 @@ def run(state: Path, minutes: float, seed: int, rate: float, readers: int, repor
     layout = world_to_read(state, say)
     options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers)
     report.mkdir(parents=True, exist_ok=True)
-    outcome = asyncio.run(run_chaos(layout, options, report, say))
+    outcome = asyncio.run(run_chaos(layout, options, say))
     account = write_report(outcome, report)
     for text in (*outcome.faulty, *broken(outcome, account)):
         click.echo(text)

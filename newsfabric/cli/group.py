@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "publish": ("newsfabric.cli.message_commands:publish", "Publish one message."),
     "tail": ("newsfabric.cli.message_commands:tail", "Print messages as they arrive."),
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),
+    "trace": ("newsfabric.cli.message_commands:trace", "Show the way of one message."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
     "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),

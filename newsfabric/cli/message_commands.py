@@ -1,4 +1,4 @@
-"""``newsfabric publish``, ``tail``, ``replay`` and ``rejected``."""
+"""``newsfabric publish``, ``tail``, ``replay``, ``trace`` and ``rejected``."""
 
 from __future__ import annotations
 
@@ -144,3 +144,31 @@ def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None
 
     layout, _ = running_world(state)
     asyncio.run(show_rejected(layout.region(region), limit=limit, as_json=as_json))
+
+
+@click.command(
+    epilog=examples(
+        "newsfabric trace 019b2f4e-6a31-7c55-9c3f-2a4b5c6d7e8f",
+        "newsfabric trace story-17 --json | jq .hops",
+        "newsfabric trace 5c2a --from http://10.0.0.7:9101 --from http://10.0.1.4:15081",
+    )
+)
+@click.argument("id")
+@state_option
+@click.option(
+    "--from", "urls", multiple=True, metavar="URL", help="Ask this router or gateway instead."
+)
+@json_option
+def trace(id: str, state: Path, urls: tuple[str, ...], as_json: bool) -> None:
+    """Show every hop of one message with its times, and which of its copies won.
+
+    ID is its id, the identity in its receipt, the first four digits or more of either, or its
+    message_id. Routers and gateways remember their last 8,192 messages for ten minutes; of
+    older ones the id finds what the stores have. A gateway's URL is that of its admin port.
+    """
+    from newsfabric.cli.trace import places_at, places_in, show_trace
+    from newsfabric.world.state import running_world
+
+    layout = None if urls else running_world(state)[0]
+    places = places_at(urls) if layout is None else places_in(layout)
+    show_trace(id, places, layout, as_json=as_json)

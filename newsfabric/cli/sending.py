@@ -2,7 +2,8 @@
 
 A broker's confirm only says "taken"; the receipt says stored and routed, or why not. Without
 one in time the message is sent again with the same ``message_id``, which the fabric knows for
-the same message.
+the same message. Each time it waits longer: a fabric that is behind is only
+set back by repeats.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
@@ -23,7 +24,17 @@ from newsfabric.topology import PUBLISH, RECEIPTS
 APP_ID: Final = "newsfabric-cli"
 # A receipt takes milliseconds; its way back may be cut for as long as a shovel reconnects.
 _SEND_AGAIN: Final = 2.0
+# How many times as long it waits in the end.
+_PATIENCE: Final = 5.0
 _IN_FLIGHT: Final = 1000
+
+
+def pauses(first: float) -> Iterator[float]:
+    """How long to wait for a receipt each time: ``first`` seconds, then ever longer, for ever."""
+    pause = first
+    while True:
+        yield pause
+        pause = min(2 * pause, _PATIENCE * first)
 
 
 class Sender:
@@ -49,7 +60,7 @@ class Sender:
 
     @classmethod
     async def over(cls, link: Link, *, send_again: float = _SEND_AGAIN) -> Self:
-        """A sender over ``link``, which it closes; it sends again after ``send_again`` seconds."""
+        """A sender over ``link``, which it closes; it first sends again after ``send_again`` s."""
         sender = cls(link, send_again)
         try:
             await link.on_connect(sender._declare)
@@ -78,11 +89,12 @@ class Sender:
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting[message_id] = answer
         try:
-            while True:
+            for pause in pauses(self._send_again):
                 await self._publish(wanting)
-                await asyncio.wait([answer], timeout=self._send_again)
+                await asyncio.wait([answer], timeout=pause)
                 if answer.done():
                     return answer.result()
+            raise AssertionError("it never stops sending")
         finally:
             del self._waiting[message_id]
 

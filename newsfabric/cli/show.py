@@ -15,6 +15,9 @@ from rich.text import Text
 from newsfabric.world.layout import WorldLayout
 from newsfabric.world.start import Progress as StartProgress
 
+# Canaries are sent each second; so long one may take before its shovel is called broken.
+_LATE_MS: Final = 10_000
+
 
 def console(*, stderr: bool = False) -> Console:
     """The terminal. Nothing is coloured for its looks alone, and no text is taken for markup."""
@@ -117,12 +120,23 @@ def _processes(kind: str) -> Callable[[Mapping[str, Any]], Text]:
 
 
 def _moving(region: Mapping[str, Any]) -> Text:
-    bad = [f"{_shovel(s)} {s['state']}" for s in region["shovels"] if s["state"] != "running"]
+    bad = [f"{_shovel(s)} {_shovel_state(s)}" for s in region["shovels"] if not _moves(s)]
     return _all_but(bad, len(region["shovels"]))
 
 
 def _shovel(shovel: Mapping[str, Any]) -> str:
     return f"{shovel['runs_on']}/{shovel['name']}"
+
+
+def _moves(shovel: Mapping[str, Any]) -> bool:
+    age = shovel["canary_age_ms"]
+    return shovel["state"] == "running" and (age is None or age <= _LATE_MS)
+
+
+def _shovel_state(shovel: Mapping[str, Any]) -> str:
+    age, restarts = shovel["canary_age_ms"], shovel["restarts"]
+    canary = "no canary" if age is None else f"canary {age / 1000:.1f} s ago"
+    return f"{shovel['state']}, {canary}" + (f", restarted {restarts} times" if restarts else "")
 
 
 def _all_but(bad: list[str], total: int) -> Text:
@@ -160,8 +174,7 @@ def _region_table(region: Mapping[str, Any]) -> Table:
         elif gateway["engine"] is not None:
             table.add_row("", f"{gateway['engine']} engine", "", "")
     for shovel in region["shovels"]:
-        good = shovel["state"] == "running"
-        state = Text(shovel["state"], style="" if good else "yellow")
+        state = Text(_shovel_state(shovel), style="" if _moves(shovel) else "yellow")
         table.add_row("shovel", _shovel(shovel), "", state)
     return table
 

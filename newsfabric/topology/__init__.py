@@ -25,6 +25,7 @@ from newsfabric.topology.forms import (
 )
 from newsfabric.topology.parts import (
     CLIENT,
+    CORE_EXCHANGES,
     RETAIL,
     box_feed,
     box_part,
@@ -68,6 +69,7 @@ from newsfabric.topology.values import (
 __all__ = [
     "ALL",
     "CLIENT",
+    "CORE_EXCHANGES",
     "DIRECT",
     "GATEWAY_QUEUE",
     "INTAKE",

@@ -48,14 +48,18 @@ def router_queue(n: int) -> str:
     return f"router.{n}"
 
 
-def router_queues(nodes: int) -> tuple[str, ...]:
-    """Names of all queues that routers consume in a core cluster of ``nodes`` nodes."""
-    return tuple(router_queue(n) for n in range(1, paths(nodes) + 1))
+def router_queues() -> tuple[str, ...]:
+    """Names of all queues that routers consume."""
+    return router_queue(1), router_queue(2)
 
 
-def box_queue(box: str, n: int) -> str:
-    """Name of the core's ``n``-th (1, 2) queue for ``box``."""
-    return f"box.{box}.{n}"
+def box_queue(box: str, n: int, place: str = "") -> str:
+    """Name of the core's ``n``-th (1, 2) queue for ``box``.
+
+    ``place`` tells queues on different nodes of the cluster apart: while a node is away, the
+    names of its queues are taken.
+    """
+    return f"box.{box}.{n}.{place}" if place else f"box.{box}.{n}"
 
 
 def paths(nodes: int) -> int:
@@ -66,14 +70,16 @@ def paths(nodes: int) -> int:
 def core(topics: TopicTable, nodes: Sequence[str], *, away: frozenset[str] = frozenset()) -> Part:
     """A core cluster's own part; ``nodes`` are its nodes' names, ``away`` those that are down.
 
-    While the first node is away nothing reaches ``router.1``, so ``router.2`` takes everything.
+    Everything enters by ``router.1``, gold by ``router.2`` as well, where it waits behind nothing
+    but gold. While the first of several nodes is away nothing reaches ``router.1``, so
+    ``router.2`` takes everything.
     """
-    homes = nodes[: paths(len(nodes))]
+    homes = (nodes[0], nodes[paths(len(nodes)) - 1])
     queues = [Queue(router_queue(n), ROUTER_BOUNDS, home) for n, home in enumerate(homes, 1)]
+    stands_in = len(nodes) > 1 and nodes[0] in away
+    keys = (ALL,) if stands_in else topics.patterns("gold")
     bindings = [Binding(INTAKE, router_queue(1))]
-    if len(homes) > 1:
-        keys = (ALL,) if homes[0] in away else topics.patterns("gold")
-        bindings += [Binding(INTAKE, router_queue(2), key) for key in keys]
+    bindings += [Binding(INTAKE, router_queue(2), key) for key in keys]
     return Part(
         exchanges=CORE_EXCHANGES,
         queues=(*queues, Queue(REJECTED, REJECTED_BOUNDS, nodes[0])),
@@ -81,18 +87,18 @@ def core(topics: TopicTable, nodes: Sequence[str], *, away: frozenset[str] = fro
     )
 
 
-def box_part(box: str, n: int) -> Part:
+def box_part(box: str, n: int, place: str = "") -> Part:
     """What box ``box`` declares on the core node that its ``n``-th feed comes from."""
-    queue = Queue(box_queue(box, n), BOX_BOUNDS)
+    queue = Queue(box_queue(box, n, place), BOX_BOUNDS)
     return Part((Exchange(POSTOFFICE),), (queue,), (Binding(POSTOFFICE, queue.name),))
 
 
-def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
+def box_feed(box: str, n: int, core_url: str, place: str = "") -> ShovelLink:
     """The shovel on box ``box`` that is its ``n``-th feed, from the core node at ``core_url``."""
     return ShovelLink(
         name=f"postoffice.{n}",
         sources=(core_url,),
-        queue=Queue(box_queue(box, n), BOX_BOUNDS),
+        queue=Queue(box_queue(box, n, place), BOX_BOUNDS),
         exchange=POSTOFFICE,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from newsfabric.control import canary_key
 from newsfabric.settings import Fabric, Node
 from newsfabric.topics import TopicTable
 from newsfabric.topology.parts import CLIENT, core, paths
@@ -130,14 +131,18 @@ def owned_queue(region: str, cluster: Cluster, name: str) -> bool:
 
 
 def _publish(fabric: Fabric, region: str, source: str, topics: TopicTable) -> Iterator[Link]:
-    """One shovel for everything of one's own region; gold on a second one and from elsewhere."""
+    """One shovel for everything of one's own region; gold on a second one and from elsewhere.
+
+    Canaries go through each.
+    """
+    gold = topics.patterns("gold")
     for n, nodes in _rotations(fabric.region(source).client):
         yield Link(
             name=f"publish.{source}.{n}",
             runs_on=Cluster(region, "core"),
             source=Cluster(source, "client"),
             exchange=PUBLISH,
-            keys=(ALL,) if source == region and n == 1 else topics.patterns("gold"),
+            keys=(ALL,) if source == region and n == 1 else (*gold, canary_key(region)),
             destination=INTAKE,
             queue_name=f"shovel.publish.{region}.{n}",
             bounds=REGION_BOUNDS,

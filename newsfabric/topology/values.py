@@ -62,6 +62,10 @@ ROUTER_BOUNDS: Final = Bounds(
     max_length=100_000,
     # Half of the smallest broker's memory, so that 100,000 large messages can't stop publishers.
     max_bytes=256 * MIB,
+    # All that a copy can wait on its way (to a router, to another region, to a box, for its
+    # gateway) is below the 10 minutes for which identities are remembered: one that was held back
+    # for longer would no longer be known as a copy.
+    message_ttl_ms=150_000,
 )
 REJECTED_BOUNDS: Final = Bounds(
     # Evidence for a person, not a queue that anyone must empty: the newest 10,000 of the last hour.
@@ -72,9 +76,8 @@ REJECTED_BOUNDS: Final = Bounds(
 REGION_BOUNDS: Final = Bounds(
     max_length=100_000,
     max_bytes=256 * MIB,
-    # Below the 10 minutes for which routers and hubs remember identities: a copy that
-    # was held back for longer would no longer be known as one.
-    message_ttl_ms=540_000,
+    # Twice on a copy's way; see above.
+    message_ttl_ms=150_000,
     # A region that is gone for half an hour rereads the store; its queue mustn't cost others more.
     expires_ms=1_800_000,
 )

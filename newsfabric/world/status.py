@@ -1,7 +1,8 @@
 """How a world is: what ``newsfabric status --json`` prints, as plain values.
 
 The shape is a contract: keys are added, never changed. A process that has died has ``"pid":
-null`` and ``"running": false``; a shovel whose broker doesn't answer is ``"unknown"``.
+null`` and ``"running": false``; a shovel whose broker doesn't answer is ``"unknown"``, and
+``canary_age_ms`` is null where no canary has come or nobody answers who would know.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ Routed = Mapping[str, int | None]
 Loads = Mapping[str, dict[str, Any] | None]
 # Box → what its gateway's /engine says; where it doesn't, what /proc knows of its data plane.
 Engines = Mapping[str, dict[str, Any]]
+# Where shovels run → their names → what their keeper or agent says of their canaries.
+Canaries = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Observations:
     loads: Loads
     routed: Routed
     engines: Engines
+    canaries: Canaries
 
 
 async def observe(layout: WorldLayout) -> Observations:
@@ -55,17 +59,19 @@ async def observe(layout: WorldLayout) -> Observations:
     places = {place: nodes for region in layout.regions for place, nodes in _places(region)}
     boxes = list(layout.boxes())
     planes = {found.socket: found.process.pid for found in dataplanes(layout.paths.state)}
-    shovels, loads, routed, engines = await asyncio.gather(
+    shovels, loads, routed, engines, canaries = await asyncio.gather(
         asyncio.gather(*(_shovel_states(nodes) for nodes in places.values())),
         asyncio.gather(*(_load(box) for box in boxes)),
         asyncio.gather(*(_routed(region) for region in layout.regions)),
         asyncio.gather(*(_engine(box, planes) for box in boxes)),
+        _canaries(layout),
     )
     return Observations(
         shovels=dict(zip(places, shovels, strict=True)),
         loads={box.name: load for box, load in zip(boxes, loads, strict=True)},
         routed={r.name: count for r, count in zip(layout.regions, routed, strict=True)},
         engines={box.name: engine for box, engine in zip(boxes, engines, strict=True)},
+        canaries=canaries,
     )
 
 
@@ -99,6 +105,20 @@ async def _engine(box: Box, dataplanes: Mapping[Path, int]) -> dict[str, Any]:
     # Its control plane is dead or doesn't answer, and the readers may be there still.
     pid = None if box.control_socket is None else dataplanes.get(box.control_socket)
     return {} if pid is None else {"engine": "native", "dataplane_pid": pid}
+
+
+async def _canaries(layout: WorldLayout) -> Canaries:
+    """Ask every keeper and agent."""
+    ports: list[tuple[str | None, int]] = [(None, r.keeper_port) for r in layout.regions]
+    ports += [(box.name, box.agent_port) for box in layout.boxes()]
+    urls = [f"http://{HOST}:{port}/canaries" for _, port in ports]
+    documents = await asyncio.gather(*(_document(url) for url in urls))
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for (box, _), document in zip(ports, documents, strict=True):
+        for shovel in (document or {}).get("shovels", []):
+            place = str(box or shovel.get("runs_on"))
+            found.setdefault(place, {})[str(shovel.get("name"))] = shovel
+    return found
 
 
 async def _document(url: str) -> dict[str, Any] | None:
@@ -170,7 +190,7 @@ def _region(
         "shovels": [
             shovel
             for place, _ in _places(region)
-            for shovel in _shovels(place, seen.shovels.get(place))
+            for shovel in _shovels(place, seen.shovels.get(place), seen.canaries.get(place, {}))
         ],
         "gateways": [_gateway(box, running, seen) for box in region.boxes],
     }
@@ -185,12 +205,24 @@ def _process(name: str, running: Mapping[str, ProcessId]) -> dict[str, Any]:
     }
 
 
-def _shovels(place: str, states: Mapping[str, ShovelState] | None) -> list[dict[str, Any]]:
+def _shovels(
+    place: str,
+    states: Mapping[str, ShovelState] | None,
+    canaries: Mapping[str, Mapping[str, Any]],
+) -> list[dict[str, Any]]:
     if states is None:
         silent = "the broker doesn't answer"
-        return [{"name": "*", "runs_on": place, "state": "unknown", "reason": silent}]
+        nothing = {"canary_age_ms": None, "restarts": None}
+        return [{"name": "*", "runs_on": place, "state": "unknown", "reason": silent} | nothing]
     return [
-        {"name": state.name, "runs_on": place, "state": state.state, "reason": state.reason}
+        {
+            "name": state.name,
+            "runs_on": place,
+            "state": state.state,
+            "reason": state.reason,
+            "canary_age_ms": canaries.get(state.name, {}).get("canary_age_ms"),
+            "restarts": canaries.get(state.name, {}).get("restarts"),
+        }
         for state in sorted(states.values(), key=lambda state: state.name)
     ]
 

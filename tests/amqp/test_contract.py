@@ -174,6 +174,7 @@ async def test_publish_waits_its_turn(broker: BrokerHandle, name: str) -> None:
     assert sorted(bodies) == sorted(each.body for each in messages)
 
 
+@pytest.mark.promise("C2")
 async def test_a_mandatory_message_without_a_queue_is_refused(
     broker: BrokerHandle, name: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""A figure beside what was asked and beside its floor."""
+"""A figure beside what was asked and beside its floor; or why there is none."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 
 import pytest
 
+from bench.__main__ import measured
 from bench.delivery import in_turn
 from bench.meter import processor_seconds, resident_bytes
-from bench.rows import Row
+from bench.rows import NotMeasured, Row, as_json, print_table
+from newsfabric.errors import SetupError
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,33 @@ def test_a_process_is_measured_by_its_number() -> None:
     sum(range(3_000_000))
     assert processor_seconds(os.getpid()) > before
     assert resident_bytes(os.getpid()) > 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (SetupError("Cassandra needs Java 17"), "Cassandra needs Java 17"),
+        (TimeoutError("no reader came"), "TimeoutError: no reader came"),
+    ],
+)
+def test_a_part_that_cannot_run_says_why(error: Exception, why: str) -> None:
+    def part() -> list[Row]:
+        raise error
+
+    assert measured(part) == NotMeasured(why)
+
+
+def test_the_table_shows_parts_that_ran_and_why_others_did_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = Row(figure="f", value=1.0, unit="s", at_most=2)
+    sections = [("store", NotMeasured("no [Java]")), ("resume", [row])]
+    print_table(sections)
+    lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines()]
+    shown = [[cell.strip() for cell in line] for line in lines if len(line) == 5]
+    assert ["not measured: no [Java]", "", "", "", ""] in shown
+    assert ["f", "1.0 s", "≤ 2 s", "", "yes"] in shown
+    assert as_json(sections) == {
+        "store": {"not_measured": "no [Java]"},
+        "resume": [row.as_json()],
+    }

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from newsfabric.cli import cli
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
-COMMANDS = ("up", "status", "down", "publish", "tail", "replay", "rejected")
+COMMANDS = ("up", "status", "down", "publish", "tail", "replay", "trace", "rejected")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +11,7 @@ from newsfabric.amqp import Declare, Delivery, Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.cli.messages import make_message
 from newsfabric.cli.recording import Line, Tally, play
-from newsfabric.cli.sending import Sender
+from newsfabric.cli.sending import Sender, pauses
 from newsfabric.control import Receipt, encode_receipt
 from newsfabric.errors import PublishNacked
 from newsfabric.topology import declare_client
@@ -105,6 +106,10 @@ async def test_without_a_receipt_it_is_sent_again_under_the_same_id(
     router.deaf_for = 2
     assert (await send(sender, message())).id == "id of m-1"
     assert router.seen == ["m-1"] * 3
+
+
+def test_each_repeat_waits_twice_as_long_up_to_a_bound() -> None:
+    assert list(itertools.islice(pauses(2.0), 6)) == [2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
 
 
 async def test_a_rejection_is_a_receipt_too(sender: Sender) -> None:

@@ -145,6 +145,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.promise("D6", "D2")
 @given(STEPS)
 def test_whatever_happens_it_is_bounded_and_each_topic_keeps_its_order(steps: list[tuple]) -> None:
     outbox = Outbox(LIMITS)

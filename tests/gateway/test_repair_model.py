@@ -14,6 +14,7 @@ import heapq
 import itertools
 import random
 
+import pytest
 from envelopes import envelope
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -247,6 +248,7 @@ def advance(world: World, steps: int) -> None:
         world.now += STEP
 
 
+@pytest.mark.promise("D5")
 @given(st.integers(0, 2**32), st.integers(20, 250))
 @settings(max_examples=60, deadline=None)
 def test_every_message_that_was_routed_is_published_once_and_no_hole_stays(

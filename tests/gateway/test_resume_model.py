@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from envelopes import envelope
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -379,6 +380,7 @@ class World:
             assert due <= reader.got, f"{len(due - reader.got)} lost without a word"
 
 
+@pytest.mark.promise("D1", "D3", "D4")
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
 @example(0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,15 +18,17 @@ from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.control import LoadReport, Tick, decode_load, encode_tick
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
-from newsfabric.topology import Binding, declare_core
+from newsfabric.topology import Binding, declare_core, parts
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from retail.agent import Agent, AgentSettings
+from retail.feed import choose
 
 pytestmark = pytest.mark.broker
 
 GUEST = Credentials()
 BOX = "oregon-retail-1"
 QUEUE = f"box.{BOX}.1"
+CORES = ("oregon-core-1", "oregon-core-2", "oregon-core-3")
 TIMEOUT = 20.0
 
 
@@ -33,6 +36,15 @@ TIMEOUT = 20.0
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("retail")
     with Nodes(folder, rabbitmq_home, [["oregon-core-1"], [BOX]]) as started:
+        yield started
+
+
+@pytest.fixture
+def three_cores(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("cores")
+    with Nodes(folder, rabbitmq_home, [list(CORES), [BOX]]) as started:
         yield started
 
 
@@ -137,12 +149,12 @@ async def gateway() -> AsyncIterator[Gateway]:
     await gateway.close()
 
 
-def _agent(nodes: Nodes, gateway_admin: str) -> Agent:
+def _agent(nodes: Nodes, gateway_admin: str, cores: Sequence[str] = CORES[:1]) -> Agent:
     return Agent(
         AgentSettings(
             box=BOX,
             region="oregon",
-            cores=(nodes.node("oregon-core-1").amqp_url,),
+            cores=tuple(nodes.node(core).amqp_url for core in cores),
             broker=nodes.node(BOX).amqp_url,
             management=nodes.node(BOX).management_url,
             gateway_admin=gateway_admin,
@@ -227,3 +239,63 @@ async def test_what_is_taken_from_a_box_is_made_again(
         # What isn't the agent's by name is left alone.
         assert set(await box.shovels()) == {"archive"}
         await box.delete_shovel("archive")
+
+
+async def test_of_a_box_that_disappears_nothing_is_left_on_the_core(
+    nodes: Nodes, core: Core, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = dataclasses.replace(parts.BOX_BOUNDS, expires_ms=1_000)
+    monkeypatch.setattr(parts, "BOX_BOUNDS", soon)
+    running = asyncio.create_task(_agent(nodes, gateway.url).run(asyncio.Event()))
+    try:
+        async with Management(nodes.node("oregon-core-1").management_url, GUEST) as there:
+            await core.until("ready")
+            assert QUEUE in await there.queues()
+
+            await asyncio.to_thread(nodes.kill, BOX)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+            async def gone() -> bool:
+                return not [name for name in await there.queues() if BOX in name]
+
+            await _until(gone)
+    finally:
+        await asyncio.to_thread(nodes.start, BOX)
+
+
+@pytest.mark.timeout(240)
+async def test_a_feed_whose_core_node_died_moves_to_another_of_the_cluster(
+    three_cores: Nodes, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retail.feed.SILENT_AFTER", 2.0)
+    urls = {three_cores.node(name).amqp_url: name for name in CORES}
+    first, second = (urls[url] for url in choose(BOX, tuple(urls)))
+    (third,) = set(CORES) - {first, second}
+    link = await connect([three_cores.node(third).amqp_url], name="test core")
+    core = Core(link)
+    running = asyncio.create_task(
+        _agent(three_cores, gateway.url, CORES).run(stop := asyncio.Event())
+    )
+    try:
+        await core.open()
+        await core.until("ready")
+        await asyncio.to_thread(three_cores.kill, first)
+        box = Management(three_cores.node(BOX).management_url, GUEST)
+        there = Management(three_cores.node(third).management_url, GUEST)
+        async with box, there:
+
+            async def moved() -> bool:
+                homes = {q.name: q.home for q in (await there.queues()).values()}
+                at = CORES.index(third) + 1
+                home = homes.get(f"box.{BOX}.1.node-{at}", "").partition("@")[0]
+                states = await box.shovel_states()
+                return home == third and states["postoffice.1"].state == "running"
+
+            await _until(moved)
+        await core.until("ready")
+    finally:
+        stop.set()
+        async with asyncio.timeout(TIMEOUT):
+            await asyncio.gather(running, core.until("draining"))
+        await link.close()

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.control import Tick
+from newsfabric import watch
+from newsfabric.topology import box_queue
 from retail.feed import (
-    DISTRUST_AFTER,
-    DISTRUST_CAP,
+    RESTARTS_BEFORE_MOVE,
     SILENT_AFTER,
+    Arrivals,
+    Command,
     Feeds,
     Move,
     Restart,
-    Ticks,
     choose,
+    feed_name,
+    place,
 )
 
 A, B, C = (f"amqp://core-{name}/%2F" for name in "abc")
@@ -41,105 +45,129 @@ def test_boxes_spread_over_the_core_nodes() -> None:
     assert min(first[core] for core in (A, B, C)) > 60
 
 
-def test_a_feed_that_runs_stays_where_it_is() -> None:
+def _seconds(
+    feeds: Feeds, brings: set[int], seconds: range, *, running: frozenset[int] = BOTH
+) -> list[tuple[int, Command]]:
+    """What the feeds ask for in ``seconds``, while ``brings`` bring something each second."""
+    return [
+        (second, command)
+        for second in seconds
+        for command in feeds.look(running, dict.fromkeys(brings, float(second)), float(second))
+    ]
+
+
+def test_each_core_node_that_a_feed_moves_to_gets_a_queue_of_another_name() -> None:
+    # In a cluster a queue whose node is away can't be declared on another.
+    box, cores = _box_on(A, B, of=(A, B, C)), (A, B, C)
+    names = {box_queue(box, 1, place(box, cores, 1, url)) for url in cores}
+    assert len(names) == 3
+    assert box_queue(box, 1, place(box, cores, 1, A)) == f"box.{box}.1"
+    assert box_queue(box, 2, place(box, cores, 2, B)) == f"box.{box}.2"
+
+
+def test_a_feed_that_runs_and_brings_something_stays_where_it_is() -> None:
     feeds = Feeds("box", [A, B, C], now=0.0)
     before = feeds.urls
-    for second in range(100):
-        assert feeds.look(BOTH, copies=2, now=float(second)) == []
+    assert _seconds(feeds, {1, 2}, range(100)) == []
     assert feeds.urls == before
-    assert feeds.running == 2
 
 
 def test_a_silent_core_node_is_left_for_one_that_no_other_feed_uses() -> None:
     feeds = Feeds(_box_on(A, B, of=(A, B, C)), [A, B, C], now=0.0)
     only_second = frozenset({2})
-    assert feeds.look(only_second, copies=1, now=SILENT_AFTER) == []
-    assert feeds.look(only_second, copies=1, now=SILENT_AFTER + 0.1) == [Move(1, C)]
+    brought = {2: SILENT_AFTER}
+    assert feeds.look(only_second, brought, now=SILENT_AFTER) == []
+    assert feeds.look(only_second, brought, now=SILENT_AFTER + 0.1) == [Move(1, C)]
     assert feeds.urls == {1: C, 2: B}
 
 
 def test_the_next_one_gets_as_long_before_it_is_left_too() -> None:
     feeds = Feeds(_box_on(A, B, of=(A, B, C)), [A, B, C], now=0.0)
     moved = SILENT_AFTER + 1
-    assert feeds.look(frozenset({2}), 1, now=moved) == [Move(1, C)]
-    assert feeds.look(frozenset({2}), 1, now=moved + SILENT_AFTER) == []
-    assert feeds.look(frozenset({2}), 1, now=moved + SILENT_AFTER + 1) == [Move(1, A)]
+    assert feeds.look(frozenset({2}), {2: moved}, now=moved) == [Move(1, C)]
+    late = moved + SILENT_AFTER
+    assert feeds.look(frozenset({2}), {2: late}, now=late) == []
+    assert feeds.look(frozenset({2}), {2: late}, now=late + 1) == [Move(1, A)]
 
 
 def test_with_no_spare_core_node_a_silent_one_is_waited_for() -> None:
     for cores in ([A], [A, B]):
         feeds = Feeds("box", cores, now=0.0)
         before = feeds.urls
-        assert feeds.look(NONE, copies=0, now=10 * SILENT_AFTER) == []
+        assert feeds.look(NONE, {}, now=10 * SILENT_AFTER) == []
         assert feeds.urls == before
 
 
 @given(
     st.integers(1, 4),
-    st.lists(st.tuples(st.sets(st.sampled_from([1, 2])), st.integers(0, 3)), max_size=60),
+    st.lists(
+        st.tuples(st.sets(st.sampled_from([1, 2])), st.sets(st.sampled_from([1, 2]))), max_size=60
+    ),
 )
 def test_two_feeds_never_come_from_one_core_node(
-    cores: int, seen: list[tuple[set[int], int]]
+    cores: int, seen: list[tuple[set[int], set[int]]]
 ) -> None:
     urls = [f"amqp://core-{n}" for n in range(cores)]
-    feeds = Feeds("box", urls, now=0.0)
-    for step, (running, copies) in enumerate(seen):
-        feeds.look(frozenset(running), copies, now=step * 7.0)
+    feeds = Feeds("box", urls, now=0.0, rng=random.Random(1))
+    for step, (running, brings) in enumerate(seen):
+        now = step * 7.0
+        feeds.look(frozenset(running), dict.fromkeys(brings, now), now=now)
         used = list(feeds.urls.values())
         assert len(used) == min(2, cores)
         assert len(set(used)) == len(used)
 
 
-def test_shovels_that_run_and_bring_nothing_are_restarted_in_turn_and_ever_more_seldom() -> None:
-    feeds = Feeds("box", [A, B], now=0.0)
-    restarted: list[tuple[float, int]] = []
-    for second in range(2000):
-        for command in feeds.look(BOTH, copies=1, now=float(second)):
-            assert isinstance(command, Restart)
-            restarted.append((float(second), command.n))
-    assert restarted[0][0] == DISTRUST_AFTER + 1
-    assert {n for _, n in restarted[:2]} == {1, 2}
-    gaps = [after[0] - before[0] for before, after in pairwise(restarted)]
-    assert gaps == sorted(gaps)
-    assert gaps[-1] == DISTRUST_CAP + 1
+def test_the_feed_that_runs_and_brings_nothing_is_restarted_and_the_other_is_left_alone() -> None:
+    feeds = Feeds("box", [A, B], now=0.0, rng=random.Random(1))
+    restarts = _seconds(feeds, {2}, range(2000))
+    assert {command for _, command in restarts} == {Restart(1)}
+    assert restarts[0][0] == watch.SILENT_AFTER + 1
+    gaps = [after - before for (before, _), (after, _) in pairwise(restarts)]
+    assert min(gaps) >= watch.SILENT_AFTER
+    assert max(gaps) <= watch.SILENT_AFTER + watch.RESTART_CAP + 1
+    assert len(restarts) < 30
 
 
-def test_once_every_copy_arrives_again_patience_is_as_at_first() -> None:
-    feeds = Feeds("box", [A, B], now=0.0)
-    for second in range(100):
-        feeds.look(BOTH, copies=0, now=float(second))
-    assert feeds.look(BOTH, copies=2, now=100.0) == []
-    assert feeds.look(BOTH, copies=1, now=100.0 + DISTRUST_AFTER) == []
-    assert len(feeds.look(BOTH, copies=1, now=100.1 + DISTRUST_AFTER)) == 1
+def test_when_restarts_change_nothing_it_is_moved_to_a_spare_core_node() -> None:
+    feeds = Feeds(_box_on(A, B, of=(A, B, C)), [A, B, C], now=0.0, rng=random.Random(1))
+    commands = [command for _, command in _seconds(feeds, {2}, range(200))]
+    expected: list[Command] = [*[Restart(1)] * RESTARTS_BEFORE_MOVE, Move(1, C)]
+    assert commands[: len(expected)] == expected
 
 
-def _tick(seq: int, origin: str = "oregon") -> Tick:
-    return Tick(origin=origin, router="r-1", epoch=1, seq=seq, sent_ms=seq)
+def test_while_nobody_sends_anything_nothing_is_moved() -> None:
+    feeds = Feeds("box", [A, B, C], now=0.0, rng=random.Random(1))
+    commands = [command for _, command in _seconds(feeds, set(), range(2000))]
+    assert set(commands) == {Restart(1), Restart(2)}
 
 
-def test_ticks_of_any_region_show_that_the_feed_moves() -> None:
-    ticks = Ticks("oregon")
-    assert not ticks.moving(0.0)
-    ticks.heard(_tick(1, "dublin"), 10.0)
-    assert ticks.moving(15.0)
-    assert not ticks.moving(15.1)
+def test_a_feed_that_brings_again_gets_its_full_time_before_it_is_distrusted_again() -> None:
+    feeds = Feeds("box", [A], now=0.0, rng=random.Random(1))
+    _seconds(feeds, set(), range(100))
+    assert _seconds(feeds, {1}, range(100, 200)) == []
+    again = _seconds(feeds, set(), range(200, 230))
+    assert again[0][0] >= 200 + watch.SILENT_AFTER
 
 
-def test_copies_of_the_own_regions_ticks_are_counted_once_they_had_time_to_arrive() -> None:
-    ticks = Ticks("oregon")
-    for seq in (1, 2, 3):
-        ticks.heard(_tick(seq), float(seq))
-        ticks.heard(_tick(seq, "dublin"), float(seq))
-        ticks.heard(_tick(seq, "dublin"), float(seq))
-    assert ticks.copies(2.0) == 0
-    assert ticks.copies(3.5) == 1
-    ticks.heard(_tick(3), 3.1)
-    assert ticks.copies(5.1) == 2
-    assert ticks.copies(60.0) == 0
+def test_an_agent_that_was_stopped_for_a_while_accuses_nobody() -> None:
+    feeds = Feeds("box", [A], now=0.0, rng=random.Random(1))
+    assert _seconds(feeds, {1}, range(10)) == []
+    assert _seconds(feeds, set(), range(100, 100 + int(watch.SILENT_AFTER))) == []
 
 
-def test_a_flood_of_ticks_takes_bounded_memory() -> None:
-    ticks = Ticks("oregon")
-    for seq in range(10_000):
-        ticks.heard(_tick(seq), 0.0)
-    assert len(ticks._own) == 256
+def test_what_came_of_any_region_shows_that_a_feed_moves() -> None:
+    arrivals = Arrivals()
+    assert not arrivals.moving(0.0)
+    arrivals.heard(feed_name(1), "dublin", 10.0)
+    assert arrivals.moving(15.0)
+    assert not arrivals.moving(15.1)
+    assert arrivals.through(feed_name(1)) == 10.0
+    assert arrivals.through(feed_name(2)) is None
+    assert arrivals.ages(12.0) == {"dublin": 2.0}
+
+
+def test_a_flood_of_regions_takes_bounded_memory() -> None:
+    arrivals = Arrivals()
+    for n in range(10_000):
+        arrivals.heard(feed_name(1), f"region-{n}", 0.0)
+    assert len(arrivals.ages(0.0)) == 64

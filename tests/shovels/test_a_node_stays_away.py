@@ -19,7 +19,17 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 CLIENT, CORE = Cluster("oregon", "client"), Cluster("oregon", "core")
 FIRST, SECOND = "oregon-client-1", "oregon-client-2"
+CORE_1, CORE_2 = "oregon-core-1", "oregon-core-2"
 ROUNDS = 2
+
+
+@pytest.fixture
+def core_nodes(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("core")
+    with Nodes(folder, rabbitmq_home, [["oregon-client-1"], [CORE_1, CORE_2]]) as started:
+        yield started
 
 
 @pytest.fixture
@@ -85,4 +95,35 @@ async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes) -> None:
         assert moved not in await client.queues()
         assert Binding("publish", "shovel.publish.oregon.1") in await client.bindings()
         await _until_running(brokers)
+        assert await _rounds(brokers, absences, 1) == []
+
+
+async def _router_keys(brokers: Brokers) -> set[str]:
+    bindings = await (await brokers.reach(CORE)).bindings()
+    return {binding.key for binding in bindings if binding.queue == "router.2"}
+
+
+async def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything(
+    core_nodes: Nodes,
+) -> None:
+    region = Region(
+        name="oregon",
+        frontdesk_url="http://127.0.0.1:1",
+        client=(core_nodes.node("oregon-client-1"),),
+        core=(core_nodes.node(CORE_1), core_nodes.node(CORE_2)),
+    )
+    gold = set(TOPICS.patterns("gold"))
+    absences = Absences(ROUNDS)
+    async with Brokers(Fabric((region,)), Credentials()) as brokers:
+        await _rounds(brokers, absences, 1)
+        assert await _router_keys(brokers) == gold
+
+        await asyncio.to_thread(core_nodes.kill, CORE_1)
+        await _rounds(brokers, absences, ROUNDS)
+        assert await _router_keys(brokers) == {"#"}
+        assert await _rounds(brokers, absences, 1) == []
+
+        await asyncio.to_thread(core_nodes.start, CORE_1)
+        await _rounds(brokers, absences, 2)
+        assert await _router_keys(brokers) == gold
         assert await _rounds(brokers, absences, 1) == []

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import pika
 import pytest
 from brokers import Brokers as Nodes
 from click.testing import CliRunner, Result
@@ -14,12 +17,14 @@ from fabrics import TOPICS
 
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.amqp.message import SHOVELLED
+from newsfabric.hops import hops
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Fabric, dump_fabric
 from newsfabric.topology import Binding, Cluster, declare_core
 from shovels.apply import Brokers, Status, carry_out, look, states
 from shovels.cli import shovels
-from shovels.keeper import Keeper
+from shovels.keeper import RESTARTS, Keeper
 
 pytestmark = pytest.mark.broker
 
@@ -107,7 +112,11 @@ async def test_a_message_keeps_everything_on_its_way_even_a_publishers_name(
     finally:
         await client.close()
         await core.close()
-    assert delivery.message == sent
+    carried = dict(delivery.message.properties.headers)
+    assert hops(carried) == ("publish.oregon.1",)
+    del carried[SHOVELLED]
+    properties = dataclasses.replace(delivery.message.properties, headers=carried)
+    assert dataclasses.replace(delivery.message, properties=properties) == sent
 
 
 async def _add_user(api: Management, user: Credentials, tags: str = "administrator") -> None:
@@ -218,6 +227,83 @@ async def test_a_keeper_mends_what_somebody_broke(brokers: Brokers) -> None:
     finally:
         stop.set()
         await keeping
+
+
+async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
+    brokers: Brokers, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("newsfabric.watch.SILENT_AFTER", 2.0)
+    monkeypatch.setattr("shovels.keeper.INTERVAL", 0.5)
+    name = "oregon/core/publish.oregon.1"
+    stop = asyncio.Event()
+    keeper = Keeper(brokers, "oregon", TOPICS)
+    keeping = asyncio.create_task(keeper.run(stop))
+    try:
+        await _until(lambda: _ready(keeper))
+        before = RESTARTS.labels(name)._value.get()
+
+        async def restarted() -> bool:
+            return bool(RESTARTS.labels(name)._value.get() > before)
+
+        thief = _Thief(nodes.node("oregon-client-1").amqp_url, "shovel.publish.oregon.1")
+        with thief:
+            await _until(restarted)
+            assert "canaries" in keeper.readiness().waiting_for
+        await _until(lambda: _ready(keeper))
+    finally:
+        stop.set()
+        await keeping
+
+
+class _Thief:
+    """A consumer whom the broker prefers: whoever else consumes ``queue`` gets nothing."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self._url = url
+        self._queue = queue
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._steal)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(TIMEOUT)
+
+    def _steal(self) -> None:
+        with pika.BlockingConnection(pika.URLParameters(self._url)) as connection:
+            connection.channel().basic_consume(
+                self._queue, lambda *_: None, auto_ack=True, arguments={"x-priority": 10}
+            )
+            while not self._over.is_set():
+                connection.process_data_events(time_limit=0.1)
+
+
+async def test_a_keepers_queues_go_with_it(brokers: Brokers) -> None:
+    stop = asyncio.Event()
+    keeper = Keeper(brokers, "oregon", TOPICS)
+    keeping = asyncio.create_task(keeper.run(stop))
+    try:
+        await _until(lambda: _ready(keeper))
+        ages = {each["name"]: each["canary_age_ms"] for each in keeper.canaries()["shovels"]}
+        assert set(ages) == {"publish.oregon.1", "receipts.1"}
+        assert all(age < 10_000 for age in ages.values())
+        assert await _keepers_queues(brokers) == 2
+    finally:
+        stop.set()
+        await keeping
+
+    async def gone() -> bool:
+        return await _keepers_queues(brokers) == 0
+
+    await _until(gone)
+
+
+async def _keepers_queues(brokers: Brokers) -> int:
+    queues = [*await (await brokers.reach(CORE)).queues()]
+    queues += [*await (await brokers.reach(CLIENT)).queues()]
+    return sum(name.startswith("keeper.oregon.") for name in queues)
 
 
 async def _ready(keeper: Keeper) -> bool:

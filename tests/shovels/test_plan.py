@@ -173,7 +173,9 @@ def test_a_binding_that_replaces_another_leaves_no_gap() -> None:
     actions = _actions(known, _applied(known, topics_of("a")), topics=topics_of("b"))
     assert [(a.verb, a.name) for a in actions] == [
         ("create", "publish -b-> shovel.publish.oregon.1"),
+        ("create", "intake -b-> router.2"),
         ("delete", "publish -a-> shovel.publish.oregon.1"),
+        ("delete", "intake -a-> router.2"),
     ]
 
 

@@ -14,8 +14,10 @@ from newsfabric.amqp import Declare, Message, Properties
 from newsfabric.amqp.stub import StubBroker, StubLink
 from newsfabric.control import Receipt, Tick
 from newsfabric.envelope import Envelope, decode
+from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
+from wholesale.router import counters
 from wholesale.router.router import Identity, Router
 
 EPOCH = 1_735_689_600_000
@@ -79,7 +81,7 @@ class Desk:
 
     async def none_owed(self, router: Router) -> None:
         """Wait until the broker has nothing left and the router owes nothing."""
-        await until(lambda: self.broker.depth("router.1") == 0)
+        await until(lambda: all(self.broker.depth(q) == 0 for q in topology.router_queues()))
         async with asyncio.timeout(TIMEOUT):
             await router.settled()
 
@@ -91,18 +93,22 @@ async def running(
     name: str = "oregon-router-1",
     link: StubLink | None = None,
     now_ms: Callable[[], int] = lambda: EPOCH,
-    queues: Sequence[str] = ("router.1",),
+    queues: Sequence[str] = topology.router_queues(),
     prefetch: int = 500,
+    bronze_room: int = 250,
+    epoch: int = EPOCH,
 ) -> AsyncIterator[Router]:
     """A router on ``desk`` that takes what comes into ``queues``."""
     link = link or desk.link
     router = Router(
-        Identity(region="oregon", name=name, epoch=EPOCH),
+        Identity(region="oregon", name=name, epoch=epoch),
         topics=desk.topics,
         store=desk.store,
         routes=await link.publisher(),
         answers=await link.publisher(),
+        races=Races(counters.COPIES, counters.LEAD),
         now_ms=now_ms,
+        bronze_room=bronze_room,
     )
     task = asyncio.create_task(router.run())
     consumers = []

@@ -170,8 +170,8 @@ def verbs(*texts: bytes, connection: bytes = READER) -> bytes:
     return event(130, struct.pack("<I", len(texts)) + body)
 
 
-def uncovered(token: int, *, why: int = 0, connection: bytes = READER) -> bytes:
-    return event(131, connection + struct.pack("<IB", token, why))
+def uncovered(text: bytes, token: int = 0, *, why: int = 0, connection: bytes = READER) -> bytes:
+    return event(131, connection + struct.pack("<IBI", token, why, len(text)) + text)
 
 
 def published(number: int) -> bytes:

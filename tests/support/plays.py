@@ -307,7 +307,8 @@ class _Stage:
         )
 
     def _past(self, number: int, one: Past) -> Envelope:
-        ms = self._start_ms - one.hours_ago * _HOUR_MS - 1_000 + number
+        # Eleven minutes: further back than a gateway looks for what it may have missed.
+        ms = self._start_ms - one.hours_ago * _HOUR_MS - 660_000 + number
         return dataclasses.replace(
             self._envelope(TOPICS[one.topic] % self.name, ms, _body(-number, one.size)),
             # Older than the gateway and never heard on the feed, so it is the past.

@@ -15,7 +15,7 @@ def topics() -> TopicTable:
     return parse_topics(
         {
             "topic": [
-                {"pattern": "news.*", "class": "gold"},
+                {"pattern": "news.*"},
                 {"pattern": "user.*", "access": "owner"},
                 {"pattern": "desk.#", "access": "registered"},
             ]

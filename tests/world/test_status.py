@@ -24,7 +24,7 @@ LOAD = {
 def document(**fields: object) -> dict[str, object]:
     notes = Notes(options=LAYOUT.options, processes=dict.fromkeys(planned(LAYOUT), SELF))
     seen = Observations(
-        **{"shovels": {}, "loads": {}, "routed": {}, "engines": {}, **fields}  # type: ignore[arg-type]
+        **{"shovels": {}, "loads": {}, "routed": {}, "engines": {}, "canaries": {}, **fields}  # type: ignore[arg-type]
     )
     (region,) = status_document(LAYOUT, notes, seen)["regions"]
     assert isinstance(region, dict)
@@ -93,11 +93,11 @@ def test_a_control_plane_that_took_the_place_of_a_dead_one_is_shown() -> None:
     dead = {"oregon-retail-1-gateway": ProcessId(os.getpid(), 1)}
     notes = Notes(options=LAYOUT.options, processes=dict.fromkeys(planned(LAYOUT), SELF) | dead)
     engines = {"oregon-retail-1": {"engine": "native", "pid": os.getpid(), "dataplane_pid": 4711}}
-    status = status_document(LAYOUT, notes, Observations({}, {}, {}, engines))
+    status = status_document(LAYOUT, notes, Observations({}, {}, {}, engines, {}))
     (found,) = status["regions"][0]["gateways"]
     assert (found["pid"], found["running"]) == (os.getpid(), True)
     engines = {"oregon-retail-1": {"engine": "native", "dataplane_pid": 4711}}
-    status = status_document(LAYOUT, notes, Observations({}, {}, {}, engines))
+    status = status_document(LAYOUT, notes, Observations({}, {}, {}, engines, {}))
     (found,) = status["regions"][0]["gateways"]
     assert (found["pid"], found["running"], found["dataplane_pid"]) == (None, False, 4711)
 
@@ -110,11 +110,25 @@ def test_shovels_are_listed_by_the_place_they_run_at() -> None:
         }
     )["shovels"]
     assert isinstance(shovels, list)
+    assert shovels[1]["canary_age_ms"] is None
     assert [(s["runs_on"], s["name"], s["state"]) for s in shovels] == [
         ("oregon/client", "*", "unknown"),
         ("oregon/core", "publish.oregon.1", "running"),
         ("oregon-retail-1", "*", "unknown"),
     ]
+
+
+def test_a_shovel_is_shown_with_the_age_of_its_canary() -> None:
+    said = {"name": "publish.oregon.1", "canary_age_ms": 412, "restarts": 1}
+    shovels = document(
+        shovels={
+            "oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running", "n")}
+        },
+        canaries={"oregon/core": {"publish.oregon.1": said}},
+    )["shovels"]
+    assert isinstance(shovels, list)
+    (found,) = (s for s in shovels if s["name"] == "publish.oregon.1")
+    assert (found["canary_age_ms"], found["restarts"]) == (412, 1)
 
 
 def test_a_dead_process_has_no_pid() -> None:
@@ -123,7 +137,7 @@ def test_a_dead_process_has_no_pid() -> None:
         options=LAYOUT.options,
         processes=dict.fromkeys(planned(LAYOUT), SELF) | {"oregon-core-1": dead, "epmd": None},
     )
-    status = status_document(LAYOUT, notes, Observations({}, {}, {}, {}))
+    status = status_document(LAYOUT, notes, Observations({}, {}, {}, {}, {}))
     core = next(b for b in status["regions"][0]["brokers"] if b["role"] == "core")
     assert (core["pid"], core["running"]) == (None, False)
     assert status["epmd"] == {"name": "epmd", "pid": None, "running": False}
@@ -136,4 +150,5 @@ async def test_where_nothing_answers_everything_is_unknown() -> None:
         loads={"oregon-retail-1": None},
         routed={"oregon": None},
         engines={"oregon-retail-1": {}},
+        canaries={},
     )

@@ -11,6 +11,7 @@ from typing import Final
 
 import tornado.web
 
+from newsfabric.control import OVERLOAD
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.store import Store
@@ -169,6 +170,14 @@ class PublishHandler(JsonHandler):
         counters.PUBLISH_SECONDS.observe(time.monotonic() - start)
         if receipt.status == "rejected":
             reason = receipt.reason or "rejected"
+            if reason == OVERLOAD:
+                raise HttpProblem(
+                    503,
+                    reason,
+                    receipt.detail or "",
+                    headers=RETRY,
+                    extra={"message_id": message.properties.message_id},
+                )
             status = 413 if reason == "too_large" else 422
             raise HttpProblem(status, reason, receipt.detail or "")
         document = {

@@ -19,6 +19,15 @@ UNDER_WAY = _REPEATED.labels("under_way")
 DIFFERING = metrics.counter(
     "router_differing", "Repeats of a message_id with another topic or body; the first one stands."
 )
+COPIES = metrics.counter(
+    "router_copies", "Arrivals by the shovel that brought them and their place", ["way", "place"]
+)
+LEAD = metrics.histogram(
+    "router_race_lead", "By how much the first copy beat the next way's", ["way"]
+)
+SHED = metrics.counter(
+    "router_shed", "Bronze messages dropped because the store was behind; not sent to rejected."
+)
 STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again.")
 PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again.")
 VOID = metrics.counter("router_void", "Numbers that came to nothing.")

@@ -10,6 +10,7 @@ import enum
 from typing import NamedTuple
 
 from newsfabric.envelope import Submission
+from newsfabric.topics import TopicClass
 from wholesale.router.jobs import Claim, Job
 from wholesale.router.window import Routed, Window
 
@@ -46,7 +47,13 @@ class Identities:
         return len(self._under_way)
 
     def identify(
-        self, submission: Submission, claim: Claim, *, now_ms: int, now: float
+        self,
+        submission: Submission,
+        claim: Claim,
+        *,
+        topic_class: TopicClass,
+        now_ms: int,
+        now: float,
     ) -> Identified:
         """Say what ``submission`` is; a new one is under way from now on, a repeat of it joins it.
 
@@ -64,7 +71,7 @@ class Identities:
             return Identified(
                 Found.ROUTED, routed_ms=seen.router_ms, differs=seen.fingerprint != fingerprint
             )
-        job = self._under_way[identity] = Job(submission, fingerprint, [claim], now)
+        job = self._under_way[identity] = Job(submission, topic_class, fingerprint, [claim], now)
         return Identified(Found.NEW, job)
 
     def routed(self, job: Job, *, router_ms: int, now_ms: int) -> None:

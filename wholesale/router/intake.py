@@ -11,7 +11,10 @@ import logging
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
-from newsfabric.topics import TopicTable
+from newsfabric.hops import hops
+from newsfabric.races import Races
+from newsfabric.sightings import Copy, Sighting
+from newsfabric.topics import TopicClass, TopicTable
 from wholesale.router import counters
 from wholesale.router.identities import Found, Identified, Identities
 from wholesale.router.jobs import Answer, Claim, Job, Source
@@ -25,12 +28,19 @@ class Intake:
     """Decides what each delivery is."""
 
     def __init__(
-        self, *, sender: Sender, topics: TopicTable, identities: Identities, limits: Limits
+        self,
+        *,
+        sender: Sender,
+        topics: TopicTable,
+        identities: Identities,
+        limits: Limits,
+        races: Races,
     ) -> None:
         self._sender = sender
         self._topics = topics
         self._identities = identities
         self._limits = limits
+        self._races = races
         self._differing = Seldom(every=10.0)
 
     def take(
@@ -60,9 +70,9 @@ class Intake:
         self, delivery: Delivery, source: Source, now_ms: int, now: float
     ) -> Job | Answer | None:
         submission = self._decode(delivery, now_ms)
-        self._validate(submission)
+        topic_class = self._validate(submission)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
-        found = self._identify(submission, claim, now_ms, now)
+        found = self._identify(submission, claim, topic_class, now_ms, now)
         if found.found is Found.ROUTED:
             return self._repeat(submission, claim, found.routed_ms)
         return found.job if found.found is Found.NEW else None
@@ -73,22 +83,42 @@ class Intake:
         counters.DECODE.left()
         return submission
 
-    def _validate(self, submission: Submission) -> None:
+    def _validate(self, submission: Submission) -> TopicClass:
         counters.VALIDATE.entered()
-        if self._topics.find(submission.topic) is None:
+        policy = self._topics.find(submission.topic)
+        if policy is None:
             raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
         counters.VALIDATE.left()
+        return policy.topic_class
 
     def _identify(
-        self, submission: Submission, claim: Claim, now_ms: int, now: float
+        self,
+        submission: Submission,
+        claim: Claim,
+        topic_class: TopicClass,
+        now_ms: int,
+        now: float,
     ) -> Identified:
         counters.IDENTIFY.entered()
-        found = self._identities.identify(submission, claim, now_ms=now_ms, now=now)
+        self._sighted(submission, claim.delivery, now_ms)
+        found = self._identities.identify(
+            submission, claim, topic_class=topic_class, now_ms=now_ms, now=now
+        )
         if found.found is Found.NEW:
             counters.IDENTIFY.left()
         else:
             self._count_repeat(submission, found, now)
         return found
+
+    def _sighted(self, submission: Submission, delivery: Delivery, now_ms: int) -> None:
+        """Count the copy, and remember it for ``newsfabric trace``."""
+        # Only the last hop: what was there before it is the publisher's word.
+        copy = Copy(now_ms, hops(delivery.message.properties.headers)[-1:])
+        identity = submission.identity
+        if not self._races.again(identity, copy):
+            topic, message_id = submission.topic, submission.message_id
+            published_ms = submission.published_ms
+            self._races.first(Sighting(identity, topic, message_id, published_ms, [copy]))
 
     def _count_repeat(self, submission: Submission, found: Identified, now: float) -> None:
         before = found.found is Found.ROUTED

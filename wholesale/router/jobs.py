@@ -13,6 +13,7 @@ from typing import Protocol
 
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.envelope import Envelope, Submission
+from newsfabric.topics import TopicClass
 
 
 class Source(Protocol):
@@ -46,13 +47,18 @@ class Claim:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """One new message. ``envelope`` is set when it gets its number; ``started`` is monotonic."""
+    """One new message; ``started`` is monotonic.
+
+    ``envelope`` is set when it gets its number, ``stored_ms`` when it is stored.
+    """
 
     submission: Submission
+    topic_class: TopicClass
     fingerprint: int
     claims: list[Claim]
     started: float
     envelope: Envelope | None = None
+    stored_ms: int | None = None
 
     def forget_stale_claims(self) -> None:
         """Drop the claims that the broker has taken back."""

@@ -51,6 +51,23 @@ class Sender:
         )
         return Letter(topology.RECEIPTS, message)
 
+    def overloaded(self, submission: Submission, claim: Claim) -> Letter:
+        """The receipt for ``claim``: dropped unread for want of room. It must want one."""
+        assert claim.reply_to is not None
+        receipt = control.Receipt(
+            status="rejected",
+            region=self.region,
+            router=self.router,
+            topic=submission.topic,
+            message_id=submission.message_id,
+            reason=control.OVERLOAD,
+            detail="messages of class bronze are dropped at the moment; send it again later",
+        )
+        message = control.encode_receipt(
+            receipt, reply_to=claim.reply_to, correlation_id=claim.correlation_id
+        )
+        return Letter(topology.RECEIPTS, message)
+
     def rejected(self, delivery: Delivery, problem: Rejected, *, now_ms: int) -> list[Letter]:
         """The letters about a message that can't be accepted: to ``rejected``, and a receipt."""
         letters = [self._evidence(delivery, problem, now_ms)]

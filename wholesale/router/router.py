@@ -17,6 +17,7 @@ from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError
+from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
@@ -29,6 +30,7 @@ from wholesale.router.routing import Routing
 from wholesale.router.settling import Settling
 from wholesale.router.storing import Storing
 from wholesale.router.stream import Stream
+from wholesale.router.waiting import BRONZE_ROOM
 from wholesale.router.window import Window
 from wholesale.source import QueueSource
 
@@ -66,7 +68,9 @@ class Router:
         store: Store,
         routes: Publisher,
         answers: Publisher,
+        races: Races,
         limits: Limits = DEFAULT_LIMITS,
+        bronze_room: int = BRONZE_ROOM,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         sender = Sender(identity.region, identity.name)
@@ -76,7 +80,11 @@ class Router:
         self._progress = Progress()
         self._identities = Identities(Window())
         self._intake = Intake(
-            sender=sender, topics=topics, identities=self._identities, limits=limits
+            sender=sender,
+            topics=topics,
+            identities=self._identities,
+            limits=limits,
+            races=races,
         )
         self._answering = Answering(answers, self._progress)
         settling = Settling(
@@ -87,6 +95,7 @@ class Router:
             answering=self._answering,
             progress=self._progress,
             now_ms=now_ms,
+            sightings=races.sightings,
         )
         self._routing = Routing(publisher=routes, settling=settling)
         self._storing = Storing(
@@ -95,6 +104,7 @@ class Router:
             settling=settling,
             hand_on=self._routing.put,
             now_ms=now_ms,
+            bronze_room=bronze_room,
         )
 
     @property
@@ -115,11 +125,15 @@ class Router:
         """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
         if source.saw(delivery):
             self._forget_stale()
+        if control.is_canary(delivery.message):
+            # It has come as far as the keeper of shovels wants it to.
+            source.ack(delivery)
+            return
         taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=time.monotonic())
         match taken:
             case Job():
                 self._progress.begin()
-                self._storing.put(taken)
+                self._storing.put(taken, under_way=len(self._identities))
             case Answer():
                 self._answering.put(taken)
 

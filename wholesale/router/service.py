@@ -17,15 +17,19 @@ from newsfabric import topology
 from newsfabric.amqp import Consumer, Link
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError, StoreError
+from newsfabric.races import Races
 from newsfabric.service import Readiness, health_routes, listen
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.http import application
+from wholesale.router import counters
 from wholesale.router.router import Identity, Router, wall_clock_ms
+from wholesale.router.tracing import trace_routes
+from wholesale.router.waiting import BRONZE_ROOM
 
 logger = logging.getLogger(__name__)
 
-# Unconfirmed publications: two per message, so twice the messages of a prefetch.
+# Unconfirmed publications, two per message: those of two batches, one on its way and one to come.
 IN_FLIGHT: Final = 1000
 _CHECK_SECONDS: Final = 2.0
 
@@ -33,6 +37,9 @@ _CHECK_SECONDS: Final = 2.0
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings:
     """How one router runs. ``prefetch`` is per queue and bounds everything that it holds.
+
+    Bronze is dropped while more than ``bronze_room`` messages are under way. That must be
+    below ``prefetch``, or it would never be.
 
     ``drain_seconds`` is how long it finishes what it has when told to stop; the
     rest goes to the other routers. ``port`` 0 takes a free one.
@@ -43,9 +50,14 @@ class RouterSettings:
     queues: tuple[str, ...]
     host: str = "127.0.0.1"
     port: int = 0
-    prefetch: int = 500
+    prefetch: int = 1000
+    bronze_room: int = BRONZE_ROOM
     drain_seconds: float = 5.0
     limits: Limits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bronze_room < self.prefetch:
+            raise ValueError("bronze_room must be in 1..prefetch-1")
 
 
 class RouterService:
@@ -65,6 +77,7 @@ class RouterService:
         self._store_checked = False
         self._draining = False
         self._router: Router | None = None
+        self._races = Races(counters.COPIES, counters.LEAD)
 
     def readiness(self) -> Readiness:
         """Whether it routes what comes, and otherwise what it waits for."""
@@ -79,7 +92,9 @@ class RouterService:
         """Route until ``stop`` is set, then drain."""
         settings = self.settings
         server, self.port = listen(
-            application(health_routes(self.readiness)),
+            application(
+                [*health_routes(self.readiness), *trace_routes(settings, self._races, self._store)]
+            ),
             host=settings.host,
             port=settings.port,
         )
@@ -114,6 +129,8 @@ class RouterService:
             routes=await self._link.publisher(in_flight=IN_FLIGHT),
             answers=await self._link.publisher(in_flight=IN_FLIGHT),
             limits=self.settings.limits,
+            races=self._races,
+            bronze_room=self.settings.bronze_room,
         )
 
     async def _consume(self, router: Router) -> None:

@@ -6,8 +6,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from newsfabric.envelope import identity_text, ms_of_id
+from newsfabric.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.errors import Rejected
+from newsfabric.sightings import Sightings
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.answering import Answering
@@ -33,6 +34,7 @@ class Settling:
         answering: Answering,
         progress: Progress,
         now_ms: Callable[[], int],
+        sightings: Sightings,
     ) -> None:
         self._sender = sender
         self._stream = stream
@@ -41,6 +43,7 @@ class Settling:
         self._answering = answering
         self._progress = progress
         self._now_ms = now_ms
+        self._sightings = sightings
 
     def routed(self, job: Job) -> None:
         """``job`` is stored and both exchanges have confirmed it."""
@@ -48,6 +51,7 @@ class Settling:
         counters.SECONDS.observe(time.monotonic() - job.started)
         router_ms = ms_of_id(job.envelope.id)
         self._identities.routed(job, router_ms=router_ms, now_ms=self._now_ms())
+        self._sighted(job, job.envelope)
         letters = [
             self._sender.routed(job.submission, claim, router_ms=router_ms, repeated=n > 0)
             for n, claim in enumerate(job.claims)
@@ -75,11 +79,33 @@ class Settling:
         self._identities.given_up(job)
         self._progress.end()
 
+    def shed(self, job: Job) -> None:
+        """``job`` isn't numbered yet and there is no room for it: whoever asked is told."""
+        counters.SHED.inc()
+        if (sighting := self._sightings.get(job.submission.identity)) is not None:
+            sighting.steps["shed"] = self._now_ms()
+        self._identities.given_up(job)
+        letters = [
+            self._sender.overloaded(job.submission, claim)
+            for claim in job.claims
+            if claim.reply_to is not None
+        ]
+        self._end(job, Answer(letters, job.claims))
+
     def void(self, job: Job) -> None:
         """Nothing will come as ``job``'s number, if it has one."""
         if job.envelope is not None:
             self._stream.void(job.envelope.seq)
             counters.VOID.inc()
+
+    def _sighted(self, job: Job, envelope: Envelope) -> None:
+        sighting = self._sightings.get(envelope.identity)
+        if sighting is None:
+            return
+        sighting.id, sighting.epoch, sighting.seq = envelope.id, envelope.epoch, envelope.seq
+        if job.stored_ms is not None:
+            sighting.steps["stored"] = job.stored_ms
+        sighting.steps["routed"] = self._now_ms()
 
     def _end(self, job: Job, answer: Answer) -> None:
         self._answering.put(answer)

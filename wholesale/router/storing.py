@@ -1,13 +1,12 @@
 """The fourth stage: numbers what waits and writes it to the store, one write at a time.
 
-While the store is away the batch in hand is written again and again; deliveries then wait, up to
-the prefetch, and after that in the broker's queue.
+While the store is away or slow, deliveries wait here, up to the prefetch, and after that in the
+broker's queues; bronze only while there is room (waiting.py), then its oldest go.
 """
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,6 +19,7 @@ from wholesale.router import counters
 from wholesale.router.jobs import Job
 from wholesale.router.settling import Settling
 from wholesale.router.stream import Stream
+from wholesale.router.waiting import Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -41,28 +41,29 @@ class Storing:
         settling: Settling,
         hand_on: HandOn,
         now_ms: Callable[[], int],
+        bronze_room: int,
     ) -> None:
         self._store = store
         self._stream = stream
         self._settling = settling
         self._hand_on = hand_on
         self._now_ms = now_ms
-        self._waiting: collections.deque[Job] = collections.deque()
+        self._waiting = Waiting(bronze_room=bronze_room)
         self._wake = asyncio.Event()
         self._writing: list[Job] = []
         self.store_answers = True
 
-    def put(self, job: Job) -> None:
-        """Store ``job`` in its turn."""
-        self._waiting.append(job)
+    def put(self, job: Job, *, under_way: int) -> None:
+        """Store ``job`` in its turn, or drop bronze as there are ``under_way`` with it."""
+        dropped = self._waiting.put(job, under_way=under_way)
+        if dropped is not None:
+            self._settling.shed(dropped)
         self._wake.set()
 
     def forget_unclaimed(self) -> None:
         """Drop the jobs that wait for nobody; those that have a number go their way."""
-        for job in self._waiting:
-            if not job.claims:
-                self._settling.abandoned(job)
-        self._waiting = collections.deque(job for job in self._waiting if job.claims)
+        for job in self._waiting.remove_unclaimed():
+            self._settling.abandoned(job)
 
     def void_unstored(self) -> None:
         """The router stops: numbers given out and not stored come to nothing.
@@ -82,12 +83,14 @@ class Storing:
                 await self._wake.wait()
 
     async def _store_some(self) -> None:
-        count = min(len(self._waiting), MAX_BATCH)
-        self._writing = [self._waiting.popleft() for _ in range(count)]
+        self._writing = self._waiting.take(MAX_BATCH)
         counters.WAITING.set(len(self._waiting))
-        counters.STORE.entered(count)
+        counters.STORE.entered(len(self._writing))
         stored = await self._number_and_write(self._writing)
         self._writing = []
+        stored_ms = self._now_ms()
+        for job in stored:
+            job.stored_ms = stored_ms
         counters.STORE.left(len(stored))
         await self._hand_on(stored)
 

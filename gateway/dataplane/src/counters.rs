@@ -152,9 +152,28 @@ pub fn report(threads: &[&Counters], draining: bool) -> Vec<(String, u64)> {
     out
 }
 
+/// Those of a report that are new, or have another value than in an earlier one. A few dozen.
+#[must_use]
+pub fn changes(earlier: &[(String, u64)], now: &[(String, u64)]) -> Vec<(String, u64)> {
+    now.iter().filter(|one| !earlier.contains(one)).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_not_changed_is_no_change() {
+        let counters = Counters::default();
+        let before = report(&[&counters], false);
+        assert_eq!(changes(&[], &before), before);
+        counters.add(Count::Accepts);
+        counters.closed("drain");
+        let after = report(&[&counters], false);
+        let news = [("accepts".to_owned(), 1), ("closes.drain".to_owned(), 1)];
+        assert_eq!(changes(&before, &after), news);
+        assert_eq!(changes(&after, &after), []);
+    }
 
     #[test]
     fn totals_are_summed_over_the_threads() {

@@ -114,7 +114,7 @@ impl Reactor {
             Replay::Given(number) if number > 0 => {
                 let found = self.batches.iter().find(|(known, _)| *known == number);
                 let Some((_, batch)) = found else {
-                    return self.uncovered(verb.connection, verb.token, Uncovered::Short);
+                    return self.uncovered(slot, verb.token, Uncovered::Short);
                 };
                 batch.clone()
             }
@@ -131,7 +131,7 @@ impl Reactor {
                 self.replay(slot, &replay, most);
                 self.answered(slot);
             }
-            Err(why) => self.uncovered(verb.connection, verb.token, why),
+            Err(why) => self.uncovered(slot, verb.token, why),
         }
     }
 
@@ -188,7 +188,7 @@ impl Reactor {
         let limit = usize::from(verb.limit);
         match self.hub.history(verb.topic.name, limit, verb.before.as_ref(), unix_ms()) {
             Ok(found) => self.send_history(slot, verb.head, &found, limit),
-            Err(why) => self.uncovered(verb.connection, verb.token, why),
+            Err(why) => self.uncovered(slot, verb.token, why),
         }
     }
 
@@ -214,9 +214,14 @@ impl Reactor {
         self.reply(slot, &push);
     }
 
-    fn uncovered(&mut self, connection: ConnectionId, token: u32, why: Uncovered) {
-        let report = Report::Uncovered(self.attachment, connection, token, why);
-        self.parts.reports.put(report);
+    /// The control plane keeps no verb: it is told again which one that was.
+    fn uncovered(&mut self, slot: u32, token: u32, why: Uncovered) {
+        let asked = self.slab.at(slot).extra.as_ref().and_then(|extra| extra.asked.clone());
+        if let Some(verb) = asked {
+            let name = self.name_of(slot);
+            let report = Report::Uncovered(self.attachment, name, token, why, verb);
+            self.parts.reports.put(report);
+        }
     }
 
     fn start_drain(&mut self, spread_ms: u32, per_second: u32) {

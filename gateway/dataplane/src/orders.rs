@@ -53,8 +53,8 @@ pub struct Seed {
 pub enum Report {
     /// A reader's verb, in this attachment.
     Verb(u32, ConnectionId, Box<[u8]>),
-    /// Memory isn't enough for a command.
-    Uncovered(u32, ConnectionId, u32, Uncovered),
+    /// Memory isn't enough for a command with this token, which was to answer this verb.
+    Uncovered(u32, ConnectionId, u32, Uncovered, Box<[u8]>),
     /// All fan-outs of this thread are over up to a number of this attachment.
     Published(u32, u16, u64),
     /// Everything was given in this attempt of a newer data plane, or couldn't be.

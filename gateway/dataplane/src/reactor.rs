@@ -35,9 +35,10 @@ use crate::wheel::Wheel;
 const READ_BYTES: usize = 64 * 1024;
 /// Events of one turn.
 const EVENTS: usize = 256;
-const TICK_MS: u32 = 50;
-/// With the tick, one turn of the wheel is about as long as a heartbeat.
-const BUCKETS: u16 = 1024;
+/// Also how many heartbeats leave in one go: the longer, the fewer turns for an idle reader.
+const TICK_MS: u32 = 100;
+/// With the tick, one turn of the wheel is longer than a usual heartbeat.
+const BUCKETS: u16 = 512;
 /// While draining, readers are told so often.
 const DRAIN_STEP_MS: u64 = 50;
 

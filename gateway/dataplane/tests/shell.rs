@@ -45,6 +45,28 @@ fn readers_stay_when_the_control_plane_dies_and_their_verbs_are_asked_again() {
 }
 
 #[test]
+fn when_memory_isnt_enough_the_verb_comes_again_with_the_commands_token() {
+    let data_plane = DataPlane::start("uncovered");
+    let (mut plane, port) = data_plane.attach();
+    let mut reader = Reader::connect(port);
+    reader.say(b"what was");
+    let (connection, _) = plane.verb();
+    let mut body = connection.to_vec();
+    body.extend(7u32.to_le_bytes());
+    body.extend(driver::topic());
+    body.extend(3u16.to_le_bytes());
+    body.extend([0; 17]);
+    body.extend([0; 4]);
+    plane.send(8, &body);
+    let mut expected = connection.to_vec();
+    expected.extend(7u32.to_le_bytes());
+    expected.push(0);
+    expected.extend(8u32.to_le_bytes());
+    expected.extend(b"what was");
+    assert_eq!(plane.wait_for(131), expected);
+}
+
+#[test]
 fn garbage_on_the_control_socket_costs_nobody_but_the_control_plane() {
     let data_plane = DataPlane::start("garbage");
     let (mut plane, port) = data_plane.attach();

@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 from gateways import Box, opened_box, until
+from shovelled import shovelled
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.envelope import encode
@@ -118,3 +119,35 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
         assert await box.metric("newsfabric_gateway_streams") == 1
     after = await values()
     assert [y - x for x, y in zip(before, after, strict=True)] == [2, 2, 1, 1, 1, 1]
+
+
+async def test_the_first_of_a_messages_copies_wins_and_its_way_is_remembered(box: Box) -> None:
+    ways = (["outbound.dublin.1", "postoffice.2"], ["postoffice.1"], ["postoffice.2"])
+    made = box.envelope(body="once", message_id="raced")
+    before = [await box.metric(_copies(way, place)) for way, place in _PLACES]
+    async with box.reader("news.breaking") as reader:
+        for way in ways:
+            message = encode(made)
+            headers = shovelled(*way, **message.properties.headers)
+            properties = dataclasses.replace(message.properties, headers=headers)
+            box.send(dataclasses.replace(message, properties=properties))
+        box.publish(body="after")
+        assert await reader.hear_bodies(2) == ["once", "after"]
+    page = await box.request("GET", "/trace/raced", port=box.gateway.admin_port)
+    (seen,) = page.json()["sightings"]
+    assert [copy["way"] for copy in seen["copies"]] == list(ways)
+    assert (seen["copies"][0]["id"], seen["copies"][0]["seq"]) == (made.id, made.seq)
+    assert "delivered" in seen["steps"]
+    after = [await box.metric(_copies(way, place)) for way, place in _PLACES]
+    assert [b - a for a, b in zip(before, after, strict=True)] == [1, 1, 1]
+
+
+_PLACES = (
+    ("outbound.dublin.1 postoffice.2", "first"),
+    ("postoffice.1", "later"),
+    ("postoffice.2", "later"),
+)
+
+
+def _copies(way: str, place: str) -> str:
+    return f'newsfabric_gateway_copies_total{{place="{place}",way="{way}"}}'

@@ -54,6 +54,7 @@ def missing(box: Box) -> Any:
     return box.gateway.core.hub.streams.missing()
 
 
+@pytest.mark.promise("D5")
 async def test_a_lost_message_is_delivered_soon_and_once(box: Box) -> None:
     async with box.reader(TOPIC) as reader:
         await route(box, body=1)
@@ -94,6 +95,7 @@ async def test_a_number_declared_void_is_no_hole(box: Box) -> None:
         assert missing(box) == {}
 
 
+@pytest.mark.promise("D7")
 async def test_of_a_router_started_twice_with_one_name_each_stream_is_whole(box: Box) -> None:
     async with box.reader(TOPIC) as reader:
         for seq in (1, 2, 3):
@@ -106,6 +108,7 @@ async def test_of_a_router_started_twice_with_one_name_each_stream_is_whole(box:
         assert missing(box) == {}
 
 
+@pytest.mark.promise("S5")
 @pytest.mark.parametrize("skew", [-7_200, -5, 5, 7_200])
 async def test_routers_clocks_may_be_wrong(box: Box, skew: float) -> None:
     def ms() -> int:
@@ -119,6 +122,7 @@ async def test_routers_clocks_may_be_wrong(box: Box, skew: float) -> None:
         assert sorted(await hear_soon(reader, 4)) == [1, 2, 3, 4]
 
 
+@pytest.mark.promise("S5")
 @pytest.mark.parametrize("hours", [-30, 30])
 async def test_publishers_clocks_dont_matter(box: Box, hours: int) -> None:
     published_ms = int((time.time() + hours * 3600) * 1000)

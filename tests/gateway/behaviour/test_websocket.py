@@ -47,6 +47,7 @@ async def test_a_subscriber_gets_what_is_published_from_then_on(box: Box) -> Non
         }
 
 
+@pytest.mark.promise("D1", "S1")
 async def test_copies_are_sent_once(box: Box) -> None:
     async with box.reader("news.breaking") as reader:
         sent = box.envelope(body="once")
@@ -59,6 +60,7 @@ async def test_copies_are_sent_once(box: Box) -> None:
         assert await reader.hear_bodies(2) == ["once", "end"]
 
 
+@pytest.mark.promise("D2")
 async def test_topics_are_kept_apart_and_each_is_in_order(box: Box) -> None:
     async with box.reader("news.a", "news.b") as both, box.reader("news.b") as one:
         for n in range(20):
@@ -413,6 +415,7 @@ async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
     await raw.read_frame()
 
 
+@pytest.mark.promise("D6")
 async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engine: str) -> None:
     async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
         await stuck_reader(box, raw, "news.breaking")
@@ -426,6 +429,7 @@ async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engi
         assert (pushes[-1]["type"], pushes[-1]["code"]) == ("disconnect", 4101)
 
 
+@pytest.mark.promise("D6")
 async def test_a_slow_reader_loses_the_oldest_where_that_is_the_policy(engine: str) -> None:
     async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
         await stuck_reader(box, raw, "video.feed")
@@ -441,6 +445,7 @@ async def test_a_slow_reader_loses_the_oldest_where_that_is_the_policy(engine: s
         assert got[-3:] == [COUNT - 3, COUNT - 2, COUNT - 1]
 
 
+@pytest.mark.promise("D6")
 async def test_a_slow_reader_gets_the_newest_of_each_key_where_that_is_the_policy(
     engine: str,
 ) -> None:

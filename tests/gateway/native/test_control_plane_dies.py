@@ -15,7 +15,15 @@ from typing import Any
 
 import pytest
 import websockets
-from dataplanes import Dataplane, attached, dataplane, driven, subscribed, told
+from dataplanes import (
+    Dataplane,
+    attached,
+    dataplane,
+    driven,
+    subscribed,
+    taking_over,
+    told,
+)
 from gateways import RawSocket, Reader
 
 from bench.soak.messages import TABLE, Router, line_of
@@ -131,6 +139,20 @@ async def test_killed_again_and_again(fabric: Fabric) -> None:
         bodies = await reader.hear_bodies(24)
         assert sorted(bodies) == list(range(1, 25))
         await reader.is_up_to_date()
+
+
+async def test_killed_while_another_data_plane_takes_over(fabric: Fabric) -> None:
+    async with fabric.reader() as reader, asyncio.timeout(60):
+        await reader.subscribe(TOPIC)
+        await fabric.publish(4)
+        async with taking_over(fabric.plane) as newer:
+            await fabric.kill()
+            await newer.serves()
+            await fabric.publish(4)
+            await fabric.start()
+            await fabric.publish(4)
+            assert sorted(await reader.hear_bodies(12)) == list(range(1, 13))
+            await reader.is_up_to_date()
 
 
 async def test_stopped_for_a_while_it_goes_on(fabric: Fabric) -> None:
@@ -282,16 +304,18 @@ async def test_the_control_socket_is_for_this_user_alone(tmp_path: Path) -> None
 async def test_verbs_that_wait_are_bounded(tmp_path: Path) -> None:
     limits = told(reader=ReaderLimits(waiting=10))
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
-        async with attached(plane, limits):
+        async with attached(plane, limits) as control:
             await subscribed(raw, TOPIC)
-        for number in range(13):
-            raw.say(action="ping", ref=number)
-        errors: list[Any] = []
-        for _ in range(3):
-            errors.append(json.loads((await raw.read_frame())[1])["code"])
-        assert errors == [111] * 3
+            # It has the first, as one that leaves may or may not have had: the others wait.
+            control.pause()
+            for number in range(14):
+                raw.say(action="ping", ref=number)
+            errors: list[Any] = []
+            for _ in range(3):
+                errors.append(json.loads((await raw.read_frame())[1])["code"])
+            assert errors == [111] * 3
         async with attached(plane):
-            pongs = [await raw.read_frame() for _ in range(10)]
+            pongs = [await raw.read_frame() for _ in range(11)]
             assert {json.loads(payload)["type"] for _, payload in pongs} == {"pong"}
 
 

@@ -9,7 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dataplanes import GREETING, PAGE, Control, attached, driven, subscribed, told
+from dataplanes import (
+    GREETING,
+    PAGE,
+    Control,
+    attached,
+    dataplane,
+    driven,
+    subscribed,
+    taking_over,
+    told,
+)
 from gateways import Response
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
@@ -255,3 +265,37 @@ async def test_a_control_plane_that_comes_while_descriptors_are_out_is_let_in_la
         assert second.attached is not None
         assert second.attached.attachment == 2
         assert control.refused == "replaced"
+
+
+async def test_a_newer_data_plane_has_the_options_of_the_older_one(
+    tmp_path: Path, listening: socket.socket
+) -> None:
+    two = told(native={"per_address": 2})
+    header = HEADERS["v1"]
+    async with (
+        dataplane(tmp_path, "--proxy-protocol", "--threads=2", listening=listening) as plane,
+        plane.reader() as first,
+    ):
+        async with attached(plane, two):
+            first.send(header)
+            await subscribed(first, "news.breaking")
+        async with taking_over(plane) as newer:
+            await newer.serves()
+            async with attached(plane, two) as control:
+                async with plane.reader() as second, plane.reader() as third:
+                    second.send(header)
+                    await subscribed(second, "news.breaking")
+                    third.send(header + GREETING)
+                    with contextlib.suppress(ConnectionError):
+                        assert await third.read_all() == b""
+                    await control.counted(rejected__address=1, readers__websocket=2)
+                # The first one's place is free as soon as it leaves, though another counted it.
+                await first.close()
+                await control.counted(readers__websocket=0, closing=0)
+                async with plane.reader() as fourth, plane.reader() as page:
+                    fourth.send(header)
+                    await subscribed(fourth, "news.breaking")
+                    page.send(header + PAGE)
+                    passed, address = await handed(control)
+                    with passed:
+                        assert (address, passed.recv(4096)) == (ADDRESSES["v1"], PAGE)

@@ -22,6 +22,7 @@ from fake_dataplane import (
     uncovered,
     verbs,
 )
+from gateways import until
 
 from gateway.native import commands
 from gateway.native.events import Attached, Uncovered
@@ -55,9 +56,6 @@ class Listener:
 
     def attached(self, event: Attached) -> None:
         self._add(("attached", event.attachment, event.blob))
-
-    def lost(self) -> None:
-        self._add("lost")
 
     def replaced(self) -> None:
         self._add("replaced")
@@ -112,9 +110,9 @@ async def test_attaching_tells_the_settings_and_learns_port_and_pid(pair: Pair) 
 
 
 async def test_what_readers_say_is_told_to_the_guest(pair: Pair) -> None:
-    await pair.visit.say(verbs(b"{}", b"[]") + uncovered(4) + counters(accepts=1))
+    await pair.visit.say(verbs(b"{}", b"[]") + uncovered(b"[]", 4) + counters(accepts=1))
     await pair.guest.hear(
-        (READER, b"{}"), (READER, b"[]"), Uncovered(READER, 4, True), {"accepts": 1}
+        (READER, b"{}"), (READER, b"[]"), Uncovered(READER, 4, True, b"[]"), {"accepts": 1}
     )
 
 
@@ -143,7 +141,7 @@ async def test_unfinished_publications_are_sent_again_after_the_settings(pair: P
         pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
     await pair.visit.say(published(1))
     pair.visit.leave()
-    await pair.guest.hear("lost")
+    await until(lambda: pair.plane.state is State.AWAY)
     pair.plane.publish(publication(2), lambda: done.append(2))
     await pair.attached(attachment=4)
     again = [await pair.visit.hear_named("publish") for _ in range(2)]
@@ -156,7 +154,7 @@ async def test_unfinished_publications_are_sent_again_after_the_settings(pair: P
 async def test_answers_are_not_kept_for_another_attachment(pair: Pair) -> None:
     attachment = pair.plane.attachment
     pair.visit.leave()
-    await pair.guest.hear("lost")
+    await until(lambda: pair.plane.state is State.AWAY)
     pair.plane.send(commands.reply(READER, b"{}"))
     await pair.attached(attachment=4)
     pair.plane.send(commands.count())
@@ -168,7 +166,6 @@ async def test_garbage_from_the_data_plane_ends_the_attachment_and_another_begin
     pair: Pair,
 ) -> None:
     await pair.visit.say(bytes(4))
-    await pair.guest.hear("lost")
     await pair.attached(attachment=4)
 
 
@@ -178,7 +175,6 @@ async def test_who_is_replaced_stays_away_and_finishes_nothing(pair: Pair) -> No
     await pair.visit.say(refused("replaced"))
     await pair.guest.hear("replaced")
     pair.visit.leave()
-    await pair.guest.hear("lost")
     pair.plane.publish(publication(2), lambda: done.append(2))
     pair.plane.close()
     assert (pair.plane.state, done) == (State.GONE, [])
@@ -189,7 +185,7 @@ async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: P
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.say(refused("taken_over"))
     pair.visit.leave()
-    await pair.guest.hear("lost")
+    await until(lambda: pair.plane.state is State.AWAY)
     await pair.attached(attachment=4, blob=b"marks")
     number = (await pair.visit.hear_named("publish"))["number"]
     await pair.visit.say(published(number) + counters())

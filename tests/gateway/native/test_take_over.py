@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import itertools
 import json
@@ -94,6 +95,26 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
             assert first == 0xC1
         await raw.is_up_to_date()
         assert core_of(one).readers == 3
+
+
+async def test_requests_that_come_meanwhile_are_served_or_told_to_come_again(
+    box: tuple[Place, Box],
+) -> None:
+    _, one = box
+    asking, answers = True, collections.Counter[int]()
+
+    async def ask() -> None:
+        while asking:
+            answers[(await one.request("GET", "/sockjs/info")).status] += 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(ask())
+        for _ in range(3):
+            await take_over(one)
+        asking = False
+    assert set(answers) <= {200, 503}
+    assert answers[200] > 0
 
 
 async def test_a_half_sent_verb_is_answered_afterwards(box: tuple[Place, Box]) -> None:

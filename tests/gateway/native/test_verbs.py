@@ -16,6 +16,7 @@ from gateways import until
 
 from gateway.native.core import NativeCore
 from gateway.native.plane import State
+from gateway.position import encode
 from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.control import Tick
 from newsfabric.envelope import Envelope
@@ -62,10 +63,16 @@ class Desk:
         self, core: NativeCore, store: CountingStore, fake: FakeDataplane, visit: Visit
     ) -> None:
         self.core, self.store, self.fake, self.visit = core, store, fake, visit
+        self.said = b""
+
+    async def lacks(self, command: dict[str, Any], *, why: int = 0) -> None:
+        """Say that memory isn't enough for ``command``, which was to answer the last verb."""
+        await self.visit.say(uncovered(self.said, command["token"], why=why))
 
     async def ask(self, **verb: Any) -> tuple[str, dict[str, Any]]:
         """Say ``verb``; the command that comes of it."""
-        await self.visit.say(verbs(json.dumps(verb).encode()))
+        self.said = json.dumps(verb).encode()
+        await self.visit.say(verbs(self.said))
         command = await self.visit.hear()
         return command.name, command.fields
 
@@ -112,17 +119,13 @@ async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(desk: Desk) 
     assert desk.store.reads == 0
 
 
-async def test_who_says_the_same_is_answered_by_name_and_with_a_token_of_his_own(
-    desk: Desk,
-) -> None:
+async def test_who_says_the_same_is_answered_by_name(desk: Desk) -> None:
     other = READER[::-1]
     text = b'{"action":"subscribe","topic":"news.latest"}'
     await desk.visit.say(verbs(text) + verbs(text, connection=other))
     first, second = [await desk.visit.hear_named("subscribe") for _ in range(2)]
     assert (first["connection"], second["connection"]) == (READER, other)
-    assert first["token"] != second["token"]
-    differing = ("connection", "token")
-    assert {**first, **dict.fromkeys(differing)} == {**second, **dict.fromkeys(differing)}
+    assert {**first, "connection": other} == second
 
 
 async def test_the_same_text_is_answered_with_the_position_of_the_moment(desk: Desk) -> None:
@@ -170,7 +173,7 @@ async def test_a_cold_topic_is_seeded_and_the_subscribe_comes_again(desk: Desk) 
     await desk.store.write([envelope(n, topic="news.a", at=n) for n in range(5)])
     _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=2)
     assert (asked["only_if_covered"], asked["replay"]) == (1, (1, 2))
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     seed = await desk.visit.hear_named("seed")
     assert ([seq(m) for m in seed["history"]], seed["complete"]) == ([2, 3, 4], 0)
     again = await desk.visit.hear_named("subscribe")
@@ -182,7 +185,7 @@ async def test_a_topic_is_read_once_however_many_wait(desk: Desk) -> None:
     desk.store.gate.clear()
     for _ in range(5):
         _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=2)
-        await desk.visit.say(uncovered(asked["token"]))
+        await desk.lacks(asked)
     assert await desk.replied(action="ping") == {"type": "pong"}
     desk.store.gate.set()
     await desk.visit.hear_named("seed")
@@ -194,7 +197,7 @@ async def test_a_topic_is_read_once_however_many_wait(desk: Desk) -> None:
 async def test_a_rewind_beyond_memory_brings_the_older_ones_along(desk: Desk) -> None:
     await desk.store.write([envelope(n, topic="news.a", at=n) for n in range(9)])
     _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=7)
-    await desk.visit.say(uncovered(asked["token"], why=1))
+    await desk.lacks(asked, why=1)
     joined = await desk.visit.hear_named("subscribe")
     assert (joined["only_if_covered"], joined["replay"]) == (0, (1, 7))
     assert [seq(m) for m in joined["older"]] == [2, 3, 4, 5, 6, 7, 8]
@@ -204,10 +207,10 @@ async def test_a_topic_that_is_cold_again_after_its_seed_is_answered_from_the_st
     desk: Desk,
 ) -> None:
     _, asked = await desk.ask(action="subscribe", topic="news.a", rewind="5m")
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     await desk.visit.hear_named("seed")
     again = await desk.visit.hear_named("subscribe")
-    await desk.visit.say(uncovered(again["token"]))
+    await desk.lacks(again)
     joined = await desk.visit.hear_named("subscribe")
     assert (joined["only_if_covered"], joined["replay"][0]) == (0, 2)
 
@@ -217,7 +220,7 @@ async def test_newest_versions_are_seeded_too(desk: Desk) -> None:
     await desk.store.write([old, envelope(2, topic="news.latest", key="k", version=2, at=1)])
     _, asked = await desk.ask(action="subscribe", topic="news.latest")
     assert (asked["only_if_covered"], asked["topic"][3]) == (1, 1)
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     seed = await desk.visit.hear_named("seed")
     assert [(m["key"], m["version"]) for m in seed["latest"]] == [("k", 2)]
     assert seed["complete"] == 1
@@ -228,7 +231,7 @@ async def test_what_the_feed_hasnt_brought_is_published_before_the_seed(desk: De
     desk.core.hub.offer(first, 0.0)
     await desk.store.write([first, envelope(2, topic="news.a", at=1)])
     _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=2)
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     assert seq((await desk.visit.hear_named("publish"))["message"]) == 2
     seed = await desk.visit.hear_named("seed")
     assert [seq(m) for m in seed["history"]] == [1]
@@ -243,10 +246,10 @@ async def test_history_comes_from_memory_else_from_the_store(desk: Desk) -> None
     assert json.loads(asked["head"] + b'false,"messages":[]}') == {
         "type": "history", "ref": 3, "topic": "news.a", "more": False, "messages": [],
     }  # fmt: skip
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     await desk.visit.hear_named("seed")
     again = await desk.visit.hear_named("history")
-    await desk.visit.say(uncovered(again["token"], why=1))
+    await desk.lacks(again, why=1)
     push = json.loads((await desk.visit.hear_named("reply"))["push"])
     assert [m["body"]["headline"] for m in push["messages"]] == [6, 7]
     assert (push["ref"], push["more"]) == (3, True)
@@ -255,11 +258,11 @@ async def test_history_comes_from_memory_else_from_the_store(desk: Desk) -> None
 async def test_without_the_store_subscribing_works_and_history_is_refused(desk: Desk) -> None:
     desk.store.away = True
     _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=2)
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     joined = await desk.visit.hear_named("subscribe")
     assert (joined["only_if_covered"], joined["older"]) == (0, [])
     _, asked = await desk.ask(action="history", topic="news.a")
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     push = json.loads((await desk.visit.hear_named("reply"))["push"])
     assert (push["code"], push["temporary"]) == (100, True)
 
@@ -269,7 +272,7 @@ async def test_an_answer_that_comes_after_its_attachment_isnt_sent(
 ) -> None:
     desk.store.gate.clear()
     _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=2)
-    await desk.visit.say(uncovered(asked["token"]))
+    await desk.lacks(asked)
     assert await desk.replied(action="ping") == {"type": "pong"}
     desk.visit.leave()
     await until(lambda: desk.core.plane.state is State.AWAY)
@@ -283,8 +286,37 @@ async def test_an_answer_that_comes_after_its_attachment_isnt_sent(
         assert (await visit.hear()).name == "reply"
 
 
-async def test_a_verb_that_nobody_remembers_is_not_left_hanging(desk: Desk) -> None:
-    await desk.visit.say(uncovered(12345))
+async def test_the_past_of_a_verb_that_an_earlier_control_plane_was_told_is_found(
+    desk: Desk,
+) -> None:
+    await desk.store.write([envelope(n, topic="news.a", at=n) for n in range(9)])
+    verb = {"action": "subscribe", "topic": "news.a", "rewind": 7, "ref": "r"}
+    await desk.visit.say(uncovered(json.dumps(verb).encode(), why=1))
+    joined = await desk.visit.hear_named("subscribe")
+    assert (joined["connection"], joined["ref"]) == (READER, b'"r"')
+    assert [seq(m) for m in joined["older"]] == [2, 3, 4, 5, 6, 7, 8]
+
+
+async def test_a_position_that_is_too_old_for_all_is_answered_as_far_as_there_is_anything(
+    desk: Desk,
+) -> None:
+    await desk.store.write([envelope(n, topic="news.latest", at=n, key=f"{n}") for n in range(2)])
+    ancient = encode(START_MS - 10**9, START_MS - 10**9, [])
+    _, asked = await desk.ask(action="subscribe", topic="news.latest", position=ancient)
+    assert asked["only_if_covered"] == 1
+    await desk.lacks(asked)
+    seed = await desk.visit.hear_named("seed")
+    assert [seq(m) for m in seed["history"]] == [0, 1]
+    again = await desk.visit.hear_named("subscribe")
+    assert again["only_if_covered"] == 1
+    assert again["token"] != asked["token"]
+    await desk.lacks(again)
+    joined = await desk.visit.hear_named("subscribe")
+    assert (joined["only_if_covered"], json.loads(joined["push"])["recovered"]) == (0, False)
+
+
+async def test_a_verb_that_asks_nothing_of_the_past_is_not_left_hanging(desk: Desk) -> None:
+    await desk.visit.say(uncovered(b'{"action":"ping"}'))
     closed = await desk.visit.hear_named("close")
     assert (closed["connection"], closed["name"]) == (READER, "internal")
 

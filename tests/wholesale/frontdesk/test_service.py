@@ -185,6 +185,7 @@ async def test_a_strangers_message_among_the_load_reports_is_ignored(house: Hous
 # --- publish
 
 
+@pytest.mark.promise("S6")
 async def test_a_publication_is_answered_with_its_id_once_it_is_routed(house: House):
     asking = asyncio.create_task(house.publish(HEADLINE, Idempotency_Key="k1"))
     await until(lambda: house.client.depth(house.tap))
@@ -202,6 +203,7 @@ async def test_a_publication_is_answered_with_its_id_once_it_is_routed(house: Ho
     }
 
 
+@pytest.mark.promise("S6")
 async def test_a_repeat_is_200_with_the_first_id(house: House):
     asking = asyncio.create_task(house.publish(HEADLINE, Idempotency_Key="k1"))
     await until(lambda: house.client.depth(house.tap))
@@ -220,6 +222,17 @@ async def test_a_rejection_comes_with_its_reason(house: House, reason: str, stat
     assert said(response) == {"error": {"reason": reason, "detail": "because"}}
 
 
+@pytest.mark.promise("S6")
+async def test_what_was_dropped_for_want_of_room_may_come_again_later(house: House):
+    asking = asyncio.create_task(house.publish(HEADLINE, Idempotency_Key="k1"))
+    await until(lambda: house.client.depth(house.tap))
+    house.answer(house.published()[0], status="rejected", reason="overload", detail="later")
+    response = await asking
+    assert (response.code, response.headers["Retry-After"]) == (503, "1")
+    error = said(response)["error"]
+    assert (error["reason"], error["message_id"]) == ("overload", "k1")
+
+
 async def test_each_answer_finds_its_own_request(house: House):
     asking = [asyncio.create_task(house.publish(HEADLINE, Idempotency_Key=k)) for k in "abc"]
     await until(lambda: house.client.depth(house.tap) == 3)
@@ -229,6 +242,7 @@ async def test_each_answer_finds_its_own_request(house: House):
     assert [said(answer)["id"] for answer in answers] == ["id-a", "id-b", "id-c"]
 
 
+@pytest.mark.promise("F1")
 async def test_a_receipt_that_nobody_waits_for_is_ignored(house: House):
     asking = asyncio.create_task(house.publish(HEADLINE))
     await until(lambda: house.client.depth(house.tap))
@@ -240,6 +254,7 @@ async def test_a_receipt_that_nobody_waits_for_is_ignored(house: House):
     assert said(await asking)["id"] == "true"
 
 
+@pytest.mark.promise("S6")
 async def test_without_a_receipt_in_time_it_is_504_with_the_key_to_send_again(topics: TopicTable):
     hurried = dataclasses.replace(SETTINGS, receipt_seconds=0.05)
     async with open_house(topics, hurried) as house:
@@ -252,6 +267,7 @@ async def test_without_a_receipt_in_time_it_is_504_with_the_key_to_send_again(to
         assert error["message_id"] == message.properties.message_id
 
 
+@pytest.mark.promise("S6")
 async def test_without_a_broker_it_is_503(house: House):
     house.client.cut()
     response = await house.publish(HEADLINE)
@@ -263,6 +279,7 @@ async def test_what_no_shovel_would_take_away_is_503(house: House):
     assert (await house.publish(HEADLINE)).code == 503
 
 
+@pytest.mark.promise("O4")
 async def test_at_the_bound_of_waiting_publications_the_next_is_503(topics: TopicTable):
     async with open_house(topics, dataclasses.replace(SETTINGS, max_pending=1)) as house:
         first = asyncio.create_task(house.publish(HEADLINE))

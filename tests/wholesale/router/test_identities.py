@@ -40,7 +40,9 @@ def claim(tag: int = 1, channel: Channel | None = None) -> Claim:
 def identify(
     identities: Identities, *, name: str = "one", body: bytes = b"{}", tag: int = 1, at: int = 0
 ) -> Identified:
-    return identities.identify(submission(name, body), claim(tag), now_ms=EPOCH + at, now=0.0)
+    return identities.identify(
+        submission(name, body), claim(tag), topic_class="gold", now_ms=EPOCH + at, now=0.0
+    )
 
 
 def test_a_message_is_new_once_and_then_under_way():
@@ -85,8 +87,10 @@ def test_another_body_under_the_same_message_id_differs_while_under_way_and_afte
 def test_claims_that_the_broker_has_taken_back_are_forgotten():
     identities = Identities(Window())
     old, live = Channel(), Channel()
-    first = identities.identify(submission(), claim(1, old), now_ms=EPOCH, now=0.0)
-    identities.identify(submission(), claim(2, live), now_ms=EPOCH, now=0.0)
+    first, _ = (
+        identities.identify(submission(), each, topic_class="gold", now_ms=EPOCH, now=0.0)
+        for each in (claim(1, old), claim(2, live))
+    )
     old.generation += 1
     identities.forget_stale_claims()
     assert first.job is not None

@@ -7,8 +7,10 @@ import logging
 
 import pytest
 from core_desk import EPOCH, Desk, message, running, until
+from shovelled import shovelled
 
 from newsfabric.amqp import Message
+from newsfabric.control import Canary, encode_canary
 from newsfabric.envelope import ms_of_id
 from wholesale.router import counters
 
@@ -33,6 +35,7 @@ async def test_a_thousand_messages_leave_in_the_order_of_their_numbers(desk: Des
         assert [e.message_id for e in desk.envelopes("outbound")] == list(map(str, range(1000)))
 
 
+@pytest.mark.promise("R1", "R5")
 async def test_a_receipt_comes_when_it_is_stored_and_routed(desk: Desk):
     async with running(desk) as router:
         desk.publish(message(reply_to="me", correlation_id="c1", message_id="m1"))
@@ -50,6 +53,7 @@ async def test_without_reply_to_there_is_no_receipt(desk: Desk):
         assert desk.receipts() == []
 
 
+@pytest.mark.promise("S1", "R3")
 async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(desk: Desk):
     clock = [EPOCH]
     async with running(desk, now_ms=lambda: clock[0]) as router:
@@ -65,6 +69,7 @@ async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(desk: D
         assert ms_of_id(first.id or "") == EPOCH
 
 
+@pytest.mark.promise("S3")
 async def test_after_ten_minutes_it_is_routed_again(desk: Desk):
     clock = [EPOCH]
     async with running(desk, now_ms=lambda: clock[0]) as router:
@@ -76,6 +81,7 @@ async def test_after_ten_minutes_it_is_routed_again(desk: Desk):
         assert (first.identity, first.seq + 1) == (second.identity, second.seq)
 
 
+@pytest.mark.promise("R3")
 async def test_copies_that_come_together_are_routed_once_and_each_is_answered(desk: Desk):
     async with running(desk) as router:
         desk.publish(*(message(reply_to="me", message_id="m1") for _ in range(5)))
@@ -84,6 +90,7 @@ async def test_copies_that_come_together_are_routed_once_and_each_is_answered(de
         assert [r.repeated for r in desk.receipts()] == [False, True, True, True, True]
 
 
+@pytest.mark.promise("S2")
 async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_once(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ):
@@ -95,6 +102,42 @@ async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_
     assert counters.DIFFERING._value.get() == before + 3
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 1
+
+
+@pytest.mark.promise("S5")
+@pytest.mark.parametrize("hours", [-30, 30])
+async def test_a_publishers_clock_is_shown_and_decides_nothing(desk: Desk, hours: int):
+    said = EPOCH + hours * 3_600_000
+    async with running(desk) as router:
+        desk.publish(
+            message(message_id="1"),
+            message(message_id="2", headers={"timestamp_in_ms": said}),
+            message(message_id="3"),
+        )
+        await desk.none_owed(router)
+        routed = desk.envelopes()
+    assert [e.message_id for e in routed] == ["1", "2", "3"]
+    assert [ms_of_id(e.id) for e in routed] == [EPOCH] * 3
+    assert [e.published_ms for e in routed] == [EPOCH, said, EPOCH]
+    assert await desk.store.history("news.world", limit=10) == sorted(routed, key=lambda e: e.id)
+
+
+@pytest.mark.promise("D7")
+async def test_a_router_started_twice_with_one_name_numbers_two_streams(desk: Desk):
+    other = desk.broker.connect()
+    async with (
+        running(desk, prefetch=300) as first,
+        running(desk, prefetch=300, epoch=EPOCH + 1, link=other) as second,
+    ):
+        desk.publish(*(message(message_id=str(n), reply_to="me") for n in range(400)))
+        await until(lambda: len(desk.receipts()) == 400)
+        await desk.none_owed(first)
+        await desk.none_owed(second)
+        routed = desk.envelopes()
+        for router in (first, second):
+            ours = [e.seq for e in routed if e.epoch == router.stream.epoch]
+            assert ours == list(range(1, router.stream.seq + 1))
+            assert ours
 
 
 BAD: dict[str, tuple[str, Message]] = {
@@ -116,6 +159,7 @@ BAD: dict[str, tuple[str, Message]] = {
 }
 
 
+@pytest.mark.promise("R2")
 @pytest.mark.parametrize(("reason", "bad"), BAD.values(), ids=BAD.keys())
 async def test_bad_input_is_rejected_with_its_bytes_counted_answered_and_gone(
     desk: Desk, reason: str, bad: Message
@@ -168,3 +212,39 @@ async def test_two_routers_share_the_work_and_have_streams_of_their_own(desk: De
         by_router = [e.seq for e in desk.envelopes() if e.router == "oregon-router-2"]
         assert by_router == list(range(1, second.stream.seq + 1))
         assert by_router
+
+
+async def test_copies_of_a_message_race_and_the_winners_way_is_in_its_path(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(
+            *(
+                message(message_id="m1", headers=shovelled(way))
+                for way in ("publish.oregon.2", "publish.dublin.1")
+            )
+        )
+        await desk.none_owed(router)
+    (routed,) = desk.envelopes("postoffice")
+    assert routed.path == (f"publish.oregon.2@{EPOCH}", f"oregon-router-1@{EPOCH}")
+
+
+async def test_what_a_publisher_wrote_where_shovels_write_is_no_hop(desk: Desk):
+    async with running(desk) as router:
+        for n, forged in enumerate(("../../etc", "publish.oregon.1@0", "postoffice.1", "p" * 200)):
+            desk.publish(message(message_id=f"m{n}", headers=shovelled(forged)))
+        await desk.none_owed(router)
+    assert [e.path for e in desk.envelopes()] == [(f"oregon-router-1@{EPOCH}",)] * 4
+
+
+async def test_canaries_end_here_and_are_no_ones_message(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(
+            encode_canary(Canary(region="oregon", token="t", sent_ms=1)),
+            dataclasses.replace(message(), topic="_fabric.canary.oregon"),
+        )
+        await desk.none_owed(router)
+        assert desk.envelopes() == []
+        # The second only had the address of one.
+        (refused,) = desk.arrived("rejected")
+        assert refused.topic == "topic_not_allowed"
+    desk.link.lose()
+    assert desk.broker.depth("router.1") == 0

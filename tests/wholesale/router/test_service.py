@@ -8,9 +8,11 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from core_desk import Desk, message, until
+from shovelled import shovelled
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
 from newsfabric.errors import ConfigError, StoreUnavailable
@@ -78,6 +80,42 @@ async def test_what_it_counts_is_in_its_metrics(desk: Desk):
         page = (await get(f"{url}/metrics")).body.decode()
         for stage in ("decode", "validate", "identify", "store", "route"):
             assert f'newsfabric_router_stage_entered_total{{stage="{stage}"}}' in page
+
+
+async def test_it_tells_the_way_of_a_message_and_what_the_store_has_of_it(desk: Desk):
+    async with serving(desk) as (_, url):
+        ways = ("publish.oregon.1", "publish.oregon.2")
+        desk.publish(*(message(message_id="a/b c", headers=shovelled(way)) for way in ways))
+        await until(lambda: desk.envelopes())
+        (routed,) = desk.envelopes()
+        traced = json.loads((await get(f"{url}/trace/{quote('a/b c', safe='')}")).body)
+        assert (traced["kind"], traced["name"]) == ("router", "oregon-router-1")
+        (seen,) = traced["sightings"]
+        assert [copy["way"] for copy in seen["copies"]] == [[way] for way in ways]
+        assert (seen["id"], seen["seq"]) == (routed.id, 1)
+        assert set(seen["steps"]) == {"stored", "routed"}
+
+        stored = json.loads((await get(f"{url}/stored/{routed.id}")).body)["stored"]
+        assert [(row["id"], row["router"], row["seq"]) for row in stored] == [
+            (routed.id, "oregon-router-1", 1)
+        ]
+        other = routed.id[:-1] + ("0" if routed.id[-1] != "0" else "1")
+        assert json.loads((await get(f"{url}/stored/{other}")).body)["stored"] == []
+
+
+@pytest.mark.parametrize("path", ["/stored/nonsense", "/stored/", "/trace/", "/trace/a/b"])
+async def test_what_is_no_id_is_no_page(desk: Desk, path: str):
+    async with serving(desk) as (_, url):
+        assert (await get(url + path)).code == 404
+
+
+async def test_a_trace_of_what_nobody_sent_is_empty(desk: Desk):
+    async with serving(desk) as (_, url):
+        for text in ("beef", "%00", "%ff", "..", "x" * 765):
+            answer = await get(f"{url}/trace/{text}")
+            assert answer.code in (200, 400), text
+            if answer.code == 200:
+                assert json.loads(answer.body)["sightings"] == []
 
 
 async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(desk: Desk):

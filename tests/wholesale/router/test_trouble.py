@@ -45,6 +45,7 @@ def away(_: Sequence[Envelope]) -> Exception | None:
     return StoreUnavailable("on holiday")
 
 
+@pytest.mark.promise("R1")
 async def test_nothing_is_routed_or_answered_before_it_is_stored(desk: Desk, store: FailingStore):
     store.fails = away
     async with running(desk) as router:
@@ -218,6 +219,7 @@ async def test_a_message_under_way_when_the_link_breaks_keeps_its_number(desk: D
         assert desk.receipts()[-1].id == desk.envelopes()[0].id
 
 
+@pytest.mark.promise("R4")
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 120))
 async def test_whatever_is_cut_each_receipted_message_is_stored_and_routed(
@@ -246,6 +248,7 @@ async def test_whatever_is_cut_each_receipted_message_is_stored_and_routed(
         assert {e.message_id for e in stored} == names
 
 
+@pytest.mark.promise("R4")
 async def test_what_a_killed_router_had_not_acknowledged_goes_to_the_other(
     desk: Desk, store: FailingStore
 ):

@@ -5,11 +5,13 @@
 //! Prints `{"connections":…,"seconds":…}` once everyone is connected (and, with `--say`, subscribed;
 //! `%d` in it becomes the reader's number, counted from `--first`). Then it reads commands, one a line, until its
 //! standard input ends: `count` prints how many messages came since the last report, `report` prints
-//! everything about them and begins anew.
+//! everything about them and begins anew. `census MESSAGES SINCE_NS` prints, of the numbers 0 to `MESSAGES` - 1,
+//! how many deliveries were lost, doubled or late (behind a later one); the longest time that one reader waited
+//! between two messages; and when, after SINCE_NS, a message first came whose number nobody had (0: never).
 //!
 //! Pings are answered, like a browser does. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured
-//! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 64) are checked for
-//! coming once. One address has 28,000 ports, and the kernel finds one slowly when most are taken: from `--source`
+//! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 65,536) are noted by
+//! number, which `census` needs. One address has 28,000 ports, and the kernel finds one slowly when most are taken: from `--source`
 //! on, each address has 8,192 connections.
 
 use newsfabric_fanout::{
@@ -21,6 +23,8 @@ use std::os::fd::RawFd;
 
 const STDIN: u64 = u64::MAX;
 const PER_ADDRESS: usize = 8_192;
+/// Numbers of messages are below this.
+const NUMBERS: u64 = 65_536;
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
@@ -37,8 +41,11 @@ struct Reader {
     /// Bytes of a frame, or of the handshake, that isn't complete; mostly empty.
     rest: Vec<u8>,
     frames: u32,
-    /// One bit for each number that came.
-    numbers: u64,
+    /// How often each number came.
+    got: Vec<u8>,
+    /// One more than the highest number that came.
+    next: usize,
+    heard_ns: u64,
 }
 
 struct Crowd {
@@ -52,11 +59,14 @@ struct Crowd {
     ready: usize,
     gone: usize,
     frames: u64,
-    twice: u64,
+    late: u64,
     pings: u64,
     delays: Vec<u64>,
     first_ns: u64,
     last_ns: u64,
+    longest_wait_ns: u64,
+    /// When each number came first; 0 if it never did.
+    firsts: Vec<u64>,
 }
 
 fn main() {
@@ -114,11 +124,13 @@ impl Crowd {
             ready: 0,
             gone: 0,
             frames: 0,
-            twice: 0,
+            late: 0,
             pings: 0,
             delays: Vec::new(),
             first_ns: 0,
             last_ns: 0,
+            longest_wait_ns: 0,
+            firsts: Vec::new(),
         }
     }
 
@@ -129,22 +141,30 @@ impl Crowd {
             Ok(0) | Err(_) => return false,
             Ok(_) => {}
         }
-        match line.trim() {
-            "count" => println!("{{\"frames\":{},\"gone\":{}}}", self.frames, self.gone),
-            "report" => {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["count"] => println!("{{\"frames\":{},\"gone\":{}}}", self.frames, self.gone),
+            ["report"] => {
                 self.report();
                 self.forget();
             }
-            other => eprintln!("error: no command {other:?}"),
+            ["census", messages, since_ns] => match (messages.parse(), since_ns.parse()) {
+                (Ok(messages), Ok(since_ns)) => self.census(messages, since_ns),
+                _ => eprintln!("error: census wants two whole numbers, got {line:?}"),
+            },
+            _ => eprintln!("error: no command {line:?}"),
         }
         true
     }
 
     fn forget(&mut self) {
-        (self.frames, self.twice, self.pings, self.first_ns) = (0, 0, 0, 0);
+        (self.frames, self.late, self.pings, self.first_ns) = (0, 0, 0, 0);
+        self.longest_wait_ns = 0;
         self.delays.clear();
+        self.firsts.clear();
         for reader in &mut self.readers {
-            (reader.frames, reader.numbers) = (0, 0);
+            (reader.frames, reader.next, reader.heard_ns) = (0, 0, 0);
+            reader.got.clear();
         }
     }
 
@@ -159,8 +179,8 @@ impl Crowd {
         reset_on_close(socket);
         connect(socket, &address([127, 0, 0, 1], port));
         self.epoll.add(socket, libc::EPOLLOUT, self.readers.len() as u64);
-        let state = State::Connecting;
-        self.readers.push(Reader { socket, state, rest: Vec::new(), frames: 0, numbers: 0 });
+        let (state, rest, got) = (State::Connecting, Vec::new(), Vec::new());
+        self.readers.push(Reader { socket, state, rest, frames: 0, got, next: 0, heard_ns: 0 });
     }
 
     fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
@@ -255,17 +275,55 @@ impl Crowd {
         }
         self.last_ns = now;
         if self.numbered
-            && let Some(bit) =
-                number_after(b"\"n\":", payload).and_then(|n| 1u64.checked_shl(n as u32))
+            && let Some(message) = number_after(b"\"n\":", payload).filter(|&n| n < NUMBERS)
         {
-            self.twice += u64::from(reader.numbers & bit != 0);
-            reader.numbers |= bit;
+            self.note(number, message as usize, now);
         }
         if number % self.sample == 0
             && let Some(sent) = number_after(b"\"sent_ns\":", payload)
         {
             self.delays.push(now.saturating_sub(sent));
         }
+    }
+
+    fn note(&mut self, number: usize, message: usize, now: u64) {
+        let reader = &mut self.readers[number];
+        if reader.got.len() <= message {
+            reader.got.resize(message + 1, 0);
+        }
+        reader.got[message] = reader.got[message].saturating_add(1);
+        self.late += u64::from(message < reader.next);
+        reader.next = reader.next.max(message + 1);
+        if reader.heard_ns > 0 {
+            self.longest_wait_ns = self.longest_wait_ns.max(now - reader.heard_ns);
+        }
+        reader.heard_ns = now;
+        if self.firsts.len() <= message {
+            self.firsts.resize(message + 1, 0);
+        }
+        if self.firsts[message] == 0 {
+            self.firsts[message] = now;
+        }
+    }
+
+    fn census(&self, messages: usize, since_ns: u64) {
+        let (mut lost, mut doubled) = (0_u64, 0_u64);
+        for reader in &self.readers {
+            for message in 0..messages {
+                let times = reader.got.get(message).copied().unwrap_or(0);
+                lost += u64::from(times == 0);
+                doubled += u64::from(times > 1);
+            }
+        }
+        let since = self.firsts.iter().filter(|&&first| first > since_ns).min();
+        println!(
+            "{{\"gone\":{},\"lost\":{lost},\"doubled\":{doubled},\"late\":{},\
+             \"longest_wait_ns\":{},\"first_since_ns\":{}}}",
+            self.gone,
+            self.late,
+            self.longest_wait_ns,
+            since.copied().unwrap_or(0)
+        );
     }
 
     fn report(&mut self) {
@@ -278,14 +336,20 @@ impl Crowd {
         let alive = self.readers.iter().filter(|reader| reader.state == State::Reading);
         let fewest = alive.clone().map(|reader| reader.frames).min().unwrap_or(0);
         let most = alive.clone().map(|reader| reader.frames).max().unwrap_or(0);
-        let different = alive.map(|reader| reader.numbers.count_ones()).min().unwrap_or(0);
+        let came = |reader: &Reader| reader.got.iter().filter(|&&times| times > 0).count();
+        let different = alive.map(came).min().unwrap_or(0);
+        let twice: u64 = self
+            .readers
+            .iter()
+            .flat_map(|reader| &reader.got)
+            .map(|&times| u64::from(times.saturating_sub(1)))
+            .sum();
         println!(
             "{{\"connections\":{},\"gone\":{},\"frames\":{},\"fewest\":{fewest},\"most\":{most},\
-             \"different\":{different},\"twice\":{},\"pings\":{},\"delays\":{},\"seconds\":{:.6},\"p50_ms\":{:.3},\"p99_ms\":{:.3},\"worst_ms\":{:.3}}}",
+             \"different\":{different},\"twice\":{twice},\"pings\":{},\"delays\":{},\"seconds\":{:.6},\"p50_ms\":{:.3},\"p99_ms\":{:.3},\"worst_ms\":{:.3}}}",
             self.ready,
             self.gone,
             self.frames,
-            self.twice,
             self.pings,
             self.delays.len(),
             self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9,

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use dataplane::control::{Command, ConnectionId, Event, MAX_MESSAGE, split};
+use dataplane::control::{Command, ConnectionId, Event, MAX_MESSAGE, Uncovered, split};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -25,6 +25,7 @@ fuzz_target!(|data: &[u8]| {
     let name = String::from_utf8_lossy(data);
     let events = [
         Event::Verbs(&[(reader, data), (reader, b"")]),
+        Event::Uncovered { connection: reader, token: 1, why: Uncovered::Cold, text: data },
         Event::Counters(&[(name.to_string(), 7)]),
         Event::Refused(&name),
     ];

@@ -120,6 +120,7 @@ struct Plane {
     wants_counters: bool,
     /// As the last counters said.
     readers_told: u32,
+    told: Vec<(String, u64)>,
 }
 
 /// The thread.
@@ -236,7 +237,7 @@ impl Attachment {
         let now_ms = self.now_ms();
         if now_ms >= self.counters_at + COUNTERS_MS {
             self.counters_at = now_ms;
-            self.send_counters();
+            self.send_changes();
             self.open_door();
         }
         self.strangers.forget_silent(now_ms);
@@ -411,7 +412,8 @@ impl Attachment {
         }
         self.heritage.attachments += 1;
         eprintln!("control plane {} attached", self.heritage.attachments);
-        let mut plane = Plane { link, published: 0, wants_counters: true, readers_told: 0 };
+        let mut plane =
+            Plane { link, published: 0, wants_counters: true, readers_told: 0, told: Vec::new() };
         plane.link.say(&Event::Attached {
             pid: std::process::id(),
             attachment: self.heritage.attachments,
@@ -435,13 +437,27 @@ impl Attachment {
         }
     }
 
+    /// All counters, changed or not.
     fn send_counters(&mut self) {
-        let threads: Vec<&Counters> = self.threads.counters.iter().collect();
-        let counters = counters::report(&threads, self.draining);
-        self.send(&Event::Counters(&counters));
         if let Some(plane) = self.plane.as_mut() {
-            plane.readers_told = self.threads.readers();
+            plane.told.clear();
         }
+        self.send_changes();
+    }
+
+    /// The counters that have changed since the last time; nothing if none has.
+    fn send_changes(&mut self) {
+        let Some(plane) = self.plane.as_mut() else {
+            return;
+        };
+        let threads: Vec<&Counters> = self.threads.counters.iter().collect();
+        plane.readers_told = self.threads.readers();
+        let counters = counters::report(&threads, self.draining);
+        let changes = counters::changes(&plane.told, &counters);
+        if !changes.is_empty() {
+            plane.link.say(&Event::Counters(&changes));
+        }
+        plane.told = counters;
     }
 
     fn send(&mut self, event: &Event<'_>) {

@@ -21,10 +21,10 @@ impl Attachment {
                 Report::Verb(attachment, name, verb) if attachment == self.heritage.attachments => {
                     verbs.push((name, verb));
                 }
-                Report::Uncovered(attachment, connection, token, why)
+                Report::Uncovered(attachment, connection, token, why, text)
                     if attachment == self.heritage.attachments =>
                 {
-                    self.send(&Event::Uncovered { connection, token, why });
+                    self.send(&Event::Uncovered { connection, token, why, text: &text });
                 }
                 Report::Published(attachment, thread, number)
                     if attachment == self.heritage.attachments =>
@@ -71,7 +71,7 @@ impl Attachment {
         let readers = self.threads.readers();
         if self.plane.as_ref().is_some_and(|plane| plane.readers_told != readers) {
             // The control plane lets readers in too: it must know whether there is room.
-            self.send_counters();
+            self.send_changes();
         }
         let plane = self.plane.as_mut();
         match plane.filter(|plane| plane.link.waiting_descriptors() < DESCRIPTORS) {

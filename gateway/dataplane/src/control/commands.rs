@@ -22,7 +22,7 @@ pub enum Replay {
 pub struct Subscribe<'a> {
     /// Who.
     pub connection: ConnectionId,
-    /// Comes back in `uncovered`.
+    /// Comes back in `uncovered`; whatever the control plane wants to know then.
     pub token: u32,
     /// To what.
     pub topic: Topic<'a>,
@@ -43,7 +43,7 @@ pub struct Subscribe<'a> {
 pub struct History<'a> {
     /// Who asks.
     pub connection: ConnectionId,
-    /// Comes back in `uncovered`.
+    /// Comes back in `uncovered`; whatever the control plane wants to know then.
     pub token: u32,
     /// Of what.
     pub topic: Topic<'a>,

@@ -38,6 +38,8 @@ pub enum Event<'a> {
         token: u32,
         /// What is missing.
         why: Uncovered,
+        /// The verb, as it came.
+        text: &'a [u8],
     },
     /// All fan-outs up to this number are over.
     Published(u64),
@@ -84,11 +86,12 @@ impl Event<'_> {
                     put_bytes32(out, text);
                 }
             }
-            Event::Uncovered { connection, token, why } => {
+            Event::Uncovered { connection, token, why, text } => {
                 out.push(131);
                 put_connection(out, *connection);
                 out.extend_from_slice(&token.to_le_bytes());
                 out.push(*why as u8);
+                put_bytes32(out, text);
             }
             Event::Published(number) => {
                 out.push(132);

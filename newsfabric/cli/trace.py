@@ -1,0 +1,204 @@
+"""``newsfabric trace``: asks every router and gateway, then the stores, and shows the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from tornado.httpclient import HTTPClientError
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from newsfabric.cli.messages import rejection, rejection_line
+from newsfabric.cli.show import console
+from newsfabric.errors import ManagementError, TraceError
+from newsfabric.management import PEEK_MESSAGES, Management
+from newsfabric.settings import Credentials
+from newsfabric.topology import REJECTED
+from newsfabric.trace import (
+    Asked,
+    Evidence,
+    candidates,
+    hop_text,
+    identities,
+    ids,
+    refusals,
+    trace,
+)
+from newsfabric.world.broker import HOST
+from newsfabric.world.layout import WorldLayout
+
+_TIMEOUT: Final = 3.0
+_MAX_BYTES: Final = 4 << 20
+# A message has one id for each router that routed a copy; each costs a read of a store.
+_MAX_IDS: Final = 8
+
+# Kind, name and region where they are known before asking; base URL.
+Place = tuple[str, str, str, str]
+
+
+def places_in(layout: WorldLayout) -> list[Place]:
+    """The routers and gateways of a world."""
+    found: list[Place] = []
+    for region in layout.regions:
+        for n, port in enumerate(region.router_ports, 1):
+            found.append(("router", region.router_name(n), region.name, f"http://{HOST}:{port}"))
+        for box in region.boxes:
+            found.append(("gateway", box.gateway, region.name, box.admin_url))
+    return found
+
+
+def places_at(urls: Iterable[str]) -> list[Place]:
+    """Processes of which only the URLs are known."""
+    return [("", url, "", url.rstrip("/")) for url in dict.fromkeys(urls)]
+
+
+async def gather(text: str, places: Sequence[Place], layout: WorldLayout | None) -> Evidence:
+    """All that the processes at ``places``, their stores and the world's brokers know."""
+    asked = list(await asyncio.gather(*(_ask(text, place) for place in places)))
+    if len(identities(asked)) > 1:
+        return Evidence(asked=asked, stored={}, rejected=[])
+    known = ids(asked, text)[:_MAX_IDS]
+    # Of each region one router that answers: all of them ask the same store.
+    routers = {
+        who.region: place[3]
+        for who, place in zip(asked, places, strict=True)
+        if who.kind == "router" and who.answer is not None
+    }
+    stored = await asyncio.gather(*(_stored(url, known) for url in routers.values()))
+    rejected = [] if layout is None else await _rejected(layout)
+    return Evidence(
+        asked=asked,
+        stored=dict(zip(routers, stored, strict=True)),
+        rejected=refusals(text, rejected),
+    )
+
+
+def show_trace(
+    text: str, places: Sequence[Place], layout: WorldLayout | None, *, as_json: bool
+) -> None:
+    """Print the way of the message ``text``; TraceError if there is none, or more than one."""
+    evidence = asyncio.run(gather(text, places, layout))
+    if len(identities(evidence.asked)) > 1:
+        raise TraceError(_unclear(text, candidates(evidence.asked)))
+    found = trace(text, evidence)
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    elif found["found"]:
+        console().print(_page(found))
+    if not found["found"]:
+        raise TraceError(_unknown(found))
+
+
+async def _ask(text: str, place: Place) -> Asked:
+    kind, name, region, url = place
+    answer = await _get(f"{url}/trace/{quote(text, safe='')}")
+    if answer is None or "sightings" not in answer:
+        return Asked(kind=kind, name=name, region=region, answer=None)
+    return Asked(kind=answer["kind"], name=answer["name"], region=answer["region"], answer=answer)
+
+
+async def _stored(url: str, known: Sequence[str]) -> list[Mapping[str, Any]] | None:
+    answers = await asyncio.gather(*(_get(f"{url}/stored/{each}") for each in known))
+    if any(answer is None for answer in answers):
+        return None
+    rows = [row for answer in answers for row in (answer or {}).get("stored", [])]
+    # Ids of one millisecond find the same rows.
+    return list(
+        {(row["id"], row["router"], row["epoch"], row["seq"]): row for row in rows}.values()
+    )
+
+
+async def _rejected(layout: WorldLayout) -> list[dict[str, Any]]:
+    async def of(url: str) -> list[dict[str, Any]]:
+        try:
+            async with Management(url, Credentials(), timeout=_TIMEOUT) as management:
+                return [rejection(each) for each in await management.peek(REJECTED, PEEK_MESSAGES)]
+        except ManagementError:
+            return []
+
+    found = await asyncio.gather(*(of(r.core[0].management_url) for r in layout.regions))
+    return [each for entries in found for each in entries]
+
+
+async def _get(url: str) -> dict[str, Any] | None:
+    http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_BYTES)
+    try:
+        answer = await http.fetch(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+        found = orjson.loads(answer.body)
+    except (OSError, HTTPClientError, ValueError):
+        return None
+    finally:
+        http.close()
+    return found if isinstance(found, dict) else None
+
+
+def _page(found: Mapping[str, Any]) -> RenderableType:
+    parts: list[RenderableType] = []
+    if found["identity"] is not None:
+        title = f"{found['topic']}  identity {found['identity']}"
+        by = f"  message_id {found['message_id']}" if found["message_id"] else ""
+        parts.append(Text(title + by, style="bold"))
+    if found["hops"]:
+        parts.append(_hops_table(found["hops"]))
+    for each in found["rejected"]:
+        parts.append(Text(f"rejected  {rejection_line(each)}", style="red"))
+    if not found["ids"]:
+        # It was refused, so there is nobody who should have it.
+        return Group(*parts)
+    for region, rows in found["stored"].items():
+        parts.append(Text(f"store in {region}: {_rows(rows)}"))
+    for each in found["not_seen"]:
+        parts.append(Text(f"not seen by {each['name']}: {each['why']}", style="yellow"))
+    return Group(*parts)
+
+
+def _hops_table(hops: Iterable[Mapping[str, Any]]) -> Table:
+    table = Table("time", "ms", "region", "where", "what", box=None, pad_edge=False)
+    table.columns[1].justify = "right"
+    for hop in hops:
+        lost = hop["step"] == "arrived" and not hop["won"]
+        after = "" if hop["after_ms"] is None else f"+{hop['after_ms']}"
+        cells = (_time(hop["at_ms"]), after, hop["region"], hop["name"], hop_text(hop))
+        table.add_row(*cells, style="dim" if lost else "")
+    return table
+
+
+def _rows(rows: Sequence[Mapping[str, Any]] | None) -> str:
+    if rows is None:
+        return "no answer"
+    if not rows:
+        return "nothing"
+    return ", ".join(f"{row['id']} ({row['router']} number {row['seq']})" for row in rows)
+
+
+def _time(ms: int) -> str:
+    at = datetime.fromtimestamp(ms / 1000, UTC).astimezone()
+    return f"{at:%H:%M:%S}.{ms % 1000:03d}"
+
+
+def _unclear(text: str, found: Sequence[Mapping[str, Any]]) -> str:
+    lines = [f"  {each['identity']}  {each['topic']}  {each['message_id'] or ''}" for each in found]
+    return "\n".join([f"{text!r} may be any of these, the newest first:", *lines])
+
+
+def _unknown(found: Mapping[str, Any]) -> str:
+    lines = [f"nobody knows {found['query']!r}"]
+    for each in found["remembered"]:
+        since = "" if each["since_ms"] is None else f", since {_time(each['since_ms'])}"
+        lines.append(f"  {each['name']} remembers {each['messages']} messages{since}")
+    lines += [f"  {e['name']}: {e['why']}" for e in found["not_seen"] if "answer" in e["why"]]
+    lines.append(
+        "Give an id, the identity in a receipt, the first four digits or more of either, or a "
+        "message_id. With a whole id the stores are asked too, so it finds what others don't. "
+        "`newsfabric rejected` shows what was refused."
+    )
+    return "\n".join(lines)

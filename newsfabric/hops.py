@@ -1,0 +1,43 @@
+"""Which shovels have carried a message: RabbitMQ's header ``x-shovelled``. Pure.
+
+Every shovel of the fabric adds a table with its name to that header (``dest-add-forward-headers``).
+It is the same for every message that took the same way, so the bytes are decoded once
+(:class:`~newsfabric.amqp.message.Undecoded`) and looked up for the others.
+
+What a publisher put there before the first shovel is a stranger's word: believe only as many
+of the *last* hops as the reader's place in the fabric has shovels before it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from newsfabric.amqp.fields import decode_array
+from newsfabric.amqp.message import SHOVELLED, Undecoded
+
+# More shovels than any way through the fabric has.
+MAX_HOPS: Final = 8
+# Ways that are remembered: regions by paths by feeds, squared.
+_WAYS: Final = 512
+
+
+def hops(headers: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the shovels that carried the message, the last one last; at most eight."""
+    raw = headers.get(SHOVELLED)
+    return _names(raw) if isinstance(raw, Undecoded) else ()
+
+
+def last_hop(headers: Mapping[str, Any]) -> str | None:
+    """The shovel that brought the message here; None if none did."""
+    found = hops(headers)
+    return found[-1] if found else None
+
+
+@functools.lru_cache(_WAYS)
+def _names(raw: Undecoded) -> tuple[str, ...]:
+    # rabbit_basic:prepend_table_header/3: the newest comes first.
+    tables = decode_array(raw)[:MAX_HOPS]
+    found = (table.get("shovel-name") for table in tables if isinstance(table, dict))
+    return tuple(name for name in found if isinstance(name, str))[::-1]

@@ -1,0 +1,153 @@
+"""Sends canaries and hears them: one link to each cluster that a region's shovels touch.
+
+What comes goes to a :class:`~shovels.watch.Watch`; nothing is decided here. Every keeper has its
+own queues, exclusive and under a name of its own, so that any number of keepers may run and
+nothing is left of one that dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from newsfabric import metrics
+from newsfabric.amqp import Consumer, Declare, Delivery, Link, Publisher
+from newsfabric.amqp.link import connect
+from newsfabric.control import Canary, canary_key, decode_canary, encode_canary
+from newsfabric.errors import LinkError
+from newsfabric.hops import last_hop
+from newsfabric.settings import Credentials, Fabric, Node
+from newsfabric.topology import (
+    CLIENT,
+    CORE_EXCHANGES,
+    INTAKE,
+    POSTOFFICE,
+    RECEIPTS,
+    Cluster,
+    Part,
+    declare_part,
+)
+from shovels.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+EVERY: Final = 1.0
+# Seconds between two rounds after which we must have been stopped.
+PAUSED: Final = 4.0
+
+SENT: Final = metrics.counter(
+    "shovels_canaries_sent", "Canaries by what became of them", ["outcome"]
+)
+ARRIVED: Final = metrics.counter("shovels_canaries_arrived", "Canaries that came back")
+
+# They are read at once; of those that wait longer only the newest matter.
+_ARGUMENTS: Final = {"x-max-length": 1000, "x-message-ttl": 60_000}
+# Where the region's shovels deliver, by what runs them.
+_ARRIVALS: Final = {"client": (RECEIPTS,), "core": (INTAKE, POSTOFFICE)}
+
+
+class Canaries:
+    """The canaries of ``region``; :meth:`open`, :meth:`run`, :meth:`close`."""
+
+    def __init__(self, fabric: Fabric, region: str, watch: Watch, credentials: Credentials) -> None:
+        self._fabric = fabric
+        self._region = region
+        self._watch = watch
+        self._credentials = credentials
+        self._token = secrets.token_hex(8)
+        self._own = (Cluster(region, "client"), Cluster(region, "core"))
+        # Boxes hear those in their own core's postoffice.
+        self._sources = watch.sources | {(self._own[1], POSTOFFICE)}
+        self._links: dict[Cluster, Link] = {}
+        self._publishers: dict[Cluster, Publisher] = {}
+
+    async def open(self) -> None:
+        """Connect to every cluster, now or as soon as it answers."""
+        for cluster in sorted({cluster for cluster, _ in self._sources} | {*self._own}):
+            urls = [node.amqp_url for node in self._nodes(cluster)]
+            name = f"canaries of {self._region}"
+            link = await connect(urls, name=name, credentials=self._credentials)
+            self._links[cluster] = link
+            self._publishers[cluster] = await link.publisher(in_flight=10)
+        for cluster in self._own:
+            await self._hear(cluster)
+
+    async def run(self) -> None:
+        """Send a canary everywhere each second, until cancelled."""
+        before = _now()
+        while True:
+            began = _now()
+            # A process that was stopped for a while knows of nothing that came meanwhile.
+            slept = began - before > PAUSED
+            before = began
+            self._watch.unheard(
+                {cluster for cluster, link in self._links.items() if slept or not link.connected}
+            )
+            await asyncio.gather(*(self._send(*source) for source in self._sources))
+            await asyncio.sleep(max(0.0, EVERY - (_now() - began)))
+
+    async def close(self) -> None:
+        """Let go of the links, and so of the queues."""
+        for link in self._links.values():
+            await link.close()
+
+    async def _send(self, cluster: Cluster, exchange: str) -> None:
+        at = _now()
+        canary = Canary(region=self._region, token=self._token, sent_ms=round(at * 1000))
+        try:
+            async with asyncio.timeout(EVERY):
+                await self._publishers[cluster].publish(exchange, encode_canary(canary))
+        except (LinkError, TimeoutError):
+            # The source is away, which is no fault of the shovels.
+            SENT.labels("lost").inc()
+        else:
+            SENT.labels("taken").inc()
+            self._watch.sent(cluster, exchange, at)
+
+    async def _hear(self, cluster: Cluster) -> None:
+        link, queue = self._links[cluster], f"keeper.{self._region}.{self._token}"
+        await link.on_connect(self._declaring(cluster, queue))
+        consumers: list[Consumer] = []
+
+        def on_canary(delivery: Delivery) -> None:
+            consumers[0].ack(delivery)
+            self._arrived(cluster, delivery)
+
+        consumers.append(await link.consumer(queue, on_canary, prefetch=100))
+
+    def _declaring(self, cluster: Cluster, queue: str) -> Callable[[Declare], Awaitable[None]]:
+        return functools.partial(
+            _declare, cluster=cluster, queue=queue, key=canary_key(self._region)
+        )
+
+    def _arrived(self, cluster: Cluster, delivery: Delivery) -> None:
+        shovel = last_hop(delivery.message.properties.headers)
+        try:
+            canary = decode_canary(delivery.message)
+        except ValueError as exc:
+            logger.debug("not a canary: %s", exc)
+            return
+        if shovel is None or canary.token != self._token:
+            return
+        ARRIVED.inc()
+        self._watch.arrived(cluster, shovel, canary.sent_ms / 1000, _now())
+
+    def _nodes(self, cluster: Cluster) -> tuple[Node, ...]:
+        region = self._fabric.region(cluster.region)
+        return region.client if cluster.role == "client" else region.core
+
+
+async def _declare(declare: Declare, *, cluster: Cluster, queue: str, key: str) -> None:
+    exchanges = CLIENT.exchanges if cluster.role == "client" else CORE_EXCHANGES
+    await declare_part(declare, Part(exchanges=exchanges))
+    await declare.queue(queue, durable=False, exclusive=True, arguments=_ARGUMENTS)
+    for exchange in _ARRIVALS[cluster.role]:
+        await declare.bind(queue, exchange, key)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

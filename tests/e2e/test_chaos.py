@@ -1,0 +1,128 @@
+"""Breaking a world on purpose: single parts by hand, then for two minutes by schedule."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from tailing import Tail
+from worlds import ROOT, World, ports_in_use, require_rabbitmq
+
+from newsfabric.world.toxiproxy import find_toxiproxy
+
+pytestmark = [pytest.mark.world, pytest.mark.timeout(600)]
+
+PORT_BASE = 25000
+
+
+@pytest.fixture(scope="module")
+def boxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two regions with two boxes each, for this file alone: whatever breaks here stays here."""
+    require_rabbitmq()
+    world = World(tmp_path_factory.mktemp("chaos") / "world")
+    up = world.run(
+        *("up", "--detach", "--retail", "2", "--port-base", str(PORT_BASE)),
+        *("--timeout", "240"),
+        timeout=300,
+    )
+    assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
+    yield world
+    world.run("down")
+    assert world.pids() == set()
+    assert ports_in_use(PORT_BASE, 300) == []
+
+
+@pytest.fixture
+def linked(boxes: World) -> World:
+    """The same, where regions are linked through Toxiproxy; skips on a laptop without it."""
+    if find_toxiproxy(ROOT, os.environ) is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have Toxiproxy: `make setup` installs it where Go is")
+        pytest.skip("Toxiproxy is not installed")
+    return boxes
+
+
+def _eventually(check: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+def _chaos(world: World, *arguments: str) -> list[tuple[str, str]]:
+    done = world.run("chaos", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return [(each["name"], each["done"]) for each in json.loads(done.stdout)]
+
+
+def _pid(world: World, name: str) -> int | None:
+    services = world.region("oregon")["services"]
+    found: int | None = next(s["pid"] for s in services if s["name"] == name)
+    return found
+
+
+def test_what_is_killed_stays_dead_until_it_is_healed(boxes: World) -> None:
+    frontdesk = "oregon-frontdesk-1"
+    before = _pid(boxes, frontdesk)
+    assert _chaos(boxes, "kill", frontdesk) == [(frontdesk, "killed")]
+    assert _pid(boxes, frontdesk) is None
+    assert _chaos(boxes, "heal") == [(frontdesk, "started")]
+    assert _pid(boxes, frontdesk) not in (None, before)
+    _eventually(
+        lambda: len(_gateways(boxes.region("oregon")["endpoints_url"])) == 2,
+        "the new frontdesk knows both boxes",
+    )
+
+
+def _gateways(endpoints_url: str) -> list[object]:
+    try:
+        with urlopen(endpoints_url, timeout=5) as answer:
+            found: list[object] = json.load(answer)["gateways"]
+    except OSError:
+        return []
+    return found
+
+
+def test_a_wrong_name_breaks_nothing_and_is_answered_with_the_right_one(boxes: World) -> None:
+    done = boxes.run("chaos", "kill", "oregon-router-1", "oregon-ruoter-2")
+    assert done.returncode == 1
+    assert "did you mean oregon-router-2?" in done.stderr
+    assert _pid(boxes, "oregon-router-1") is not None
+
+
+def test_what_a_cut_region_missed_comes_when_it_is_healed(linked: World) -> None:
+    tail = Tail(linked, "news.world", region="dublin", count=2)
+    assert _chaos(linked, "cut", "dublin") == [("oregon-dublin-link", "cut")]
+    published = linked.run("publish", "news.world", '"far"', "--region", "oregon")
+    assert published.returncode == 0, published.stderr
+    published = linked.run("publish", "news.world", '"near"', "--region", "dublin")
+    assert published.returncode == 0, published.stderr
+    assert _chaos(linked, "heal") == [("oregon-dublin-link", "healed")]
+    assert [message["body"] for message in tail.messages()] == ["near", "far"]
+
+
+def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(
+    boxes: World, tmp_path: Path
+) -> None:
+    run = boxes.run(
+        *("chaos", "run", "--minutes", "2", "--seed", "1", "--rate", "20", "--readers", "60"),
+        *("--report", str(tmp_path)),
+        timeout=400,
+    )
+    assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
+    report = json.loads((tmp_path / "report.json").read_text())
+    account = report["account"]
+    assert (report["kept"], account["wrong"]) == (True, [])
+    assert account["receipted"] == account["published"] == 2400
+    assert account["paid"] == account["owed"] - account["missing_bronze"]
+    assert account["connections"] > 2 * account["readers"]
+    broken = {fault["kind"] for fault in report["faults"]}
+    assert {"core node", "gateway", "router", "dataplane"} <= broken
+    assert all(fault["error"] is None for fault in report["faults"])
+    assert (tmp_path / "plot.svg").read_text().startswith("<svg ")
+    assert "Every promise was kept" in (tmp_path / "report.md").read_text()

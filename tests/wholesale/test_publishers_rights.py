@@ -1,0 +1,115 @@
+"""What a publisher with no more rights than it needs can do on a client cluster, and what not."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker, UnroutableError
+
+from newsfabric import topology
+from newsfabric.amqp.link import connect
+from newsfabric.management import Management
+from newsfabric.settings import Credentials, Node
+
+pytestmark = pytest.mark.broker
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guarantees.md"
+
+
+def documented(kind: str) -> str:
+    """The permission that docs/guarantees.md gives publisher ``cms``."""
+    found = re.search(rf"^\| {kind} \| `(.+)` \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    assert found is not None
+    return found[1].replace(r"\|", "|")
+
+
+@pytest.fixture
+async def url(rabbitmq: Node) -> AsyncIterator[str]:
+    """The client cluster's URL for a publisher with the documented permissions."""
+    link = await connect([rabbitmq.amqp_url], name="test")
+    await link.on_connect(topology.declare_client)
+    user = Credentials(f"cms-{uuid.uuid4().hex[:8]}", "secret")
+    async with Management(rabbitmq.management_url, Credentials()) as api:
+        await (await link.publisher()).ready()
+        await api._send("PUT", f"/users/{user.username}", {"password": "secret", "tags": ""})
+        rights = {kind: documented(kind) for kind in ("configure", "write", "read")}
+        await api._send("PUT", f"/permissions/%2F/{user.username}", rights)
+        yield user.in_url(rabbitmq.amqp_url)
+        await api._send("DELETE", f"/users/{user.username}")
+    await link.close()
+
+
+def channel(connection: pika.BlockingConnection) -> BlockingChannel:
+    opened = connection.channel()
+    opened.confirm_delivery()
+    return opened
+
+
+def publish(to: BlockingChannel, exchange: str, *, mandatory: bool = False) -> None:
+    to.basic_publish(exchange, "rights.x", b"{}", pika.BasicProperties(), mandatory=mandatory)
+
+
+@pytest.mark.promise("C1", "C2")
+async def test_a_confirm_comes_though_nobody_will_ever_see_the_message(url: str) -> None:
+    def tried() -> None:
+        with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+            publish(channel(connection), "publish")
+            with pytest.raises(UnroutableError):
+                publish(channel(connection), "publish", mandatory=True)
+
+    await asyncio.to_thread(tried)
+
+
+@pytest.mark.promise("F2", "R5")
+async def test_a_publisher_gets_its_own_receipts(url: str, rabbitmq: Node) -> None:
+    def tried() -> None:
+        with (
+            pika.BlockingConnection(pika.URLParameters(url)) as connection,
+            pika.BlockingConnection(pika.URLParameters(rabbitmq.amqp_url)) as fabric,
+        ):
+            mine = f"cms.{uuid.uuid4()}"
+            own = channel(connection)
+            own.queue_declare(mine, exclusive=True)
+            own.queue_bind(mine, "receipts", mine)
+            properties = pika.BasicProperties(correlation_id="c1", type="receipt")
+            channel(fabric).basic_publish("receipts", mine, b"{}", properties)
+            _, answer, _ = next(own.consume(mine, inactivity_timeout=10))
+            assert answer.correlation_id == "c1"
+
+    await asyncio.to_thread(tried)
+
+
+@pytest.mark.promise("F2")
+async def test_it_can_neither_forge_receipts_nor_hear_others(url: str, rabbitmq: Node) -> None:
+    def tried() -> None:
+        with (
+            pika.BlockingConnection(pika.URLParameters(url)) as connection,
+            pika.BlockingConnection(pika.URLParameters(rabbitmq.amqp_url)) as other,
+        ):
+            others = f"web.{uuid.uuid4()}"
+            other.channel().queue_declare(others)
+            own = f"cms.{uuid.uuid4()}"
+            channel(connection).queue_declare(own, exclusive=True)
+            forbidden = [
+                lambda of: publish(of, "receipts"),
+                # The default exchange leads to every queue.
+                lambda of: publish(of, ""),
+                lambda of: of.queue_bind(own, "publish", "#"),
+                lambda of: of.basic_get(others),
+                lambda of: of.queue_purge(others),
+                lambda of: of.queue_bind(others, "receipts", own),
+                lambda of: of.queue_declare(f"web.{uuid.uuid4()}"),
+            ]
+            for attempt in forbidden:
+                with pytest.raises(ChannelClosedByBroker, match="ACCESS_REFUSED"):
+                    attempt(channel(connection))
+            other.channel().queue_delete(others)
+
+    await asyncio.to_thread(tried)

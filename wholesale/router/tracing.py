@@ -1,0 +1,64 @@
+"""What a router answers to ``newsfabric trace``: what it remembers, and what its store has.
+
+``/trace/ID`` is memory alone. ``/stored/ID`` reads one millisecond of the journal, the one in the
+id, and so finds every copy that got that very id, whichever router stored it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
+from newsfabric.errors import StoreError
+from newsfabric.races import Races
+from newsfabric.service import trace_route
+from newsfabric.store import Store
+from wholesale.http import RETRY, HttpProblem, JsonHandler
+
+if TYPE_CHECKING:
+    from wholesale.router.service import RouterSettings
+
+# More than all routers of a fabric store in a millisecond.
+_MOST: Final = 1000
+
+
+class StoredHandler(JsonHandler):
+    """``/stored/ID``: the journal's rows of one message."""
+
+    def initialize(self, settings: RouterSettings, store: Store) -> None:
+        self._settings, self._store = settings, store
+
+    async def get(self, text: str) -> None:
+        identity, ms = identity_of_id(text), ms_of_id(text)
+        try:
+            found = await self._store.journal(from_ms=ms, to_ms=ms + 1, limit=_MOST)
+        except StoreError as exc:
+            raise HttpProblem(503, "store_away", str(exc), headers=RETRY) from exc
+        rows = [_row(envelope) for envelope in found if envelope.identity == identity]
+        self.answer({"region": self._settings.region, "stored": rows})
+
+
+def trace_routes(settings: RouterSettings, races: Races, store: Store) -> list[Any]:
+    """Tornado routes for ``/trace/ID`` and ``/stored/ID``."""
+    return [
+        trace_route("router", settings.name, settings.region, races.sightings),
+        # envelope._ID: whatever else is asked for there is nothing.
+        (
+            r"/stored/([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})",
+            StoredHandler,
+            {"settings": settings, "store": store},
+        ),
+    ]
+
+
+def _row(envelope: Envelope) -> dict[str, Any]:
+    return {
+        "id": envelope.id,
+        "topic": envelope.topic,
+        "message_id": envelope.message_id,
+        "published_ms": envelope.published_ms,
+        "origin": envelope.origin,
+        "router": envelope.router,
+        "epoch": envelope.epoch,
+        "seq": envelope.seq,
+    }
