@@ -138,26 +138,26 @@ async def dataplane(
 @contextlib.asynccontextmanager
 async def taking_over(plane: Dataplane) -> AsyncIterator[Successor]:
     """A newer data plane that takes over from ``plane``; killed at the end."""
-    process = subprocess.Popen(  # noqa: ASYNC220
-        [find_program(), "--take-over", "--control", plane.path], stdout=subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        find_program(), "--take-over", "--control", plane.path, stdout=subprocess.PIPE
     )
     try:
         yield Successor(process)
     finally:
         process.kill()
-        await asyncio.to_thread(process.communicate)
+        await process.wait()
 
 
 class Successor:
     """See :func:`taking_over`."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def serves(self) -> None:
         """Return when it has all readers."""
         assert self._process.stdout is not None
-        assert await asyncio.to_thread(self._process.stdout.readline) == b"serving\n"
+        assert await asyncio.wait_for(self._process.stdout.readline(), PATIENCE) == b"serving\n"
 
 
 @contextlib.asynccontextmanager

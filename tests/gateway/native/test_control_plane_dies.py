@@ -21,7 +21,6 @@ from dataplanes import (
     dataplane,
     driven,
     subscribed,
-    taking_over,
     told,
 )
 from gateways import RawSocket, Reader
@@ -139,20 +138,6 @@ async def test_killed_again_and_again(fabric: Fabric) -> None:
         bodies = await reader.hear_bodies(24)
         assert sorted(bodies) == list(range(1, 25))
         await reader.is_up_to_date()
-
-
-async def test_killed_while_another_data_plane_takes_over(fabric: Fabric) -> None:
-    async with fabric.reader() as reader, asyncio.timeout(60):
-        await reader.subscribe(TOPIC)
-        await fabric.publish(4)
-        async with taking_over(fabric.plane) as newer:
-            await fabric.kill()
-            await newer.serves()
-            await fabric.publish(4)
-            await fabric.start()
-            await fabric.publish(4)
-            assert sorted(await reader.hear_bodies(12)) == list(range(1, 13))
-            await reader.is_up_to_date()
 
 
 async def test_stopped_for_a_while_it_goes_on(fabric: Fabric) -> None:
