@@ -173,8 +173,15 @@ def prepare(node: StoreNode) -> None:
     (conf / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
 
 
-def command(node: StoreNode, home: CassandraHome, *, heap_mb: int = HEAP_MB) -> list[str]:
-    """Run ``node`` in the foreground, after :func:`prepare`; it logs to stdout."""
+def command(
+    node: StoreNode, home: CassandraHome, *, heap_mb: int = HEAP_MB, optimised: bool = False
+) -> list[str]:
+    """Run ``node`` in the foreground, after :func:`prepare`; it logs to stdout.
+
+    ``optimised``: with both of Java's compilers, as in production, for a node whose speed is
+    measured. Otherwise with the quick one alone: the other takes a third of a start's processor
+    time (8.6 s instead of 5.6), and six nodes start on a developer's machine at once.
+    """
     folder, conf = node.folder, node.folder / "conf"
     properties = {
         "cassandra.config": f"file://{conf}/cassandra.yaml",
@@ -199,6 +206,7 @@ def command(node: StoreNode, home: CassandraHome, *, heap_mb: int = HEAP_MB) -> 
         f"-Xmx{heap_mb}m",
         "-Xss256k",
         "-XX:+UseSerialGC",
+        *([] if optimised else ["-XX:TieredStopAtLevel=1"]),
         "-XX:MaxDirectMemorySize=64m",
         "-XX:ReservedCodeCacheSize=64m",
         "-XX:+PerfDisableSharedMem",
@@ -245,10 +253,12 @@ class LocalCassandra:
         centres: Sequence[str] = ("oregon",),
         nodes: int = 1,
         heap_mb: int = HEAP_MB,
+        optimised: bool = False,
     ) -> None:
         self.folder = folder
         self._home = home
         self._heap_mb = heap_mb
+        self._optimised = optimised
         ports = iter(free_ports(2 * nodes * len(centres)))
         pairs = list(itertools.islice(zip(ports, ports, strict=True), nodes * len(centres)))
         seeds = tuple(f"{HOST}:{gossip}" for _, gossip in pairs)
@@ -274,7 +284,7 @@ class LocalCassandra:
         for node in chosen:
             prepare(node)
             self._processes[node.name] = spawn(
-                command(node, self._home, heap_mb=self._heap_mb),
+                command(node, self._home, heap_mb=self._heap_mb, optimised=self._optimised),
                 environment=environment(self.folder),
                 folder=node.folder,
                 log=self._log(node),
