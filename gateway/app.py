@@ -67,6 +67,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
+        await core.gate.start()
         readers = Listener(readers_server(stack, core), settings.host, settings.port)
         stack.callback(readers.stop)
         admin = admin_listener(stack, core, readers.port, stop)

@@ -15,25 +15,29 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway import measures
+from gateway.access import refusal
 from gateway.connection import Connection, State
 from gateway.frames import Variant, messages_push
+from gateway.gate import Verdict
 from gateway.memory import Selection
 from gateway.protocol import (
     Gap,
     History,
     Intent,
+    LogIn,
     Ping,
     Refusal,
     Rewind,
     Subscribe,
     Unsubscribe,
     asked_ago,
+    logged_in_push,
     pong_push,
     subscribed_push,
     unsubscribed_push,
 )
 from gateway.publication import Publication
-from newsfabric.closing import ErrorCode
+from newsfabric.closing import INVALID_TOKEN, ErrorCode
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
 
@@ -56,6 +60,14 @@ class Desk:
             connection.refuse(intent)
             return None
         measures.VERBS.labels(type(intent).__name__.lower()).inc()
+        if isinstance(intent, LogIn):
+            return self._log_in(connection, intent)
+        if isinstance(intent, Subscribe | History):
+            login = connection.standing.login
+            denied = refusal(intent, self._core.policy(intent.topic), login)
+            if denied is not None:
+                connection.refuse(denied)
+                return None
         if isinstance(intent, Subscribe):
             return self._subscribe(connection, intent)
         if isinstance(intent, History):
@@ -65,6 +77,28 @@ class Desk:
         elif isinstance(intent, Ping):
             connection.push(pong_push(intent))
         return None
+
+    def _log_in(self, connection: Connection, verb: LogIn) -> Pending | None:
+        verdict = self._core.gate.decide(connection.standing, verb)
+        if verdict is None:
+            return self._log_in_later(connection, verb)
+        self._sentence(connection, verb, verdict)
+        return None
+
+    async def _log_in_later(self, connection: Connection, verb: LogIn) -> None:
+        verdict = await self._core.gate.decide_later(connection.standing, verb)
+        self._sentence(connection, verb, verdict)
+
+    def _sentence(self, connection: Connection, verb: LogIn, verdict: Verdict) -> None:
+        if verdict.standing != connection.standing:
+            connection.stand(verdict.standing)
+        login = verdict.standing.login
+        if verdict.refusal is not None:
+            connection.refuse(verdict.refusal)
+        elif login is not None:
+            connection.push(logged_in_push(verb, login.user, login.expires_ms))
+        if verdict.hang_up:
+            connection.close(INVALID_TOKEN)
 
     def _subscribe(self, connection: Connection, verb: Subscribe) -> Pending | None:
         clash = connection.session.clash(verb, connection.subscriptions)
