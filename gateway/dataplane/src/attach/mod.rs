@@ -390,7 +390,8 @@ impl Attachment {
     fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
         let reason: Arc<str> = reason.into();
         let readers: Vec<u64> = self.threads.counters.iter().map(Counters::readers).collect();
-        for (pending, share) in self.threads.pending.iter_mut().zip(drain::shares(count, &readers)) {
+        let shares = drain::shares(count, &readers);
+        for (pending, share) in self.threads.pending.iter_mut().zip(shares) {
             if share > 0 {
                 pending.push(Order::Shed(reason.clone(), share, retry_ms));
             }
