@@ -378,7 +378,11 @@ class WorldLayout:
         }
         if box.control_socket is not None:
             options["dataplane-socket"] = box.control_socket
-        return _program(box.gateway, "gateway", options)
+        program = _program(box.gateway, "gateway", options)
+        others = (other for other in self.regions if other is not region)
+        urls = (one.endpoints_url for one in (region, *others))
+        words = (word for url in urls for word in ("--endpoints", url))
+        return dataclasses.replace(program, command=(*program.command, *words))
 
     def _agent(self, region: RegionLayout, box: Box) -> Program:
         options = {
