@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -98,9 +98,9 @@ def tokens(*, centre: int, node: int, nodes: int) -> tuple[int, ...]:
     return tuple(-(_RING // 2) + (k * nodes + node) * step + 1 + centre for k in range(_TOKENS))
 
 
-def configuration(node: StoreNode) -> str:
-    """The ``cassandra.yaml`` of ``node``: small caches, few threads. (JSON is YAML.)"""
-    settings = {
+def configuration(node: StoreNode) -> dict[str, object]:
+    """The ``cassandra.yaml`` of ``node``: small caches, few threads."""
+    return {
         "cluster_name": "newsfabric",
         "num_tokens": _TOKENS,
         "initial_token": ",".join(map(str, node.tokens)),
@@ -154,15 +154,19 @@ def configuration(node: StoreNode) -> str:
         "request_timeout": "10000ms",
         "cas_contention_timeout": "1000ms",
     }
-    return json.dumps(settings, indent=1) + "\n"
 
 
-def prepare(node: StoreNode) -> None:
-    """Write the node's files; data that an earlier run left is kept."""
+def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> None:
+    """Write the node's files; data that an earlier run left is kept.
+
+    ``settings`` are entries of ``cassandra.yaml`` that take the place of ours.
+    """
     conf = node.folder / "conf"
     conf.mkdir(mode=0o700, parents=True, exist_ok=True)
     (node.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-    (conf / "cassandra.yaml").write_text(configuration(node), encoding="utf-8")
+    # JSON is YAML.
+    yaml = json.dumps(configuration(node) | dict(settings or {}), indent=1)
+    (conf / "cassandra.yaml").write_text(yaml + "\n", encoding="utf-8")
     rack = f"dc={node.datacentre}\nrack=rack1\n"
     (conf / "cassandra-rackdc.properties").write_text(rack, encoding="utf-8")
     (conf / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
@@ -249,11 +253,14 @@ class LocalCassandra:
         nodes: int = 1,
         heap_mb: int = HEAP_MB,
         optimised: bool = False,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        """``settings`` are as for :func:`prepare`."""
         self.folder = folder
         self._home = home
         self._heap_mb = heap_mb
         self._optimised = optimised
+        self._settings = settings
         ports = iter(free_ports(2 * nodes * len(centres)))
         pairs = list(itertools.islice(zip(ports, ports, strict=True), nodes * len(centres)))
         seeds = tuple(f"{HOST}:{gossip}" for _, gossip in pairs)
@@ -277,7 +284,7 @@ class LocalCassandra:
         dies or doesn't answer."""
         chosen = [node for node in self.nodes if not names or node.name in names]
         for node in chosen:
-            prepare(node)
+            prepare(node, self._settings)
             self._processes[node.name] = spawn(
                 command(node, self._home, heap_mb=self._heap_mb, optimised=self._optimised),
                 environment=environment(self.folder),

@@ -10,7 +10,7 @@ import pytest
 
 from newsfabric.errors import SetupError
 from newsfabric.world.broker import free_ports
-from newsfabric.world.cassandra import StoreNode, answers, command, configuration, prepare, tokens
+from newsfabric.world.cassandra import StoreNode, answers, command, prepare, tokens
 from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 
 
@@ -31,7 +31,8 @@ def home(folder: Path) -> CassandraHome:
 
 
 def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp_path):
-    settings = json.loads(configuration(node(tmp_path)))
+    prepare(node(tmp_path))
+    settings = json.loads((tmp_path / "conf" / "cassandra.yaml").read_text())
     assert settings["listen_address"] == settings["rpc_address"] == "127.0.0.1"
     assert settings["native_transport_port"] == 18104
     assert settings["storage_port"] == 18105
