@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import io
 import math
 import secrets
 import sys
@@ -162,7 +163,7 @@ async def lose_each(layout: WorldLayout, say: Callable[[str], None]) -> list[Win
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     conduct = _Conduct(layout, say)
     await conduct.until_well()
-    async with Readers.start(plans, books, run=run, seed=_SEED) as readers:
+    async with Readers.start(plans, books, io.StringIO(), run=run, seed=_SEED) as readers:
         await readers.ready()
         began = readers.began = conduct.began = time.time()
         async with Publishing(
