@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, cast, get_args
 from newsfabric.errors import ConfigError
 
 TopicClass = Literal["gold", "silver", "bronze"]
-Access = Literal["public", "registered", "owner"]
+Access = Literal["public", "registered", "owner", "granted"]
 SlowPolicy = Literal["disconnect", "conflate", "drop_oldest"]
 
 # AMQP 0-9-1 section 4.2.5.3: a routing key is a short string of at most 255 octets.
