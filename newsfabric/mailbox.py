@@ -23,7 +23,15 @@ from typing import Any, Final, Literal, cast, get_args
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.envelope import JSON, MAX_MS, Envelope, identity_of_id, identity_text
+from newsfabric.envelope import (
+    JSON,
+    MAX_MS,
+    Envelope,
+    id_of,
+    identity_of,
+    identity_of_id,
+    identity_text,
+)
 from newsfabric.topics import CONTROL_WORD, TopicPolicy, is_topic
 
 MarkKind = Literal["ack", "read", "dismiss"]
@@ -39,6 +47,7 @@ MARK_KEY: Final = f"{CONTROL_WORD}.{MARK}"
 ANNOUNCEMENT: Final = f"{CONTROL_WORD}.mark"
 _DEVICES: Final = f"{CONTROL_WORD}.mailbox"
 _TOOLS: Final = f"{CONTROL_WORD}.marks"
+_KEPT: Final = f"{CONTROL_WORD}.kept"
 NOTES: Final = "marks"
 
 # So that a topic, an identity and a kind of mark fit into one message_id.
@@ -133,7 +142,7 @@ def announcement(mark: Mark, *, until_ms: int) -> Message:
 
     The same for each repeat of the mark, so that gateways push it once.
     """
-    body = {"id": mark.id, "mark": mark.kind, "at": mark.at_ms}
+    body = _announcement_body(mark)
     return _told(mark, mark.topic, body, app_id=_DEVICES, type=ANNOUNCEMENT, until_ms=until_ms)
 
 
@@ -152,7 +161,7 @@ def note(mark: Mark, marked: Envelope, *, until_ms: int) -> Message | None:
         "mark": mark.kind,
         "at": mark.at_ms,
     }
-    return _told(mark, topic, body, app_id=_TOOLS, type=None, until_ms=until_ms)
+    return _told(mark, topic, orjson.dumps(body), app_id=_TOOLS, type=None, until_ms=until_ms)
 
 
 def announced(envelope: Envelope, policy: TopicPolicy) -> Mark | None:
@@ -168,10 +177,38 @@ def announced(envelope: Envelope, policy: TopicPolicy) -> Mark | None:
         return None
 
 
+def announced_again(mark: Mark, marked: Envelope) -> Envelope:
+    """``mark`` as it comes with a mailbox: like its announcement, but no copy of that one."""
+    identity = identity_of(
+        app_id=_KEPT,
+        message_id=f"{mark.topic}/{mark.identity:x}/{mark.kind}",
+        topic=mark.topic,
+        published_ms=None,
+        body=b"",
+    )
+    return dataclasses.replace(
+        marked,
+        id=id_of(mark.at_ms, identity),
+        identity=identity,
+        body=_announcement_body(mark),
+        published_ms=mark.at_ms,
+        key=None,
+        version=None,
+        message_id=None,
+        app_id=_KEPT,
+        type=ANNOUNCEMENT,
+        expires_ms=None,
+    )
+
+
+def _announcement_body(mark: Mark) -> bytes:
+    return orjson.dumps({"id": mark.id, "mark": mark.kind, "at": mark.at_ms})
+
+
 def _told(
     mark: Mark,
     topic: str,
-    body: dict[str, Any],
+    body: bytes,
     *,
     app_id: str,
     type: str | None,
@@ -185,7 +222,7 @@ def _told(
         headers={"timestamp_in_ms": mark.at_ms},
         expiration=str(max(0, until_ms - mark.at_ms)),
     )
-    return Message(topic, orjson.dumps(body), properties)
+    return Message(topic, body, properties)
 
 
 def _mark(topic: str, fields: dict[str, Any]) -> Mark:
