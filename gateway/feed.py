@@ -20,7 +20,7 @@ from newsfabric.control import decode_tick, tick_key
 from newsfabric.envelope import decode
 from newsfabric.hops import hops
 from newsfabric.store.rules import clock_ms
-from newsfabric.topics import CONTROL_WORD
+from newsfabric.topics import CONTROL_WORD, REVOKED
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -51,7 +51,7 @@ class Feed:
         """One delivery from the queue."""
         topic = delivery.message.topic
         try:
-            if not topic.startswith(_CONTROL):
+            if not topic.startswith(_CONTROL) or topic == REVOKED:
                 self._publish(delivery)
                 return
             if topic.startswith(_TICKS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from gateway.gate import TokenSettings
 from gateway.hub import HubLimits
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
@@ -91,4 +92,5 @@ class GatewaySettings:
     hub: HubLimits = dataclasses.field(default_factory=HubLimits)
     streams: StreamLimits = dataclasses.field(default_factory=StreamLimits)
     repair: RepairLimits = dataclasses.field(default_factory=RepairLimits)
+    tokens: TokenSettings = dataclasses.field(default_factory=TokenSettings)
     native: NativeSettings = dataclasses.field(default_factory=NativeSettings)

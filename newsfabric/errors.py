@@ -6,6 +6,7 @@
     ├── SetupError            this machine lacks something; the text says what to install or change
     ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text says where
     ├── Rejected              a publisher's message can't be accepted (``reason``, ``detail``)
+    ├── BadToken              a reader's token isn't good (``reason``, one of tokens.REASONS)
     ├── ReaderError           a reader's verb can't be obeyed (``code``, ``reason``, ``temporary``)
     ├── Disconnected          a gateway ended a reader's connection, or it broke
     ├── LinkError             an AMQP link failed; reconnect and send again
@@ -48,6 +49,17 @@ class Rejected(NewsfabricError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+class BadToken(NewsfabricError):
+    """A token that logs nobody in. Its text says why, and never holds the token.
+
+    ``reason`` is one word from :data:`newsfabric.tokens.REASONS`, fit for a metric's label.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 class ReaderError(NewsfabricError):

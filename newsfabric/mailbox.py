@@ -32,7 +32,7 @@ from newsfabric.envelope import (
     identity_of_id,
     identity_text,
 )
-from newsfabric.topics import CONTROL_WORD, TopicPolicy, is_topic
+from newsfabric.topics import CONTROL_WORD, TopicPolicy, is_topic, owner_of
 
 MarkKind = Literal["ack", "read", "dismiss"]
 MARK_KINDS: Final[tuple[MarkKind, ...]] = get_args(MarkKind)
@@ -77,7 +77,7 @@ class Mark:
     @property
     def user(self) -> str:
         """Whose mark it is."""
-        return user_of(self.topic)
+        return owner_of(self.topic)
 
     @property
     def identity(self) -> int:
@@ -95,11 +95,6 @@ class Kept:
     def mark(self, kind: MarkKind) -> Mark | None:
         """The mark of that kind, if it has one."""
         return next((mark for mark in self.marks if mark.kind == kind), None)
-
-
-def user_of(topic: str) -> str:
-    """The last word of ``topic``: whose it is if it is a user's own."""
-    return topic.rpartition(".")[2]
 
 
 def is_individual(envelope: Envelope, policy: TopicPolicy | None) -> bool:

@@ -19,7 +19,7 @@ from tornado.httpserver import HTTPServer
 
 from gateway import measures
 from gateway.connection import Connection
-from gateway.core import Core, published
+from gateway.core import Core
 from gateway.drain import Pace
 from gateway.hub import HubLimits
 from gateway.listener import serve_connection
@@ -97,21 +97,14 @@ class NativeCore(Core):
         """Frames given to readers since the start, here and there."""
         return self.fanout.deliveries + self._tally.deliveries
 
-    def publish(
-        self,
-        publication: Publication,
-        done: Callable[[], None] | None = None,
-        *,
-        late: bool = False,
-    ) -> None:
-        """Send ``publication`` to readers here and in the data plane; then call ``done``."""
+    def _spread(self, publication: Publication, done: Callable[[], None]) -> None:
         left = 2
 
         def one_done() -> None:
             nonlocal left
             left -= 1
             if left == 0:
-                published(publication, done, late)
+                done()
 
         self.plane.publish(publication, one_done)
         audience = self.hub.audience(publication.envelope.topic)

@@ -24,6 +24,7 @@ from typing import Any, Final
 import orjson
 
 from gateway import measures
+from gateway.access import refusal
 from gateway.archive import Archive
 from gateway.desk import store_away
 from gateway.frames import Variant, encode_push, messages_push
@@ -36,6 +37,7 @@ from gateway.native.wire import MAX_MESSAGE, Connection
 from gateway.protocol import (
     History,
     Intent,
+    LogIn,
     Ping,
     Refusal,
     Rewind,
@@ -50,7 +52,7 @@ from gateway.protocol import (
 from gateway.publication import Publication
 from gateway.resume import Recalled, Resumer
 from gateway.settings import GatewaySettings
-from newsfabric.closing import INTERNAL
+from newsfabric.closing import INTERNAL, ErrorCode
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -118,6 +120,17 @@ class NativeDesk:
         """A reader has said ``text``."""
         said = self._said.get(text) or self._learn(text)
         intent = said.intent
+        if isinstance(intent, Subscribe | History):
+            denied = refusal(intent, self._policy(intent.topic), None)
+            if denied is not None:
+                self._refuse(connection, denied)
+                return
+        if isinstance(intent, LogIn):
+            # The data plane can't carry logins yet.
+            code = ErrorCode.UNAUTHORIZED
+            reason = "logins aren't set up here"
+            self._refuse(connection, Refusal(code=code, reason=reason, ref=intent.ref))
+            return
         if isinstance(intent, Subscribe) and intent.position is not None:
             _SUBSCRIBES.inc()
             self._resume(connection, said, intent, intent.position)

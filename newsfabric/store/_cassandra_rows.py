@@ -20,9 +20,9 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
-from newsfabric.mailbox import Mark, is_individual, user_of
+from newsfabric.mailbox import Mark, is_individual
 from newsfabric.store import rules
-from newsfabric.topics import TopicTable
+from newsfabric.topics import TopicTable, owner_of
 
 DAY_MS: Final = 86_400_000
 BUCKET_MS: Final = 10_000
@@ -159,7 +159,7 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
             version = -1 if e.version is None else e.version
             add(INSERT_LATEST, consistency, e.topic, (e.topic, e.key, version, row, stamp, stays))
         if is_individual(e, topics.find(e.topic)):
-            user = user_of(e.topic)
+            user = owner_of(e.topic)
             cell = (e.router, e.epoch, e.seq, e.body, rest)
             add(
                 INSERT_INBOX,

@@ -25,12 +25,12 @@ from typing import Any, Final, TypeVar
 
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.errors import StoreError
-from newsfabric.mailbox import Kept, Mark, first_of_each, user_of
+from newsfabric.mailbox import Kept, Mark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import Row, Session
 from newsfabric.store._cassandra_url import Address, login_from
-from newsfabric.topics import TopicTable
+from newsfabric.topics import TopicTable, owner_of
 
 T = TypeVar("T")
 
@@ -204,7 +204,7 @@ class CassandraStore:
         found: dict[int, Kept] = {}
         while size:
             page = await self._session.read(
-                rows.INBOX, (user_of(topic), topic, end, start, size), "quorum"
+                rows.INBOX, (owner_of(topic), topic, end, start, size), "quorum"
             )
             for kept in await self._marked(topic, page):
                 shown = now < self._end_of(kept.envelope) and kept.mark("dismiss") is None
@@ -219,7 +219,7 @@ class CassandraStore:
         place = uuid.UUID(rules.checked_id(id))
         after = uuid.UUID(int=place.int + 1)
         page = await self._session.read(
-            rows.INBOX, (user_of(topic), topic, after, place, 1), "quorum"
+            rows.INBOX, (owner_of(topic), topic, after, place, 1), "quorum"
         )
         now = self._now_ms()
         found = await self._marked(topic, page)
@@ -236,7 +236,7 @@ class CassandraStore:
         marks: dict[int, list[Mark]] = {}
         while True:
             some = await self._session.read(
-                rows.MARKS, (user_of(topic), topic, *place, last, _PAGE_ROWS), "quorum"
+                rows.MARKS, (owner_of(topic), topic, *place, last, _PAGE_ROWS), "quorum"
             )
             for id_, kind, at_ms in some:
                 mark = Mark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)
