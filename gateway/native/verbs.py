@@ -1,8 +1,8 @@
 """Decides what readers on the data plane ask for, and gives it what its memory lacks.
 
-Every text is answered by exactly one command. Whoever asked is a handle in that command, and when
-the data plane's memory doesn't reach as far as a verb asks, it says the verb again: nothing
-is kept of a reader here.
+Every text is answered by exactly one command. Whoever asked is a handle in that command, when
+the data plane's memory doesn't reach as far as a verb asks, it says the verb again, and who a
+reader is comes along as its badge: nothing is kept of a reader here.
 
 The data plane's memory is warmed as the hub's is: by one read for each topic, however many wait
 for it, when the first reader asks for the past. A subscribe that asks for none doesn't wait.
@@ -28,6 +28,7 @@ from gateway.access import refusal
 from gateway.archive import Archive
 from gateway.desk import store_away
 from gateway.frames import Variant, encode_push, messages_push
+from gateway.gate import Gate, Verdict
 from gateway.hub import Hub
 from gateway.native import commands
 from gateway.native.commands import Replay
@@ -45,6 +46,7 @@ from gateway.protocol import (
     Subscribe,
     Unsubscribe,
     error_push,
+    logged_in_push,
     pong_push,
     subscribed_push,
     unsubscribed_push,
@@ -52,7 +54,8 @@ from gateway.protocol import (
 from gateway.publication import Publication
 from gateway.resume import Recalled, Resumer
 from gateway.settings import GatewaySettings
-from newsfabric.closing import INTERNAL, ErrorCode
+from gateway.standing import STRANGER, Standing, decode_badge
+from newsfabric.closing import INTERNAL, INVALID_TOKEN
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -95,6 +98,7 @@ class NativeDesk:
         archive: Archive,
         resumer: Resumer,
         plane: Plane,
+        gate: Gate,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         publish: Callable[[Publication], None],
     ) -> None:
@@ -104,6 +108,7 @@ class NativeDesk:
         self._archive = archive
         self._resumer = resumer
         self._plane = plane
+        self._gate = gate
         self._spawn = spawn
         self._publish = publish
         # Shared by all: rates and subscriptions are counted by the data plane.
@@ -116,21 +121,21 @@ class NativeDesk:
         self._batches = 0
         self._warming: dict[str, asyncio.Task[None]] = {}
 
-    def answer(self, connection: Connection, text: bytes) -> None:
-        """A reader has said ``text``."""
+    def answer(self, connection: Connection, badge: bytes, text: bytes) -> None:
+        """A reader with ``badge`` has said ``text``."""
         said = self._said.get(text) or self._learn(text)
         intent = said.intent
-        if isinstance(intent, Subscribe | History):
-            denied = refusal(intent, self._policy(intent.topic), None)
-            if denied is not None:
-                self._refuse(connection, denied)
-                return
         if isinstance(intent, LogIn):
-            # The data plane can't carry logins yet.
-            code = ErrorCode.UNAUTHORIZED
-            reason = "logins aren't set up here"
-            self._refuse(connection, Refusal(code=code, reason=reason, ref=intent.ref))
+            self._log_in(connection, _standing(badge), intent)
             return
+        if isinstance(intent, Subscribe | History):
+            policy = self._policy(intent.topic)
+            # Most readers are nobody in particular, and read what is everybody's.
+            if policy.access != "public":
+                denied = refusal(intent, policy, _standing(badge).login)
+                if denied is not None:
+                    self._refuse(connection, denied)
+                    return
         if isinstance(intent, Subscribe) and intent.position is not None:
             _SUBSCRIBES.inc()
             self._resume(connection, said, intent, intent.position)
@@ -160,11 +165,39 @@ class NativeDesk:
 
     def _learn(self, text: bytes) -> _Said:
         said = _Said(self._session.read(text))
-        if len(text) <= _SHORT:
+        # A token is said once, and is nobody else's business.
+        if len(text) <= _SHORT and not isinstance(said.intent, LogIn):
             if len(self._said) >= _SAID:
                 self._said.clear()
             self._said[text] = said
         return said
+
+    def _log_in(self, connection: Connection, standing: Standing, verb: LogIn) -> None:
+        measures.VERBS.labels("login").inc()
+        verdict = self._gate.decide(standing, verb)
+        if verdict is None:
+            self._spawn(self._log_in_later(connection, standing, verb))
+        else:
+            self._sentence(connection, verb, verdict)
+
+    async def _log_in_later(self, connection: Connection, standing: Standing, verb: LogIn) -> None:
+        attachment = self._plane.attachment
+        verdict = await self._gate.decide_later(standing, verb)
+        # Else the verb comes again.
+        if attachment == self._plane.attachment:
+            self._sentence(connection, verb, verdict)
+
+    def _sentence(self, connection: Connection, verb: LogIn, verdict: Verdict) -> None:
+        login = verdict.standing.login
+        if verdict.refusal is not None:
+            measures.ERRORS.labels(int(verdict.refusal.code)).inc()
+            push = error_push(verdict.refusal)
+        else:
+            assert login is not None
+            push = logged_in_push(verb, login.user, login.expires_ms)
+        self._plane.send(commands.badge(connection, verdict.standing, push))
+        if verdict.hang_up:
+            self._plane.send(commands.close(connection, INVALID_TOKEN))
 
     def _joined(self, connection: Connection, said: _Said, verb: Subscribe) -> bytes:
         """The answer to a subscribe without rewind: almost the same to all who say the same."""
@@ -388,6 +421,14 @@ class NativeDesk:
         # The session lets nothing else through, and the table doesn't change.
         assert policy is not None
         return policy
+
+
+def _standing(badge: bytes) -> Standing:
+    try:
+        return decode_badge(badge)
+    except ValueError:
+        # Another release made it: the reader has to log in again.
+        return STRANGER
 
 
 def _ref(verb: Subscribe) -> bytes:
