@@ -22,8 +22,6 @@ from newsfabric.errors import StoreUnavailable
 from newsfabric.mailbox import ANNOUNCEMENT, Kept, Mark, MarkKind, encode_mark
 from newsfabric.store.memory import MemoryStore
 
-pytestmark = pytest.mark.parametrize("engine", ["tornado"])
-
 TOPIC = "user.42"
 
 
