@@ -79,6 +79,8 @@ class NativeCore(Core):
             archive=self.archive,
             resumer=self.resumer,
             plane=self.plane,
+            mailroom=self.mailroom,
+            upstream=self.upstream,
             gate=self.gate,
             spawn=self.spawn,
             publish=self.publish,
