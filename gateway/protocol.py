@@ -1,8 +1,9 @@
 """What readers may say: JSON verbs in, intents or refusals out. Pure.
 
 A reader's text is data from a stranger: whatever it is, :meth:`Session.read` returns a value and
-never raises. The session decides what can be decided without the store: form, topic
-policy, limits, rate. Carrying an intent out is :mod:`gateway.desk`'s work.
+never raises. The session decides what can be decided without the store and without knowing who
+asks: form, limits, rate. Whether this reader may have the topic is :mod:`gateway.access`'s
+question, when the verb's turn comes; carrying an intent out is :mod:`gateway.desk`'s work.
 
 Rate: a token bucket per connection. An empty one answers error 111; a reader that goes on
 nevertheless is closed with 4102.
@@ -26,7 +27,7 @@ from newsfabric.topics import TopicTable, is_topic, parse_duration
 Ref = str | int | float | bool | None
 
 # Verbs that readers' libraries know already and that this gateway doesn't serve yet.
-_NOT_YET: Final = frozenset({"login", "refresh", "ack", "read", "dismiss"})
+_NOT_YET: Final = frozenset({"ack", "read", "dismiss"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,8 @@ class ReaderLimits:
 
     ``verbs`` is the bucket's size (a page may subscribe to everything at once), refilled with
     ``verbs_per_second``. After ``refusals`` verbs on an empty bucket the reader is closed.
-    ``waiting`` verbs may wait for the store or for a slow reader to take its replay.
+    ``waiting`` verbs may wait for the store or for a slow reader to take its replay. The last of
+    ``bad_tokens`` ends the connection.
     """
 
     frame_bytes: int = 16 * 1024
@@ -45,6 +47,7 @@ class ReaderLimits:
     refusals: int = 20
     waiting: int = 256
     ref_bytes: int = 128
+    bad_tokens: int = 5
     rewind: int = 1_000
     rewind_seconds: float = 7 * 86400.0
     history: int = 100
@@ -90,6 +93,18 @@ class History:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogIn:
+    """Be whom ``token`` says from now on. ``repr`` hides the token: it must reach no log.
+
+    ``refresh``: go on being the same, for longer.
+    """
+
+    token: str = dataclasses.field(repr=False)
+    refresh: bool = False
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     """Answer ``pong``."""
 
@@ -107,7 +122,22 @@ class Refusal:
     ref: Ref = None
 
 
-Intent = Subscribe | Unsubscribe | History | Ping | Refusal
+Intent = Subscribe | Unsubscribe | History | LogIn | Ping | Refusal
+
+
+class Gap(enum.Enum):
+    """Why a reader who resumes may have missed something: ``reason`` beside ``recovered: false``.
+
+    EXPIRED: the position is older than the topic's ttl, or of another release. TOO_MANY: more
+    was missed than one read of the store may take. STORE: it can't be read. BUSY: so much
+    arrived meanwhile that memory lost it again. TOO_LARGE: more than one replay may have.
+    """
+
+    EXPIRED = "expired"
+    TOO_MANY = "too_many"
+    STORE = "store"
+    BUSY = "busy"
+    TOO_LARGE = "too_large"
 
 
 class Admission(enum.Enum):
@@ -196,7 +226,7 @@ class Session:
         return read(self, fields, ref)
 
     def _subscribe(self, fields: Mapping[str, Any], ref: Ref) -> Subscribe:
-        topic = self._open_topic(fields)
+        topic = self._known_topic(fields)
         position = _position(fields.get("position"))
         rewind = self._rewind(fields.get("rewind"))
         return Subscribe(topic=topic, position=position, rewind=rewind, ref=ref)
@@ -205,7 +235,7 @@ class Session:
         return Unsubscribe(topic=_topic(fields), ref=ref)
 
     def _history(self, fields: Mapping[str, Any], ref: Ref) -> History:
-        topic = self._open_topic(fields)
+        topic = self._known_topic(fields)
         limit = fields.get("limit", 20)
         if not _is_count(limit, self._limits.history):
             raise _bad(f"limit must be a whole number from 1 to {self._limits.history}")
@@ -217,13 +247,16 @@ class Session:
     def _ping(self, fields: Mapping[str, Any], ref: Ref) -> Ping:
         return Ping(ref=ref)
 
-    def _open_topic(self, fields: Mapping[str, Any]) -> str:
+    def _log_in(self, fields: Mapping[str, Any], ref: Ref) -> LogIn:
+        return LogIn(token=_token(fields), ref=ref)
+
+    def _refresh(self, fields: Mapping[str, Any], ref: Ref) -> LogIn:
+        return LogIn(token=_token(fields), refresh=True, ref=ref)
+
+    def _known_topic(self, fields: Mapping[str, Any]) -> str:
         topic = _topic(fields)
-        policy = self._table.find(topic)
-        if policy is None:
+        if self._table.find(topic) is None:
             raise _Bad(ErrorCode.UNKNOWN_TOPIC, "unknown topic")
-        if policy.access != "public":
-            raise _Bad(ErrorCode.UNAUTHORIZED, "log in to read this topic")
         return topic
 
     def _rewind(self, value: Any) -> Rewind | None:
@@ -253,6 +286,8 @@ _VERBS: Final[Mapping[str, Callable[[Session, Mapping[str, Any], Ref], Intent]]]
     "subscribe": Session._subscribe,
     "unsubscribe": Session._unsubscribe,
     "history": Session._history,
+    "login": Session._log_in,
+    "refresh": Session._refresh,
     "ping": Session._ping,
 }
 
@@ -266,6 +301,13 @@ def _topic(fields: Mapping[str, Any]) -> str:
     if not isinstance(topic, str) or not is_topic(topic):
         raise _bad("topic must be dotted words of A-Z a-z 0-9 _ and -")
     return topic
+
+
+def _token(fields: Mapping[str, Any]) -> str:
+    token = fields.get("token")
+    if not isinstance(token, str):
+        raise _bad("token must be a string")
+    return token
 
 
 def _position(value: Any) -> str | None:
@@ -308,25 +350,46 @@ def error_push(refusal: Refusal) -> bytes:
     )
 
 
-def subscribed_push(verb: Subscribe, position: str, *, recovered: bool = False) -> bytes:
+def subscribed_push(
+    verb: Subscribe, position: str, *, recovered: bool = False, gap: Gap | None = None
+) -> bytes:
     """The reply to ``subscribe``; what is replayed comes after it.
 
-    ``recovered`` says that the replay is certainly all that came after the verb's position.
+    ``recovered`` says that the replay is certainly all that came after the verb's position;
+    ``gap`` why it may not be.
     """
-    return encode_push(
-        {
-            "type": "subscribed",
-            "ref": verb.ref,
-            "topic": verb.topic,
-            "recovered": recovered,
-            "position": position,
-        }
-    )
+    push = {
+        "type": "subscribed",
+        "ref": verb.ref,
+        "topic": verb.topic,
+        "recovered": recovered,
+        "position": position,
+    }
+    return encode_push(push if gap is None else push | {"reason": gap.value})
+
+
+def asked_ago(verb: Subscribe, seconds: float) -> Subscribe:
+    """``verb`` as it is now, having waited so long: its rewind still begins where it did."""
+    if verb.rewind is None or verb.rewind.seconds is None:
+        return verb
+    return dataclasses.replace(verb, rewind=Rewind(seconds=verb.rewind.seconds + seconds))
 
 
 def unsubscribed_push(verb: Unsubscribe) -> bytes:
     """The reply to ``unsubscribe``, also when there was nothing to take back."""
     return encode_push({"type": "unsubscribed", "ref": verb.ref, "topic": verb.topic})
+
+
+def logged_in_push(verb: LogIn, user: str, expires_ms: int) -> bytes:
+    """The reply to ``login`` and ``refresh``: who the reader is, and until when."""
+    return encode_push(
+        {
+            "type": "refreshed" if verb.refresh else "logged_in",
+            "ref": verb.ref,
+            "user": user,
+            "expires_at": expires_ms,
+        }
+    )
 
 
 def pong_push(verb: Ping) -> bytes:

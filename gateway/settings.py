@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from gateway.gate import TokenSettings
 from gateway.hub import HubLimits
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
@@ -44,6 +45,8 @@ class GatewaySettings:
     subscribe or history sends at once: the newest messages that fit. ``resume_rows`` copies of
     messages are read from the store at most for readers who resume. ``sockjs_url`` is
     what SockJS's iframe page loads; sockjs-client 1.x of our own is at ``/sockjs.min.js``.
+    ``endpoints`` are the URLs of the regions' ``endpoints.json``, the own region's first: whoever
+    has had no feed for ``stranded_seconds`` asks there whether readers are better served elsewhere.
     """
 
     name: str
@@ -53,6 +56,7 @@ class GatewaySettings:
     admin_port: int = 0
     public_url: str | None = None
     origins: tuple[str, ...] = ANY_ORIGIN
+    endpoints: tuple[str, ...] = ()
     sockjs_url: str = "/sockjs.min.js"
     sockjs_legacy: bool = False
     sockjs_response_bytes: int = 128 * 1024
@@ -66,6 +70,8 @@ class GatewaySettings:
     retry_after_ms: int = 2_000
 
     feed_fresh: float = 5.0
+    # A frontdesk leaves a box out after feed_fresh; five seconds later no cached answer lists it.
+    stranded_seconds: float = 10.0
     prefetch: int = 1_000
     # Deliveries of one message before others get their turn. Measured with six I/O threads on one
     # core in the middle of 100,000-reader fan-outs, another topic's message: 88 ms (p50) with
@@ -83,4 +89,5 @@ class GatewaySettings:
     hub: HubLimits = dataclasses.field(default_factory=HubLimits)
     streams: StreamLimits = dataclasses.field(default_factory=StreamLimits)
     repair: RepairLimits = dataclasses.field(default_factory=RepairLimits)
+    tokens: TokenSettings = dataclasses.field(default_factory=TokenSettings)
     native: NativeSettings = dataclasses.field(default_factory=NativeSettings)

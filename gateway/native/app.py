@@ -33,6 +33,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
+        await core.gate.start()
         core.server = readers_server(stack, core)
         await core.plane.attach()
         core.spawn(core.plane.stay_attached())

@@ -19,7 +19,7 @@ from tornado.httpserver import HTTPServer
 
 from gateway import measures
 from gateway.connection import Connection
-from gateway.core import Core, published
+from gateway.core import Core
 from gateway.drain import Pace
 from gateway.hub import HubLimits
 from gateway.listener import serve_connection
@@ -33,6 +33,7 @@ from gateway.native.verbs import NativeDesk
 from gateway.native.wire import MAX_BLOB
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
+from newsfabric.closing import REBALANCE
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
@@ -97,21 +98,14 @@ class NativeCore(Core):
         """Frames given to readers since the start, here and there."""
         return self.fanout.deliveries + self._tally.deliveries
 
-    def publish(
-        self,
-        publication: Publication,
-        done: Callable[[], None] | None = None,
-        *,
-        late: bool = False,
-    ) -> None:
-        """Send ``publication`` to readers here and in the data plane; then call ``done``."""
+    def _spread(self, publication: Publication, done: Callable[[], None]) -> None:
         left = 2
 
         def one_done() -> None:
             nonlocal left
             left -= 1
             if left == 0:
-                published(publication, done, late)
+                done()
 
         self.plane.publish(publication, one_done)
         audience = self.hub.audience(publication.envelope.topic)
@@ -139,6 +133,12 @@ class NativeCore(Core):
         measures.TOPICS.set(self._tally["topics"])
         measures.MEMORY.set(self._tally["memory_bytes"])
         measures.IDENTITIES.set(self._tally["identities"])
+
+    def send_elsewhere(self, count: int) -> None:
+        """Have ``count`` readers, of those here and of the data plane's, connect to another box."""
+        here = count * len(self.connections) // max(1, self.readers)
+        super().send_elsewhere(here)
+        self.plane.send(commands.shed(REBALANCE, count - here, self.settings.retry_after_ms))
 
     async def drain_elsewhere(self) -> None:
         """Have the data plane send its readers away, and end."""

@@ -6,6 +6,10 @@ to the event loop together, since waking the loop for each would cost more than 
 
 Its libev reactor is asked for by name: under load the driver's asyncio reactor broke frames of
 protocol v5 (measured: more than half of all requests failed, none with libev).
+
+What its own region can't read another region is asked for. Writes wait for their own region:
+what was written elsewhere would be missing here, and nobody would know, from the return of
+this region's nodes until they have caught up.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from cassandra import (
     AuthenticationFailed,
@@ -75,6 +79,12 @@ _LEVELS: Final = {
     "one": ConsistencyLevel.LOCAL_ONE,
     "quorum": ConsistencyLevel.LOCAL_QUORUM,
 }
+# Reads that another region answers, by a quorum of its own.
+_ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
+# So many nodes of each other region are connected to.
+_NODES_ELSEWHERE: Final = 2
+# So long after a failed read the next go elsewhere first: each would wait for a node that hangs.
+_ELSEWHERE_S: Final = 5.0
 _PASSING: Final = (
     ConnectionException,
     CoordinationFailure,
@@ -111,15 +121,33 @@ class AskAnother(RetryPolicy):  # type: ignore[misc]
         return (self.RETRY_NEXT_HOST if retry_num == 0 else self.RETHROW, None)
 
 
+class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
+    """The nodes of all regions but ``local_dc``."""
+
+    def make_query_plan(self, *args: Any, **named: Any) -> Iterator[Any]:
+        plan = super().make_query_plan(*args, **named)
+        return (host for host in plan if host.datacenter != self.local_dc)
+
+
 def cluster(
     address: Address, login: Credentials | None, *, levels: Mapping[Any, int] = _LEVELS
 ) -> Cluster:
-    """A driver's cluster, not connected, that talks to the nodes of ``address.centre`` alone."""
-    auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
+    """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
 
-    def profile(level: int) -> ExecutionProfile:
+    For reads there is one profile more, for all other nodes.
+    """
+    auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
+    here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
+    # The driver's own questions may be answered by any node: a process that starts while all of
+    # its region are down learns where the others are.
+    anywhere = functools.partial(here, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
+    others = functools.partial(
+        OtherRegions, address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE
+    )
+
+    def profile(level: int, nodes: Callable[[], Any] = here) -> ExecutionProfile:
         return ExecutionProfile(
-            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(address.centre)),
+            load_balancing_policy=TokenAwarePolicy(nodes()),
             retry_policy=AskAnother(),
             consistency_level=level,
             request_timeout=REQUEST_S,
@@ -137,7 +165,10 @@ def cluster(
         connect_timeout=CONNECT_S,
         control_connection_timeout=CONNECT_S,
         execution_profiles={name: profile(level) for name, level in levels.items()}
-        | {EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE)},
+        | {
+            _ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
+            EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),
+        },
         reconnection_policy=ExponentialReconnectionPolicy(0.5, 2.0, max_attempts=None),
         idle_heartbeat_interval=_HEARTBEAT_S,
         idle_heartbeat_timeout=_HEARTBEAT_S,
@@ -195,11 +226,12 @@ class Bridge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Link:
-    """A connected driver, with every statement prepared."""
+    """A connected driver, with every statement prepared; whether there are other regions."""
 
     cluster: Cluster
     session: DriverSession
     prepared: dict[str, PreparedStatement]
+    elsewhere: bool
 
 
 class Session:
@@ -231,13 +263,49 @@ class Session:
         self._rest_until = 0.0
         self._failure: StoreError | None = None
         self._closed = False
+        # Until then our own region isn't asked first.
+        self._elsewhere_until = 0.0
 
     async def read(self, statement: str, values: Values, consistency: Consistency) -> list[Row]:
-        """The rows that ``statement`` finds."""
+        """The rows that ``statement`` finds: in this region, or in another if it can't answer.
+
+        The other one lacks what this one has written in its last moments and not passed on.
+        """
         link = await self._connected()
+        if not link.elsewhere:
+            return await self._read(link, statement, values, consistency)
+        ways: list[Consistency | Literal["elsewhere"]] = [consistency, _ELSEWHERE]
+        if time.monotonic() < self._elsewhere_until:
+            ways.reverse()
+        try:
+            return await self._read(link, statement, values, ways[0])
+        except StoreUnavailable as exc:
+            if ways[0] != _ELSEWHERE:
+                self._note_silence(exc)
+        return await self._read(link, statement, values, ways[1])
+
+    async def read_here(
+        self, statement: str, values: Values, consistency: Consistency
+    ) -> list[Row]:
+        """As :meth:`read`, but of this region alone."""
+        return await self._read(await self._connected(), statement, values, consistency)
+
+    async def _read(
+        self,
+        link: _Link,
+        statement: str,
+        values: Values,
+        profile: Consistency | Literal["elsewhere"],
+    ) -> list[Row]:
         request = link.prepared[statement].bind(values)
         turn = await self._turn()
-        return await self._start(link, request, consistency, turn)
+        return await self._start(link, request, profile, turn)
+
+    def _note_silence(self, exc: StoreUnavailable) -> None:
+        now = time.monotonic()
+        if now > self._elsewhere_until + _ELSEWHERE_S:
+            logger.warning("%s: another region is asked for what is read", exc)
+        self._elsewhere_until = now + _ELSEWHERE_S
 
     async def write(self, batches: Sequence[Batch]) -> None:
         """Write each batch by one request; return when all are done.
@@ -311,7 +379,11 @@ class Session:
         return _Turn(self._turns)
 
     def _start(
-        self, link: _Link, request: Any, consistency: Consistency, turn: _Turn
+        self,
+        link: _Link,
+        request: Any,
+        profile: Consistency | Literal["elsewhere"],
+        turn: _Turn,
     ) -> asyncio.Future[list[Row]]:
         """Send ``request``; the turn ends with the answer, whether anybody still waits or not."""
         assert self._bridge is not None
@@ -336,7 +408,7 @@ class Session:
             bridge.post(functools.partial(settle, None, error))
 
         try:
-            link.session.execute_async(request, execution_profile=consistency).add_callbacks(
+            link.session.execute_async(request, execution_profile=profile).add_callbacks(
                 arrived, failed
             )
         except Exception as exc:
@@ -390,4 +462,4 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
-    return _Link(made, session, prepared)
+    return _Link(made, session, prepared, elsewhere=len(centres) > 1)

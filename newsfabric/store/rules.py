@@ -52,14 +52,15 @@ def lifetime(envelope: Envelope, topics: TopicTable) -> Lifetime:
 
 def ttl_ms(topic: str, topics: TopicTable) -> int:
     """How long messages of ``topic`` are shown at most."""
-    policy = topics.find(topic)
+    policy = topics.of_any(topic)
     return int((_DEFAULT_TTL if policy is None else policy.ttl) * 1000)
 
 
 def longest_ms(topics: TopicTable) -> int:
     """How long anything is kept at most."""
     longest = max((policy.ttl for policy in topics.policies), default=0.0)
-    return max(int(max(longest, _DEFAULT_TTL) * 1000), JOURNAL_MS)
+    longest = max(longest, topics.tokens_ttl, _DEFAULT_TTL)
+    return max(int(longest * 1000), JOURNAL_MS)
 
 
 def row_key(envelope: Envelope) -> RowKey:

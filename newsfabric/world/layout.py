@@ -308,10 +308,11 @@ class WorldLayout:
         return (node for region in self.regions for node in region.store_nodes)
 
     def store_url(self, region: RegionLayout) -> str:
-        """The store as processes of ``region`` reach it."""
+        """The store as processes of ``region`` reach it: by its own nodes, else by any."""
         if not region.store_nodes:
             return f"sqlite:{self.paths.store}"
-        contacts = ",".join(node.contact for node in region.store_nodes)
+        others = (node for node in self.store_nodes() if node not in region.store_nodes)
+        contacts = ",".join(node.contact for node in (*region.store_nodes, *others))
         return f"cassandra://{contacts}/{KEYSPACE}?dc={region.name}"
 
     def boxes(self) -> Iterator[Box]:
@@ -377,7 +378,11 @@ class WorldLayout:
         }
         if box.control_socket is not None:
             options["dataplane-socket"] = box.control_socket
-        return _program(box.gateway, "gateway", options)
+        program = _program(box.gateway, "gateway", options)
+        others = (other for other in self.regions if other is not region)
+        urls = (one.endpoints_url for one in (region, *others))
+        words = (word for url in urls for word in ("--endpoints", url))
+        return dataclasses.replace(program, command=(*program.command, *words))
 
     def _agent(self, region: RegionLayout, box: Box) -> Program:
         options = {

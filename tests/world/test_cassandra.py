@@ -56,6 +56,12 @@ def test_a_node_is_run_from_jars_with_a_bounded_heap(tmp_path):
     ]
 
 
+def test_only_a_node_that_is_measured_has_both_compilers(tmp_path):
+    one, found = node(tmp_path), home(tmp_path)
+    assert "-XX:TieredStopAtLevel=1" in command(one, found)
+    assert "-XX:TieredStopAtLevel=1" not in command(one, found, optimised=True)
+
+
 def test_tokens_are_even_within_a_data_centre():
     ring = sorted(token for n in range(3) for token in tokens(centre=1, node=n, nodes=3))
     steps = {after - before for before, after in itertools.pairwise(ring)}

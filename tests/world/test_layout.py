@@ -55,9 +55,10 @@ def test_no_two_store_nodes_share_a_name_or_a_place_on_the_ring(options: WorldOp
 
 def test_programs_reach_the_store_of_their_own_region() -> None:
     layout = lay_out(WorldOptions(store="cassandra", store_nodes=3), STATE)
-    contacts = "127.0.0.1:18204,127.0.0.1:18206,127.0.0.1:18208"
     dublin = layout.region("dublin")
-    assert layout.store_url(dublin) == f"cassandra://{contacts}/newsfabric?dc=dublin"
+    own = "127.0.0.1:18204,127.0.0.1:18206,127.0.0.1:18208"
+    others = "127.0.0.1:18104,127.0.0.1:18106,127.0.0.1:18108"
+    assert layout.store_url(dublin) == f"cassandra://{own},{others}/newsfabric?dc=dublin"
     told = [p.command for p in layout.programs(dublin) if "--store" in p.command]
     assert len(told) == 4
     assert all(layout.store_url(dublin) in command for command in told)
