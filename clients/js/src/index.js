@@ -28,7 +28,7 @@ class Fabric {
       id: randomId(),
       token,
       say: (note) => this.#tabs.say(note),
-      tell: (event, value) => this.#emit(event, value),
+      tell: (event, value) => (event === "state" ? this.#stateIs(value) : this.#emit(event, value)),
     });
     this.#tabs = new Tabs({
       name: `newsfabric ${urls} ${transports}`,
@@ -89,13 +89,20 @@ class Fabric {
     this.#page.abort();
     this.#tabs.leave();
     this.#desk.close();
-    this.#emit("state", { state: "stopped", reason: "closed by the page" });
+    this.#stateIs({ state: "stopped", reason: "closed by the page" });
+  }
+
+  /** Connections repeat their state for each tab that comes. */
+  #stateIs(told) {
+    const state = { ...told, tab: this.#tabs.role };
+    if (JSON.stringify(state) === JSON.stringify(this.state)) return;
+    this.state = state;
+    this.#emit("state", state);
   }
 
   #emit(event, value) {
-    if (event === "state") this.state = { ...value, tab: this.#tabs.role };
     if (event === "error" && this.#handlers.error.size === 0) console.warn("newsfabric:", value);
-    for (const handler of this.#handlers[event]) call(handler, event === "state" ? this.state : value);
+    for (const handler of this.#handlers[event]) call(handler, value);
   }
 
   /** Sleep, networks and tabs that come and go. */

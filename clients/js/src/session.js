@@ -162,9 +162,7 @@ export class Session {
       // Nobody at all answers when the network is away: that is nobody's fault.
       return this.#lost({ reason: named.length ? "no gateway" : "no answer", floor: this.#retryMs }, now);
     }
-    this.#candidates = candidates;
-    this.#move("found");
-    return this.#dial(now);
+    return this.#tryAll(candidates, now);
   }
 
   #surveyedForHome(candidates, now) {
@@ -174,8 +172,12 @@ export class Session {
     }
     this.emit({ do: "hangup" });
     this.#forgetConnection();
+    this.#tryAll(candidates, now);
+  }
+
+  #tryAll(candidates, now) {
     this.#candidates = candidates;
-    this.#move("found");
+    this.#move("found", { region: candidates[0].region });
     this.#dial(now);
   }
 
@@ -211,7 +213,6 @@ export class Session {
   }
 
   #open(now) {
-    Object.assign(this.details, { region: this.#target.region });
     this.#notice = null;
     this.#spoken = false;
     // sockjs-client tries its transports one after the other, and may have to be loaded first.

@@ -46,10 +46,17 @@ export class Tabs {
       return;
     }
     this.#leaving = new AbortController();
+    const { signal } = this.#leaving;
+    this.#lock(`${this.name} ${this.desk.id}`, { signal }, () => {
+      this.#arrive();
+      return this.#untilLeft(signal);
+    });
+  }
+
+  /** Only now that we hold the lock of our own name may the leader hear of us: it asks for it to see whether we live. */
+  #arrive() {
     this.#channel = new BroadcastChannel(this.name);
     this.#channel.onmessage = ({ data }) => this.#heard(data);
-    const { signal } = this.#leaving;
-    this.#lock(`${this.name} ${this.desk.id}`, { signal }, () => this.#untilLeft(signal));
     this.#queue();
     this.desk.hello();
   }
