@@ -74,7 +74,8 @@ _LOGBACK: Final = """<configuration>
 class StoreNode:
     """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
 
-    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster.
+    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster. A
+    ``single`` node is the only one of its data centre.
     """
 
     name: str
@@ -84,6 +85,7 @@ class StoreNode:
     gossip_port: int
     tokens: tuple[int, ...]
     seeds: tuple[str, ...]
+    single: bool
 
     @property
     def contact(self) -> str:
@@ -126,11 +128,6 @@ def configuration(node: StoreNode) -> str:
         "commitlog_directory": str(node.folder / "commitlog"),
         "hints_directory": str(node.folder / "hints"),
         "saved_caches_directory": str(node.folder / "saved_caches"),
-        # A write is answered when the log is synced, for all writes of some ms together. In
-        # production ("periodic") replicas stand for the last tenth of a second, which a killed
-        # node doesn't find again in its log; here a region may have one node.
-        "commitlog_sync": "group",
-        "commitlog_sync_group_window": f"{SYNC_MS}ms",
         "commitlog_segment_size": "8MiB",
         "commitlog_total_space": "128MiB",
         "hinted_handoff_enabled": True,
@@ -159,7 +156,16 @@ def configuration(node: StoreNode) -> str:
         "request_timeout": "10000ms",
         "cas_contention_timeout": "1000ms",
     }
-    return json.dumps(settings, indent=1) + "\n"
+    return json.dumps(settings | _log_sync(node), indent=1) + "\n"
+
+
+def _log_sync(node: StoreNode) -> dict[str, str]:
+    if node.single:
+        # A write is answered when the log is synced, for all writes of some ms together.
+        return {"commitlog_sync": "group", "commitlog_sync_group_window": f"{SYNC_MS}ms"}
+    # As in production: other replicas have the last tenth of a second, which a node that was
+    # killed doesn't find again in its log.
+    return {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}
 
 
 def prepare(node: StoreNode) -> None:
@@ -261,6 +267,7 @@ class LocalCassandra:
                 gossip_port=pairs[c * nodes + n][1],
                 tokens=tokens(centre=c, node=n, nodes=nodes),
                 seeds=seeds,
+                single=nodes == 1,
             )
             for c, centre in enumerate(centres)
             for n in range(nodes)

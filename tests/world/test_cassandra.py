@@ -14,7 +14,7 @@ from newsfabric.world.cassandra import StoreNode, answers, command, configuratio
 from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 
 
-def node(folder: Path) -> StoreNode:
+def node(folder: Path, *, single: bool = False) -> StoreNode:
     return StoreNode(
         name="oregon-store-1",
         datacentre="oregon",
@@ -23,6 +23,7 @@ def node(folder: Path) -> StoreNode:
         gossip_port=18105,
         tokens=tokens(centre=0, node=0, nodes=1),
         seeds=("127.0.0.1:18105", "127.0.0.1:18205"),
+        single=single,
     )
 
 
@@ -38,6 +39,14 @@ def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp
     folders = [settings[name] for name in settings if name.endswith("_directory")]
     assert all(folder.startswith(str(tmp_path)) for folder in folders)
     assert settings["data_file_directories"] == [f"{tmp_path}/data"]
+
+
+def test_a_node_that_is_alone_answers_a_write_when_its_log_is_synced(tmp_path):
+    alone = json.loads(configuration(node(tmp_path, single=True)))
+    assert (alone["commitlog_sync"], alone["commitlog_sync_group_window"]) == ("group", "10ms")
+    one_of_three = json.loads(configuration(node(tmp_path)))
+    assert one_of_three["commitlog_sync"] == "periodic"
+    assert "commitlog_sync_group_window" not in one_of_three
 
 
 def test_a_node_knows_its_data_centre(tmp_path):
