@@ -76,8 +76,13 @@ class Archive:
             raise StoreUnavailable("the store is being left alone")
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._settings.store_timeout), self._reads:
-                return await read
+            # The wait for a turn is bounded by the turns of others, each within its timeout. If it
+            # counted, a slow store would answer nobody in time.
+            async with self._reads:
+                if time.monotonic() < self._resting_until:
+                    raise StoreUnavailable("the store is being left alone")
+                async with asyncio.timeout(self._settings.store_timeout):
+                    return await read
         except TimeoutError as exc:
             raise StoreUnavailable("the store doesn't answer") from exc
         finally:
