@@ -49,6 +49,7 @@ from cassandra.policies import (
     ConstantSpeculativeExecutionPolicy,
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
+    HostStateListener,
     RetryPolicy,
     TokenAwarePolicy,
 )
@@ -85,7 +86,9 @@ _ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
 # So many nodes of each other region are connected to.
 _NODES_ELSEWHERE: Final = 2
 # So long after a failed read the next go elsewhere first: each would wait for a node that hangs.
-_ELSEWHERE_S: Final = 5.0
+# And so long after this region's nodes have come back from being all away: what other regions
+# wrote meanwhile comes to them by hints (measured: within ten seconds).
+_ELSEWHERE_S: Final = 30.0
 _PASSING: Final = (
     ConnectionException,
     CoordinationFailure,
@@ -130,6 +133,39 @@ class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
     def make_query_plan(self, *args: Any, **named: Any) -> Iterator[Any]:
         plan = super().make_query_plan(*args, **named)
         return (host for host in plan if host.datacenter != self.local_dc)
+
+
+class Presence(HostStateListener):  # type: ignore[misc]
+    """When this region's nodes came back after none of them had been there. The driver's threads
+    tell it."""
+
+    def __init__(self, centre: str) -> None:
+        self.came_back = float("-inf")
+        self._centre = centre
+        self._up: set[Any] = set()
+        self._all_away = False
+
+    def on_up(self, host: Any) -> None:
+        """The driver's word for a node that answers again."""
+        if host.datacenter == self._centre:
+            if self._all_away:
+                self.came_back = time.monotonic()
+            self._all_away = False
+            self._up.add(host.endpoint)
+
+    def on_add(self, host: Any) -> None:
+        """And for one that it has just heard of."""
+        self.on_up(host)
+
+    def on_down(self, host: Any) -> None:
+        """It doesn't answer any more."""
+        if host.datacenter == self._centre:
+            self._up.discard(host.endpoint)
+            self._all_away = not self._up
+
+    def on_remove(self, host: Any) -> None:
+        """It isn't of the cluster any more."""
+        self.on_down(host)
 
 
 def cluster(
@@ -248,12 +284,12 @@ class Bridge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Link:
-    """A connected driver, with every statement prepared; whether there are other regions."""
+    """A connected driver, every statement prepared; ``presence`` if there are other regions."""
 
     cluster: Cluster
     session: DriverSession
     prepared: dict[str, PreparedStatement]
-    elsewhere: bool
+    presence: Presence | None
 
 
 class Session:
@@ -296,10 +332,11 @@ class Session:
         The other one lacks what this one has written in its last moments and not passed on.
         """
         link = await self._connected()
-        if not link.elsewhere:
+        if link.presence is None:
             return await self._read(link, statement, values, consistency)
         ways: list[Consistency | Literal["elsewhere"]] = [consistency, _ELSEWHERE]
-        if time.monotonic() < self._elsewhere_until:
+        back = link.presence.came_back + _ELSEWHERE_S
+        if time.monotonic() < max(self._elsewhere_until, back):
             ways.reverse()
         try:
             return await self._read(link, statement, values, ways[0])
@@ -469,8 +506,10 @@ def _request(link: _Link, batch: Batch) -> Any:
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
     made: Cluster | None = None
+    presence = Presence(address.centre)
     try:
         made = cluster(address, login)
+        made.register_listener(presence)
         session = made.connect()
         centres = {host.datacenter for host in made.metadata.all_hosts()}
         if address.centre not in centres:
@@ -488,4 +527,4 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
-    return _Link(made, session, prepared, elsewhere=len(centres) > 1)
+    return _Link(made, session, prepared, presence if len(centres) > 1 else None)
