@@ -136,7 +136,7 @@ class Hub:
         self.streams.saw(
             envelope.router, envelope.epoch, envelope.seq, routed_ms=ms_of_id(envelope.id), now=now
         )
-        policy = self._table.find(envelope.topic)
+        policy = self._table.of_any(envelope.topic)
         if policy is None:
             self.unknown_topics += 1
             return None
@@ -238,7 +238,7 @@ class Hub:
         older: list[Publication] = []
         fresh: list[Publication] = []
         for envelope in stored:
-            policy = self._table.find(envelope.topic)
+            policy = self._table.of_any(envelope.topic)
             if policy is None:
                 continue
             publication = None if self._is_past(envelope) else self.offer(envelope, now)
@@ -340,7 +340,7 @@ class Hub:
         return len(self._topics) < self.limits.topics or bool(self._idle)
 
     def _create(self, topic: str) -> _Topic:
-        policy = self._table.find(topic)
+        policy = self._table.of_any(topic)
         if policy is None:
             raise ValueError(f"no such topic: {topic!r}")
         known = self._topics[topic] = _Topic(

@@ -21,18 +21,22 @@ from typing import Any, Final, Literal, cast, get_args
 from newsfabric.errors import ConfigError
 
 TopicClass = Literal["gold", "silver", "bronze"]
-Access = Literal["public", "registered", "owner"]
+Access = Literal["public", "registered", "owner", "granted"]
 SlowPolicy = Literal["disconnect", "conflate", "drop_oldest"]
 
 # AMQP 0-9-1 section 4.2.5.3: a routing key is a short string of at most 255 octets.
 MAX_TOPIC_BYTES: Final = 255
 # First word of everything the fabric says to itself; no publisher may use it.
 CONTROL_WORD: Final = "_fabric"
+# Users whose tokens aren't good any more: the one thing that the fabric says to itself and keeps.
+REVOKED: Final = f"{CONTROL_WORD}.revoked"
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*|#)(\.([A-Za-z0-9_-]+|\*|#))*", re.ASCII)
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# How long a reader's token is good at most, unless topics.toml says otherwise.
+TOKENS_TTL: Final = 30 * 86400.0
 # Distinct topics come from outside, so the memory of matches is bounded.
 _MATCH_CACHE: Final = 16_384
 
@@ -40,6 +44,16 @@ _MATCH_CACHE: Final = 16_384
 def is_topic(name: str) -> bool:
     """Whether ``name`` is a well-formed topic: dotted words of ``[A-Za-z0-9_-]``, ≤ 255 bytes."""
     return len(name) <= MAX_TOPIC_BYTES and _TOPIC.fullmatch(name) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether ``text`` is a well-formed pattern: dotted words, ``*`` or ``#``, ≤ 255 bytes."""
+    return len(text) <= MAX_TOPIC_BYTES and _PATTERN.fullmatch(text) is not None
+
+
+def owner_of(topic: str) -> str:
+    """The user who owns ``topic`` where its access is ``owner``: the last word, to the letter."""
+    return topic.rpartition(".")[2]
 
 
 def matches(pattern: str, key: str) -> bool:
@@ -98,19 +112,36 @@ class TopicPolicy:
 
 
 class TopicTable:
-    """The policies of topics.toml in order; :meth:`find` is cached and cheap."""
+    """The policies of topics.toml in order; :meth:`find` is cached and cheap.
 
-    def __init__(self, policies: Iterable[TopicPolicy]) -> None:
+    ``tokens_ttl`` is how long (s) a reader's token is good at most, and so how long it has to be
+    remembered that a user was revoked.
+    """
+
+    def __init__(self, policies: Iterable[TopicPolicy], *, tokens_ttl: float = TOKENS_TTL) -> None:
         self.policies: tuple[TopicPolicy, ...] = tuple(policies)
+        self.tokens_ttl = tokens_ttl
+        self._own = TopicPolicy(
+            pattern=REVOKED, topic_class="gold", access="granted", keep=0, ttl=tokens_ttl
+        )
         self._split = [(_words(policy.pattern), policy) for policy in self.policies]
         self.find = functools.lru_cache(maxsize=_MATCH_CACHE)(self._find)
 
     def _find(self, topic: str) -> TopicPolicy | None:
-        """The first policy whose pattern matches ``topic``; None if malformed or not allowed."""
+        """The first policy whose pattern matches ``topic``; None if malformed or not allowed.
+
+        What the fabric says to itself is no topic of anybody's, whatever the patterns are.
+        """
         if not is_topic(topic):
             return None
         words = _words(topic)
+        if words[0] == CONTROL_WORD:
+            return None
         return next((p for pattern, p in self._split if _matches_words(pattern, words)), None)
+
+    def of_any(self, topic: str) -> TopicPolicy | None:
+        """As :meth:`find`, and the policy of the fabric's own topic that is stored too."""
+        return self._own if topic == REVOKED else self.find(topic)
 
     def patterns(self, topic_class: TopicClass) -> tuple[str, ...]:
         """Patterns of one class, in order; what a shovel for that class binds."""
@@ -128,11 +159,24 @@ def load_topics(path: Path) -> TopicTable:
 
 def parse_topics(document: Mapping[str, Any], *, source: str = "topics.toml") -> TopicTable:
     """Policies of a parsed topics.toml; ConfigError where it isn't as design says."""
-    unknown = set(document) - {"topic"}
+    unknown = set(document) - {"topic", "tokens"}
     entries = document.get("topic")
     if unknown or not isinstance(entries, list) or not entries:
-        raise ConfigError(f"{source}: expected one or more [[topic]] tables and nothing else")
-    return TopicTable(_policy(entry, f"{source}: topic {n}") for n, entry in enumerate(entries, 1))
+        raise ConfigError(
+            f"{source}: expected one or more [[topic]] tables, [tokens], and nothing else"
+        )
+    ttl = _tokens_ttl(document.get("tokens", {}), f"{source}: tokens")
+    policies = (_policy(entry, f"{source}: topic {n}") for n, entry in enumerate(entries, 1))
+    return TopicTable(policies, tokens_ttl=ttl)
+
+
+def _tokens_ttl(table: Any, where: str) -> float:
+    if not isinstance(table, Mapping) or set(table) - {"ttl"}:
+        raise ConfigError(f"{where}: expected ttl and nothing else")
+    try:
+        return parse_duration(table["ttl"]) if "ttl" in table else TOKENS_TTL
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{where}: ttl: {exc}") from exc
 
 
 def _policy(entry: Any, where: str) -> TopicPolicy:
@@ -142,11 +186,7 @@ def _policy(entry: Any, where: str) -> TopicPolicy:
     if unknown:
         raise ConfigError(f"{where}: unknown field {sorted(unknown)[0]!r}")
     pattern = entry.get("pattern")
-    if (
-        not isinstance(pattern, str)
-        or len(pattern) > MAX_TOPIC_BYTES
-        or not _PATTERN.fullmatch(pattern)
-    ):
+    if not isinstance(pattern, str) or not is_pattern(pattern):
         raise ConfigError(f"{where}: pattern must be dotted words, '*' or '#'; got {pattern!r}")
     if pattern.split(".")[0] == CONTROL_WORD:
         raise ConfigError(f"{where}: {CONTROL_WORD!r} is the fabric's own word")

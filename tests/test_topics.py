@@ -222,7 +222,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
         load_topics(tmp_path / "gone.toml")
 
 
-TABLES = "expected one or more [[topic]] tables and nothing else"
+TABLES = "expected one or more [[topic]] tables, [tokens], and nothing else"
 
 
 @pytest.mark.parametrize("document", [{}, {"topic": []}, {"topic": {}}, {"topics": []}])
@@ -255,7 +255,10 @@ PATTERN = "pattern must be dotted words, '*' or '#'"
         ({"pattern": "_fabric.#"}, "topic 2: '_fabric' is the fabric's own word"),
         ({"pattern": "a", "class": "lead"}, "(a): class must be one of gold, silver, bronze"),
         ({"pattern": "a", "class": []}, "(a): class must be one of gold, silver, bronze"),
-        ({"pattern": "a", "access": ""}, "(a): access must be one of public, registered, owner"),
+        (
+            {"pattern": "a", "access": ""},
+            "(a): access must be one of public, registered, owner, granted",
+        ),
         ({"pattern": "a", "slow": 1}, "slow must be one of disconnect, conflate, drop_oldest"),
         ({"pattern": "a", "keep": -1}, "(a): keep must be a whole number from 0 to 100000"),
         ({"pattern": "a", "keep": 100_001}, "keep must be a whole number from 0 to 100000"),

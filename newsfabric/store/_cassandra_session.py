@@ -505,8 +505,8 @@ def _request(link: _Link, batch: Batch) -> Any:
 
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
-    made: Cluster | None = None
     presence = Presence(address.centre)
+    made: Cluster | None = None
     try:
         made = cluster(address, login)
         made.register_listener(presence)

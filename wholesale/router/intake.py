@@ -85,7 +85,7 @@ class Intake:
 
     def _validate(self, submission: Submission) -> TopicClass:
         counters.VALIDATE.entered()
-        policy = self._topics.find(submission.topic)
+        policy = self._topics.of_any(submission.topic)
         if policy is None:
             raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
         counters.VALIDATE.left()

@@ -16,7 +16,7 @@ from gateway.native.commands import Replay
 from gateway.native.wire import WireError
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
-from newsfabric.closing import CLOSE_REASONS, INTERNAL
+from newsfabric.closing import CLOSE_REASONS, INTERNAL, REBALANCE
 from newsfabric.topics import TopicPolicy
 
 POLICY = TopicPolicy(pattern="news.*", topic_class="gold", keep=10, slow="conflate", latest=True)
@@ -124,6 +124,11 @@ def test_remember_drain_and_count() -> None:
     assert commands.drain(0.0, 9) == command(11, bytes(4) + b"\x09\0\0\0")
     assert commands.drain(1.5, 9) == command(11, b"\xdc\x05\0\0" + b"\x09\0\0\0")
     assert commands.count() == command(12, b"")
+
+
+def test_shed() -> None:
+    made = commands.shed(REBALANCE, 3, 2_000)
+    assert made == command(20, b"\x09rebalance" + b"\x03\0\0\0" + b"\xd0\x07\0\0")
 
 
 def test_settings_are_read_field_by_field_by_the_other_end() -> None:
