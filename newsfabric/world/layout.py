@@ -476,7 +476,7 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
             gossip_port=port(centre, n) + 1,
             tokens=tokens(centre=centre, node=n, nodes=count),
             seeds=seeds,
-            alone=count == 1,
+            single=count == 1,
         )
         for n in range(count)
     )
