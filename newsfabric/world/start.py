@@ -22,7 +22,7 @@ from newsfabric.topics import TopicTable, load_topics
 from newsfabric.topology import client_definitions, core_definitions, retail_definitions
 from newsfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
 from newsfabric.world.canary import CANARY_TOPIC, Canaries
-from newsfabric.world.layout import RegionLayout, WorldLayout
+from newsfabric.world.layout import PROXY, RegionLayout, WorldLayout
 from newsfabric.world.links import configuration
 from newsfabric.world.running import Running
 from newsfabric.world.state import write_private
@@ -81,6 +81,8 @@ def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str,
     for region in layout.fabric().regions:
         found[f"{region.name}-client"] = client_definitions(user)
         found[f"{region.name}-core"] = core_definitions(topics, region, user)
+    if layout.proxy_nodes:
+        found[PROXY] = client_definitions(user)
     return found
 
 
