@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 import uvloop
 
-from bench import connect, crowd, delivery, fabric, idle, repair, resume, store, upgrade
+from bench import connect, crowd, delivery, fabric, idle, login, repair, resume, store, upgrade
 from bench.programs import build, off_the_server_core
 from bench.rows import NotMeasured, Row, Section, as_json, print_table
 from newsfabric.errors import SetupError
@@ -20,7 +20,7 @@ from newsfabric.errors import SetupError
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
 PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
-on it), delivery, connect, idle and crowd (the gateway beside its floor), upgrade (its processes
+on it), delivery, connect, login, idle and crowd (the gateway beside its floor), upgrade (its processes
 replaced under load), resume (a crowd comes back) and repair (messages that were lost on the way);
 all if none is named. A part that can't run says why; the others go on. A floor is measured in the
 same run: compare ratios, not figures of different days.
@@ -51,6 +51,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "store": store.measure,
     "delivery": lambda: _beside_the_floor(delivery.measure),
     "connect": lambda: _beside_the_floor(connect.measure),
+    "login": lambda: _beside_the_floor(login.measure),
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "upgrade": lambda: uvloop.run(upgrade.measure(build())),
