@@ -21,24 +21,30 @@ from gateway.frames import Variant, messages_push
 from gateway.gate import Verdict
 from gateway.memory import Selection
 from gateway.protocol import (
+    Gap,
     History,
     Intent,
     LogIn,
     Ping,
     Refusal,
     Rewind,
+    SetMark,
     Subscribe,
     Unsubscribe,
+    asked_ago,
     logged_in_push,
+    marked_push,
     pong_push,
     subscribed_push,
     unsubscribed_push,
 )
 from gateway.publication import Publication
-from gateway.resume import Recalled
 from newsfabric.closing import INVALID_TOKEN, ErrorCode
 from newsfabric.envelope import Envelope
-from newsfabric.errors import StoreError
+from newsfabric.errors import LinkError, StoreError
+from newsfabric.mailbox import Mark
+from newsfabric.store.rules import clock_ms
+from newsfabric.topics import TopicPolicy
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -61,7 +67,7 @@ class Desk:
         measures.VERBS.labels(type(intent).__name__.lower()).inc()
         if isinstance(intent, LogIn):
             return self._log_in(connection, intent)
-        if isinstance(intent, Subscribe | History):
+        if isinstance(intent, Subscribe | History | SetMark):
             login = connection.standing.login
             denied = refusal(intent, self._core.policy(intent.topic), login)
             if denied is not None:
@@ -71,6 +77,8 @@ class Desk:
             return self._subscribe(connection, intent)
         if isinstance(intent, History):
             return self._history(connection, intent)
+        if isinstance(intent, SetMark):
+            return self._mark(connection, intent)
         if isinstance(intent, Unsubscribe):
             self._unsubscribe(connection, intent)
         elif isinstance(intent, Ping):
@@ -105,67 +113,111 @@ class Desk:
             connection.refuse(clash)
         elif verb.position is not None:
             return self._resume(connection, verb, verb.position)
+        elif wants_mailbox(verb, self._core.policy(verb.topic)):
+            return self._open_mailbox(connection, verb)
         elif not self._is_warm(verb.topic) or not self._rewound(verb, time.time()).covered:
             return self._subscribe_with_store(connection, verb)
         else:
             self._join(connection, verb, [])
         return None
 
-    async def _subscribe_with_store(self, connection: Connection, verb: Subscribe) -> None:
-        older: list[Publication] = []
+    async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
         try:
-            await self._warm(verb.topic)
-            if not self._rewound(verb, time.time()).covered:
-                older = self._absorb(verb.topic, await self._stored(verb))
+            kept = await self._core.mailroom.collect(verb.topic)
         except StoreError as exc:
             self._core.archive.failed(exc)
-        self._join(connection, verb, older)
+            connection.refuse(store_away(verb))
+        else:
+            replay, gap = kept.publications, kept.gap
+            self._join_with(connection, verb, replay, recovered=kept.recovered, gap=gap)
 
-    def _join(self, connection: Connection, verb: Subscribe, older: list[Publication]) -> None:
+    async def _mark(self, connection: Connection, verb: SetMark) -> None:
+        try:
+            await self._core.upstream.send(mark_of(verb))
+        except LinkError:
+            connection.refuse(upstream_away(verb))
+        else:
+            connection.push(marked_push(verb))
+
+    async def _subscribe_with_store(
+        self, connection: Connection, verb: Subscribe, gap: Gap | None = None
+    ) -> None:
+        older: list[Publication] = []
+        asked = time.time()
+        try:
+            await self._warm(verb.topic)
+            late = asked_ago(verb, time.time() - asked)
+            if not self._rewound(late, time.time()).covered:
+                older = self._absorb(verb.topic, await self._stored(late))
+        except StoreError as exc:
+            self._core.archive.failed(exc)
+        self._join(connection, asked_ago(verb, time.time() - asked), older, gap)
+
+    def _join(
+        self,
+        connection: Connection,
+        verb: Subscribe,
+        older: list[Publication],
+        gap: Gap | None = None,
+    ) -> None:
         """Reply, replay and subscribe without a pause, so that nothing is lost or sent twice."""
         replay = [*older, *self._rewound(verb, time.time()).publications]
         if verb.rewind is not None and verb.rewind.count is not None:
             replay = replay[-verb.rewind.count :]
-        self._join_with(connection, verb, Recalled(replay, recovered=False))
+        self._join_with(connection, verb, replay, recovered=False, gap=gap)
 
     def _resume(self, connection: Connection, verb: Subscribe, position: str) -> Pending | None:
         missed = self._core.resumer.recall(verb.topic, position)
         if missed is None or not missed.recovered:
             return self._resume_with_store(connection, verb, position)
-        self._join_with(connection, verb, missed)
+        self._join_with(connection, verb, missed.publications, recovered=True)
         return None
 
     async def _resume_with_store(
         self, connection: Connection, verb: Subscribe, position: str
     ) -> None:
-        missed = await self._core.resumer.recover(verb.topic, position)
-        if missed.recovered:
-            self._join_with(connection, verb, missed)
+        resumer, asked = self._core.resumer, time.time()
+        missed = await resumer.recover(verb.topic, position)
+        if missed.gap is None:
+            self._join_with(connection, verb, missed.publications, recovered=True)
         elif verb.rewind is not None:
-            await self._subscribe_with_store(connection, verb)
+            late = asked_ago(verb, time.time() - asked)
+            await self._subscribe_with_store(connection, late, missed.gap)
         else:
             if self._core.hub.memory(verb.topic).policy.latest:
                 with contextlib.suppress(StoreError):
                     await self._warm(verb.topic)
-            self._join_with(connection, verb, self._core.resumer.salvage(verb.topic, position))
+            missed = resumer.salvage(verb.topic, position, missed.gap)
+            replay = missed.publications
+            self._join_with(connection, verb, replay, recovered=False, gap=missed.gap)
 
-    def _join_with(self, connection: Connection, verb: Subscribe, replay: Recalled) -> None:
+    def _join_with(
+        self,
+        connection: Connection,
+        verb: Subscribe,
+        publications: list[Publication],
+        *,
+        recovered: bool,
+        gap: Gap | None = None,
+    ) -> None:
         if connection.state is not State.OPEN:
             return
         now = time.time()
         hub = self._core.hub
         memory = hub.memory(verb.topic)
-        publications = replay.publications
-        if memory.policy.latest and not replay.recovered:
+        if memory.policy.latest and not recovered:
             publications = memory.with_latest(publications, now)
         fitting = self._newest_that_fit(publications, connection.variant)
-        recovered = replay.recovered and len(fitting) == len(publications)
-        position = hub.streams.position(now)
-        if recovered and fitting and verb.position is not None:
+        if recovered and len(fitting) < len(publications):
+            recovered, gap = False, Gap.TOO_LARGE
+        if verb.position is not None:
+            self._core.resumer.answered(verb.topic, gap)
+        position: str | None = hub.streams.position(now)
+        if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
             position = verb.position
         connection.subscriptions[verb.topic] = hub.subscribe(verb.topic, connection)
-        connection.push(subscribed_push(verb, position, recovered=recovered))
+        connection.push(subscribed_push(verb, position, recovered=recovered, gap=gap))
         connection.replay(fitting)
 
     def _unsubscribe(self, connection: Connection, verb: Unsubscribe) -> None:
@@ -270,12 +322,27 @@ class Desk:
         return publications[start:]
 
 
-def store_away(verb: History) -> Refusal:
-    """The answer to a history that the store can't give now."""
+def wants_mailbox(verb: Subscribe, policy: TopicPolicy) -> bool:
+    """Whether ``verb`` asks for all that is kept for a user, and not for a part of the topic."""
+    return policy.access == "owner" and verb.position is None and verb.rewind is None
+
+
+def mark_of(verb: SetMark) -> Mark:
+    """What ``verb`` asks for, now."""
+    return Mark(topic=verb.topic, id=verb.id, kind=verb.kind, at_ms=clock_ms())
+
+
+def store_away(verb: History | Subscribe) -> Refusal:
+    """The answer to what the store can't give now."""
+    return _not_now(verb, "the store is away")
+
+
+def upstream_away(verb: SetMark) -> Refusal:
+    """The answer to a mark that can't be sent now, or isn't known to be."""
+    return _not_now(verb, "marks can't be sent now")
+
+
+def _not_now(verb: History | Subscribe | SetMark, reason: str) -> Refusal:
     return Refusal(
-        code=ErrorCode.INTERNAL,
-        reason="the store is away",
-        temporary=True,
-        topic=verb.topic,
-        ref=verb.ref,
+        code=ErrorCode.INTERNAL, reason=reason, temporary=True, topic=verb.topic, ref=verb.ref
     )

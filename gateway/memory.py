@@ -13,6 +13,7 @@ numbers: see ``forgotten`` (:mod:`gateway.forgotten`).
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
@@ -53,6 +54,8 @@ class TopicMemory:
         # Of the recent, the first so many were put before those that arrived.
         self._put_before = 0
         self._max_keys = max_keys
+        # How much more than policy.keep may be remembered, for each who holds it.
+        self._held: list[int] = []
         self._recent: collections.OrderedDict[int, Publication] = collections.OrderedDict()
         # By key, the one that was renewed last at the end.
         self._latest: collections.OrderedDict[str, Publication] = collections.OrderedDict()
@@ -73,9 +76,22 @@ class TopicMemory:
         self.changes += 1
         self._recent[publication.envelope.identity] = publication
         self.weight += publication.weight
-        while len(self._recent) > self.policy.keep:
+        while len(self._recent) > self.policy.keep + max(self._held, default=0):
             self.trim()
         self._renew(publication)
+
+    @contextlib.contextmanager
+    def held(self, most: int) -> Iterator[None]:
+        """Inside, up to ``most`` messages beyond the policy's bound aren't forgotten.
+
+        Whoever reads the store needs what arrives meanwhile, however slow that is. What is too
+        many afterwards goes when the next message arrives.
+        """
+        self._held.append(most)
+        try:
+            yield
+        finally:
+            self._held.remove(most)
 
     def __contains__(self, identity: int) -> bool:
         """Whether this is one of the recent messages."""
@@ -141,6 +157,16 @@ class TopicMemory:
         reaches = oldest is not None and ms_of_id(oldest.envelope.id) < since_ms
         return Selection(found, self.complete or reaches)
 
+    def lately(self, arrived: int, since_ms: int, now: float) -> list[Publication]:
+        """What has come after the first ``arrived`` messages or was routed since, as it arrived.
+
+        Nothing that has expired. What is already :attr:`lost` is missing.
+        """
+        recent = list(self._recent.values())
+        start = len(recent) - (self.arrived - arrived)
+        found = (p for n, p in enumerate(recent) if n >= start or _routed_ms(p) >= since_ms)
+        return list(self._alive(found, now))
+
     def before(self, id_: str, count: int, now: float) -> Selection:
         """The newest ``count`` messages that arrived before the one with ``id_``."""
         recent = list(self._recent.values())
@@ -178,3 +204,7 @@ class TopicMemory:
     @staticmethod
     def _alive(publications: Iterable[Publication], now: float) -> Iterator[Publication]:
         return (p for p in publications if not p.expired(now))
+
+
+def _routed_ms(publication: Publication) -> int:
+    return ms_of_id(publication.envelope.id)

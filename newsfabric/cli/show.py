@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -19,9 +19,14 @@ from newsfabric.world.start import Progress as StartProgress
 _LATE_MS: Final = 10_000
 
 
-def console(*, stderr: bool = False) -> Console:
-    """The terminal. Nothing is coloured for its looks alone, and no text is taken for markup."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+def console(
+    *, stderr: bool = False, file: IO[str] | None = None, width: int | None = None
+) -> Console:
+    """The terminal, or ``file``. Nothing is coloured for its looks alone, and no text is taken
+    for markup."""
+    return Console(
+        stderr=stderr, file=file, width=width, highlight=False, markup=False, emoji=False
+    )
 
 
 @contextmanager
