@@ -47,6 +47,10 @@ _SOCKET_PATH_BYTES: Final = 107
 # patience.
 _DRAIN_SECONDS: Final = 2
 
+# What the world's own tokens say (newsfabric.world.issuer).
+READERS_AUDIENCE: Final = "newsfabric"
+READERS_ISSUER: Final = "newsfabric-world"
+
 # The process that is all links between regions.
 LINKS: Final = "links"
 
@@ -208,6 +212,16 @@ class Paths:
     def topics(self) -> Path:
         """The world's own copy of topics.toml."""
         return self.state / "topics.toml"
+
+    @property
+    def token_key(self) -> Path:
+        """What `newsfabric token` signs with."""
+        return self.state / "token-key.pem"
+
+    @property
+    def token_keys(self) -> Path:
+        """What gateways check readers' tokens with."""
+        return self.state / "token-keys.pem"
 
     @property
     def store(self) -> Path:
@@ -387,6 +401,9 @@ class WorldLayout:
             "port": box.reader_port,
             "admin-port": box.admin_port,
             "drain-seconds": _DRAIN_SECONDS,
+            "token-keys": self.paths.token_keys,
+            "token-audience": READERS_AUDIENCE,
+            "token-issuer": READERS_ISSUER,
         }
         if box.control_socket is not None:
             options["dataplane-socket"] = box.control_socket

@@ -22,6 +22,7 @@ from newsfabric.topics import TopicTable, load_topics
 from newsfabric.topology import client_definitions, core_definitions, retail_definitions
 from newsfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
 from newsfabric.world.canary import CANARY_TOPIC, Canaries
+from newsfabric.world.issuer import make_keys
 from newsfabric.world.layout import RegionLayout, WorldLayout
 from newsfabric.world.links import configuration
 from newsfabric.world.running import Running
@@ -71,6 +72,7 @@ def write_files(layout: WorldLayout, topics_file: Path) -> None:
     if layout.proxies:
         write_private(paths.links, configuration(layout.proxies))
     prepare_cookie(paths.erlang)
+    make_keys(paths)
     for name, definitions in _definitions(layout, topics).items():
         write_private(paths.definitions(name), json.dumps(definitions, indent=1))
 

@@ -29,6 +29,8 @@ _FILES: Final = (
     "fabric.json",
     "links.json",
     "topics.toml",
+    "token-key.pem",
+    "token-keys.pem",
     "store.sqlite",
     "store.sqlite-wal",
     "store.sqlite-shm",
