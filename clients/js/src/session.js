@@ -225,7 +225,8 @@ export class Session {
   opened(transport, now) {
     this.#due.clear();
     this.#openedAt = now;
-    this.#move("opened", { region: this.#target.region, transport });
+    const { region, gateway } = this.#target;
+    this.#move("opened", { region, transport, gateway: gateway.websocket ?? gateway.sockjs });
     this.heard(now);
     this.#armHome(now);
     this.#greet(now);
@@ -344,7 +345,7 @@ export class Session {
       return;
     }
     if (push.type === "logged_in" || push.type === "refreshed") this.#loggedIn(push, now);
-    else if (push.type === "error" && push.ref === this.#login.ref) this.#loginRefused(push);
+    else if (push.type === "error" && push.ref && push.ref === this.#login.ref) this.#loginRefused(push);
     else this.#answer(push, now);
   }
 
