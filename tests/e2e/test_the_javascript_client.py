@@ -1,6 +1,7 @@
-"""clients/js in a real browser: gateways and regions broken under it, tabs that share, a device that sleeps.
+"""clients/js in a real browser: gateways and regions break under it, tabs share, a device sleeps.
 
-Messages are numbered and published in the region that stays, so what a page got says what it missed.
+Messages are numbered and published in the region that stays, so what a page got says what it
+missed. How long a page was cut off is in the report that ``--junitxml`` writes.
 """
 
 from __future__ import annotations
@@ -209,7 +210,10 @@ def _reopened(page: Page, broken: float) -> None:
 
 
 def test_a_gateway_is_killed_under_the_page(
-    healed: World, context: BrowserContext, press: Press
+    healed: World,
+    context: BrowserContext,
+    press: Press,
+    record_property: Callable[[str, object], None],
 ) -> None:
     page = _open(context, healed, press.topic)
     with press.running():
@@ -218,14 +222,18 @@ def test_a_gateway_is_killed_under_the_page(
         _reopened(page, broken)
     _has_exactly(page, press)
     seconds = _back_after(page, broken)
-    print(f"failover, gateway killed: {seconds:.2f} s")
+    record_property("failover_seconds", round(seconds, 2))
     assert seconds <= GATEWAY_SECONDS
     assert page.evaluate("fabric.state.region") == BREAKS, "there is another gateway at home"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "cut"])
 def test_a_region_is_gone_under_the_page(
-    healed: World, context: BrowserContext, press: Press, how: signal.Signals
+    healed: World,
+    context: BrowserContext,
+    press: Press,
+    how: signal.Signals,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Stopped processes are as silent as a cut network: nothing is refused, nothing answered."""
     page = _open(context, healed, press.topic)
@@ -235,7 +243,7 @@ def test_a_region_is_gone_under_the_page(
         _reopened(page, broken)
     _has_exactly(page, press)
     seconds = _back_after(page, broken)
-    print(f"failover, region {how.name}: {seconds:.2f} s")
+    record_property("failover_seconds", round(seconds, 2))
     assert seconds <= REGION_SECONDS
     assert page.evaluate("fabric.state.region") == STAYS
 
