@@ -12,7 +12,19 @@ from typing import Any, Final
 import click
 import uvloop
 
-from bench import connect, crowd, delivery, fabric, idle, losses, repair, resume, store, upgrade
+from bench import (
+    connect,
+    crowd,
+    delivery,
+    fabric,
+    idle,
+    losses,
+    mailbox,
+    repair,
+    resume,
+    store,
+    upgrade,
+)
 from bench.programs import build, off_the_server_core
 from bench.rows import NotMeasured, Row, Section, as_json, print_table
 from newsfabric.errors import SetupError
@@ -21,10 +33,10 @@ _HELP: Final = """Measure newsfabric and print a table; what is going on goes to
 
 PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
 on it), delivery, connect, idle and crowd (the gateway beside its floor), upgrade (its processes
-replaced under load), resume (a crowd comes back), repair (messages that were lost on the way) and
-losses (a core node, a router, a shovel, a store node is killed); all if none is named. A part that
-can't run says why; the others go on. A floor is measured in the same run: compare ratios, not
-figures of different days.
+replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in does),
+repair (messages that were lost on the way) and losses (a core node, a router, a shovel, a store
+node is killed); all if none is named. A part that can't run says why; the others go on. A floor
+is measured in the same run: compare ratios, not figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -56,6 +68,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "upgrade": lambda: uvloop.run(upgrade.measure(build())),
     "resume": lambda: _with_programs(resume.measure),
+    "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),
     "losses": lambda: _with_programs(losses.measure),
 }

@@ -7,7 +7,7 @@ that isn't well-formed has no policy in the first place.
 
 from __future__ import annotations
 
-from gateway.protocol import History, Refusal, Subscribe
+from gateway.protocol import History, Refusal, SetMark, Subscribe
 from newsfabric.closing import ErrorCode
 from newsfabric.tokens import Login
 from newsfabric.topics import TopicPolicy, matches, owner_of
@@ -27,7 +27,9 @@ def may_read(topic: str, policy: TopicPolicy, login: Login | None) -> bool:
     return policy.access == "registered" or any(matches(one, topic) for one in login.topics)
 
 
-def refusal(verb: Subscribe | History, policy: TopicPolicy, login: Login | None) -> Refusal | None:
+def refusal(
+    verb: Subscribe | History | SetMark, policy: TopicPolicy, login: Login | None
+) -> Refusal | None:
     """Why a reader with ``login`` can't have ``verb``; None if it can."""
     if may_read(verb.topic, policy, login):
         return None

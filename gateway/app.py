@@ -75,6 +75,7 @@ async def running(
         core.mender.begin()
         await core.mender.caught_up(CATCH_UP_SECONDS)
         await Feed(core).start(link)
+        await core.upstream.start(link)
         readers.start()
         admin.start()
         logger.info("readers on port %d, admin on port %d", readers.port, admin.port)

@@ -24,11 +24,13 @@ from gateway.desk import Desk
 from gateway.fanout import Fanout
 from gateway.gate import Gate, bearer
 from gateway.hub import Hub
+from gateway.mailroom import Mailroom
 from gateway.mender import Mender
 from gateway.publication import Publication
 from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
+from gateway.upstream import Upstream
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.races import Races
@@ -70,6 +72,10 @@ class Core:
             spawn=self.spawn,
             publish=self.publish,
         )
+        self.mailroom = Mailroom(
+            hub=self.hub, store=store, told=settings, spawn=self.spawn, publish=self.publish
+        )
+        self.upstream = Upstream(settings)
         self.gate = Gate(settings, table, store, self.evict)
         self.desk = Desk(self)
         self.mender = Mender(self)

@@ -2,7 +2,7 @@
 
 Readers can't see that nothing comes: their connection is fine. So whoever has had no feed for
 ``stranded_seconds`` asks what a reader asks, ``endpoints.json`` of its own region and of the
-others, and if a gateway is listed that isn't itself it tells its readers to go, as slowly as a
+others, and if a gateway is listed that isn't itself it tells its readers to go, at the pace of a
 drain. While nobody else is ready they stay: sent round in circles they would have no news
 either, and cost everybody. The box goes on serving those who come all the same.
 

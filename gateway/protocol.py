@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import orjson
 
@@ -22,12 +23,10 @@ from gateway.frames import encode_push
 from gateway.position import decode
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import identity_of_id
+from newsfabric.mailbox import MARK_KINDS, Mark, MarkKind
 from newsfabric.topics import TopicTable, is_topic, parse_duration
 
 Ref = str | int | float | bool | None
-
-# Verbs that readers' libraries know already and that this gateway doesn't serve yet.
-_NOT_YET: Final = frozenset({"ack", "read", "dismiss"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +92,16 @@ class History:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetMark:
+    """Note that the user has got, read or dismissed message ``id`` of ``topic``, a user's own."""
+
+    topic: str
+    id: str
+    kind: MarkKind
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogIn:
     """Be whom ``token`` says from now on. ``repr`` hides the token: it must reach no log.
 
@@ -122,7 +131,7 @@ class Refusal:
     ref: Ref = None
 
 
-Intent = Subscribe | Unsubscribe | History | LogIn | Ping | Refusal
+Intent = Subscribe | Unsubscribe | History | SetMark | LogIn | Ping | Refusal
 
 
 class Gap(enum.Enum):
@@ -218,8 +227,6 @@ class Session:
         action = fields.get("action")
         if not isinstance(action, str):
             raise _bad("action must be a verb")
-        if action in _NOT_YET:
-            raise _bad(f"this gateway doesn't serve {action} yet")
         read = _VERBS.get(action)
         if read is None:
             raise _bad("unknown verb")
@@ -246,6 +253,20 @@ class Session:
 
     def _ping(self, fields: Mapping[str, Any], ref: Ref) -> Ping:
         return Ping(ref=ref)
+
+    def _mark(self, fields: Mapping[str, Any], ref: Ref, kind: MarkKind) -> SetMark:
+        topic = self._known_topic(fields)
+        policy = self._table.find(topic)
+        if policy is None or policy.access != "owner":
+            raise _bad("only individual messages can be marked")
+        id_ = fields.get("id")
+        if not _is_id(id_):
+            raise _bad("id must be a message's id")
+        try:
+            Mark(topic=topic, id=id_, kind=kind, at_ms=0)
+        except ValueError as exc:
+            raise _bad("this topic's messages can't be marked") from exc
+        return SetMark(topic=topic, id=id_, kind=kind, ref=ref)
 
     def _log_in(self, fields: Mapping[str, Any], ref: Ref) -> LogIn:
         return LogIn(token=_token(fields), ref=ref)
@@ -289,6 +310,7 @@ _VERBS: Final[Mapping[str, Callable[[Session, Mapping[str, Any], Ref], Intent]]]
     "login": Session._log_in,
     "refresh": Session._refresh,
     "ping": Session._ping,
+    **{kind: functools.partial(Session._mark, kind=kind) for kind in MARK_KINDS},
 }
 
 
@@ -326,7 +348,7 @@ def _is_count(value: Any, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
-def _is_id(value: Any) -> bool:
+def _is_id(value: Any) -> TypeGuard[str]:
     if not isinstance(value, str) or len(value) != 36:
         return False
     try:
@@ -351,12 +373,13 @@ def error_push(refusal: Refusal) -> bytes:
 
 
 def subscribed_push(
-    verb: Subscribe, position: str, *, recovered: bool = False, gap: Gap | None = None
+    verb: Subscribe, position: str | None, *, recovered: bool = False, gap: Gap | None = None
 ) -> bytes:
     """The reply to ``subscribe``; what is replayed comes after it.
 
-    ``recovered`` says that the replay is certainly all that came after the verb's position;
-    ``gap`` why it may not be.
+    ``recovered`` says that the replay is certainly all that came after the verb's position, or all
+    that is kept of a user's own topic; ``gap`` why it may not be. There is no position when the
+    last one of what is replayed has it.
     """
     push = {
         "type": "subscribed",
@@ -388,6 +411,19 @@ def logged_in_push(verb: LogIn, user: str, expires_ms: int) -> bytes:
             "ref": verb.ref,
             "user": user,
             "expires_at": expires_ms,
+        }
+    )
+
+
+def marked_push(verb: SetMark) -> bytes:
+    """The reply to ``ack``, ``read`` and ``dismiss``: the mark is on its way."""
+    return encode_push(
+        {
+            "type": "marked",
+            "ref": verb.ref,
+            "topic": verb.topic,
+            "id": verb.id,
+            "mark": verb.kind,
         }
     )
 

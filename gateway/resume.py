@@ -59,7 +59,7 @@ _ATTEMPTS: Final = 2
 _AGAIN_SECONDS: Final = 1.1
 # Two tries that aren't answered take longer; those that are refused at once go on until then: what
 # one topic's failure makes others wait for isn't their own.
-_PATIENCE_SECONDS: Final = 3.0
+_PATIENCE_SECONDS: Final = 2.0
 _ANSWERS: Final = 256
 # Gaps come in crowds, when a store dies: one line in so many seconds.
 _LINE_SECONDS: Final = 5.0

@@ -219,10 +219,14 @@ class Streams:
         return not self._is_young(epoch) if stream is None else stream.seen(seq)
 
     def offered(self, router: str, epoch: int, seq: int, routed_ms: int) -> bool:
-        """Whether this number is no news: it was heard here, or routed before we began."""
+        """Whether this number is no news: it was heard here, or by gateways whose stream we took
+        over, or routed before we began."""
         stream = self._streams.get((router, epoch))
-        if stream is None or seq <= stream.start:
+        if stream is None:
             return routed_ms < self._began_ms and not self._is_young(epoch)
+        if seq <= stream.start:
+            # What is young starts at 0, unless it was taken over.
+            return routed_ms < self._began_ms or self._is_young(epoch)
         return stream.seen(seq)
 
     def mark(self, router: str, epoch: int) -> int | None:

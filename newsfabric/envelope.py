@@ -178,6 +178,7 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
     _check_body(message.body, properties.content_type, limits)
     headers = properties.headers
     _check_headers(headers)
+    _check_author(properties)
     stamp = _integer(headers, "timestamp_in_ms", MAX_MS)
     if stamp is None and properties.timestamp is not None:
         stamp = _seconds_to_ms(properties.timestamp)
@@ -251,6 +252,16 @@ def _check_headers(headers: Mapping[str, Any]) -> None:
     for name, value in headers.items():
         if isinstance(value, Undecodable):
             raise Rejected("bad_header", f"{name!a} is no AMQP value")
+
+
+def _check_author(properties: Properties) -> None:
+    # What the fabric itself publishes it publishes on the core's exchange intake, without a shovel.
+    # No publisher has access to a core, and none can take away what a shovel has added.
+    if SHOVELLED not in properties.headers:
+        return
+    for name, value in (("type", properties.type), ("app_id", properties.app_id)):
+        if isinstance(value, str) and value.split(".", 1)[0] == CONTROL_WORD:
+            raise Rejected("bad_property", f"{name}: {CONTROL_WORD!r} is the fabric's own word")
 
 
 def _is_json_type(content_type: str) -> bool:

@@ -9,6 +9,7 @@ from the environment (:func:`credentials_from`). Both are read once, in a
 
     {"regions": [{"name": "oregon",
                   "frontdesk_url": "http://127.0.0.1:15080",
+                  "distances": {"dublin": 130},
                   "client": [{"name": "oregon-client-1", "amqp_url": "amqp://127.0.0.1:15672/%2F",
                               "management_url": "http://127.0.0.1:15673"}],
                   "core": [{"name": "oregon-core-1", "amqp_url": "…", "management_url": "…"}]}]}
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,12 +48,16 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """One region: its client cluster, its core cluster, its frontdesk's base URL."""
+    """One region: its client cluster, its core cluster, its frontdesk's base URL.
+
+    ``distances`` says how far other regions are, by name, in any unit (round trips in ms, say).
+    """
 
     name: str
     frontdesk_url: str
     client: tuple[Node, ...]
     core: tuple[Node, ...]
+    distances: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,8 +75,10 @@ class Fabric:
         raise ConfigError(f"no region {name!r} in the fabric (there is: {known})")
 
     def others(self, name: str) -> tuple[Region, ...]:
-        """Every region but ``name``."""
-        return tuple(region for region in self.regions if region.name != name)
+        """Every region but ``name``: the nearest first, then those at no declared distance."""
+        distances = self.region(name).distances
+        others = (region for region in self.regions if region.name != name)
+        return tuple(sorted(others, key=lambda other: distances.get(other.name, math.inf)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,6 +134,7 @@ def parse_fabric(document: Any, *, source: str = "fabric.json") -> Fabric:
                 frontdesk_url=entry["frontdesk_url"],
                 client=tuple(Node(**node) for node in entry["client"]),
                 core=tuple(Node(**node) for node in entry["core"]),
+                distances=entry.get("distances", {}),
             )
             for entry in document["regions"]
         )
@@ -154,6 +163,18 @@ def _check(regions: tuple[Region, ...], source: str) -> None:
     for region in regions:
         if not region.client or not region.core:
             raise ConfigError(f"{source}: region {region.name!r} needs client and core nodes")
+        _check_distances(region, {other.name for other in regions} - {region.name}, source)
+
+
+def _check_distances(region: Region, others: set[str], source: str) -> None:
+    if not isinstance(region.distances, dict):
+        raise ConfigError(f"{source}: distances of {region.name!r} must be an object")
+    for name, distance in region.distances.items():
+        if name not in others:
+            raise ConfigError(f"{source}: {region.name!r} is at a distance of no region {name!r}")
+        number = isinstance(distance, int | float) and not isinstance(distance, bool)
+        if not number or not math.isfinite(distance) or distance < 0:
+            raise ConfigError(f"{source}: {region.name!r} can't be {distance!r} from {name!r}")
 
 
 def _check_texts(regions: tuple[Region, ...], nodes: list[Node], source: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,6 +53,25 @@ def test_a_fabric_comes_back_from_its_file(tmp_path: Path):
 def test_a_region_is_found_by_its_name_and_the_others_are_all_but_it():
     assert FABRIC.region("dublin") == region("dublin")
     assert [r.name for r in FABRIC.others("dublin")] == ["oregon", "tokyo"]
+
+
+def test_the_nearest_of_the_others_comes_first_and_those_at_no_known_distance_last(tmp_path: Path):
+    regions = [region("oregon"), region("osaka"), region("dublin"), region("tokyo")]
+    regions[0] = dataclasses.replace(regions[0], distances={"tokyo": 90, "dublin": 130.5})
+    path = tmp_path / "fabric.json"
+    path.write_text(dump_fabric(Fabric(tuple(regions))), encoding="utf-8")
+    assert [r.name for r in load_fabric(path).others("oregon")] == ["tokyo", "dublin", "osaka"]
+
+
+@pytest.mark.parametrize(
+    "distances",
+    [{"mars": 1}, {"oregon": 1}, {"dublin": -1}, {"dublin": "1"}, {"dublin": True}, [], None],
+)
+def test_distances_that_are_none_are_a_config_error(distances: Any):
+    document = json.loads(dump_fabric(FABRIC))
+    document["regions"][0]["distances"] = distances
+    with pytest.raises(ConfigError):
+        parse_fabric(document)
 
 
 def test_an_unknown_region_is_told_which_there_are():

@@ -27,6 +27,7 @@ from newsfabric.topology import (
     core,
     core_definitions,
     declare_retail,
+    mailbox_queues,
     mask,
     owned_queue,
     owned_shovel,
@@ -234,13 +235,28 @@ def test_a_password_hash_is_salted_sha256() -> None:
     assert hash_password("test12", salt) == expected
 
 
+def test_marks_go_two_ways_where_there_are_two_nodes() -> None:
+    part = core(TOPICS, ["one", "two", "three"])
+    homes = {queue.name: queue.home for queue in part.queues}
+    assert homes["mailbox.1"] == "one"
+    assert homes["mailbox.2"] == "two"
+    assert {b.queue for b in part.bindings if b.key == "_fabric.mark"} == {"mailbox.1", "mailbox.2"}
+    assert mailbox_queues(3) == ("mailbox.1", "mailbox.2")
+    assert mailbox_queues(1) == ("mailbox.1",)
+
+
 def test_without_credentials_definitions_name_no_user() -> None:
     assert "users" not in client_definitions()
 
 
 def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
     document = core_definitions(TOPICS, fabric().region("oregon"))
-    assert {queue["name"] for queue in document["queues"]} == {"router.1", "router.2", "rejected"}
+    assert {queue["name"] for queue in document["queues"]} == {
+        "router.1",
+        "router.2",
+        "mailbox.1",
+        "rejected",
+    }
     assert {exchange["name"] for exchange in document["exchanges"]} == {
         "intake",
         "postoffice",
@@ -278,6 +294,7 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
                 Binding("intake", "router.1"),
                 Binding("intake", "router.2", "news.breaking"),
                 Binding("intake", "router.2", "user.*"),
+                Binding("upstream", "mailbox.1", "_fabric.mark"),
                 Binding("rejected", "rejected"),
             }
             assert {e["name"] for e in document["exchanges"]} <= set(await api.exchanges())

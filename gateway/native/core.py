@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ from gateway.native.verbs import NativeDesk
 from gateway.native.wire import MAX_BLOB
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
-from newsfabric.closing import REBALANCE
+from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 _HUB_BYTES: Final = 16 << 20
 _HUB_TOPICS: Final = 2_000
+# In one command.
+_USERS: Final = 10_000
 _REMEMBER_SECONDS: Final = 1.0
 # Readers here leave less room there; a crowd that comes is told in one go.
 _RESIZE_SECONDS: Final = 0.1
@@ -77,6 +79,9 @@ class NativeCore(Core):
             archive=self.archive,
             resumer=self.resumer,
             plane=self.plane,
+            mailroom=self.mailroom,
+            upstream=self.upstream,
+            gate=self.gate,
             spawn=self.spawn,
             publish=self.publish,
         )
@@ -161,6 +166,11 @@ class NativeCore(Core):
         super().leaving(connection)
         self._resize_soon()
 
+    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        """Close the connections of users who were revoked, here and there."""
+        super().evict(revoked)
+        self._evict_there(revoked)
+
     async def close(self) -> None:
         """Let go of the data plane, and of the rest."""
         self.plane.close()
@@ -174,6 +184,8 @@ class NativeCore(Core):
     def attached(self, event: Attached) -> None:
         """The data plane is there, with or without readers."""
         self._answers.attached()
+        # Some may have been revoked while nobody told it.
+        self._evict_there(list(self.gate.revocations))
         if self._tallied != event.pid:
             self._tally.restart()
             self._tallied = event.pid
@@ -193,9 +205,9 @@ class NativeCore(Core):
         logger.warning("another control plane has come: this one stops")
         self._stop.set()
 
-    def verb(self, connection: bytes, text: bytes) -> None:
+    def verb(self, connection: bytes, badge: bytes, text: bytes) -> None:
         """A reader there has said something."""
-        self._answers.answer(connection, text)
+        self._answers.answer(connection, badge, text)
 
     def uncovered(self, event: Uncovered) -> None:
         """A reader there asks for what only the store has."""
@@ -228,6 +240,11 @@ class NativeCore(Core):
             if self.mender.ready and len(blob) <= MAX_BLOB:
                 self.plane.send(commands.remember(blob))
             await asyncio.sleep(_REMEMBER_SECONDS)
+
+    def _evict_there(self, revoked: Sequence[tuple[str, int]]) -> None:
+        for start in range(0, len(revoked), _USERS):
+            some = revoked[start : start + _USERS]
+            self.plane.send(commands.evict(some, INVALID_TOKEN))
 
     def _resize_soon(self) -> None:
         if self._resizing is None:

@@ -94,7 +94,7 @@ async def run_chaos(
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     say(f"{options.readers} readers connect")
     tracer = Tracer(layout, books, run=run)
-    async with Readers.start(plans, books, run=run, seed=options.seed, log=log) as readers:
+    async with Readers.start(plans, books, log, run=run, seed=options.seed) as readers:
         await readers.ready()
         began = readers.began = time.time()
         say(f"{options.rate:g} messages a second for {seconds:.0f} s, {len(schedule)} faults")
@@ -140,9 +140,7 @@ def _plan(run: str, seed: int, plans: Sequence[Plan]) -> bytes:
 class Readers:
     """The readers' process, and what it says entered into the books."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, books: Books, log: IO[str] | None
-    ) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, books: Books, log: IO[str]) -> None:
         self._process = process
         self._books = books
         self._log = log
@@ -153,13 +151,7 @@ class Readers:
     @classmethod
     @asynccontextmanager
     async def start(
-        cls,
-        plans: Sequence[Plan],
-        books: Books,
-        *,
-        run: str,
-        seed: int,
-        log: IO[str] | None = None,
+        cls, plans: Sequence[Plan], books: Books, log: IO[str], *, run: str, seed: int
     ) -> AsyncGenerator[Readers]:
         """Start it; it is ended with the block."""
         process = await asyncio.create_subprocess_exec(
@@ -202,8 +194,7 @@ class Readers:
             if b"\tready\t" in line:
                 self._ready.set()
             text = line.decode()
-            if self._log is not None:
-                self._log.write(text)
+            self._log.write(text)
             read_line(text, self._books, self.began)
         self._ended = True
 

@@ -57,9 +57,8 @@ from newsfabric.world.layout import StoreKind, WorldOptions
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1.0),
-    default=120.0,
-    show_default=True,
-    help="Give up after so many seconds.",
+    help="Give up after so many seconds.  [default: 60, and 10 for each RabbitMQ node, 30 for each "
+    "Cassandra node]",
 )
 @click.option("--detach", is_flag=True, help="Return when everything works; `down` stops it.")
 def up(
@@ -72,7 +71,7 @@ def up(
     store_nodes: int,
     port_base: int,
     topics: Path | None,
-    timeout: float,
+    timeout: float | None,
     detach: bool,
 ) -> None:
     """Start a whole fabric on this machine: RabbitMQ nodes, services and gateways, on loopback.

@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -48,6 +49,7 @@ from cassandra.policies import (
     ConstantSpeculativeExecutionPolicy,
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
+    HostStateListener,
     RetryPolicy,
     TokenAwarePolicy,
 )
@@ -59,10 +61,10 @@ from cassandra.protocol import (
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
 from newsfabric.backoff import Backoff
-from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Consistency, Values
-from newsfabric.store._cassandra_url import Address
+from newsfabric.store._cassandra_url import SYSTEM_TLS, Address
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +86,9 @@ _ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
 # So many nodes of each other region are connected to.
 _NODES_ELSEWHERE: Final = 2
 # So long after a failed read the next go elsewhere first: each would wait for a node that hangs.
-_ELSEWHERE_S: Final = 5.0
+# And so long after this region's nodes have come back from being all away: what other regions
+# wrote meanwhile comes to them by hints (measured: within ten seconds).
+_ELSEWHERE_S: Final = 30.0
 _PASSING: Final = (
     ConnectionException,
     CoordinationFailure,
@@ -102,10 +106,12 @@ Row = tuple[Any, ...]
 
 def _is_news(record: logging.LogRecord) -> bool:
     # Logged at ERROR and raised as well; who catches it says what it means.
-    return not str(record.msg).startswith("Control connection failed to connect")
+    said = ("Control connection failed to connect", "Failed to authenticate to")
+    return not str(record.msg).startswith(said)
 
 
-logging.getLogger("cassandra.cluster").addFilter(_is_news)
+for _name in ("cassandra.cluster", "cassandra.connection"):
+    logging.getLogger(_name).addFilter(_is_news)
 
 
 class AskAnother(RetryPolicy):  # type: ignore[misc]
@@ -129,12 +135,46 @@ class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
         return (host for host in plan if host.datacenter != self.local_dc)
 
 
+class Presence(HostStateListener):  # type: ignore[misc]
+    """When this region's nodes came back after none of them had been there. The driver's threads
+    tell it."""
+
+    def __init__(self, centre: str) -> None:
+        self.came_back = float("-inf")
+        self._centre = centre
+        self._up: set[Any] = set()
+        self._all_away = False
+
+    def on_up(self, host: Any) -> None:
+        """The driver's word for a node that answers again."""
+        if host.datacenter == self._centre:
+            if self._all_away:
+                self.came_back = time.monotonic()
+            self._all_away = False
+            self._up.add(host.endpoint)
+
+    def on_add(self, host: Any) -> None:
+        """And for one that it has just heard of."""
+        self.on_up(host)
+
+    def on_down(self, host: Any) -> None:
+        """It doesn't answer any more."""
+        if host.datacenter == self._centre:
+            self._up.discard(host.endpoint)
+            self._all_away = not self._up
+
+    def on_remove(self, host: Any) -> None:
+        """It isn't of the cluster any more."""
+        self.on_down(host)
+
+
 def cluster(
     address: Address, login: Credentials | None, *, levels: Mapping[Any, int] = _LEVELS
 ) -> Cluster:
     """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
 
-    For reads there is one profile more, for all other nodes.
+    For reads there is one profile more, for all other nodes. ConfigError if ``address.tls`` names
+    no file of certificates.
     """
     auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
     here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
@@ -159,6 +199,7 @@ def cluster(
         list(address.hosts),
         port=address.hosts[0][1],
         auth_provider=auth,
+        ssl_context=tls_context(address),
         connection_class=LibevConnection,
         # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
         protocol_version=ProtocolVersion.V5,
@@ -176,10 +217,27 @@ def cluster(
     )
 
 
+def tls_context(address: Address) -> ssl.SSLContext | None:
+    """What connections are secured with; None for plain ones.
+
+    A node's certificate must name the address at which it is reached: its name or its IP address.
+    ConfigError if the file can't be read.
+    """
+    if address.tls is None:
+        return None
+    try:
+        file = None if address.tls == SYSTEM_TLS else address.tls
+        return ssl.create_default_context(cafile=file)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigError(f"{address}: no certificates in {address.tls}: {exc}") from exc
+
+
 def wrapped(exc: Exception, what: str) -> StoreError:
     """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
     if isinstance(exc, StoreError):
         return exc
+    if isinstance(exc, ConfigError):
+        return StoreUnavailable(str(exc))
     if isinstance(exc, NoHostAvailable) and isinstance(exc.errors, dict):
         reasons = {_host(host): error for host, error in exc.errors.items()}
         if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
@@ -226,12 +284,12 @@ class Bridge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Link:
-    """A connected driver, with every statement prepared; whether there are other regions."""
+    """A connected driver, every statement prepared; ``presence`` if there are other regions."""
 
     cluster: Cluster
     session: DriverSession
     prepared: dict[str, PreparedStatement]
-    elsewhere: bool
+    presence: Presence | None
 
 
 class Session:
@@ -250,6 +308,8 @@ class Session:
         in_flight: int = DEFAULT_IN_FLIGHT,
         waiting: int = DEFAULT_WAITING,
     ) -> None:
+        # Sooner than with the first request, which may be long after the start.
+        tls_context(address)
         self._address = address
         self._login = login
         self._in_flight = in_flight
@@ -272,10 +332,11 @@ class Session:
         The other one lacks what this one has written in its last moments and not passed on.
         """
         link = await self._connected()
-        if not link.elsewhere:
+        if link.presence is None:
             return await self._read(link, statement, values, consistency)
         ways: list[Consistency | Literal["elsewhere"]] = [consistency, _ELSEWHERE]
-        if time.monotonic() < self._elsewhere_until:
+        back = link.presence.came_back + _ELSEWHERE_S
+        if time.monotonic() < max(self._elsewhere_until, back):
             ways.reverse()
         try:
             return await self._read(link, statement, values, ways[0])
@@ -444,8 +505,11 @@ def _request(link: _Link, batch: Batch) -> Any:
 
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
-    made = cluster(address, login)
+    presence = Presence(address.centre)
+    made: Cluster | None = None
     try:
+        made = cluster(address, login)
+        made.register_listener(presence)
         session = made.connect()
         centres = {host.datacenter for host in made.metadata.all_hosts()}
         if address.centre not in centres:
@@ -454,7 +518,8 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
     except Exception as exc:
-        made.shutdown()
+        if made is not None:
+            made.shutdown()
         if isinstance(exc, InvalidRequest):
             # No such keyspace, no such table.
             text = f"{address}: {_one_line(exc)}: run `newsfabric schema apply`"
@@ -462,4 +527,4 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
-    return _Link(made, session, prepared, elsewhere=len(centres) > 1)
+    return _Link(made, session, prepared, presence if len(centres) > 1 else None)

@@ -103,6 +103,12 @@ GATEWAY_BOUNDS: Final = Bounds(
     # A gateway that was away for a minute rereads the journal before it is ready.
     message_ttl_ms=60_000,
 )
+MAILBOX_BOUNDS: Final = Bounds(
+    # A reader who got no answer marks again; what others did ten minutes ago helps nobody now.
+    max_length=100_000,
+    max_bytes=64 * MIB,
+    message_ttl_ms=600_000,
+)
 UPSTREAM_BOUNDS: Final = Bounds(
     # Load reports (one a second) and the actions of a box's readers for a minute.
     max_length=50_000,

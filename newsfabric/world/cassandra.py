@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,18 @@ HEAP_MB: Final = 384
 SYNC_MS: Final = 10
 # Alone on two cores a node takes 6 to 10 s; beside a world that starts, several times that.
 START_TIMEOUT: Final = 120.0
+# A write to the only node of a region is answered when its log is synced, for all writes of some
+# ms together: a node that is killed lacks the last tenth of a second of what it wasn't synced for.
+_SYNC_ALONE: Final = {
+    "commitlog_sync": "group",
+    "commitlog_sync_group_window": f"{SYNC_MS}ms",
+}
+# Other replicas stand for that tenth of a second, as in production; six nodes that sync a
+# hundred times a second each are too much for one disk.
+_SYNC_AMONG_OTHERS: Final = {
+    "commitlog_sync": "periodic",
+    "commitlog_sync_period": "10000ms",
+}
 _TOKENS: Final = 4
 _RING: Final = 2**64
 # CQL binary protocol v4 section 2: version 4, no flags, stream 0, OPTIONS, empty body.
@@ -74,7 +86,8 @@ _LOGBACK: Final = """<configuration>
 class StoreNode:
     """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
 
-    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster.
+    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster. ``alone``:
+    its data centre has no other node.
     """
 
     name: str
@@ -84,6 +97,7 @@ class StoreNode:
     gossip_port: int
     tokens: tuple[int, ...]
     seeds: tuple[str, ...]
+    alone: bool = True
 
     @property
     def contact(self) -> str:
@@ -100,9 +114,9 @@ def tokens(*, centre: int, node: int, nodes: int) -> tuple[int, ...]:
     return tuple(-(_RING // 2) + (k * nodes + node) * step + 1 + centre for k in range(_TOKENS))
 
 
-def configuration(node: StoreNode) -> str:
-    """The ``cassandra.yaml`` of ``node``: small caches, few threads. (JSON is YAML.)"""
-    settings = {
+def configuration(node: StoreNode) -> dict[str, object]:
+    """The ``cassandra.yaml`` of ``node``: small caches, few threads."""
+    return {
         "cluster_name": "newsfabric",
         "num_tokens": _TOKENS,
         "initial_token": ",".join(map(str, node.tokens)),
@@ -126,11 +140,7 @@ def configuration(node: StoreNode) -> str:
         "commitlog_directory": str(node.folder / "commitlog"),
         "hints_directory": str(node.folder / "hints"),
         "saved_caches_directory": str(node.folder / "saved_caches"),
-        # A write is answered when the log is synced, for all writes of some ms together. In
-        # production ("periodic") replicas stand for the last tenth of a second, which a killed
-        # node doesn't find again in its log; here a region may have one node.
-        "commitlog_sync": "group",
-        "commitlog_sync_group_window": f"{SYNC_MS}ms",
+        **(_SYNC_ALONE if node.alone else _SYNC_AMONG_OTHERS),
         "commitlog_segment_size": "8MiB",
         "commitlog_total_space": "128MiB",
         "hinted_handoff_enabled": True,
@@ -159,15 +169,19 @@ def configuration(node: StoreNode) -> str:
         "request_timeout": "10000ms",
         "cas_contention_timeout": "1000ms",
     }
-    return json.dumps(settings, indent=1) + "\n"
 
 
-def prepare(node: StoreNode) -> None:
-    """Write the node's files; data that an earlier run left is kept."""
+def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> None:
+    """Write the node's files; data that an earlier run left is kept.
+
+    ``settings`` are entries of ``cassandra.yaml`` that take the place of ours.
+    """
     conf = node.folder / "conf"
     conf.mkdir(mode=0o700, parents=True, exist_ok=True)
     (node.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-    (conf / "cassandra.yaml").write_text(configuration(node), encoding="utf-8")
+    # JSON is YAML.
+    yaml = json.dumps(configuration(node) | dict(settings or {}), indent=1)
+    (conf / "cassandra.yaml").write_text(yaml + "\n", encoding="utf-8")
     rack = f"dc={node.datacentre}\nrack=rack1\n"
     (conf / "cassandra-rackdc.properties").write_text(rack, encoding="utf-8")
     (conf / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
@@ -254,11 +268,14 @@ class LocalCassandra:
         nodes: int = 1,
         heap_mb: int = HEAP_MB,
         optimised: bool = False,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        """``settings`` are as for :func:`prepare`."""
         self.folder = folder
         self._home = home
         self._heap_mb = heap_mb
         self._optimised = optimised
+        self._settings = settings
         ports = iter(free_ports(2 * nodes * len(centres)))
         pairs = list(itertools.islice(zip(ports, ports, strict=True), nodes * len(centres)))
         seeds = tuple(f"{HOST}:{gossip}" for _, gossip in pairs)
@@ -271,6 +288,7 @@ class LocalCassandra:
                 gossip_port=pairs[c * nodes + n][1],
                 tokens=tokens(centre=c, node=n, nodes=nodes),
                 seeds=seeds,
+                alone=nodes == 1,
             )
             for c, centre in enumerate(centres)
             for n in range(nodes)
@@ -282,7 +300,7 @@ class LocalCassandra:
         dies or doesn't answer."""
         chosen = [node for node in self.nodes if not names or node.name in names]
         for node in chosen:
-            prepare(node)
+            prepare(node, self._settings)
             self._processes[node.name] = spawn(
                 command(node, self._home, heap_mb=self._heap_mb, optimised=self._optimised),
                 environment=environment(self.folder),

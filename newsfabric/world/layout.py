@@ -13,7 +13,8 @@ Ports count from ``port_base`` (docs/world.md has the table)::
         +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
         +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
         +40+6·(n-1)    the n-th box: AMQP, management, distribution,
-                       readers, the gateway's admin, the agent                (n ≤ 10)
+                       readers, the gateway's admin, the agent                (n ≤ 9)
+        +94, +95 mailboxes
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from newsfabric.world.links import API, MOST, Proxy, lay_proxies, view
 
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
-MAX_BOXES: Final = 10
+MAX_BOXES: Final = 9
 MAX_STORE_NODES: Final = 3
 KEYSPACE: Final = "newsfabric"
 _ROUTERS: Final = 2
+_MAILBOXES: Final = 2
 _REGION_PORTS: Final = 100
-_STORE, _CLIENT, _CORE, _BOX = 4, 10, 25, 40
+_STORE, _CLIENT, _CORE, _BOX, _MAILBOX = 4, 10, 25, 40, 94
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
 # A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
@@ -141,6 +143,7 @@ class RegionLayout:
     name: str
     frontdesk_port: int
     router_ports: tuple[int, ...]
+    mailbox_ports: tuple[int, ...]
     keeper_port: int
     client: tuple[Broker, ...]
     core: tuple[Broker, ...]
@@ -166,6 +169,10 @@ class RegionLayout:
     def router_name(self, n: int) -> str:
         """The ``n``-th router, from 1."""
         return f"{self.name}-router-{n}"
+
+    def mailbox_name(self, n: int) -> str:
+        """The ``n``-th mailbox service, from 1."""
+        return f"{self.name}-mailbox-{n}"
 
     @property
     def frontdesk_name(self) -> str:
@@ -335,6 +342,7 @@ class WorldLayout:
             self._keeper(region),
             *(self._agent(region, box) for box in region.boxes),
             *(self._router(region, n) for n in range(1, _ROUTERS + 1)),
+            *(self._mailbox(region, n) for n in range(1, _MAILBOXES + 1)),
             *(self._gateway(region, box) for box in region.boxes),
             self._frontdesk(region),
         )
@@ -349,6 +357,11 @@ class WorldLayout:
         name = region.router_name(n)
         options = self._wholesale(name, region) | {"port": region.router_ports[n - 1]}
         return _program(name, "wholesale router", options)
+
+    def _mailbox(self, region: RegionLayout, n: int) -> Program:
+        name = region.mailbox_name(n)
+        options = self._wholesale(name, region) | {"port": region.mailbox_ports[n - 1]}
+        return _program(name, "wholesale mailbox", options)
 
     def _frontdesk(self, region: RegionLayout) -> Program:
         name = region.frontdesk_name
@@ -429,6 +442,7 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
         name=name,
         frontdesk_port=base,
         router_ports=tuple(base + n for n in range(1, _ROUTERS + 1)),
+        mailbox_ports=tuple(base + _MAILBOX + n for n in range(_MAILBOXES)),
         keeper_port=base + _ROUTERS + 1,
         client=_cluster(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
         core=_cluster(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
@@ -462,6 +476,7 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
             gossip_port=port(centre, n) + 1,
             tokens=tokens(centre=centre, node=n, nodes=count),
             seeds=seeds,
+            alone=count == 1,
         )
         for n in range(count)
     )
@@ -525,6 +540,8 @@ def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
     yield region.frontdesk_port, region.frontdesk_name
     for n, port in enumerate(region.router_ports, 1):
         yield port, region.router_name(n)
+    for n, port in enumerate(region.mailbox_ports, 1):
+        yield port, region.mailbox_name(n)
     yield region.keeper_port, region.keeper_name
     for node in region.store_nodes:
         yield node.cql_port, f"{node.name}, CQL"

@@ -21,6 +21,7 @@ Kind = Literal[
     "retail node",
     "store node",
     "router",
+    "mailbox",
     "frontdesk",
     "keeper",
     "agent",
@@ -121,6 +122,8 @@ def _parts(region: RegionLayout) -> Iterator[Part]:
         yield Part(name=node.name, kind="store node", region=region.name)
     for n in range(1, len(region.router_ports) + 1):
         yield Part(name=region.router_name(n), kind="router", region=region.name)
+    for n in range(1, len(region.mailbox_ports) + 1):
+        yield Part(name=region.mailbox_name(n), kind="mailbox", region=region.name)
     yield Part(name=region.frontdesk_name, kind="frontdesk", region=region.name)
     yield Part(name=region.keeper_name, kind="keeper", region=region.name)
     for box in region.boxes:

@@ -66,8 +66,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with launched(chromium) as browser:
+def browser() -> Iterator[Browser]:
+    with launched() as browser:
         yield browser
 
 

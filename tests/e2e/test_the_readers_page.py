@@ -18,8 +18,8 @@ LONG = 30_000
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with launched(chromium) as browser:
+def browser() -> Iterator[Browser]:
+    with launched() as browser:
         yield browser
 
 

@@ -22,6 +22,7 @@ from gateway.protocol import (
     Refusal,
     Rewind,
     Session,
+    SetMark,
     Subscribe,
     Unsubscribe,
     error_push,
@@ -91,8 +92,31 @@ def test_an_unknown_verb_is_a_bad_request_with_its_ref(action: Any) -> None:
 
 
 @pytest.mark.parametrize("action", ["ack", "read", "dismiss"])
-def test_verbs_that_are_not_served_yet_say_so(action: str) -> None:
-    assert refused(action=action) == (107, f"this gateway doesn't serve {action} yet")
+def test_marks_become_intents(action: Any) -> None:
+    id_ = envelope(1).id
+    assert read(action=action, topic="user.7", id=id_, ref=1) == SetMark(
+        topic="user.7", id=id_, kind=action, ref=1
+    )
+
+
+@pytest.mark.parametrize("id_", [None, 7, "", envelope(1).id.upper(), envelope(1).id + "0", []])
+def test_what_is_no_id_cant_be_marked(id_: Any) -> None:
+    assert refused(action="read", topic="user.7", id=id_) == (107, "id must be a message's id")
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("news.breaking", 107),
+        ("desk.plans", 107),
+        ("nothing", 102),
+        ("user.*", 107),
+        ("user." + "x" * 65, 107),
+        (None, 107),
+    ],
+)
+def test_only_individual_messages_can_be_marked(topic: Any, code: int) -> None:
+    assert refused(action="dismiss", topic=topic, id=envelope(1).id)[0] == code
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from collections.abc import Iterator
+from typing import Final
 
+import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-_FLAGS = [
+FLAGS: Final = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -20,10 +24,20 @@ _FLAGS = [
 ]
 
 
+def find_chromium() -> str:
+    """Path of Chromium; skips without one on a laptop, fails in CI."""
+    path = shutil.which("chromium")
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have Chromium: `make setup` installs it")
+        pytest.skip("chromium is not installed")
+    return path
+
+
 @contextlib.contextmanager
-def launched(program: str) -> Iterator[Browser]:
+def launched() -> Iterator[Browser]:
     """A browser, closed at the end."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=_FLAGS)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
         yield browser
         browser.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from newsfabric.errors import SetupError
 from newsfabric.world.broker import free_ports
-from newsfabric.world.cassandra import StoreNode, answers, command, configuration, prepare, tokens
+from newsfabric.world.cassandra import StoreNode, answers, command, prepare, tokens
 from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 
 
@@ -31,7 +32,8 @@ def home(folder: Path) -> CassandraHome:
 
 
 def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp_path):
-    settings = json.loads(configuration(node(tmp_path)))
+    prepare(node(tmp_path))
+    settings = json.loads((tmp_path / "conf" / "cassandra.yaml").read_text())
     assert settings["listen_address"] == settings["rpc_address"] == "127.0.0.1"
     assert settings["native_transport_port"] == 18104
     assert settings["storage_port"] == 18105
@@ -44,6 +46,13 @@ def test_a_node_knows_its_data_centre(tmp_path):
     prepare(node(tmp_path))
     properties = (tmp_path / "conf" / "cassandra-rackdc.properties").read_text()
     assert "dc=oregon\n" in properties
+
+
+@pytest.mark.parametrize(("alone", "sync"), [(True, "group"), (False, "periodic")])
+def test_only_a_node_without_others_syncs_its_log_before_it_answers(tmp_path, alone, sync):
+    prepare(dataclasses.replace(node(tmp_path), alone=alone))
+    settings = json.loads((tmp_path / "conf" / "cassandra.yaml").read_text())
+    assert settings["commitlog_sync"] == sync
 
 
 def test_a_node_is_run_from_jars_with_a_bounded_heap(tmp_path):

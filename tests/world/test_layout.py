@@ -17,7 +17,7 @@ worlds = st.builds(
     regions=st.integers(1, 9).map(lambda n: tuple(f"r{i}" for i in range(n))),
     client_nodes=st.integers(1, 5),
     core_nodes=st.integers(1, 5),
-    retail=st.integers(1, 10),
+    retail=st.integers(1, 9),
     port_base=st.integers(1024, 60000),
     store=st.sampled_from(["sqlite", "cassandra"]),
     store_nodes=st.sampled_from([1, 3]),
@@ -60,7 +60,7 @@ def test_programs_reach_the_store_of_their_own_region() -> None:
     others = "127.0.0.1:18104,127.0.0.1:18106,127.0.0.1:18108"
     assert layout.store_url(dublin) == f"cassandra://{own},{others}/newsfabric?dc=dublin"
     told = [p.command for p in layout.programs(dublin) if "--store" in p.command]
-    assert len(told) == 4
+    assert len(told) == 6
     assert all(layout.store_url(dublin) in command for command in told)
 
 
@@ -97,12 +97,14 @@ def _region_ports(name: str, base: int) -> dict[int, str]:
         base + 43: f"{name}-retail-1, readers",
         base + 44: f"{name}-retail-1-gateway, admin",
         base + 45: f"{name}-retail-1-agent",
+        base + 94: f"{name}-mailbox-1",
+        base + 95: f"{name}-mailbox-2",
     }
 
 
 def test_two_worlds_a_thousand_ports_apart_share_none() -> None:
     first, second = (
-        {port for port, _ in lay_out(WorldOptions(port_base=base, retail=10), STATE).ports()}
+        {port for port, _ in lay_out(WorldOptions(port_base=base, retail=9), STATE).ports()}
         for base in (18000, 19000)
     )
     assert first.isdisjoint(second)
@@ -140,7 +142,7 @@ def test_an_agent_is_told_every_core_node() -> None:
         ({"regions": ("Oregon",)}, "no region name"),
         ({"regions": ("a", "a")}, "named twice"),
         ({"regions": ("",)}, "no region name"),
-        ({"retail": 11}, "retail boxes: 11 is not in 1..10"),
+        ({"retail": 10}, "retail boxes: 10 is not in 1..9"),
         ({"core_nodes": 0}, "core nodes: 0 is not in 1..5"),
         ({"port_base": 80}, "port base: 80 is not in"),
         ({"port_base": 65500}, "port base: 65500 is not in"),

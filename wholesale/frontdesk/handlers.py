@@ -26,6 +26,7 @@ from wholesale.frontdesk.answers import (
 )
 from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
+from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.publication import parse_publication
 from wholesale.http import RETRY, HttpProblem, JsonHandler
 
@@ -66,13 +67,40 @@ class EndpointsHandler(OpenHandler):
 
 
 class HistoryHandler(OpenHandler):
-    """``GET /history?topic=&limit=&before=``: the newest of a public topic, oldest first."""
+    """``GET /history?topic=&limit=&before=``: the newest of a public topic, oldest first.
 
-    def initialize(self, store: Store, topics: TopicTable) -> None:
+    With ``after=`` (a position, or nothing) it is what a gateway answers.
+    """
+
+    def initialize(
+        self, store: Store, topics: TopicTable, boxes: Boxes, catching_up: CatchingUp
+    ) -> None:
         self._store = store
         self._topics = topics
+        self._boxes = boxes
+        self._catching_up = catching_up
 
     async def get(self) -> None:
+        if "after" in self.request.query_arguments:
+            await self._catch_up()
+        else:
+            await self._newest()
+
+    async def _catch_up(self) -> None:
+        if "before" in self.request.query_arguments:
+            raise HttpProblem(400, "bad_request", "either after or before")
+        names = ("topic", "after", "limit")
+        query = {name: self.get_query_argument(name) for name in names if self._has(name)}
+        boxes = [offer.report for offer in self._boxes.offer(now=time.monotonic())]
+        answer = await self._catching_up.ask(boxes, query, self.request.headers)
+        self.set_status(answer.status)
+        self.set_header("Content-Type", JSON)
+        self.finish(answer.body)
+
+    def _has(self, name: str) -> bool:
+        return name in self.request.query_arguments
+
+    async def _newest(self) -> None:
         topic = self.get_argument("topic", "")
         limit, before = self._limit(), self._before()
         policy = self._topics.find(topic)

@@ -14,7 +14,7 @@ import tornado.web
 import newsfabric
 
 FOLDER: Final = Path(__file__).parent.parent / "pages"
-# What other pages load, too: the JavaScript client, and sockjs-client, which gateways serve too.
+# What other pages load, too: the JavaScript client, and sockjs-client, which gateways have as well.
 SHARED: Final = Path(newsfabric.__file__).parent / "static"
 
 _POLICY: Final = "; ".join(

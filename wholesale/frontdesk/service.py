@@ -24,6 +24,7 @@ from wholesale.frontdesk.access import PublishAccess, check_exposure
 from wholesale.frontdesk.answers import Endpoints
 from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
+from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.handlers import (
     EndpointsHandler,
     HistoryHandler,
@@ -85,6 +86,7 @@ class FrontdeskService:
         self._client = client
         self._store = store
         self.boxes = Boxes(settings.region)
+        self._catching_up = CatchingUp()
         # Exclusive queues are this connection's own; the suffix keeps two processes apart.
         self._queue = f"frontdesk.{settings.name}.{secrets.token_hex(4)}"
         self._draining = False
@@ -120,6 +122,7 @@ class FrontdeskService:
         finally:
             await server.close_all_connections()
             await reports.cancel()
+            self._catching_up.close()
 
     def _routes(self, receipts: Receipts) -> list[Any]:
         publish = {
@@ -129,10 +132,16 @@ class FrontdeskService:
             "draining": lambda: self._draining,
         }
         endpoints = {"boxes": self.boxes, "endpoints": self._endpoints}
+        history = {
+            "store": self._store,
+            "topics": self._topics,
+            "boxes": self.boxes,
+            "catching_up": self._catching_up,
+        }
         return [
             (r"/endpoints\.json", EndpointsHandler, endpoints),
             (r"/publish", PublishHandler, publish),
-            (r"/history", HistoryHandler, {"store": self._store, "topics": self._topics}),
+            (r"/history", HistoryHandler, history),
             *health_routes(self.readiness),
             *page_routes(),
         ]

@@ -52,7 +52,7 @@ pub fn shares(count: u32, readers: &[u64]) -> Vec<u32> {
     let mut share = |own: &u64| {
         before += own;
         // What is due up to here, so that what is rounded off isn't lost.
-        let due = if all == 0 { 0 } else { count * before / all };
+        let due = (count * before).checked_div(all).unwrap_or(0);
         let share = due - given;
         given = due;
         u32::try_from(share).unwrap_or(u32::MAX)

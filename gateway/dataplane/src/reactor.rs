@@ -264,10 +264,25 @@ impl Reactor {
             self.close(slot, "no_pong", None);
             return;
         }
-        self.wheel.set(slot, self.now_ms + heartbeat);
+        let mut next = self.now_ms + heartbeat;
+        if let Some(end) = self.badge_ends_ms(slot) {
+            if end <= self.now_ms {
+                return self.close(slot, "token_expired", None);
+            }
+            next = next.min(end);
+        }
+        self.wheel.set(slot, next);
         if !blocked {
             self.write(slot, crate::writer::heartbeat(framing));
         }
+    }
+
+    /// When a connection's badge runs out, by this thread's clock; `None` if that is never.
+    pub(crate) fn badge_ends_ms(&mut self, slot: u32) -> Option<u64> {
+        let extra = self.slab.at(slot).extra.as_ref()?;
+        let expires_ms = extra.badge.as_ref()?.expires_ms;
+        let left = expires_ms.saturating_sub(unix_ms());
+        (expires_ms > 0).then(|| self.now_ms.saturating_add(left))
     }
 
     /// End those whose sockets turned out to be dead while something else was under way.
@@ -297,6 +312,7 @@ impl Reactor {
             extra.asked = None;
             extra.waiting.clear();
             extra.ping = None;
+            extra.badge = None;
             self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
         }
         self.counters().take(match framing {

@@ -30,8 +30,6 @@ TABLE = TopicTable(
         TopicPolicy(pattern="live.#", access="granted"),
     ]
 )
-# The native engine doesn't carry logins yet.
-pytestmark = pytest.mark.parametrize("engine", ["tornado"])
 PAGE = "https://www.example.org"
 
 
