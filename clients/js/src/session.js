@@ -190,6 +190,7 @@ export class Session {
     this.#openedAt = this.#pingedAt = 0;
     this.#notice = null;
     this.#login.asking = false;
+    this.#login.user = null;
     this.#topics.disconnected();
     for (const asked of this.#asked.values()) asked.ref = null;
   }
@@ -373,7 +374,6 @@ export class Session {
 
   /** First words on a new connection: who we are, then what we follow, then what is still to be asked. */
   #greet(now) {
-    this.#login.user = null;
     if (this.#login.wanted && this.#login.token === null) {
       this.#askForToken();
       this.#due.set("token", now + TOKEN_MS);
@@ -421,6 +421,7 @@ export class Session {
     }
     this.#answerLogins({ type: "logged_in", ...this.#login.user });
     this.#tell({ t: "login", ...this.#login.user });
+    this.#tell(this.stateNote());
     this.#topics.loggedIn();
   }
 
