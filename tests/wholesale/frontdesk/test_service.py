@@ -499,7 +499,9 @@ async def test_the_page_is_served_with_a_policy_and_revalidated(house: House):
     assert page.headers["Cache-Control"] == "no-cache"
 
 
-@pytest.mark.parametrize("name", ["reader.js", "reader.css", "sockjs.min.js"])
+@pytest.mark.parametrize(
+    "name", ["reader.js", "reader.css", "sockjs.min.js", "newsfabric.js", "newsfabric.mjs"]
+)
 async def test_what_the_page_loads_is_there(house: House, name: str):
     assert (await house.fetch(f"/static/{name}")).code == 200
 
