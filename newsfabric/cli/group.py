@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),
     "trace": ("newsfabric.cli.message_commands:trace", "Show the way of one message."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
+    "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
     "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),
 }
