@@ -44,8 +44,6 @@ def publishers(topics_file: Path, folder: Path) -> None:
     """
     listed = load_topics(topics_file).publishers
     if not listed:
-        raise ConfigError(
-            f"{topics_file} has no [[publisher]]: everyone may publish to every topic"
-        )
+        raise ConfigError(f"{topics_file} has no [[publisher]]: everyone may publish everything")
     passwords = passwords_in(folder, (rights.app_id for rights in listed))
     click.echo(json.dumps(publisher_definitions(listed, passwords), indent=1))

@@ -1,8 +1,8 @@
 """Publishers' rights as RabbitMQ users, permissions and topic permissions. Pure.
 
 Each publisher of topics.toml gets a user of its own on the client clusters, named as its
-``app_id``. It may write to exchange ``publish``, with topics that match its patterns, and own queues
-whose names begin with its own: enough to publish and to get its receipts, and no more.
+``app_id``. It may write to exchange ``publish``, with topics that match its patterns, and own
+queues whose names begin with its own: enough to publish and to get its receipts, and no more.
 """
 
 from __future__ import annotations

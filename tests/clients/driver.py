@@ -2,8 +2,8 @@
 
 clients/java and clients/php have the same program. SETTINGS is a JSON object: ``regions``,
 ``app_id`` and, where told, ``receipt``, ``copies``, ``timeout``, ``window``, ``send_again``. Each
-line of its input is one message: ``{"topic", "body", "options"}``, or ``{"topic", "many"}`` for that
-many with a body of 100 bytes. All are sent at once; one line comes out for each, in their order.
+line of its input is one message: ``{"topic", "body", "options"}``, or ``{"topic", "many"}`` for
+that many with a body of 100 bytes. All are sent at once; one line comes out for each, in their order.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A rejected message keeps its bytes and properties, except those that would act on the
 broker once more: ``expiration`` (it would vanish from the queue that keeps it), ``user_id`` (it
-isn't the router's) and the headers ``CC`` and ``BCC``. On redelivery it goes out plain: its own headers may be what broke the
-link the first time, and a message must not come round for ever.
+isn't the router's) and the headers ``CC`` and ``BCC``. On redelivery it goes out plain: its own
+headers may be what broke the link the first time, and a message must not come round for ever.
 """
 
 from __future__ import annotations

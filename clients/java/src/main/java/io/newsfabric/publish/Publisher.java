@@ -55,7 +55,7 @@ public final class Publisher implements AutoCloseable {
     for (String region : regions) {
       // A publisher's rights (docs/guarantees.md) cover what begins with its name.
       String replyTo = settings.appId + ".receipts." + UUID.randomUUID();
-      entrances.add(new Entrance(region, replyTo, new Answers()));
+      entrances.add(new Entrance(region, replyTo, settings.appId, new Answers()));
     }
     timer.scheduleWithFixedDelay(this::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
   }
