@@ -91,7 +91,8 @@ def client_definitions(
     """``definitions.json`` of a client cluster's nodes, with a user for each of ``publishers``."""
     document = definitions(CLIENT, credentials)
     for kind, entries in publisher_definitions(publishers, passwords).items():
-        document[kind] = [*document.get(kind, []), *entries]
+        if entries:
+            document[kind] = [*document.get(kind, []), *entries]
     return document
 
 

@@ -3,7 +3,7 @@
 clients/java and clients/php have the same program. SETTINGS is a JSON object: ``regions``,
 ``app_id`` and, where told, ``receipt``, ``copies``, ``timeout``, ``window``, ``send_again``. Each
 line of its input is one message: ``{"topic", "body", "options"}``, or ``{"topic", "many"}`` for
-that many with a body of 100 bytes. All are sent at once; one line comes out for each, in their order.
+that many with a body of 100 bytes. All are sent at once; a line comes out for each, in order.
 """
 
 from __future__ import annotations
