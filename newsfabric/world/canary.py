@@ -20,11 +20,11 @@ from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect as connect_link
 from newsfabric.errors import Disconnected, LinkError
 from newsfabric.reader import Endpoints, Gateway, Push, connect, fetch_endpoints
+from newsfabric.topics import CANARY_TOPIC
 from newsfabric.topology import PUBLISH
 from newsfabric.world.broker import Broker
 from newsfabric.world.layout import PROXY, Box, RegionLayout, WorldLayout
 
-CANARY_TOPIC: Final = "fabric.canary"
 _EVERY: Final = 0.25
 
 

@@ -268,6 +268,11 @@ class Paths:
         """What Toxiproxy is told."""
         return self.state / "links.json"
 
+    @property
+    def publishers(self) -> Path:
+        """The passwords of publishers with rights of their own, a file for each."""
+        return self.state / "publishers"
+
     def fabric_seen_from(self, region: str) -> Path:
         """fabric.json as ``region`` sees it, which reaches the others through Toxiproxy."""
         return self.state / "fabric" / f"{region}.json"
