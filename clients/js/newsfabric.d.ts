@@ -70,6 +70,8 @@ export interface State {
   state: "idle" | "finding" | "connecting" | "open" | "waiting" | "stopped";
   region?: string;
   transport?: Transport;
+  /** The URL of the gateway. */
+  gateway?: string;
   /** The other regions. */
   alternates?: { region: string; url: string }[];
   wait?: number;

@@ -132,13 +132,25 @@ strange_verbs = st.fixed_dictionaries(
     {},
     optional={
         "action": st.sampled_from(
-            ["subscribe", "unsubscribe", "history", "ping", "login", "ack", "shout", "", 7, None]
+            [
+                "subscribe",
+                "unsubscribe",
+                "history",
+                "ping",
+                "login",
+                "ack",
+                "read",
+                "shout",
+                7,
+                None,
+            ]
         ),
         "topic": any_topic,
         "ref": refs,
         "rewind": rewinds,
         "position": st.sampled_from(["", "AQ", "of another fabric", 7]),
         "limit": st.sampled_from([0, 6, True, 2.0, "2"]),
+        "id": st.sampled_from(["", "01941f29-7c00-7000-8000-000000000000", 1]),
         "token": st.sampled_from(["", None, 7, TOKENS[0]]),
         "before": st.sampled_from(["", "01941f29-7c00-7000-8000-000000000000", "0" * 36, 1]),
     },

@@ -164,8 +164,6 @@ export function call(handler, value) {
   try {
     handler?.(value);
   } catch (error) {
-    queueMicrotask(() => {
-      throw error;
-    });
+    reportError(error);
   }
 }

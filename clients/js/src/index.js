@@ -20,6 +20,7 @@ class Fabric {
   #page = new AbortController();
 
   constructor({ endpoints, token = null, transports = TRANSPORTS, share = true, heartbeat = {}, sockjs }) {
+    if (!endpoints?.length) throw new TypeError("endpoints: the URL of an endpoints.json");
     const urls = [endpoints].flat().map((url) => new URL(url, document.baseURI).href);
     const connecting = { endpoints: urls, transports, sockjs, heartbeat: { ...HEARTBEAT, ...heartbeat } };
     /** How things are, as the last `state` event said. */
@@ -86,21 +87,22 @@ class Fabric {
   }
 
   close() {
-    this.#page.abort();
     this.#tabs.leave();
     this.#desk.close();
     this.#stateIs({ state: "stopped", reason: "closed by the page" });
+    this.#page.abort();
   }
 
   /** Connections repeat their state for each tab that comes. */
   #stateIs(told) {
     const state = { ...told, tab: this.#tabs.role };
-    if (JSON.stringify(state) === JSON.stringify(this.state)) return;
+    if (this.#page.signal.aborted || JSON.stringify(state) === JSON.stringify(this.state)) return;
     this.state = state;
     this.#emit("state", state);
   }
 
   #emit(event, value) {
+    if (this.#page.signal.aborted) return;
     if (event === "error" && this.#handlers.error.size === 0) console.warn("newsfabric:", value);
     for (const handler of this.#handlers[event]) call(handler, value);
   }

@@ -190,6 +190,7 @@ export class Session {
     this.#openedAt = this.#pingedAt = 0;
     this.#notice = null;
     this.#login.asking = false;
+    this.#login.user = null;
     this.#topics.disconnected();
     for (const asked of this.#asked.values()) asked.ref = null;
   }
@@ -225,7 +226,8 @@ export class Session {
   opened(transport, now) {
     this.#due.clear();
     this.#openedAt = now;
-    this.#move("opened", { region: this.#target.region, transport });
+    const { region, gateway } = this.#target;
+    this.#move("opened", { region, transport, gateway: gateway.websocket ?? gateway.sockjs });
     this.heard(now);
     this.#armHome(now);
     this.#greet(now);
@@ -344,7 +346,7 @@ export class Session {
       return;
     }
     if (push.type === "logged_in" || push.type === "refreshed") this.#loggedIn(push, now);
-    else if (push.type === "error" && push.ref === this.#login.ref) this.#loginRefused(push);
+    else if (push.type === "error" && push.ref && push.ref === this.#login.ref) this.#loginRefused(push);
     else this.#answer(push, now);
   }
 
@@ -372,7 +374,6 @@ export class Session {
 
   /** First words on a new connection: who we are, then what we follow, then what is still to be asked. */
   #greet(now) {
-    this.#login.user = null;
     if (this.#login.wanted && this.#login.token === null) {
       this.#askForToken();
       this.#due.set("token", now + TOKEN_MS);
@@ -420,6 +421,7 @@ export class Session {
     }
     this.#answerLogins({ type: "logged_in", ...this.#login.user });
     this.#tell({ t: "login", ...this.#login.user });
+    this.#tell(this.stateNote());
     this.#topics.loggedIn();
   }
 

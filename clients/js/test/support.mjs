@@ -46,9 +46,11 @@ export class Rig {
     this.now = 1_735_689_600_000;
     this.effects = [];
     this.notes = [];
+    this.desks = [];
     const emit = (effect) => {
-      if (effect.do === "note") this.notes.push(effect.note);
-      else this.effects.push(effect);
+      if (effect.do !== "note") return void this.effects.push(effect);
+      this.notes.push(effect.note);
+      for (const desk of this.desks) desk.note(effect.note);
     };
     this.regions = new Regions(urls);
     this.session = new Session({ regions: this.regions, random, emit, transports: TRANSPORTS, ...options });
@@ -91,6 +93,24 @@ export class Rig {
     return this;
   }
 
+  /** The same for a session that waited, and has just asked the regions again. */
+  connectAgain(answers = BOTH) {
+    this.take();
+    this.do("surveyed", answers);
+    this.do("opened", "websocket");
+  }
+
+  /** Answer the verbs that were sent, and those that the answers bring about, as a gateway does without news. */
+  obey() {
+    for (let verbs = this.sent(); verbs.length; verbs = this.sent()) {
+      for (const verb of verbs) {
+        if (verb.action === "subscribe") this.subscribed(verb, { recovered: verb.position !== undefined });
+        if (verb.action === "unsubscribe") this.push({ type: "unsubscribed", ref: verb.ref, topic: verb.topic });
+        if (verb.action === "ping") this.push({ type: "pong", ref: verb.ref });
+      }
+    }
+  }
+
   push(push) {
     this.do("heard");
     this.do("push", push);
@@ -110,6 +130,7 @@ export class Rig {
       say: (note) => this.do("note", note),
       tell: (event, value) => heard.push([event, value]),
     });
+    this.desks.push(desk);
     return { desk, heard };
   }
 }
