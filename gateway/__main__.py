@@ -18,7 +18,7 @@ from gateway.native import app as native_app
 from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
-from newsfabric.errors import SetupError
+from newsfabric.errors import ConfigError, SetupError
 from newsfabric.service import run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
@@ -115,6 +115,12 @@ def main(
     log_level: str,
 ) -> None:
     """Serve readers of one retail box: SockJS, WebSocket, SSE."""
+    try:
+        tokens = TokenSettings(
+            keys=token_keys, audience=token_audience, issuer=token_issuer, cookie=token_cookie
+        )
+    except ConfigError as exc:
+        raise click.UsageError(str(exc)) from exc
     settings = GatewaySettings(
         name=name,
         region=region,
@@ -126,12 +132,7 @@ def main(
         endpoints=endpoints,
         sockjs_url=sockjs_url,
         sockjs_legacy=sockjs_legacy,
-        tokens=TokenSettings(
-            keys=token_keys,
-            audience=token_audience,
-            issuer=token_issuer,
-            cookie=token_cookie,
-        ),
+        tokens=tokens,
         capacity=capacity,
         drain_seconds=drain_seconds,
         drain_per_second=drain_per_second,
