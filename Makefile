@@ -79,7 +79,7 @@ soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_M
 	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
 
 chaos: setup ## Break everything for ten minutes and account for each message (CHAOS_ARGS=…)
-	@$(BIN)/newsfabric up --detach --retail 2 --state .world-chaos --port-base 29000 --timeout 240
+	@$(BIN)/newsfabric up --detach --retail 2 --store cassandra --state .world-chaos --port-base 29000 --timeout 400
 	@$(BIN)/newsfabric chaos run --state .world-chaos --report chaos-report $(CHAOS_ARGS); \
 	    result=$$?; $(BIN)/newsfabric down --state .world-chaos; exit $$result
 

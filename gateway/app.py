@@ -20,6 +20,7 @@ from gateway.admin import Rates, Urls, admin_application, shared_routes
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.drain import drain
+from gateway.exodus import Exodus
 from gateway.feed import Feed
 from gateway.listener import Listener
 from gateway.settings import GatewaySettings
@@ -108,6 +109,8 @@ def admin_listener(
     listener = Listener(server, _LOOPBACK, settings.admin_port)
     stack.callback(listener.stop)
     core.spawn(_sample(rates))
+    if settings.endpoints:
+        core.spawn(Exodus(core, urls.websocket).watch())
     return listener
 
 

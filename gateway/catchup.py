@@ -42,16 +42,18 @@ class CatchUpHandler(PageHandler):
             return
         core, token = self.core, asked.position
         if token is None:
-            missed = Recalled([], recovered=False)
+            missed, recovered = Recalled([]), False
         else:
             missed = await core.resumer.recover(asked.topic, token)
+            core.resumer.answered(asked.topic, missed.gap)
+            recovered = missed.recovered
         taken, position = page(
             missed, token, core.hub, limit=limit, most_bytes=core.settings.replay_bytes
         )
         head = orjson.dumps(
             {
                 "topic": asked.topic,
-                "recovered": missed.recovered,
+                "recovered": recovered,
                 "more": len(taken) < len(missed.publications),
                 "position": position,
             }

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import logging
 import os
+import random
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -29,7 +31,7 @@ from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
 from gateway.upstream import Upstream
-from newsfabric.closing import INVALID_TOKEN
+from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.races import Races
 from newsfabric.service import Readiness
@@ -89,6 +91,7 @@ class Core:
         self.draining = False
         # time.monotonic() of the last tick of our own region; None before the first one.
         self.fed_at: float | None = None
+        self._began = self.clock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def policy(self, topic: str) -> TopicPolicy:
@@ -226,6 +229,13 @@ class Core:
         """Which engine runs, in which processes."""
         return {"engine": "tornado", "pid": os.getpid(), "dataplane_pid": None}
 
+    def send_elsewhere(self, count: int) -> None:
+        """Have ``count`` readers, or all if there are fewer, connect to another box."""
+        rng = random.Random()  # noqa: S311 - jitter, not a secret
+        for connection in list(itertools.islice(self.connections, count)):
+            wait = rng.randint(0, self.settings.retry_after_ms)
+            connection.close(REBALANCE, retry_after_ms=wait)
+
     async def drain_elsewhere(self) -> None:
         """Send those readers away that aren't among ``connections``; here are none."""
 
@@ -246,6 +256,12 @@ class Core:
     def feed_age(self) -> float | None:
         """Seconds since the last tick of our own region; None before the first one."""
         return None if self.fed_at is None else self.clock() - self.fed_at
+
+    @property
+    def stranded(self) -> bool:
+        """Whether there was no feed for so long that readers are better served elsewhere."""
+        fed_at = self._began if self.fed_at is None else self.fed_at
+        return not self.draining and self.clock() - fed_at > self.settings.stranded_seconds
 
     def readiness(self) -> Readiness:
         """Whether readers should be sent here."""

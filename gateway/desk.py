@@ -21,6 +21,7 @@ from gateway.frames import Variant, messages_push
 from gateway.gate import Verdict
 from gateway.memory import Selection
 from gateway.protocol import (
+    Gap,
     History,
     Intent,
     LogIn,
@@ -30,6 +31,7 @@ from gateway.protocol import (
     SetMark,
     Subscribe,
     Unsubscribe,
+    asked_ago,
     logged_in_push,
     marked_push,
     pong_push,
@@ -37,7 +39,6 @@ from gateway.protocol import (
     unsubscribed_push,
 )
 from gateway.publication import Publication
-from gateway.resume import Recalled
 from newsfabric.closing import INVALID_TOKEN, ErrorCode
 from newsfabric.envelope import Envelope
 from newsfabric.errors import LinkError, StoreError
@@ -127,7 +128,8 @@ class Desk:
             self._core.archive.failed(exc)
             connection.refuse(store_away(verb))
         else:
-            self._join_with(connection, verb, kept)
+            replay, gap = kept.publications, kept.gap
+            self._join_with(connection, verb, replay, recovered=kept.recovered, gap=gap)
 
     async def _mark(self, connection: Connection, verb: SetMark) -> None:
         try:
@@ -137,61 +139,85 @@ class Desk:
         else:
             connection.push(marked_push(verb))
 
-    async def _subscribe_with_store(self, connection: Connection, verb: Subscribe) -> None:
+    async def _subscribe_with_store(
+        self, connection: Connection, verb: Subscribe, gap: Gap | None = None
+    ) -> None:
         older: list[Publication] = []
+        asked = time.time()
         try:
             await self._warm(verb.topic)
-            if not self._rewound(verb, time.time()).covered:
-                older = self._absorb(verb.topic, await self._stored(verb))
+            late = asked_ago(verb, time.time() - asked)
+            if not self._rewound(late, time.time()).covered:
+                older = self._absorb(verb.topic, await self._stored(late))
         except StoreError as exc:
             self._core.archive.failed(exc)
-        self._join(connection, verb, older)
+        self._join(connection, asked_ago(verb, time.time() - asked), older, gap)
 
-    def _join(self, connection: Connection, verb: Subscribe, older: list[Publication]) -> None:
+    def _join(
+        self,
+        connection: Connection,
+        verb: Subscribe,
+        older: list[Publication],
+        gap: Gap | None = None,
+    ) -> None:
         """Reply, replay and subscribe without a pause, so that nothing is lost or sent twice."""
         replay = [*older, *self._rewound(verb, time.time()).publications]
         if verb.rewind is not None and verb.rewind.count is not None:
             replay = replay[-verb.rewind.count :]
-        self._join_with(connection, verb, Recalled(replay, recovered=False))
+        self._join_with(connection, verb, replay, recovered=False, gap=gap)
 
     def _resume(self, connection: Connection, verb: Subscribe, position: str) -> Pending | None:
         missed = self._core.resumer.recall(verb.topic, position)
         if missed is None or not missed.recovered:
             return self._resume_with_store(connection, verb, position)
-        self._join_with(connection, verb, missed)
+        self._join_with(connection, verb, missed.publications, recovered=True)
         return None
 
     async def _resume_with_store(
         self, connection: Connection, verb: Subscribe, position: str
     ) -> None:
-        missed = await self._core.resumer.recover(verb.topic, position)
-        if missed.recovered:
-            self._join_with(connection, verb, missed)
+        resumer, asked = self._core.resumer, time.time()
+        missed = await resumer.recover(verb.topic, position)
+        if missed.gap is None:
+            self._join_with(connection, verb, missed.publications, recovered=True)
         elif verb.rewind is not None:
-            await self._subscribe_with_store(connection, verb)
+            late = asked_ago(verb, time.time() - asked)
+            await self._subscribe_with_store(connection, late, missed.gap)
         else:
             if self._core.hub.memory(verb.topic).policy.latest:
                 with contextlib.suppress(StoreError):
                     await self._warm(verb.topic)
-            self._join_with(connection, verb, self._core.resumer.salvage(verb.topic, position))
+            missed = resumer.salvage(verb.topic, position, missed.gap)
+            replay = missed.publications
+            self._join_with(connection, verb, replay, recovered=False, gap=missed.gap)
 
-    def _join_with(self, connection: Connection, verb: Subscribe, replay: Recalled) -> None:
+    def _join_with(
+        self,
+        connection: Connection,
+        verb: Subscribe,
+        publications: list[Publication],
+        *,
+        recovered: bool,
+        gap: Gap | None = None,
+    ) -> None:
         if connection.state is not State.OPEN:
             return
         now = time.time()
         hub = self._core.hub
         memory = hub.memory(verb.topic)
-        publications = replay.publications
-        if memory.policy.latest and not replay.recovered:
+        if memory.policy.latest and not recovered:
             publications = memory.with_latest(publications, now)
         fitting = self._newest_that_fit(publications, connection.variant)
-        recovered = replay.recovered and len(fitting) == len(publications)
+        if recovered and len(fitting) < len(publications):
+            recovered, gap = False, Gap.TOO_LARGE
+        if verb.position is not None:
+            self._core.resumer.answered(verb.topic, gap)
         position: str | None = hub.streams.position(now)
         if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
             position = verb.position
         connection.subscriptions[verb.topic] = hub.subscribe(verb.topic, connection)
-        connection.push(subscribed_push(verb, position, recovered=recovered))
+        connection.push(subscribed_push(verb, position, recovered=recovered, gap=gap))
         connection.replay(fitting)
 
     def _unsubscribe(self, connection: Connection, verb: Unsubscribe) -> None:

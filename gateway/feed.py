@@ -70,6 +70,7 @@ class Feed:
         core.mender.heard(envelope.origin, envelope.router, envelope.epoch)
         copies, unknown = core.hub.copies, core.hub.unknown_topics
         publication = core.hub.offer(envelope, time.time())
+        core.mender.look_for_holes()
         if publication is None:
             measures.DUPLICATES.inc(core.hub.copies - copies)
             measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
@@ -86,6 +87,7 @@ class Feed:
         tick = decode_tick(delivery.message)
         self._core.mender.heard(tick.origin, tick.router, tick.epoch)
         self._core.hub.ticked(tick, time.time())
+        self._core.mender.look_for_holes()
         if tick.origin == self._core.settings.region:
             self._core.fed_at = self._core.clock()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ from gateway.standing import Standing
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import Envelope
-from newsfabric.errors import BadToken, StoreError
+from newsfabric.errors import BadToken, ConfigError, StoreError
 from newsfabric.store.rules import clock_ms
 from newsfabric.token_keys import TokenKeys
 from newsfabric.tokens import Login, TokenRules, verify
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
 _PAGE: Final = 1_000
 # So long a gateway that starts waits for the revocations before it lets readers in.
 _PATIENCE: Final = 2.0
@@ -60,6 +62,15 @@ class TokenSettings:
     cookie: str | None = None
     leeway: float = 5.0
     keys_again: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.cookie is None:
+            return
+        if self.keys is None:
+            raise ConfigError("a token cookie (--token-cookie) needs keys (--token-keys)")
+        # RFC 6265 section 4.1.1: a cookie's name is a token.
+        if _COOKIE.fullmatch(self.cookie) is None:
+            raise ConfigError(f"{self.cookie!r} is no name of a cookie")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

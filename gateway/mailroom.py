@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from gateway.hub import Hub
 from gateway.memory import TopicMemory
+from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.resume import Recalled
 from gateway.settings import GatewaySettings
@@ -167,7 +168,7 @@ class Mailroom:
             last = found[-1]
             position = self._hub.streams.position(now)
             found[-1] = Publication(last.envelope, policy, position)
-        return Recalled(found, recovered=len(read.kept) < MAX_MAILBOX)
+        return Recalled(found, None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY)
 
     def _hear_of(self, topic: str, kept: Sequence[Kept], now: float) -> None:
         """What the feed hasn't brought yet goes to everyone, and its copy is dropped later.

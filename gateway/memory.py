@@ -13,6 +13,7 @@ numbers: see ``forgotten`` (:mod:`gateway.forgotten`).
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
@@ -53,6 +54,8 @@ class TopicMemory:
         # Of the recent, the first so many were put before those that arrived.
         self._put_before = 0
         self._max_keys = max_keys
+        # How much more than policy.keep may be remembered, for each who holds it.
+        self._held: list[int] = []
         self._recent: collections.OrderedDict[int, Publication] = collections.OrderedDict()
         # By key, the one that was renewed last at the end.
         self._latest: collections.OrderedDict[str, Publication] = collections.OrderedDict()
@@ -73,9 +76,22 @@ class TopicMemory:
         self.changes += 1
         self._recent[publication.envelope.identity] = publication
         self.weight += publication.weight
-        while len(self._recent) > self.policy.keep:
+        while len(self._recent) > self.policy.keep + max(self._held, default=0):
             self.trim()
         self._renew(publication)
+
+    @contextlib.contextmanager
+    def held(self, most: int) -> Iterator[None]:
+        """Inside, up to ``most`` messages beyond the policy's bound aren't forgotten.
+
+        Whoever reads the store needs what arrives meanwhile, however slow that is. What is too
+        many afterwards goes when the next message arrives.
+        """
+        self._held.append(most)
+        try:
+            yield
+        finally:
+            self._held.remove(most)
 
     def __contains__(self, identity: int) -> bool:
         """Whether this is one of the recent messages."""

@@ -134,6 +134,21 @@ class Refusal:
 Intent = Subscribe | Unsubscribe | History | SetMark | LogIn | Ping | Refusal
 
 
+class Gap(enum.Enum):
+    """Why a reader who resumes may have missed something: ``reason`` beside ``recovered: false``.
+
+    EXPIRED: the position is older than the topic's ttl, or of another release. TOO_MANY: more
+    was missed than one read of the store may take. STORE: it can't be read. BUSY: so much
+    arrived meanwhile that memory lost it again. TOO_LARGE: more than one replay may have.
+    """
+
+    EXPIRED = "expired"
+    TOO_MANY = "too_many"
+    STORE = "store"
+    BUSY = "busy"
+    TOO_LARGE = "too_large"
+
+
 class Admission(enum.Enum):
     """Whether another verb may come in."""
 
@@ -357,21 +372,30 @@ def error_push(refusal: Refusal) -> bytes:
     )
 
 
-def subscribed_push(verb: Subscribe, position: str | None, *, recovered: bool = False) -> bytes:
+def subscribed_push(
+    verb: Subscribe, position: str | None, *, recovered: bool = False, gap: Gap | None = None
+) -> bytes:
     """The reply to ``subscribe``; what is replayed comes after it.
 
     ``recovered`` says that the replay is certainly all that came after the verb's position, or all
-    that is kept of a user's own topic. There is no position then, but in the last one of these.
+    that is kept of a user's own topic; ``gap`` why it may not be. There is no position when the
+    last one of what is replayed has it.
     """
-    return encode_push(
-        {
-            "type": "subscribed",
-            "ref": verb.ref,
-            "topic": verb.topic,
-            "recovered": recovered,
-            "position": position,
-        }
-    )
+    push = {
+        "type": "subscribed",
+        "ref": verb.ref,
+        "topic": verb.topic,
+        "recovered": recovered,
+        "position": position,
+    }
+    return encode_push(push if gap is None else push | {"reason": gap.value})
+
+
+def asked_ago(verb: Subscribe, seconds: float) -> Subscribe:
+    """``verb`` as it is now, having waited so long: its rewind still begins where it did."""
+    if verb.rewind is None or verb.rewind.seconds is None:
+        return verb
+    return dataclasses.replace(verb, rewind=Rewind(seconds=verb.rewind.seconds + seconds))
 
 
 def unsubscribed_push(verb: Unsubscribe) -> bytes:

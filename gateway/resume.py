@@ -7,9 +7,10 @@ kept for a while as a :class:`_Window`: a crowd that comes back together needs o
 its positions differ. A window and the memory of what has arrived since it was read are
 everything, as long as that memory has lost none of it.
 
-The claim ``recovered`` is made only when that chain holds. It breaks when the position is
-older than the topic's ttl, from the future, or of another release; when more has been
-missed than one read may take; when the store can't be read.
+The claim ``recovered`` is made only when that chain holds. Where it breaks is told
+(:class:`~gateway.protocol.Gap`), to the reader, in a metric and now and then in the log. While
+the store is read, the topic's memory forgets nothing: else a burst, such as a broker's backlog
+or our own catching up, would break the chain whenever the store is slow.
 
 The decision that one would question: the start of a read is put back to one of a few ages, up to
 a quarter longer than needed, so that the positions of a quiet topic's readers, who all
@@ -21,20 +22,26 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
+from gateway import measures
 from gateway.archive import Archive
 from gateway.hub import Hub
 from gateway.memory import TopicMemory
 from gateway.position import MAX_STREAMS, UNKNOWN, Copy, Position, decode, encode, entry
+from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.topics import TopicPolicy
+
+logger = logging.getLogger(__name__)
 
 # By so much a router's clock may step back, or a number be given out before another's time.
 _MARGIN_MS: Final = 60_000
@@ -50,15 +57,25 @@ _SHORT_SECONDS: Final = 5.0
 _ATTEMPTS: Final = 2
 # The archive lets the store rest for a second after a failure.
 _AGAIN_SECONDS: Final = 1.1
+# Two tries that aren't answered take longer; those that are refused at once go on until then: what
+# one topic's failure makes others wait for isn't their own.
+_PATIENCE_SECONDS: Final = 2.0
 _ANSWERS: Final = 256
+# Gaps come in crowds, when a store dies: one line in so many seconds.
+_LINE_SECONDS: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recalled:
-    """What a reader has missed, in the order to send it; whether that is certainly all."""
+    """What a reader has missed, in the order to send it; why that may not be all, if so."""
 
     publications: list[Publication]
-    recovered: bool
+    gap: Gap | None = None
+
+    @property
+    def recovered(self) -> bool:
+        """Whether it is certainly all."""
+        return self.gap is None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +126,8 @@ class Resumer:
         self._answers: collections.OrderedDict[tuple[str, str], tuple[object, Recalled]] = (
             collections.OrderedDict()
         )
+        self._line_at = float("-inf")
+        self._unsaid = 0
 
     def recall(self, topic: str, token: str) -> Recalled | None:
         """What ``topic`` has beyond the position ``token``; None if :meth:`fetch` is needed.
@@ -131,11 +150,27 @@ class Resumer:
                 self._answers.popitem(last=False)
         return answer
 
-    def salvage(self, topic: str, token: str) -> Recalled:
-        """What can be had when the store can't be read; never ``recovered``."""
+    def salvage(self, topic: str, token: str, gap: Gap) -> Recalled:
+        """What can be had nevertheless; never ``recovered``."""
         memory = self._hub.memory(topic)
         window = self._window(topic, memory)
-        return Recalled(_beyond(memory, window, decode(token), self._now()), recovered=False)
+        return Recalled(_beyond(memory, window, decode(token), self._now()), gap)
+
+    def answered(self, topic: str, gap: Gap | None) -> None:
+        """A reader has been told so: count it, and say it now and then."""
+        if gap is None:
+            measures.RESUMES.labels("recovered", "").inc()
+            return
+        measures.RESUMES.labels("gap", gap.value).inc()
+        now = self._now()
+        if now < self._line_at:
+            self._unsaid += 1
+            return
+        logger.info(
+            "a reader who came back to %.80s may have missed something: %s (%d more such answers)",
+            topic, gap.value, self._unsaid,
+        )  # fmt: skip
+        self._line_at, self._unsaid = now + _LINE_SECONDS, 0
 
     async def fetch(self, topic: str, token: str) -> None:
         """Read from the store what :meth:`recall` lacks: once, however many wait for it.
@@ -155,16 +190,16 @@ class Resumer:
 
     async def recover(self, topic: str, token: str) -> Recalled:
         """:meth:`recall`, reading the store where that is needed. Join at once afterwards."""
-        for _ in range(_ATTEMPTS):
-            answer = self.recall(topic, token)
-            if answer is not None:
-                return answer
-            try:
-                await self.fetch(topic, token)
-            except StoreError:
-                return self.salvage(topic, token)
-        # So much arrives meanwhile that memory loses it before the store has answered.
-        return self.recall(topic, token) or self.salvage(topic, token)
+        with self._hub.memory(topic).held(self._limit):
+            for _ in range(_ATTEMPTS):
+                answer = self.recall(topic, token)
+                if answer is not None:
+                    return answer
+                try:
+                    await self.fetch(topic, token)
+                except StoreError:
+                    return self.salvage(topic, token, Gap.STORE)
+            return self.recall(topic, token) or self.salvage(topic, token, Gap.BUSY)
 
     def _recall(
         self, memory: TopicMemory, window: _Window | None, said: Position, now: float
@@ -175,16 +210,16 @@ class Resumer:
             said = UNKNOWN
         told = streams.trusted(said)
         if said.since_ms < now_ms - _ttl_ms(memory.policy):
-            return Recalled(_beyond(memory, window, told, now), recovered=False)
+            return Recalled(_beyond(memory, window, told, now), Gap.EXPIRED)
         if memory.forgotten.is_covered_by(told) and streams.vouches(told, now):
-            return Recalled(memory.beyond(told, now), recovered=True)
+            return Recalled(memory.beyond(told, now))
         if window is None:
             return None
         start = _start(told, memory.policy, now)
         if window.reach_ms <= start:
-            return Recalled(_beyond(memory, window, told, now), recovered=True)
+            return Recalled(_beyond(memory, window, told, now))
         if window.asked_ms <= start and now < window.read_at + _SHORT_SECONDS:
-            return Recalled(_beyond(memory, window, told, now), recovered=False)
+            return Recalled(_beyond(memory, window, told, now), Gap.TOO_MANY)
         return None
 
     def _window(self, topic: str, memory: TopicMemory) -> _Window | None:
@@ -194,7 +229,8 @@ class Resumer:
         return window if self._now() < window.read_at + _WINDOW_SECONDS else None
 
     async def _read(self, topic: str, asked_ms: int) -> None:
-        for attempt in range(_ATTEMPTS):
+        until = time.monotonic() + _PATIENCE_SECONDS
+        for attempt in itertools.count(1):
             memory = self._hub.memory(topic)
             arrived = memory.arrived
             try:
@@ -202,7 +238,7 @@ class Resumer:
                 break
             except StoreError as exc:
                 self._archive.failed(exc)
-                if attempt + 1 == _ATTEMPTS:
+                if attempt >= _ATTEMPTS and time.monotonic() >= until:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
         now = self._now()

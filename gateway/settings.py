@@ -47,6 +47,8 @@ class GatewaySettings:
     ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once; ``mailboxes_waiting`` more
     may wait. ``marks_in_flight`` marks may wait for the broker's confirm. ``sockjs_url`` is
     what SockJS's iframe page loads; sockjs-client 1.x of our own is at ``/sockjs.min.js``.
+    ``endpoints`` are the URLs of the regions' ``endpoints.json``, the own region's first: whoever
+    has had no feed for ``stranded_seconds`` asks there whether readers are better served elsewhere.
     """
 
     name: str
@@ -56,6 +58,7 @@ class GatewaySettings:
     admin_port: int = 0
     public_url: str | None = None
     origins: tuple[str, ...] = ANY_ORIGIN
+    endpoints: tuple[str, ...] = ()
     sockjs_url: str = "/sockjs.min.js"
     sockjs_legacy: bool = False
     sockjs_response_bytes: int = 128 * 1024
@@ -69,13 +72,15 @@ class GatewaySettings:
     retry_after_ms: int = 2_000
 
     feed_fresh: float = 5.0
+    # A frontdesk leaves a box out after feed_fresh; five seconds later no cached answer lists it.
+    stranded_seconds: float = 10.0
     prefetch: int = 1_000
     # Deliveries of one message before others get their turn. Measured with six I/O threads on one
     # core in the middle of 100,000-reader fan-outs, another topic's message: 88 ms (p50) with
     # 1,000, 16 ms with 100, 5 ms with 32; a delivery cost the same with all of them.
     fanout_chunk: int = 32
     store_timeout: float = 5.0
-    store_reads: int = 16
+    store_reads: int = 8
     store_waiting: int = 1_000
     latest_keys: int = 200
     replay_bytes: int = 1 << 20

@@ -154,6 +154,8 @@ def decode_load(message: Message) -> LoadReport:
 
 # A receipt's reason when a message was dropped for want of room: it may be sent again.
 OVERLOAD: Final = "overload"
+# And when its publisher may not publish to its topic.
+PUBLISHER_NOT_ALLOWED: Final = "publisher_not_allowed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

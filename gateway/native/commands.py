@@ -233,6 +233,11 @@ def drain(seconds: float, per_second: int) -> bytes:
     return _command(11, _u32s([_ms(seconds, least=0), per_second]))
 
 
+def shed(reason: CloseReason, readers: int, retry_ms: int) -> bytes:
+    """Send so many readers elsewhere, each to come again within ``retry_ms``."""
+    return _command(20, _text8(reason.name), _u32s([readers, retry_ms]))
+
+
 def count() -> bytes:
     """Ask for counters."""
     return _command(12)

@@ -33,7 +33,7 @@ from gateway.native.verbs import NativeDesk
 from gateway.native.wire import MAX_BLOB
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
-from newsfabric.closing import INVALID_TOKEN
+from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
@@ -138,6 +138,12 @@ class NativeCore(Core):
         measures.TOPICS.set(self._tally["topics"])
         measures.MEMORY.set(self._tally["memory_bytes"])
         measures.IDENTITIES.set(self._tally["identities"])
+
+    def send_elsewhere(self, count: int) -> None:
+        """Have ``count`` readers, of those here and of the data plane's, connect to another box."""
+        here = count * len(self.connections) // max(1, self.readers)
+        super().send_elsewhere(here)
+        self.plane.send(commands.shed(REBALANCE, count - here, self.settings.retry_after_ms))
 
     async def drain_elsewhere(self) -> None:
         """Have the data plane send its readers away, and end."""

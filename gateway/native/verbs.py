@@ -1,8 +1,9 @@
 """Decides what readers on the data plane ask for, and gives it what its memory lacks.
 
 Every text is answered by exactly one command. Whoever asked is a handle in that command, when
-the data plane's memory doesn't reach as far as a verb asks, it says the verb again, and who a
-reader is comes along as its badge: nothing is kept of a reader here.
+the data plane's memory doesn't reach as far as a verb asks, it says the verb again (what was
+found out about it meanwhile is in the command's token), and who a reader is comes along as its
+badge: nothing is kept of a reader here.
 
 The data plane's memory is warmed as the hub's is: by one read for each topic, however many wait
 for it, when the first reader asks for the past. A subscribe that asks for none doesn't wait.
@@ -37,6 +38,7 @@ from gateway.native.events import Uncovered
 from gateway.native.plane import Plane
 from gateway.native.wire import MAX_MESSAGE, Connection
 from gateway.protocol import (
+    Gap,
     History,
     Intent,
     LogIn,
@@ -47,6 +49,7 @@ from gateway.protocol import (
     SetMark,
     Subscribe,
     Unsubscribe,
+    asked_ago,
     error_push,
     logged_in_push,
     marked_push,
@@ -64,9 +67,10 @@ from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import LinkError, StoreError
 from newsfabric.topics import TopicPolicy, TopicTable
 
-# Tokens of commands that memory may not be enough for: whether the topic was warmed for it already.
-_NEW: Final = 0
-_WARMED: Final = 1
+# In tokens: hundredths of seconds in the upper 28 bits, then a gap's number, then whether warmed.
+_TICKS: Final = 100
+_TICK_BITS: Final = 28
+_GAPS: Final = (None, *Gap)
 # Readers of one page say the same: so many texts of at most so many bytes are read only once.
 _SAID: Final = 1_024
 _SHORT: Final = 256
@@ -87,7 +91,38 @@ class _Said:
     position: str = ""
     answer: bytes = b""
     missed: Recalled | None = None
+    gap: Gap | None = None
     batch: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asking:
+    """What a verb comes back with when the data plane's memory isn't enough for its answer.
+
+    It was first read at ``asked`` (seconds since the epoch): from there its rewind counts.
+    ``gap`` is why it can't be resumed from its position. Its topic was ``warmed`` for it.
+    """
+
+    asked: float
+    gap: Gap | None = None
+    warmed: bool = False
+
+    @property
+    def token(self) -> int:
+        """All of it in 32 bits; the time is good for a month."""
+        ticks = int(self.asked * _TICKS) % (1 << _TICK_BITS)
+        return ticks << 4 | _GAPS.index(self.gap) << 1 | self.warmed
+
+    @staticmethod
+    def of(token: int, now: float) -> _Asking:
+        """What was packed into ``token`` within the last month."""
+        ago = (int(now * _TICKS) - (token >> 4)) % (1 << _TICK_BITS)
+        gap = token >> 1 & 7
+        return _Asking(now - ago / _TICKS, _GAPS[gap] if gap < len(_GAPS) else None, token & 1 == 1)
+
+    def now(self, verb: Subscribe) -> Subscribe:
+        """``verb`` with its rewind counted from now."""
+        return asked_ago(verb, max(0.0, time.time() - self.asked))
 
 
 class NativeDesk:
@@ -160,11 +195,17 @@ class NativeDesk:
         """The data plane's memory doesn't reach as far as a verb asks."""
         said = self._said.get(event.text) or self._learn(event.text)
         verb, connection = said.intent, event.connection
-        warm = event.cold and event.token == _NEW
+        asking = _Asking.of(event.token, time.time())
+        warm = event.cold and not asking.warmed
         if isinstance(verb, Subscribe) and verb.position is not None:
-            self._spawn(self._resume_with_store(connection, said, verb, verb.position, warm=warm))
-        elif isinstance(verb, Subscribe | History):
-            self._spawn(self._answer_with_store(connection, verb, warm=warm))
+            if asking.gap is None:
+                # It named a batch that isn't there any more.
+                self._spawn(self._resume_with_store(connection, said, verb, verb.position))
+                return
+            missed = self._resumer.salvage(verb.topic, verb.position, asking.gap)
+            verb = _from_the_first_of(verb, missed, asking)
+        if isinstance(verb, Subscribe | History):
+            self._spawn(self._answer_with_store(connection, verb, asking, warm=warm))
         else:
             # Nobody asked memory for that, and the reader would wait for ever.
             self._plane.send(commands.close(connection, INTERNAL))
@@ -202,9 +243,10 @@ class NativeDesk:
             self._refuse(connection, store_away(verb))
             return
         fitting = commands.that_fit(kept.publications, self._told.replay_bytes)
-        recovered = kept.recovered and len(fitting) == len(kept.publications)
+        whole = len(fitting) == len(kept.publications)
+        gap = kept.gap if whole else kept.gap or Gap.TOO_LARGE
         # The last of them has the position: until then the reader doesn't have them all.
-        position = None if recovered and fitting else self._hub.streams.position(time.time())
+        position = None if gap is None and fitting else self._hub.streams.position(time.time())
         self._plane.send(
             commands.subscribe(
                 connection,
@@ -213,7 +255,7 @@ class NativeDesk:
                 token=None,
                 replay=Replay(3, 0),
                 ref=_ref(verb),
-                push=subscribed_push(verb, position, recovered=recovered),
+                push=subscribed_push(verb, position, recovered=gap is None, gap=gap),
                 older=fitting,
             )
         )
@@ -269,7 +311,8 @@ class NativeDesk:
                 connection,
                 verb.topic,
                 self._policy(verb.topic),
-                token=_NEW if self._wants_the_past(verb) else None,
+                # Without a rewind it doesn't matter when it was asked for.
+                token=_Asking(0.0).token if self._wants_the_past(verb) else None,
                 replay=Replay(),
                 ref=_ref(verb),
                 push=subscribed_push(verb, position),
@@ -289,22 +332,18 @@ class NativeDesk:
         said: _Said,
         verb: Subscribe,
         position: str,
-        *,
-        warm: bool | None = None,
     ) -> None:
-        """``warm``: whether to seed the topic, when its memory has proved to be not enough."""
-        attachment = self._plane.attachment
+        attachment, asked = self._plane.attachment, time.time()
         missed = await self._resumer.recover(verb.topic, position)
         if attachment != self._plane.attachment:
             # The verb comes again.
             return
         if missed.recovered or not self._wants_the_past(verb):
             self._resumed(connection, said, verb, missed)
-        elif warm is None:
-            self._subscribe(connection, _from_the_first_of(verb, missed))
         else:
-            verb = _from_the_first_of(verb, missed)
-            await self._answer_with_store(connection, verb, warm=warm)
+            self._resumer.answered(verb.topic, missed.gap)
+            asking = _Asking(asked, missed.gap)
+            self._subscribe(connection, _from_the_first_of(verb, missed, asking), asking)
 
     def _resumed(
         self, connection: Connection, said: _Said, verb: Subscribe, missed: Recalled
@@ -314,9 +353,10 @@ class NativeDesk:
         again = said.missed is missed
         if not again or said.position != position or said.batch not in self._batch_numbers:
             fitting = commands.that_fit(missed.publications, self._told.replay_bytes)
-            recovered = missed.recovered and len(fitting) == len(missed.publications)
+            whole = len(fitting) == len(missed.publications)
+            said.gap = missed.gap if whole else missed.gap or Gap.TOO_LARGE
             # As long as the reader doesn't have these, it must not lose them if it is cut off.
-            echoed = verb.position if recovered and fitting else None
+            echoed = verb.position if said.gap is None and fitting else None
             if not again:
                 said.batch = 0
             elif said.batch not in self._batch_numbers:
@@ -329,9 +369,12 @@ class NativeDesk:
                 token=None,
                 replay=Replay(3, said.batch),
                 ref=_ref(verb),
-                push=subscribed_push(verb, echoed or position, recovered=recovered),
+                push=subscribed_push(
+                    verb, echoed or position, recovered=said.gap is None, gap=said.gap
+                ),
                 older=() if said.batch else fitting,
             )
+        self._resumer.answered(verb.topic, said.gap)
         self._plane.send(commands.subscribe_again(said.answer, connection))
 
     def _send_batch(self, topic: str, messages: Sequence[Publication]) -> int:
@@ -349,9 +392,9 @@ class NativeDesk:
             return
         measures.VERBS.labels(type(intent).__name__.lower()).inc()
         if isinstance(intent, Subscribe):
-            self._subscribe(connection, intent)
+            self._subscribe(connection, intent, _Asking(time.time()))
         elif isinstance(intent, History):
-            self._history(connection, intent)
+            self._history(connection, intent, _Asking(time.time()))
         elif isinstance(intent, SetMark):
             self._spawn(self._mark(connection, intent))
         elif isinstance(intent, Unsubscribe):
@@ -364,11 +407,17 @@ class NativeDesk:
         measures.ERRORS.labels(int(refusal.code)).inc()
         self._plane.send(commands.reply(connection, error_push(refusal)))
 
-    def _subscribe(self, connection: Connection, verb: Subscribe, token: int = _NEW) -> None:
-        self._join(connection, verb, token if self._wants_the_past(verb) else None, [])
+    def _subscribe(self, connection: Connection, verb: Subscribe, asking: _Asking) -> None:
+        self._join(connection, verb, asking, [], only_if_covered=self._wants_the_past(verb))
 
     def _join(
-        self, connection: Connection, verb: Subscribe, token: int | None, older: list[Publication]
+        self,
+        connection: Connection,
+        verb: Subscribe,
+        asking: _Asking,
+        older: list[Publication],
+        *,
+        only_if_covered: bool,
     ) -> None:
         now = time.time()
         fitting = len(commands.that_fit(older, self._told.replay_bytes))
@@ -377,24 +426,24 @@ class NativeDesk:
                 connection,
                 verb.topic,
                 self._policy(verb.topic),
-                token=token,
-                replay=_replay(verb.rewind, now),
+                token=asking.token if only_if_covered else None,
+                replay=_replay(asking.now(verb).rewind, now),
                 ref=_ref(verb),
-                push=subscribed_push(verb, self._hub.streams.position(now)),
+                push=subscribed_push(verb, self._hub.streams.position(now), gap=asking.gap),
                 # One more than fits: where the data plane meets it, the replay begins after it,
                 # and no newest version of a key from before comes in its stead.
                 older=older[-fitting - 1 :],
             )
         )
 
-    def _history(self, connection: Connection, verb: History, token: int = _NEW) -> None:
+    def _history(self, connection: Connection, verb: History, asking: _Asking) -> None:
         head = encode_push({"type": "history", "ref": verb.ref, "topic": verb.topic})
         self._plane.send(
             commands.history(
                 connection,
                 verb.topic,
                 self._policy(verb.topic),
-                token=token,
+                token=asking.token,
                 limit=verb.limit,
                 before=verb.before,
                 head=head[:-1] + b',"more":',
@@ -402,7 +451,7 @@ class NativeDesk:
         )
 
     async def _answer_with_store(
-        self, connection: Connection, verb: Subscribe | History, *, warm: bool
+        self, connection: Connection, verb: Subscribe | History, asking: _Asking, *, warm: bool
     ) -> None:
         attachment = self._plane.attachment
         stored: list[Envelope] = []
@@ -411,7 +460,7 @@ class NativeDesk:
             if warm:
                 await self._warm(verb.topic)
             else:
-                stored = await self._stored(verb)
+                stored = await self._stored(verb, asking)
         except StoreError as exc:
             self._archive.failed(exc)
             warm = False
@@ -423,13 +472,13 @@ class NativeDesk:
             self._refuse(connection, refusal)
         elif isinstance(verb, History):
             if warm:
-                self._history(connection, verb, _WARMED)
+                self._history(connection, verb, dataclasses.replace(asking, warmed=True))
             else:
                 self._send_history(connection, verb, stored)
         elif warm:
-            self._subscribe(connection, verb, _WARMED)
+            self._subscribe(connection, verb, dataclasses.replace(asking, warmed=True))
         else:
-            self._join(connection, verb, None, self._older(stored))
+            self._join(connection, verb, asking, self._older(stored), only_if_covered=False)
 
     def _send_history(self, connection: Connection, verb: History, stored: list[Envelope]) -> None:
         policy = self._policy(verb.topic)
@@ -440,11 +489,11 @@ class NativeDesk:
         push = messages_push(verb.ref, verb.topic, pushes, more)
         self._plane.send(commands.reply(connection, push))
 
-    async def _stored(self, verb: Subscribe | History) -> list[Envelope]:
+    async def _stored(self, verb: Subscribe | History, asking: _Asking) -> list[Envelope]:
         """What the store has of what ``verb`` asks for."""
         if isinstance(verb, History):
             return await self._archive.history(verb.topic, limit=verb.limit, before=verb.before)
-        rewind = verb.rewind
+        rewind = asking.now(verb).rewind
         if rewind is None:
             return []
         since = 0 if rewind.seconds is None else _ms_ago(rewind.seconds, time.time())
@@ -498,12 +547,13 @@ def _ref(verb: Subscribe) -> bytes:
     return b"" if verb.ref is None else orjson.dumps(verb.ref)
 
 
-def _from_the_first_of(verb: Subscribe, missed: Recalled) -> Subscribe:
+def _from_the_first_of(verb: Subscribe, missed: Recalled, asking: _Asking) -> Subscribe:
     """``verb`` with a rewind that has all of ``missed``, if it doesn't say how far itself."""
     if verb.rewind is not None or not missed.publications:
         return verb
     first_ms = min(ms_of_id(one.envelope.id) for one in missed.publications)
-    return dataclasses.replace(verb, rewind=Rewind(seconds=time.time() - first_ms / 1000 + 1))
+    seconds = max(1.0, asking.asked - first_ms / 1000 + 1)
+    return dataclasses.replace(verb, rewind=Rewind(seconds=seconds))
 
 
 def _replay(rewind: Rewind | None, now: float) -> Replay:

@@ -66,12 +66,13 @@ class Connection:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gap:
-    """A resume of ``topic`` that was answered ``recovered: false``."""
+    """A resume of ``topic`` that was answered ``recovered: false``, and why."""
 
     reader: str
     connection: int
     topic: str
     at: float
+    reason: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +146,10 @@ class Books:
         self.messages: dict[int, Message] = {}
         self.doubles: list[Arrival] = []
         self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
+        #: First deliveries so far.
+        self.arrivals = 0
         self._repeats = 0
-        self._gaps: list[Gap] = []
+        self.told_gaps: list[Gap] = []
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
         self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
         for reader in self.readers.values():
@@ -168,11 +171,11 @@ class Books:
 
     def gap(self, gap: Gap) -> None:
         """A gateway told a reader who resumed that it can't say what was missed."""
-        self._gaps.append(gap)
+        self.told_gaps.append(gap)
 
     def gaps(self, reader: str) -> list[Gap]:
         """What ``reader`` was told so."""
-        return [gap for gap in self._gaps if gap.reader == reader]
+        return [gap for gap in self.told_gaps if gap.reader == reader]
 
     def arrived(self, arrival: Arrival) -> None:
         """A delivery. What a reader takes for new and has had under its number is a double too:
@@ -183,6 +186,13 @@ class Books:
             self.doubles.append(arrival)
         else:
             self.first[arrival.n][arrival.reader] = arrival.at
+            self.arrivals += 1
+
+    def overdue(self, *, at: float, after: float) -> Iterator[Message]:
+        """Those of :meth:`missing` whose receipts are ``after`` seconds old at ``at``."""
+        for message, _ in self.missing():
+            if message.receipted is not None and message.receipted <= at - after:
+                yield message
 
     def missing(self) -> Iterator[tuple[Message, tuple[str, ...]]]:
         """Receipted messages and the readers who haven't had them."""
@@ -231,7 +241,7 @@ class Books:
             owed=owed,
             paid=owed - sum(len(names) for _, names in missing),
             repeats=self._repeats,
-            gaps=len(self._gaps),
+            gaps=len(self.told_gaps),
             missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
             wrong=(
                 *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),

@@ -2,9 +2,10 @@
 
 They do what the readers' library does: fetch the endpoints, connect, subscribe from the position of
 each topic (or with a rewind where that can't be served), drop repeats by identity, and come
-again after a pause. Some stay, some reconnect now and then, some roam between regions. Every
-delivery becomes a line on stdout; ``ready`` says that all are subscribed. The plan is the first
-line of stdin, and they end when it is closed.
+again after a pause. Some stay, some reconnect now and then, some roam between regions; over
+WebSocket, SockJS and event streams, which go on from the last event's id. Every delivery becomes
+a line on stdout; ``ready`` says that all are subscribed. The plan is the first line of stdin,
+and they end when it is closed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from newsfabric.chaos.books import Arrival, Books, Connection, Gap, Reader, Sort
 from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
 from newsfabric.reader import Endpoints, Gateway, Push, Transport, connect, fetch_endpoints
+from newsfabric.reader import Reader as NewsReader
 
 _FLUSH_EVERY: Final = 0.25
 # What a reader asks for who was away, where resuming can't be served. It counts back from when the
@@ -60,7 +62,10 @@ def make_plans(
     for n in range(count):
         habit = ("staying", "reconnecting", "staying", "roaming", "staying", "reconnecting")[n % 6]
         home = n % len(endpoints)
+        # Six in a row have all habits.
         transport: Transport = "sockjs" if n % 5 == 0 else "websocket"
+        if n // 6 % 6 == 0:
+            transport = "sse"
         plans.append(
             Plan(
                 name=f"{habit}-{n}",
@@ -103,7 +108,8 @@ def read_line(line: str, books: Books, began: float) -> None:
     elif what == "connected":
         books.connected(reader, Connection(int(connection), at, rest[0]))
     elif what == "gap":
-        books.gap(Gap(reader, int(connection), rest[0], at))
+        topic, reason = rest
+        books.gap(Gap(reader, int(connection), topic, at, reason))
 
 
 class ChaosReader:
@@ -145,17 +151,31 @@ class ChaosReader:
         self._connection += 1
         self._here.clear()
         async with reader:
+            rewind = _REWIND if self._was_here else None
             for topic in plan.topics:
-                await reader.send(self._subscribe(topic))
+                await reader.subscribe(topic, rewind=rewind, position=self._positions.get(topic))
             self._log.write("connected", plan.name, self._connection, gateway.websocket_url)
             stays = None if plan.stays is None else plan.stays * self._rng.uniform(0.5, 1.5)
             try:
                 async with asyncio.timeout(stays):
-                    async for push in reader:
+                    while True:
+                        self._take(await self._next(reader))
                         backoff.succeeded(asyncio.get_running_loop().time())
-                        self._take(push)
             finally:
                 self._was_here = True
+
+    async def _next(self, reader: NewsReader) -> Push:
+        try:
+            return await anext(reader)
+        except Disconnected:
+            # All that came was taken, so the last id is ours, whichever event brought it.
+            self._goes_on_after(reader.last_id)
+            raise
+
+    def _goes_on_after(self, last_id: str | None) -> None:
+        """An event stream has one id for all of its topics."""
+        if last_id is not None:
+            self._positions = dict.fromkeys(self._plan.topics, last_id)
 
     def _region(self) -> str:
         regions = self._plan.regions
@@ -163,25 +183,23 @@ class ChaosReader:
             return regions[0]
         return regions[self._turn % len(regions)]
 
-    def _subscribe(self, topic: str) -> dict[str, Any]:
-        verb: dict[str, Any] = {"action": "subscribe", "topic": topic, "ref": topic}
-        if self._was_here:
-            verb["rewind"] = _REWIND
-        if (position := self._positions.get(topic)) is not None:
-            verb["position"] = position
-        return verb
-
     def _take(self, push: Push) -> None:
         topic = str(push.fields.get("topic"))
         if push.is_message:
             self._message(push)
         elif push.type == "subscribed":
             if self._was_here and not push.fields.get("recovered"):
-                self._log.write("gap", self._plan.name, self._connection, topic)
+                had_one = topic in self._positions
+                reason = push.fields.get("reason", "unsaid") if had_one else "no position yet"
+                self._log.write("gap", self._plan.name, self._connection, topic, reason)
+            self._log.write("subscribed", self._plan.name, self._connection, topic)
             self.subscribed.set()
         elif push.type == "error":
             self._log.write("error", self._plan.name, self._connection, push.text)
             raise Disconnected(1013, str(push.fields.get("reason")))
+        if self._plan.transport == "sse":
+            self._goes_on_after(push.last_id)
+            return
         position = push.fields.get("position")
         # What a rewind brings may be older than the position that `subscribed` stands for.
         complete = push.is_message or not self._was_here or push.fields.get("recovered")
@@ -206,7 +224,7 @@ class ChaosReader:
 def _pick(endpoints: Endpoints, rng: random.Random) -> Gateway:
     if not endpoints.gateways:
         raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
-    return rng.choice(endpoints.gateways)
+    return endpoints.choose(rng)
 
 
 async def read_all(plans: Sequence[Plan], log: Log, *, seed: int) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from newsfabric.chaos.books import Account, Delays, Message, Wrong
+from newsfabric.chaos.books import Account, Delays, Gap, Message, Wrong
 from newsfabric.chaos.plot import Band, Series, draw
 from newsfabric.chaos.run import Done, Outcome
+from newsfabric.chaos.tracing import TOLD
 
-# Broken promises that are told in full; the others are in report.json.
-_TOLD: Final = 20
 _AROUND: Final = 15.0
+# Gaps that are told one by one.
+_GAPS: Final = 40
 
 
 def write_report(outcome: Outcome, folder: Path) -> Account:
@@ -30,6 +31,7 @@ def write_report(outcome: Outcome, folder: Path) -> Account:
         "kept": account.kept,
         "settled_after": outcome.settled_after,
         "account": dataclasses.asdict(account) | {"wrong": wrongs},
+        "gaps": [{"reader": gap.reader} | _gap(gap) for gap in outcome.books.told_gaps],
         "faults": rows,
         "errors": list(outcome.faulty),
     }
@@ -50,11 +52,12 @@ def verdict(account: Account) -> str:
 
 
 def broken(outcome: Outcome, account: Account) -> Iterator[str]:
-    """Each broken promise in some lines, the first :data:`_TOLD` of them."""
-    for wrong in account.wrong[:_TOLD]:
-        yield _wrong_text(_wrong(outcome, wrong))
-    if len(account.wrong) > _TOLD:
-        yield f"… and {len(account.wrong) - _TOLD} more in report.json"
+    """Each broken promise with its message's trace, the first :data:`TOLD` of them."""
+    for wrong in account.wrong[:TOLD]:
+        found = _wrong(outcome, wrong)
+        yield "\n    ".join((_wrong_text(found), *found["trace"]))
+    if len(account.wrong) > TOLD:
+        yield f"… and {len(account.wrong) - TOLD} more in report.json"
 
 
 def _fault_row(outcome: Outcome, n: int) -> dict[str, Any]:
@@ -90,6 +93,7 @@ def _wrong(outcome: Outcome, wrong: Wrong) -> dict[str, Any]:
         "receipted": None if message.receipted is None else round(message.receipted, 3),
         "router": message.router,
         "during": _during(outcome.faults, message),
+        "trace": outcome.traces.get(wrong.n, "").splitlines(),
         "readers_who_had_it": len(had),
         "readers": [
             {
@@ -100,9 +104,7 @@ def _wrong(outcome: Outcome, wrong: Wrong) -> dict[str, Any]:
                         name, since=message.sent - 1.0, until=message.sent + _AROUND
                     )
                 ],
-                "told_of_gaps": [
-                    {"at": round(gap.at, 2), "topic": gap.topic} for gap in books.gaps(name)
-                ],
+                "told_of_gaps": [_gap(gap) for gap in books.gaps(name)],
                 "deliveries": [
                     {"at": round(a.at, 3), "connection": a.connection, "sort": a.sort}
                     for a in books.doubles
@@ -112,6 +114,10 @@ def _wrong(outcome: Outcome, wrong: Wrong) -> dict[str, Any]:
             for name in wrong.readers
         ],
     }
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return {"at": round(gap.at, 2), "topic": gap.topic, "reason": gap.reason}
 
 
 def _during(faults: tuple[Done, ...], message: Message) -> str | None:
@@ -177,13 +183,29 @@ def _markdown(
         gold = "" if row["gold"] is None else _time(row["gold"]["worst"])
         what = row["what"] + (f" ({row['error']})" if row["error"] else "")
         yield f"| {row['at']:.0f} s | {what} | {lasted} | {_cells(row['delays'])} | {gold} |"
+    if gaps := outcome.books.told_gaps:
+        yield ""
+        yield "## Who was told that something may be missing"
+        yield ""
+        yield "| at | reader | topic | connected to | why |"
+        yield "| ---: | --- | --- | --- | --- |"
+        yield from (_gap_row(outcome, gap) for gap in gaps[:_GAPS])
+        if len(gaps) > _GAPS:
+            yield f"| … | {len(gaps) - _GAPS} more in report.json | | | |"
     if wrongs:
         yield ""
         yield "## Broken promises"
-        yield ""
-        yield from (f"- {_wrong_text(found)}" for found in wrongs[:_TOLD])
-        if len(wrongs) > _TOLD:
-            yield f"- … and {len(wrongs) - _TOLD} more in report.json"
+        for found in wrongs[:TOLD]:
+            yield from ("", _wrong_text(found), "", "```", *found["trace"], "```")
+        if len(wrongs) > TOLD:
+            yield ""
+            yield f"… and {len(wrongs) - TOLD} more in report.json"
+
+
+def _gap_row(outcome: Outcome, gap: Gap) -> str:
+    before = outcome.books.connections(gap.reader, since=gap.at, until=gap.at)
+    url = before[-1].url if before else ""
+    return f"| {gap.at:.1f} s | {gap.reader} | {gap.topic} | {url} | {gap.reason} |"
 
 
 def _account_rows(outcome: Outcome, account: Account) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,9 @@ import dataclasses
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import IO, Final
 
 import orjson
 
@@ -21,14 +21,17 @@ from newsfabric.chaos.books import Books
 from newsfabric.chaos.publishing import TOPICS, Publishing
 from newsfabric.chaos.reading import Plan, make_plans, read_line
 from newsfabric.chaos.schedule import Fault, make_schedule
+from newsfabric.chaos.tracing import Tracer
 from newsfabric.errors import NewsfabricError, WorldError
 from newsfabric.world.faults import LINK, Faults
 from newsfabric.world.layout import WorldLayout
 from newsfabric.world.parts import box_name, find_parts, links, parts
 
 _READY_WITHIN: Final = 90.0
-# After the last message: as long as a box's queue keeps a message, and a repair on top.
-_SETTLE_WITHIN: Final = 90.0
+# After the last message: as long as a box's queue keeps a message, and a repair on top, without
+# anything arriving. A backlog on a slow machine is late and not lost.
+_SILENT_FOR: Final = 90.0
+_SETTLE_WITHIN: Final = 600.0
 # A wide ocean.
 _LATENCY_MS: Final = 120
 _JITTER_MS: Final = 30
@@ -57,7 +60,10 @@ class Done:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """All that a report needs. ``settled_after``: seconds from the last message; None: never."""
+    """All that a report needs. ``settled_after``: seconds from the last message; None: never.
+
+    ``traces`` are of messages by number, of those that are lost or doubled and perhaps others.
+    """
 
     run: str
     started_at: float
@@ -67,12 +73,16 @@ class Outcome:
     faults: tuple[Done, ...]
     settled_after: float | None
     faulty: tuple[str, ...]
+    traces: Mapping[int, str]
 
 
 async def run_chaos(
-    layout: WorldLayout, options: ChaosOptions, say: Callable[[str], None]
+    layout: WorldLayout, options: ChaosOptions, say: Callable[[str], None], *, log: IO[str]
 ) -> Outcome:
-    """Run it. WorldError if it can't begin, or the readers don't live through it."""
+    """Run it. WorldError if it can't begin, or the readers don't live through it.
+
+    ``log`` gets all that happens to readers, in the lines of :class:`newsfabric.chaos.reading.Log`.
+    """
     run = secrets.token_hex(4)
     seconds = options.minutes * 60
     plans = make_plans(
@@ -85,21 +95,23 @@ async def run_chaos(
     books = Books(plan.reader() for plan in plans)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     say(f"{options.readers} readers connect")
-    async with _Readers.start(_plan(run, options.seed, plans), books) as readers:
+    tracer = Tracer(layout, books, run=run)
+    async with Readers.start(plans, books, log, run=run, seed=options.seed) as readers:
         await readers.ready()
         began = readers.began = time.time()
         say(f"{options.rate:g} messages a second for {seconds:.0f} s, {len(schedule)} faults")
         breaker = _Breaker(layout, began, say)
         async with Publishing(urls, books, run=run, began=began, seed=options.seed) as publishing:
             try:
-                async with asyncio.TaskGroup() as group:
+                async with tracer.watching(began), asyncio.TaskGroup() as group:
                     group.create_task(publishing.publish(rate=options.rate, seconds=seconds))
                     group.create_task(breaker.carry_out(schedule))
             finally:
                 # Also after Ctrl-C: the world is left well.
                 await breaker.heal_all()
-            settled_after = await _settle(books, say)
+            settled_after = await settle(books, say)
         readers.check()
+        await tracer.trace_wrong()
     return Outcome(
         run=run,
         started_at=began,
@@ -109,6 +121,7 @@ async def run_chaos(
         faults=tuple(breaker.done),
         settled_after=settled_after,
         faulty=tuple(f"{done.fault.name}: {done.error}" for done in breaker.done if done.error),
+        traces=tracer.traces,
     )
 
 
@@ -121,24 +134,27 @@ def kinds(layout: WorldLayout) -> dict[str, list[str]]:
     return found
 
 
-def _plan(run: str, seed: int, plans: list[Plan]) -> bytes:
+def _plan(run: str, seed: int, plans: Sequence[Plan]) -> bytes:
     document = {"run": run, "seed": seed, "plans": [dataclasses.asdict(plan) for plan in plans]}
     return orjson.dumps(document) + b"\n"
 
 
-class _Readers:
+class Readers:
     """The readers' process, and what it says entered into the books."""
 
-    def __init__(self, process: asyncio.subprocess.Process, books: Books) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, books: Books, log: IO[str]) -> None:
         self._process = process
         self._books = books
+        self._log = log
         self._ready = asyncio.Event()
         self._ended = False
         self.began = 0.0
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, plan: bytes, books: Books) -> AsyncGenerator[_Readers]:
+    async def start(
+        cls, plans: Sequence[Plan], books: Books, log: IO[str], *, run: str, seed: int
+    ) -> AsyncGenerator[Readers]:
         """Start it; it is ended with the block."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "newsfabric.chaos.reading"),
@@ -149,8 +165,8 @@ class _Readers:
             start_new_session=True,
         )
         assert process.stdin is not None
-        process.stdin.write(plan)
-        readers = cls(process, books)
+        process.stdin.write(_plan(run, seed, plans))
+        readers = cls(process, books, log)
         taking = asyncio.create_task(readers._take())
         try:
             yield readers
@@ -179,7 +195,9 @@ class _Readers:
         async for line in self._process.stdout:
             if b"\tready\t" in line:
                 self._ready.set()
-            read_line(line.decode(), self._books, self.began)
+            text = line.decode()
+            self._log.write(text)
+            read_line(text, self._books, self.began)
         self._ended = True
 
 
@@ -244,12 +262,16 @@ class _Breaker:
         self._say(f"{self._now():6.1f} s  {text}")
 
 
-async def _settle(books: Books, say: Callable[[str], None]) -> float | None:
+async def settle(books: Books, say: Callable[[str], None]) -> float | None:
     """Wait until everything has arrived; how long that took, None if it never did."""
-    began = time.monotonic()
+    began = moved = time.monotonic()
+    arrived = books.arrivals
     say("the last message is sent; waiting for what is under way")
     while not books.settled():
-        if time.monotonic() - began > _SETTLE_WITHIN:
+        now = time.monotonic()
+        if books.arrivals != arrived:
+            arrived, moved = books.arrivals, now
+        if now > min(moved + _SILENT_FOR, began + _SETTLE_WITHIN):
             return None
         await asyncio.sleep(0.5)
     return time.monotonic() - began

@@ -178,7 +178,7 @@ def _show(done: Sequence[Any], *, as_json: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("chaos-report"),
     show_default=True,
-    help="Where to put report.md, report.json and plot.svg.",
+    help="Where to put report.md, report.json, plot.svg and readers.tsv.",
 )
 def run(state: Path, minutes: float, seed: int, rate: float, readers: int, report: Path) -> None:
     """Break a world on a seeded schedule, under load, and account for every message.
@@ -198,7 +198,8 @@ def run(state: Path, minutes: float, seed: int, rate: float, readers: int, repor
     layout = world_to_read(state, say)
     options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers)
     report.mkdir(parents=True, exist_ok=True)
-    outcome = asyncio.run(run_chaos(layout, options, say))
+    with (report / "readers.tsv").open("w", encoding="utf-8") as log:
+        outcome = asyncio.run(run_chaos(layout, options, say, log=log))
     account = write_report(outcome, report)
     for text in (*outcome.faulty, *broken(outcome, account)):
         click.echo(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ _TIMEOUT: Final = 3.0
 _MAX_BYTES: Final = 4 << 20
 # A message has one id for each router that routed a copy; each costs a read of a store.
 _MAX_IDS: Final = 8
+_PAGE_WIDTH: Final = 160
 
 # Kind, name and region where they are known before asking; base URL.
 Place = tuple[str, str, str, str]
@@ -96,6 +98,15 @@ def show_trace(
         console().print(_page(found))
     if not found["found"]:
         raise TraceError(_unknown(found))
+
+
+async def describe(text: str, layout: WorldLayout) -> str:
+    """What `newsfabric trace` shows of the message ``text``, as plain lines."""
+    found = trace(text, await gather(text, places_in(layout), layout))
+    page = console(file=io.StringIO(), width=_PAGE_WIDTH)
+    with page.capture() as captured:
+        page.print(_page(found) if found["found"] else Text(_unknown(found)))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 async def _ask(text: str, place: Place) -> Asked:

@@ -7,7 +7,7 @@ section 9.2.6, without ``retry`` and named events, which gateways don't send.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -51,8 +51,15 @@ def sockjs_messages(frame: str | bytes) -> list[str]:
     raise Disconnected(1002, f"not a SockJS frame: {text[:20]!r}", reconnect=False)
 
 
+class Event(NamedTuple):
+    """One event: its data, and the last id so far (None: none yet)."""
+
+    data: bytes
+    last_id: str | None
+
+
 class EventStream:
-    """Makes the ``data`` of events out of a ``text/event-stream``; ``last_id`` is theirs so far."""
+    """Makes events out of a ``text/event-stream``; ``last_id`` is theirs so far."""
 
     def __init__(self) -> None:
         self.last_id: str | None = None
@@ -60,8 +67,8 @@ class EventStream:
         self._lines = Lines()
         self._data: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of the events that ``chunk`` completes."""
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that ``chunk`` completes, without those that have no data."""
         events = []
         for line in self._lines.feed(chunk):
             field, _, value = line.partition(b":")
@@ -72,7 +79,7 @@ class EventStream:
             elif not line:
                 self.last_id = self._id
                 if self._data:
-                    events.append(b"\n".join(self._data))
+                    events.append(Event(b"\n".join(self._data), self.last_id))
                     self._data = []
         return events
 

@@ -12,10 +12,15 @@ from newsfabric.errors import Disconnected
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Push:
-    """One push: its JSON ``text``, on one line, and what is in it."""
+    """One push: its JSON ``text``, on one line, and what is in it.
+
+    ``last_id`` is where an event stream, all its topics together, goes on after it; None on
+    other transports, and as long as the stream doesn't say.
+    """
 
     text: str
     fields: dict[str, Any]
+    last_id: str | None = None
 
     @property
     def type(self) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import collections
+import dataclasses
 import secrets
 from collections.abc import Callable
 from types import TracebackType
@@ -280,7 +281,8 @@ class _EventSource(_Streaming):
         await stream("GET", f"{self._url}?{urlencode(query)}", self._on_chunk)
 
     def _pushes_of(self, chunk: bytes) -> list[Push]:
-        return [parse_push(data) for data in self._events.feed(chunk)]
+        events = self._events.feed(chunk)
+        return [dataclasses.replace(parse_push(e.data), last_id=e.last_id) for e in events]
 
 
 async def _first_of(event: asyncio.Event, task: asyncio.Task[Disconnected]) -> None:

@@ -104,7 +104,8 @@ class Store(Protocol):
 
 def open_store(url: str, topics: TopicTable, *, environ: Mapping[str, str] = os.environ) -> Store:
     """The store that ``url`` names: ``sqlite:PATH``, ``memory:`` (one process only), or
-    ``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME``, with the user and password in ``environ``."""
+    ``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME[&tls=FILE]``, with the user and password in
+    ``environ``."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
         from newsfabric.store.sqlite import SqliteStore

@@ -6,6 +6,10 @@ to the event loop together, since waking the loop for each would cost more than 
 
 Its libev reactor is asked for by name: under load the driver's asyncio reactor broke frames of
 protocol v5 (measured: more than half of all requests failed, none with libev).
+
+What its own region can't read another region is asked for. Writes wait for their own region:
+what was written elsewhere would be missing here, and nobody would know, from the return of
+this region's nodes until they have caught up.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from cassandra import (
     AuthenticationFailed,
@@ -44,6 +49,7 @@ from cassandra.policies import (
     ConstantSpeculativeExecutionPolicy,
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
+    HostStateListener,
     RetryPolicy,
     TokenAwarePolicy,
 )
@@ -55,10 +61,10 @@ from cassandra.protocol import (
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
 from newsfabric.backoff import Backoff
-from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Consistency, Values
-from newsfabric.store._cassandra_url import Address
+from newsfabric.store._cassandra_url import SYSTEM_TLS, Address
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +81,14 @@ _LEVELS: Final = {
     "one": ConsistencyLevel.LOCAL_ONE,
     "quorum": ConsistencyLevel.LOCAL_QUORUM,
 }
+# Reads that another region answers, by a quorum of its own.
+_ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
+# So many nodes of each other region are connected to.
+_NODES_ELSEWHERE: Final = 2
+# So long after a failed read the next go elsewhere first: each would wait for a node that hangs.
+# And so long after this region's nodes have come back from being all away: what other regions
+# wrote meanwhile comes to them by hints (measured: within ten seconds).
+_ELSEWHERE_S: Final = 30.0
 _PASSING: Final = (
     ConnectionException,
     CoordinationFailure,
@@ -92,10 +106,12 @@ Row = tuple[Any, ...]
 
 def _is_news(record: logging.LogRecord) -> bool:
     # Logged at ERROR and raised as well; who catches it says what it means.
-    return not str(record.msg).startswith("Control connection failed to connect")
+    said = ("Control connection failed to connect", "Failed to authenticate to")
+    return not str(record.msg).startswith(said)
 
 
-logging.getLogger("cassandra.cluster").addFilter(_is_news)
+for _name in ("cassandra.cluster", "cassandra.connection"):
+    logging.getLogger(_name).addFilter(_is_news)
 
 
 class AskAnother(RetryPolicy):  # type: ignore[misc]
@@ -111,15 +127,71 @@ class AskAnother(RetryPolicy):  # type: ignore[misc]
         return (self.RETRY_NEXT_HOST if retry_num == 0 else self.RETHROW, None)
 
 
+class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
+    """The nodes of all regions but ``local_dc``."""
+
+    def make_query_plan(self, *args: Any, **named: Any) -> Iterator[Any]:
+        plan = super().make_query_plan(*args, **named)
+        return (host for host in plan if host.datacenter != self.local_dc)
+
+
+class Presence(HostStateListener):  # type: ignore[misc]
+    """Whether this region's nodes are all away, and when they came back from that. The driver's
+    threads tell it, and requests get through a little before they do."""
+
+    def __init__(self, centre: str) -> None:
+        self._centre = centre
+        self._up: set[Any] = set()
+        self._all_away = False
+        self._came_back = float("-inf")
+
+    def is_whole(self, now: float) -> bool:
+        """Whether the nodes that are here were here for long enough to have what others wrote."""
+        return not self._all_away and now >= self._came_back + _ELSEWHERE_S
+
+    def on_up(self, host: Any) -> None:
+        """The driver's word for a node that answers again."""
+        if host.datacenter == self._centre:
+            if self._all_away:
+                self._came_back = time.monotonic()
+            self._all_away = False
+            self._up.add(host.endpoint)
+
+    def on_add(self, host: Any) -> None:
+        """And for one that it has just heard of."""
+        self.on_up(host)
+
+    def on_down(self, host: Any) -> None:
+        """It doesn't answer any more."""
+        if host.datacenter == self._centre:
+            self._up.discard(host.endpoint)
+            self._all_away = not self._up
+
+    def on_remove(self, host: Any) -> None:
+        """It isn't of the cluster any more."""
+        self.on_down(host)
+
+
 def cluster(
     address: Address, login: Credentials | None, *, levels: Mapping[Any, int] = _LEVELS
 ) -> Cluster:
-    """A driver's cluster, not connected, that talks to the nodes of ``address.centre`` alone."""
-    auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
+    """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
 
-    def profile(level: int) -> ExecutionProfile:
+    For reads there is one profile more, for all other nodes. ConfigError if ``address.tls`` names
+    no file of certificates.
+    """
+    auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
+    here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
+    # The driver's own questions may be answered by any node: a process that starts while all of
+    # its region are down learns where the others are.
+    anywhere = functools.partial(here, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
+    others = functools.partial(
+        OtherRegions, address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE
+    )
+
+    def profile(level: int, nodes: Callable[[], Any] = here) -> ExecutionProfile:
         return ExecutionProfile(
-            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(address.centre)),
+            load_balancing_policy=TokenAwarePolicy(nodes()),
             retry_policy=AskAnother(),
             consistency_level=level,
             request_timeout=REQUEST_S,
@@ -131,13 +203,17 @@ def cluster(
         list(address.hosts),
         port=address.hosts[0][1],
         auth_provider=auth,
+        ssl_context=tls_context(address),
         connection_class=LibevConnection,
         # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
         protocol_version=ProtocolVersion.V5,
         connect_timeout=CONNECT_S,
         control_connection_timeout=CONNECT_S,
         execution_profiles={name: profile(level) for name, level in levels.items()}
-        | {EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE)},
+        | {
+            _ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
+            EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),
+        },
         reconnection_policy=ExponentialReconnectionPolicy(0.5, 2.0, max_attempts=None),
         idle_heartbeat_interval=_HEARTBEAT_S,
         idle_heartbeat_timeout=_HEARTBEAT_S,
@@ -145,10 +221,27 @@ def cluster(
     )
 
 
+def tls_context(address: Address) -> ssl.SSLContext | None:
+    """What connections are secured with; None for plain ones.
+
+    A node's certificate must name the address at which it is reached: its name or its IP address.
+    ConfigError if the file can't be read.
+    """
+    if address.tls is None:
+        return None
+    try:
+        file = None if address.tls == SYSTEM_TLS else address.tls
+        return ssl.create_default_context(cafile=file)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigError(f"{address}: no certificates in {address.tls}: {exc}") from exc
+
+
 def wrapped(exc: Exception, what: str) -> StoreError:
     """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
     if isinstance(exc, StoreError):
         return exc
+    if isinstance(exc, ConfigError):
+        return StoreUnavailable(str(exc))
     if isinstance(exc, NoHostAvailable) and isinstance(exc.errors, dict):
         reasons = {_host(host): error for host, error in exc.errors.items()}
         if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
@@ -195,11 +288,12 @@ class Bridge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Link:
-    """A connected driver, with every statement prepared."""
+    """A connected driver, every statement prepared; ``presence`` if there are other regions."""
 
     cluster: Cluster
     session: DriverSession
     prepared: dict[str, PreparedStatement]
+    presence: Presence | None
 
 
 class Session:
@@ -218,6 +312,8 @@ class Session:
         in_flight: int = DEFAULT_IN_FLIGHT,
         waiting: int = DEFAULT_WAITING,
     ) -> None:
+        # Sooner than with the first request, which may be long after the start.
+        tls_context(address)
         self._address = address
         self._login = login
         self._in_flight = in_flight
@@ -231,13 +327,50 @@ class Session:
         self._rest_until = 0.0
         self._failure: StoreError | None = None
         self._closed = False
+        # Until then our own region isn't asked first.
+        self._elsewhere_until = 0.0
 
     async def read(self, statement: str, values: Values, consistency: Consistency) -> list[Row]:
-        """The rows that ``statement`` finds."""
+        """The rows that ``statement`` finds: in this region, or in another if it can't answer.
+
+        The other one lacks what this one has written in its last moments and not passed on.
+        """
         link = await self._connected()
+        if link.presence is None:
+            return await self._read(link, statement, values, consistency)
+        ways: list[Consistency | Literal["elsewhere"]] = [consistency, _ELSEWHERE]
+        now = time.monotonic()
+        if now < self._elsewhere_until or not link.presence.is_whole(now):
+            ways.reverse()
+        try:
+            return await self._read(link, statement, values, ways[0])
+        except StoreUnavailable as exc:
+            if ways[0] != _ELSEWHERE:
+                self._note_silence(exc)
+        return await self._read(link, statement, values, ways[1])
+
+    async def read_here(
+        self, statement: str, values: Values, consistency: Consistency
+    ) -> list[Row]:
+        """As :meth:`read`, but of this region alone."""
+        return await self._read(await self._connected(), statement, values, consistency)
+
+    async def _read(
+        self,
+        link: _Link,
+        statement: str,
+        values: Values,
+        profile: Consistency | Literal["elsewhere"],
+    ) -> list[Row]:
         request = link.prepared[statement].bind(values)
         turn = await self._turn()
-        return await self._start(link, request, consistency, turn)
+        return await self._start(link, request, profile, turn)
+
+    def _note_silence(self, exc: StoreUnavailable) -> None:
+        now = time.monotonic()
+        if now > self._elsewhere_until + _ELSEWHERE_S:
+            logger.warning("%s: another region is asked for what is read", exc)
+        self._elsewhere_until = now + _ELSEWHERE_S
 
     async def write(self, batches: Sequence[Batch]) -> None:
         """Write each batch by one request; return when all are done.
@@ -311,7 +444,11 @@ class Session:
         return _Turn(self._turns)
 
     def _start(
-        self, link: _Link, request: Any, consistency: Consistency, turn: _Turn
+        self,
+        link: _Link,
+        request: Any,
+        profile: Consistency | Literal["elsewhere"],
+        turn: _Turn,
     ) -> asyncio.Future[list[Row]]:
         """Send ``request``; the turn ends with the answer, whether anybody still waits or not."""
         assert self._bridge is not None
@@ -336,7 +473,7 @@ class Session:
             bridge.post(functools.partial(settle, None, error))
 
         try:
-            link.session.execute_async(request, execution_profile=consistency).add_callbacks(
+            link.session.execute_async(request, execution_profile=profile).add_callbacks(
                 arrived, failed
             )
         except Exception as exc:
@@ -372,8 +509,11 @@ def _request(link: _Link, batch: Batch) -> Any:
 
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
-    made = cluster(address, login)
+    presence = Presence(address.centre)
+    made: Cluster | None = None
     try:
+        made = cluster(address, login)
+        made.register_listener(presence)
         session = made.connect()
         centres = {host.datacenter for host in made.metadata.all_hosts()}
         if address.centre not in centres:
@@ -382,7 +522,8 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
     except Exception as exc:
-        made.shutdown()
+        if made is not None:
+            made.shutdown()
         if isinstance(exc, InvalidRequest):
             # No such keyspace, no such table.
             text = f"{address}: {_one_line(exc)}: run `newsfabric schema apply`"
@@ -390,4 +531,4 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
-    return _Link(made, session, prepared)
+    return _Link(made, session, prepared, presence if len(centres) > 1 else None)

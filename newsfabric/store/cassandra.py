@@ -1,8 +1,9 @@
 """The store in Cassandra: what production runs, one cluster with a data centre for each region.
 
 Tables and their reasons are in ``cassandra/README.md``; ``newsfabric schema apply`` makes them.
-A process talks to the nodes of its own region alone. What it writes reaches the other regions a
-little later; a gateway that finds a hole there asks again.
+A process writes to the nodes of its own region alone, and waits while too few of them live. What
+it writes reaches the other regions a little later; a gateway that finds a hole there asks
+again. It reads in its own region, or in another one while its own can't answer.
 
 What a finished write promises, by class: gold and silver are on a majority of this region's
 replicas, so that no single node's death takes them back and every reader of this region finds them;
@@ -252,7 +253,8 @@ class CassandraStore:
             await self._session.write(batches)
 
     async def check(self) -> None:
-        await self._session.read(rows.SLOTS, (rows.JOURNAL_SCOPE, 0, 0, 1), "quorum")
+        # Also for routers, which write here and nowhere else.
+        await self._session.read_here(rows.SLOTS, (rows.JOURNAL_SCOPE, 0, 0, 1), "quorum")
 
     async def close(self) -> None:
         await self._session.close()

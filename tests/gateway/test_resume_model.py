@@ -155,15 +155,16 @@ class Reader:
 
     async def connect(self, gateway: Gateway) -> None:
         topic = TOPIC
-        missed = Recalled([], recovered=False)
+        missed, recovered = Recalled([]), False
         if self.position is not None:
             missed = await gateway.resumer.recover(topic, self.position)
-        if not missed.recovered:
+            recovered = missed.recovered
+        if not recovered:
             self.since_ms = self.world.clock.ms
         self.gateway = gateway
         self.subscription = gateway.hub.subscribe(topic, self)
         now = gateway.hub.streams.position(self.world.clock.now)
-        echoed = self.position if missed.recovered and missed.publications else now
+        echoed = self.position if recovered and missed.publications else now
         self.wire = [echoed or now, *missed.publications]
         self.heard = []
 
@@ -339,6 +340,7 @@ class World:
     def catch_up(self, fresh: Gateway) -> None:
         """What a gateway does before it lets readers in."""
         fresh.catch_up()
+        fresh.hub.streams.caught_up(self.clock.ms - int(CATCH_UP * 1000))
         for router in self.routers:
             if not self.cut or router.region == fresh.region:
                 fresh.take(router.tick())

@@ -227,6 +227,18 @@ def test_what_was_routed_before_we_listened_is_no_news_and_what_came_after_is() 
     assert not streams.offered("young", ms(1), 1, ms(1))
 
 
+def test_what_the_gateway_before_us_had_published_is_no_news_however_young_its_router() -> None:
+    streams = Streams(START + 60)
+    streams.listened_since(ms(0))
+    # The router began when the first of these gateways did.
+    streams.resume(ROUTER, ms(0), 500, routed_ms=ms(57))
+    assert streams.offered(ROUTER, ms(0), 400, ms(40))
+    assert streams.offered(ROUTER, ms(0), 500, ms(57))
+    assert not streams.offered(ROUTER, ms(0), 501, ms(58))
+    # A stranger of the same age may have been cut off from them.
+    assert not streams.offered("other", ms(0), 400, ms(40))
+
+
 # What is made of a reader's position.
 
 

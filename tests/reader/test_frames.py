@@ -9,7 +9,7 @@ from newsfabric.errors import Disconnected
 from newsfabric.reader.frames import MAX_LINE_BYTES, EventStream, Lines, closed, sockjs_messages
 
 STREAM = 'id: p1\ndata: {"a":1}\n\n: heartbeat\n\ndata: {"b":\ndata: "ü"}\n\nretry: 5\n\n'.encode()
-EVENTS = [b'{"a":1}', '{"b":\n"ü"}'.encode()]
+EVENTS = [(b'{"a":1}', "p1"), ('{"b":\n"ü"}'.encode(), "p1")]
 
 
 def pieces(cuts: list[int], whole: bytes) -> list[bytes]:

@@ -147,6 +147,8 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
     10: ("remember", lambda b: {"blob": b.data("I")}),
     11: ("drain", lambda b: {"seconds_ms": b.number("I"), "per_second": b.number("I")}),
     12: ("count", lambda b: {}),
+    20: ("shed", lambda b: {
+        "name": b.data("B").decode(), "count": b.number("I"), "retry_ms": b.number("I")}),
     15: ("batch", lambda b: {
         "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
     16: ("badge", _badge),

@@ -14,7 +14,7 @@ from newsfabric.world.cassandra import StoreNode, answers, command, configuratio
 from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 
 
-def node(folder: Path) -> StoreNode:
+def node(folder: Path, *, single: bool = False) -> StoreNode:
     return StoreNode(
         name="oregon-store-1",
         datacentre="oregon",
@@ -23,6 +23,7 @@ def node(folder: Path) -> StoreNode:
         gossip_port=18105,
         tokens=tokens(centre=0, node=0, nodes=1),
         seeds=("127.0.0.1:18105", "127.0.0.1:18205"),
+        single=single,
     )
 
 
@@ -31,13 +32,22 @@ def home(folder: Path) -> CassandraHome:
 
 
 def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp_path):
-    settings = json.loads(configuration(node(tmp_path)))
+    prepare(node(tmp_path))
+    settings = json.loads((tmp_path / "conf" / "cassandra.yaml").read_text())
     assert settings["listen_address"] == settings["rpc_address"] == "127.0.0.1"
     assert settings["native_transport_port"] == 18104
     assert settings["storage_port"] == 18105
     folders = [settings[name] for name in settings if name.endswith("_directory")]
     assert all(folder.startswith(str(tmp_path)) for folder in folders)
     assert settings["data_file_directories"] == [f"{tmp_path}/data"]
+
+
+def test_a_node_that_is_alone_answers_a_write_when_its_log_is_synced(tmp_path):
+    alone = configuration(node(tmp_path, single=True))
+    assert (alone["commitlog_sync"], alone["commitlog_sync_group_window"]) == ("group", "10ms")
+    one_of_three = configuration(node(tmp_path))
+    assert one_of_three["commitlog_sync"] == "periodic"
+    assert "commitlog_sync_group_window" not in one_of_three
 
 
 def test_a_node_knows_its_data_centre(tmp_path):
@@ -54,6 +64,12 @@ def test_a_node_is_run_from_jars_with_a_bounded_heap(tmp_path):
         f"{tmp_path}/conf:{tmp_path}/lib/*",
         "org.apache.cassandra.service.CassandraDaemon",
     ]
+
+
+def test_only_a_node_that_is_measured_has_both_compilers(tmp_path):
+    one, found = node(tmp_path), home(tmp_path)
+    assert "-XX:TieredStopAtLevel=1" in command(one, found)
+    assert "-XX:TieredStopAtLevel=1" not in command(one, found, optimised=True)
 
 
 def test_tokens_are_even_within_a_data_centre():

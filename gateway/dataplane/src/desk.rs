@@ -52,6 +52,7 @@ impl Reactor {
             }
             Order::Evict(eviction) => self.evict(&eviction),
             Order::Drain(spread_ms, per_second) => self.start_drain(spread_ms, per_second),
+            Order::Shed(reason, count, retry_ms) => self.shed(&reason, count, retry_ms),
             Order::Yield(yielding) => self.yield_to(&yielding),
         }
     }

@@ -29,6 +29,8 @@ pub enum Order {
     Evict(Arc<Eviction>),
     /// Send readers away: over so many ms, but no more than so many a second.
     Drain(u32, u32),
+    /// Send so many readers away for this reason, to come again within so many ms.
+    Shed(Arc<str>, u32, u32),
     /// Give everything to a newer data plane.
     Yield(Arc<Yielding>),
 }

@@ -86,6 +86,8 @@ pub struct Reactor {
     /// What many readers are given; the last that came is the last.
     pub(crate) batches: VecDeque<(u64, Batch)>,
     pub(crate) drain: Option<Pace>,
+    /// Where the search for the next reader to be shed goes on.
+    shed_from: u32,
     /// Bytes of verbs that wait in all connections.
     pub(crate) held_bytes: usize,
     /// Whose address was counted.
@@ -139,6 +141,7 @@ impl Reactor {
             attachment: 0,
             batches: VecDeque::new(),
             drain: None,
+            shed_from: 0,
             held_bytes: 0,
             counted: HashMap::new(),
             doomed: Vec::new(),
@@ -393,6 +396,25 @@ impl Reactor {
         let usual = self.policy.reason("drain").retry_after_ms;
         let wait = (u64::from(self.random()) * (2 * u64::from(usual) + 1)) >> 32;
         self.close(slot, "drain", Some(wait as u32));
+    }
+
+    /// Send `count` readers away, each other ones than the last time as long as there are some.
+    pub(crate) fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
+        let slots = self.slab.slots();
+        let mut left = count;
+        for _ in 0..slots {
+            if left == 0 {
+                break;
+            }
+            self.shed_from = if self.shed_from >= slots { 0 } else { self.shed_from };
+            let slot = self.shed_from;
+            self.shed_from += 1;
+            if self.slab.at(slot).phase == Phase::Open {
+                let wait = (u64::from(self.random()) * (u64::from(retry_ms) + 1)) >> 32;
+                self.close(slot, reason, Some(wait as u32));
+                left -= 1;
+            }
+        }
     }
 
     fn is_drained(&self) -> bool {

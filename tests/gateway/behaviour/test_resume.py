@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import json
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -24,19 +25,23 @@ TOPIC = "news.breaking"
 
 
 class CountingStore(MemoryStore):
-    """Counts what readers who come back cost, and can be away."""
+    """Counts what readers who come back cost; can be away, or have things happen meanwhile."""
 
     def __init__(self) -> None:
         super().__init__(TABLE)
         self.reads = 0
         self.away = False
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
         self.reads += 1
         await asyncio.sleep(0)
         if self.away:
             raise StoreUnavailable("away")
-        return await super().since(topic, from_ms=from_ms, limit=limit)
+        found = await super().since(topic, from_ms=from_ms, limit=limit)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return found
 
 
 @pytest.fixture
@@ -205,7 +210,7 @@ async def test_a_reader_is_told_when_memory_and_store_cant_say(
         store.away = True
         async with box.reader() as reader:
             resumed = await reader.subscribe(TOPIC, position=position)
-            assert resumed["recovered"] is False
+            assert (resumed["recovered"], resumed["reason"]) == (False, "store")
             # What is known is sent all the same.
             assert await reader.hear_bodies(1) == [1]
             await publish(box, 2)
@@ -221,7 +226,9 @@ async def test_more_than_one_read_may_take_is_a_gap_and_the_newest_come(
         await publish(box, *range(30))
     async with opened_box(engine, store=store, resume_rows=5) as box, box.reader() as reader:
         resumed = await reader.subscribe(TOPIC, position=position)
-        assert resumed["recovered"] is False
+        assert (resumed["recovered"], resumed["reason"]) == (False, "too_many")
+        gaps = 'newsfabric_gateway_resumes_total{reason="too_many",result="gap"}'
+        assert await box.metric(gaps) >= 1
         # Five of one read, and those that the gateway remembers since it caught up.
         assert await reader.hear_bodies(10) == [*range(20, 30)]
         await reader.is_up_to_date()
@@ -236,7 +243,7 @@ async def test_more_than_a_replay_may_hold_is_a_gap_and_the_newest_come(
         await publish(box, *("x" * 1_000 for _ in range(5)))
         async with box.reader() as reader:
             resumed = await reader.subscribe(TOPIC, position=position)
-            assert resumed["recovered"] is False
+            assert (resumed["recovered"], resumed["reason"]) == (False, "too_large")
             assert resumed["position"] != position
             assert await reader.hear_bodies(3) == ["x" * 1_000] * 3
             await reader.is_up_to_date()
@@ -250,8 +257,50 @@ async def test_a_gap_is_filled_by_the_rewind_that_was_asked_for(
         async with box.reader() as reader:
             old = encode(1_000, 1_000, [])
             resumed = await reader.subscribe(TOPIC, position=old, rewind=2)
-            assert resumed["recovered"] is False
+            assert (resumed["recovered"], resumed["reason"]) == (False, "expired")
             assert await reader.hear_bodies(2) == [2, 3]
+
+
+async def test_a_burst_while_the_store_is_read_is_no_gap(engine: str, store: CountingStore) -> None:
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        await publish(box, -1)
+    async with opened_box(engine, store=store) as fresh, fresh.reader() as reader:
+        fresh.numbers = box.numbers
+
+        async def burst() -> None:
+            # More than the topic keeps, during each read that there is.
+            memory = fresh.gateway.core.hub.memory(TOPIC)
+            arrived = memory.arrived
+            await publish(fresh, *range(30))
+            await until(lambda: memory.arrived == arrived + 30)
+
+        store.meanwhile = burst
+        resumed = await reader.subscribe(TOPIC, position=position)
+        assert (resumed["recovered"], store.reads) == (True, 1)
+        assert await reader.hear_bodies(31) == [*range(-1, 30)]
+        await reader.is_up_to_date()
+        await publish(fresh, 30)
+        assert await reader.hear_bodies(1) == [30]
+        memory = fresh.gateway.core.hub.memory(TOPIC)
+        assert len(memory) == memory.policy.keep
+
+
+async def test_a_rewind_instead_begins_where_it_did_when_it_was_asked_for(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        await publish(box, 1)
+        async with box.reader() as reader:
+            # From before the journal that this gateway has read.
+            old_ms = int((time.time() - 700) * 1000)
+            old = encode(old_ms, old_ms, [])
+            store.away = True
+            # The answer comes later than this reaches back.
+            resumed = await reader.subscribe(TOPIC, position=old, rewind="1s")
+            assert resumed["recovered"] is False
+            assert await reader.hear_bodies(1) == [1]
 
 
 async def test_the_newest_of_each_key_come_only_to_those_who_missed_something(

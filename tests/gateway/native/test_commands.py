@@ -18,7 +18,7 @@ from gateway.native.wire import WireError
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from gateway.standing import Standing, decode_badge
-from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN
+from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
 from newsfabric.tokens import Login
 from newsfabric.topics import TopicPolicy
 
@@ -146,6 +146,11 @@ def test_a_badge_says_whose_it_is_and_when_it_ends() -> None:
 def test_an_eviction_names_users_and_times() -> None:
     (made,) = decoded(commands.evict([("42", 5), ("7", 6)], INVALID_TOKEN))
     assert made.fields == {"reason": "invalid_token", "users": [("42", 5), ("7", 6)]}
+
+
+def test_shed() -> None:
+    made = commands.shed(REBALANCE, 3, 2_000)
+    assert made == command(20, b"\x09rebalance" + b"\x03\0\0\0" + b"\xd0\x07\0\0")
 
 
 def test_settings_are_read_field_by_field_by_the_other_end() -> None:

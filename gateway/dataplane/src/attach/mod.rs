@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use crate::control::{self, Command, ConnectionId, Event, Malformed, Settings};
 use crate::counters::{self, Counters};
+use crate::drain;
 use crate::mailbox::Mailbox;
 use crate::orders::{Eviction, Order, Report, Seed};
 use crate::policy::Policy;
@@ -383,12 +384,25 @@ impl Attachment {
                 self.threads.tell(&Order::Evict(Arc::new(eviction)));
             }
             Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
+            Command::Shed { reason, count, retry_ms } => self.shed(reason, count, retry_ms),
             Command::Count => self.send_counters(),
             Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit => {
                 return Err(Malformed::Value("hello, which comes first and once"));
             }
         }
         Ok(())
+    }
+
+    /// Each thread sends its share of `count` readers away.
+    fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
+        let reason: Arc<str> = reason.into();
+        let readers: Vec<u64> = self.threads.counters.iter().map(Counters::readers).collect();
+        let shares = drain::shares(count, &readers);
+        for (pending, share) in self.threads.pending.iter_mut().zip(shares) {
+            if share > 0 {
+                pending.push(Order::Shed(reason.clone(), share, retry_ms));
+            }
+        }
     }
 
     /// A topic's name to be shared.

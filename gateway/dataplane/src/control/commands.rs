@@ -140,6 +140,15 @@ pub enum Command<'a> {
         /// But no more than so many readers a second.
         per_second: u32,
     },
+    /// Send some readers to other boxes, and go on serving.
+    Shed {
+        /// The reason's name.
+        reason: &'a str,
+        /// So many readers at most.
+        count: u32,
+        /// Each is to come again after a random time up to this.
+        retry_ms: u32,
+    },
     /// Send [`Event::Counters`](super::Event::Counters) now.
     Count,
     /// The first one of a newer data plane: it wants everything.
@@ -234,6 +243,11 @@ impl<'a> Command<'a> {
             },
             16 => Command::Badge(from.badge()?),
             17 => Command::Evict { reason: from.text8("reason")?, users: from.users()? },
+            20 => Command::Shed {
+                reason: from.text8("reason")?,
+                count: from.u32()?,
+                retry_ms: from.u32()?,
+            },
             other => return Err(Malformed::Type(other)),
         };
         from.end()?;

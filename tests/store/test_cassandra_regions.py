@@ -1,0 +1,130 @@
+"""A cluster of two regions with one node each, when a node is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from envelopes import Clock, envelope
+from worlds import ROOT
+
+from newsfabric.envelope import Envelope
+from newsfabric.errors import SetupError, StoreError, StoreUnavailable
+from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
+from newsfabric.store._cassandra_url import parse_address
+from newsfabric.store.cassandra import CassandraStore
+from newsfabric.topics import TopicPolicy, TopicTable
+from newsfabric.world.cassandra import LocalCassandra
+from newsfabric.world.cassandra_home import find_cassandra
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.timeout(300)]
+
+TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
+KEYSPACE = "regions"
+WRITERS = 8
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCassandra]:
+    try:
+        home = find_cassandra(ROOT, os.environ)
+    except SetupError as exc:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have Cassandra: {exc}")
+        pytest.skip(str(exc))
+    folder = tmp_path_factory.mktemp("regions")
+    with LocalCassandra(folder, home, centres=("oregon", "dublin")) as nodes:
+        asyncio.run(_until_it_works(lambda: asyncio.to_thread(_make_tables, nodes)))
+        yield nodes
+
+
+def _make_tables(nodes: LocalCassandra) -> None:
+    migrations = load_migrations(cql_folder())
+    address = parse_address(nodes.url(KEYSPACE))
+    with Schema(address, None, migrations, replication={"oregon": 1, "dublin": 1}) as schema:
+        schema.apply(lambda line: None)
+
+
+@asynccontextmanager
+async def opened(nodes: LocalCassandra, centre: str) -> AsyncIterator[CassandraStore]:
+    """The store as a process in ``centre`` has it."""
+    address = parse_address(nodes.url(KEYSPACE, centre=centre))
+    store = CassandraStore(address, TOPICS, environ={}, now_ms=Clock(10_000))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_what_a_region_cant_read_another_one_is_asked_for_and_writes_wait(regions):
+    batch = [envelope(n, at=n, topic="news.elsewhere") for n in range(20)]
+    async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
+        await store.write(batch)
+        await _until_it_has(other, "news.elsewhere", batch)
+        await asyncio.to_thread(regions.kill, "oregon-store-1")
+        assert await store.history("news.elsewhere", limit=100) == batch
+        assert await store.journal(from_ms=0, to_ms=batch[-1].published_ms * 2, limit=20) == batch
+        with pytest.raises(StoreUnavailable):
+            await store.write([envelope(100, at=100, topic="news.elsewhere")])
+        # Who asks whether the store is well wants to write.
+        with pytest.raises(StoreUnavailable):
+            await store.check()
+        async with opened(regions, "oregon") as fresh:
+            assert await fresh.history("news.elsewhere", limit=100) == batch
+        # What the other region writes meanwhile isn't missed when the node is back.
+        meanwhile = [envelope(n, at=n, topic="news.elsewhere") for n in range(20, 40)]
+        await other.write(meanwhile)
+        await asyncio.to_thread(regions.start, "oregon-store-1")
+        await _until_it_works(store.check)
+        assert await store.history("news.elsewhere", limit=100) == batch + meanwhile
+
+
+async def test_a_single_node_that_is_killed_keeps_all_that_it_has_acknowledged(regions):
+    acknowledged: list[Envelope] = []
+    many = asyncio.Event()
+
+    async def writes(store: CassandraStore, first: int) -> None:
+        number = first
+        while True:
+            one = envelope(number, at=number, topic="news.kept")
+            try:
+                await store.write([one])
+            except StoreError:
+                return
+            acknowledged.append(one)
+            number += WRITERS
+            if len(acknowledged) >= 300:
+                many.set()
+
+    async with opened(regions, "oregon") as store, asyncio.TaskGroup() as group:
+        await store.check()
+        for first in range(WRITERS):
+            group.create_task(writes(store, first))
+        await many.wait()
+        # In the midst of writing.
+        await asyncio.to_thread(regions.kill, "oregon-store-1")
+    await asyncio.to_thread(regions.start, "oregon-store-1")
+    # One that saw nothing of it reads where it lives.
+    async with opened(regions, "oregon") as store:
+        await _until_it_works(store.check)
+        found = await store.since("news.kept", from_ms=0, limit=100_000)
+        missing = {one.seq for one in acknowledged} - {one.seq for one in found}
+        assert missing == set()
+
+
+async def _until_it_has(store: CassandraStore, topic: str, batch: list[Envelope]) -> None:
+    async with asyncio.timeout(30):
+        while await store.history(topic, limit=100) != batch:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.1)
+
+
+async def _until_it_works(act):
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await act()
+            except StoreUnavailable:
+                await asyncio.sleep(0.2)
