@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from wires import Wire
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
+logger = logging.getLogger(__name__)
 pytestmark = pytest.mark.browser
 
 STATIC: Final = Path(__file__).parents[2] / "newsfabric" / "static"
@@ -59,6 +61,7 @@ class Region:
 
     name: str
     boxes: list[Box] = dataclasses.field(default_factory=list)
+    exits: list[contextlib.AsyncExitStack] = dataclasses.field(default_factory=list)
     wires: list[Wire] = dataclasses.field(default_factory=list)
     site: Wire | None = None
     others: list[Region] = dataclasses.field(default_factory=list)
@@ -134,7 +137,9 @@ async def fabric() -> AsyncIterator[Fabric]:
     async with contextlib.AsyncExitStack() as stack:
         for region in (home, away):
             for _ in range(2):
-                box = await stack.enter_async_context(opened_box(store=store, table=TABLE))
+                exits = await stack.enter_async_context(contextlib.AsyncExitStack())
+                box = await exits.enter_async_context(opened_box(store=store, table=TABLE))
+                region.exits.append(exits)
                 region.boxes.append(box)
                 region.wires.append(await Wire(int(box.host.rpartition(":")[2])).open())
             server = HTTPServer(Application([(r"/(.*)", _Site, {"region": region})]))
@@ -169,6 +174,7 @@ async def test_a_gateway_goes_under_the_page(
         await reading.has(5)
         (wire.kill if how == "killed" else wire.cut)()
         seconds = await reading.back_after(time.time() * 1000)
+    logger.info("failover, gateway %s: %.2f s", how, seconds)
     await reading.has_exactly(fabric.published)
     assert seconds <= (GATEWAY_SECONDS if how == "killed" else REGION_SECONDS)
     assert await reading.state("region") == "oregon", "there is another gateway at home"
@@ -185,6 +191,7 @@ async def test_a_region_goes_under_the_page(
             assert wire is not None
             (wire.kill if how == "killed" else wire.cut)()
         seconds = await reading.back_after(time.time() * 1000)
+    logger.info("failover, region %s: %.2f s", how, seconds)
     await reading.has_exactly(fabric.published)
     assert seconds <= REGION_SECONDS
     assert await reading.state("region") == "dublin"
@@ -290,13 +297,17 @@ async def test_a_gateway_that_drains_sends_the_page_to_another(
 ) -> None:
     reading = await opened(context, fabric)
     wire = fabric.home.wire_of(await reading.state("gateway"))
-    box = fabric.home.boxes[fabric.home.wires.index(wire)]
+    number = fabric.home.wires.index(wire)
     async with fabric.publishing():
         await reading.has(5)
-        box.stop.set()
-        await reading.back_after(time.time() * 1000)
+        del fabric.home.boxes[number]
+        drained = time.time() * 1000
+        await fabric.home.exits[number].aclose()
+        await reading.back_after(drained)
     await reading.has_exactly(fabric.published)
     assert wire is not fabric.home.wire_of(await reading.state("gateway"))
+    reasons = await reading.page.evaluate("log.states.map(({reason}) => reason)")
+    assert "this box is being drained" in reasons
 
 
 async def test_a_page_that_closes_its_connection_hears_no_more(
