@@ -18,6 +18,7 @@ from bench import (
     delivery,
     fabric,
     idle,
+    login,
     losses,
     mailbox,
     repair,
@@ -32,11 +33,11 @@ from newsfabric.errors import SetupError
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
 PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
-on it), delivery, connect, idle and crowd (the gateway beside its floor), upgrade (its processes
-replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in does),
-repair (messages that were lost on the way) and losses (a core node, a router, a shovel, a store
-node is killed); all if none is named. A part that can't run says why; the others go on. A floor
-is measured in the same run: compare ratios, not figures of different days.
+on it), delivery, connect, login, idle and crowd (the gateway beside its floor), upgrade (its
+processes replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in
+does), repair (messages that were lost on the way) and losses (a core node, a router, a shovel, a
+store node is killed); all if none is named. A part that can't run says why; the others go on. A
+floor is measured in the same run: compare ratios, not figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -64,6 +65,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "store": store.measure,
     "delivery": lambda: _beside_the_floor(delivery.measure),
     "connect": lambda: _beside_the_floor(connect.measure),
+    "login": lambda: _beside_the_floor(login.measure),
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "upgrade": lambda: uvloop.run(upgrade.measure(build())),

@@ -13,6 +13,7 @@ import click
 
 from gateway import app
 from gateway.app import Engine
+from gateway.gate import TokenSettings
 from gateway.native import app as native_app
 from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
@@ -79,6 +80,10 @@ def choose_engine(wanted: str) -> str:
 @click.option("--dataplane-threads", default=0, type=click.IntRange(0), help="0: one per core.")
 @click.option("--proxy-protocol", is_flag=True, help="A load balancer names readers' addresses.")
 @click.option("--per-address", default=0, type=click.IntRange(0), help="Connections; 0: any.")
+@click.option("--token-keys", metavar="FILE|URL", help="PEM or JWKS; without it no logins.")
+@click.option("--token-audience", metavar="AUD", help="What tokens must be for.")
+@click.option("--token-issuer", metavar="ISS", help="Whom tokens must be from.")
+@click.option("--token-cookie", metavar="NAME", help="A cookie that may hold a token.")
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
 def main(
     *,
@@ -103,6 +108,10 @@ def main(
     dataplane_threads: int,
     proxy_protocol: bool,
     per_address: int,
+    token_keys: str | None,
+    token_audience: str | None,
+    token_issuer: str | None,
+    token_cookie: str | None,
     log_level: str,
 ) -> None:
     """Serve readers of one retail box: SockJS, WebSocket, SSE."""
@@ -117,6 +126,12 @@ def main(
         endpoints=endpoints,
         sockjs_url=sockjs_url,
         sockjs_legacy=sockjs_legacy,
+        tokens=TokenSettings(
+            keys=token_keys,
+            audience=token_audience,
+            issuer=token_issuer,
+            cookie=token_cookie,
+        ),
         capacity=capacity,
         drain_seconds=drain_seconds,
         drain_per_second=drain_per_second,

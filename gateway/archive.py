@@ -23,6 +23,8 @@ from newsfabric.topics import TopicPolicy
 logger = logging.getLogger(__name__)
 
 _REST: Final = 1.0
+# Minutes of a topic come in many pages, and a gap is worse than a wait.
+_LONG: Final = 4.0
 
 
 class Archive:
@@ -44,8 +46,9 @@ class Archive:
         )
 
     async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.since`."""
-        return await self._read(self._store.since(topic, from_ms=from_ms, limit=limit))
+        """As :meth:`newsfabric.store.Store.since`; it may take several times the timeout."""
+        read = self._store.since(topic, from_ms=from_ms, limit=limit)
+        return await self._read(read, patience=_LONG)
 
     async def past(self, topic: str, policy: TopicPolicy) -> tuple[list[Envelope], list[Envelope]]:
         """What a hub wants to know of a topic at first: (history, newest by key), oldest first.
@@ -69,15 +72,22 @@ class Archive:
             logger.warning("the store can't be read: %s", exc)
             self._resting_until = now + _REST
 
-    async def _read(self, read: Coroutine[Any, Any, list[Envelope]]) -> list[Envelope]:
+    async def _read(
+        self, read: Coroutine[Any, Any, list[Envelope]], *, patience: float = 1.0
+    ) -> list[Envelope]:
         now = time.monotonic()
         if now < self._resting_until or self._waiting >= self._settings.store_waiting:
             read.close()
             raise StoreUnavailable("the store is being left alone")
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._settings.store_timeout), self._reads:
-                return await read
+            # The wait for a turn is bounded by the turns of others, each within its timeout. If it
+            # counted, a slow store would answer nobody in time.
+            async with self._reads:
+                if time.monotonic() < self._resting_until:
+                    raise StoreUnavailable("the store is being left alone")
+                async with asyncio.timeout(patience * self._settings.store_timeout):
+                    return await read
         except TimeoutError as exc:
             raise StoreUnavailable("the store doesn't answer") from exc
         finally:

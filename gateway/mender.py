@@ -125,6 +125,7 @@ class Mender:
         self._note(problem, now)
         self._tell(self._repair.finished(plan, now, complete=problem is None))
         if problem is None and plan.catch_up is not None:
+            self._core.hub.streams.caught_up(plan.catch_up.from_ms)
             logger.info("caught up: %d messages from the journal", found)
         if self.ready:
             self._ready.set()

@@ -80,7 +80,7 @@ class GatewaySettings:
     # 1,000, 16 ms with 100, 5 ms with 32; a delivery cost the same with all of them.
     fanout_chunk: int = 32
     store_timeout: float = 5.0
-    store_reads: int = 16
+    store_reads: int = 8
     store_waiting: int = 1_000
     latest_keys: int = 200
     replay_bytes: int = 1 << 20

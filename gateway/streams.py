@@ -25,7 +25,7 @@ Positions (:mod:`gateway.position`) are made and judged here:
 
 The decision that one would question: :meth:`Streams.vouches` goes by clocks in one point.
 What a gateway heard is known by numbers; that there was no router it never heard of, only
-for the time since it began to listen.
+for the time since it began to listen, and for that of the journal which it has read to the end.
 """
 
 from __future__ import annotations
@@ -190,6 +190,8 @@ class Streams:
         self._began_ms = int(now * 1000)
         # Of routers that started later everything counts.
         self.since_ms = self._began_ms
+        # Whatever was routed since then was heard, or was in the journal when we read it.
+        self._known_ms = self._began_ms
         self._heard_at = now
 
     def __len__(self) -> int:
@@ -247,6 +249,10 @@ class Streams:
     def listened_since(self, ms: int) -> None:
         """Gateways before us have listened since ``ms``: what began later is no stranger."""
         self.since_ms = min(self.since_ms, ms)
+
+    def caught_up(self, from_ms: int) -> None:
+        """All that the journal has since ``from_ms`` was published: by us, or before us."""
+        self._known_ms = min(self._known_ms, from_ms)
 
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""
@@ -318,7 +324,7 @@ class Streams:
 
         Then a memory that has forgotten none of it has all of it.
         """
-        if told.time_ms < self._began_ms + SKEW_MS:
+        if told.time_ms < self._known_ms + SKEW_MS:
             return False
         known = 0
         for stream in self._streams.values():

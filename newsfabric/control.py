@@ -205,16 +205,12 @@ def decode_receipt(message: Message) -> Receipt:
     )
 
 
-def revocation(user: str, at_ms: int, *, keep_ms: int | None = None) -> Message:
-    """That no token of ``user`` from until ``at_ms`` is good any more, for a core's ``intake``.
-
-    It has to be kept for as long as such a token could live: the topic's ttl, or ``keep_ms``.
-    """
+def revocation(user: str, at_ms: int) -> Message:
+    """That no token of ``user`` from until ``at_ms`` is good any more, for a core's ``intake``."""
     properties = Properties(
         content_type="application/json",
         app_id=CONTROL_WORD,
         message_id=f"revoked-{user}-{at_ms}",
-        expiration=None if keep_ms is None else str(keep_ms),
     )
     return Message(REVOKED, orjson.dumps({"user": user, "at": at_ms}), properties)
 

@@ -33,6 +33,7 @@ JSON: Final = "application/json"
 REJECT_REASONS: Final = (
     "bad_topic",
     "topic_not_allowed",
+    "publisher_not_allowed",
     "empty_body",
     "too_large",
     "not_utf8",
@@ -171,7 +172,7 @@ def identity_text(identity: int) -> str:
 def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -> Submission:
     """A publisher's AMQP message as a submission; Rejected says why it can't be one.
 
-    Whether the topic is one of topics.toml is the caller's question.
+    Whether the topic is one of topics.toml, and this publisher's, is the caller's question.
     """
     properties = message.properties
     topic = _checked_topic(message)

@@ -52,6 +52,8 @@ NOTES: Final = "marks"
 
 # So that a topic, an identity and a kind of mark fit into one message_id.
 _MOST_TOPIC_BYTES: Final = 200
+# RabbitMQ closes the channel on a longer one (ms).
+_MOST_EXPIRATION: Final = 2**32 - 1
 # A user's id: one word of a topic.
 _USER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -209,13 +211,14 @@ def _told(
     type: str | None,
     until_ms: int,
 ) -> Message:
+    left = max(0, until_ms - mark.at_ms)
     properties = Properties(
         content_type=JSON,
         message_id=f"{mark.topic}/{identity_text(mark.identity)}/{mark.kind}",
         app_id=app_id,
         type=type,
         headers={"timestamp_in_ms": mark.at_ms},
-        expiration=str(max(0, until_ms - mark.at_ms)),
+        expiration=str(left) if left <= _MOST_EXPIRATION else None,
     )
     return Message(topic, body, properties)
 

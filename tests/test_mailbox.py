@@ -65,7 +65,9 @@ def test_an_announcement_is_a_message_that_a_router_takes_and_says_the_same_mark
 ) -> None:
     sent = announcement(mark, until_ms=mark.at_ms + later)
     assert announced(as_routed(sent), OWNER) == mark
-    assert received(sent).expires_ms == mark.at_ms + later
+    # What RabbitMQ can't count, it isn't told.
+    ends = mark.at_ms + later if later < 2**32 else None
+    assert received(sent).expires_ms == ends
 
 
 @given(mark=marks)

@@ -17,6 +17,7 @@ from newsfabric.settings import (
     Credentials,
     Fabric,
     Node,
+    ProxyCluster,
     Region,
     credentials_from,
     dump_fabric,
@@ -53,6 +54,26 @@ def test_a_fabric_comes_back_from_its_file(tmp_path: Path):
 def test_a_region_is_found_by_its_name_and_the_others_are_all_but_it():
     assert FABRIC.region("dublin") == region("dublin")
     assert [r.name for r in FABRIC.others("dublin")] == ["oregon", "tokyo"]
+
+
+PROXY = ProxyCluster(name="harbor", nodes=(node("harbor-1"),), nearest="dublin")
+
+
+def test_a_proxy_cluster_comes_back_too(tmp_path: Path):
+    path = tmp_path / "fabric.json"
+    known = dataclasses.replace(FABRIC, proxies=(PROXY,))
+    path.write_text(dump_fabric(known), encoding="utf-8")
+    assert load_fabric(path) == known
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"nearest": "mars"}, {"nodes": ()}, {"name": "tokyo"}, {"name": 7}, {"nodes": (node("A"),)}],
+)
+def test_a_proxy_cluster_that_cant_be_is_a_config_error(changed: dict[str, Any]):
+    known = dataclasses.replace(FABRIC, proxies=(dataclasses.replace(PROXY, **changed),))
+    with pytest.raises(ConfigError):
+        parse_fabric(json.loads(dump_fabric(known)))
 
 
 def test_the_nearest_of_the_others_comes_first_and_those_at_no_known_distance_last(tmp_path: Path):

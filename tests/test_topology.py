@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
 
 import pytest
-from fabrics import CREDENTIALS, TOPICS, fabric
+from fabrics import CREDENTIALS, TOPICS, fabric, node
 
 from gateway.hub import HubLimits
 from newsfabric.management import Management
-from newsfabric.settings import Credentials
+from newsfabric.settings import Credentials, Fabric, ProxyCluster
 from newsfabric.topology import (
     ALL,
     DIRECT,
@@ -37,7 +38,13 @@ from newsfabric.topology import (
     shovel_value,
 )
 from newsfabric.topology.forms import hash_password
-from newsfabric.topology.values import BOX_BOUNDS, GATEWAY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS
+from newsfabric.topology.values import (
+    BOX_BOUNDS,
+    GATEWAY_BOUNDS,
+    PROXY_BOUNDS,
+    REGION_BOUNDS,
+    ROUTER_BOUNDS,
+)
 from newsfabric.world.broker import LocalNode
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from wholesale.router.window import KEEP_MS
@@ -119,9 +126,65 @@ def test_with_one_node_gold_has_a_queue_beside_the_others_on_that_node() -> None
     assert _keys(part, "router.2") == {("intake", "news.breaking"), ("intake", "user.*")}
 
 
+def _with_proxy(nodes: int = 1) -> Fabric:
+    far = tuple(node(f"harbor-{n}") for n in range(1, nodes + 1))
+    proxy = ProxyCluster(name="harbor", nodes=far, nearest="oregon")
+    return dataclasses.replace(fabric(), proxies=(proxy,))
+
+
+HARBOR = Cluster("harbor", "proxy")
+
+
+def test_from_a_proxy_gold_goes_to_every_region_and_the_rest_to_the_nearest() -> None:
+    near = shovel_plan(_with_proxy(), "oregon", TOPICS)
+    far = shovel_plan(_with_proxy(), "dublin", TOPICS)
+    assert _keys(near[HARBOR], "shovel.publish.oregon.1") == {("publish", ALL)}
+    assert _keys(far[HARBOR], "shovel.publish.dublin.1") == {
+        ("publish", "news.breaking"),
+        ("publish", "user.*"),
+        ("publish", "_fabric.canary.dublin"),
+    }
+    assert _shovels(far[DUBLIN_CLIENT])["proxy.harbor.1"] == (
+        "shovel.publish.dublin.1",
+        "publish",
+        ("amqp://harbor-1.test/%2F",),
+    )
+
+
+def test_receipts_of_every_region_come_back_to_a_proxy() -> None:
+    plan = shovel_plan(_with_proxy(), "dublin", TOPICS)
+    assert _shovels(plan[HARBOR]) == {
+        "receipts.dublin.1": (
+            "shovel.receipts.harbor.1",
+            "receipts",
+            ("amqp://dublin-core-1.test/%2F",),
+        )
+    }
+    assert _keys(plan[DUBLIN_CORE], "shovel.receipts.harbor.1") == {("receipts", ALL)}
+
+
+def test_from_two_nodes_of_a_proxy_gold_comes_twice() -> None:
+    plan = shovel_plan(_with_proxy(nodes=2), "oregon", TOPICS)
+    homes = {queue.name: queue.home for queue in plan[HARBOR].queues}
+    assert homes == {
+        "shovel.publish.oregon.1": "harbor-1",
+        "shovel.publish.oregon.2": "harbor-2",
+    }
+    assert ("publish", ALL) not in _keys(plan[HARBOR], "shovel.publish.oregon.2")
+
+
+def test_regions_dont_touch_each_others_shovels_and_queues_at_a_proxy() -> None:
+    assert owned_shovel("dublin", HARBOR, "receipts.dublin.1")
+    assert not owned_shovel("dublin", HARBOR, "receipts.oregon.1")
+    assert owned_queue("dublin", HARBOR, "shovel.publish.dublin.1")
+    assert not owned_queue("dublin", HARBOR, "shovel.publish.oregon.1")
+    assert owned_shovel("dublin", DUBLIN_CLIENT, "proxy.harbor.1")
+    assert not owned_shovel("dublin", OREGON_CLIENT, "proxy.harbor.1")
+
+
 @pytest.mark.promise("S4")
 def test_no_copy_can_wait_for_longer_than_identities_are_remembered() -> None:
-    waits = [REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
+    waits = [PROXY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
     remembered_ms = min(KEEP_MS, HubLimits().identity_seconds * 1000)
     assert sum(bounds.message_ttl_ms or remembered_ms for bounds in waits) < remembered_ms
 

@@ -16,7 +16,7 @@ from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.settings import Node, credentials_from, is_name, load_fabric
 from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
-from wholesale.frontdesk.access import read_key
+from wholesale.frontdesk.access import read_keys
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 from wholesale.mailbox.service import MailboxService, MailboxSettings
 from wholesale.router.service import RouterService, RouterSettings
@@ -128,7 +128,11 @@ def mailbox(*, name: str, log_level: str, **options: Any) -> None:
 
 @main.command(epilog=_FRONTDESK_EXAMPLES)
 @_common
-@_option("api-key-file", type=_FILE, help="Publishing takes the key in this file.")
+@_option(
+    "api-key-file",
+    type=_FILE,
+    help="Publishing takes a key of this file: lines KEY or APP_ID KEY.",
+)
 def frontdesk(*, name: str, log_level: str, **options: Any) -> None:
     """Answer endpoints, publications and history over HTTP, and serve the reader's page.
 
@@ -196,7 +200,7 @@ async def _run_frontdesk(
     own = regions.region(region)
     table = load_topics(topics)
     settings = FrontdeskSettings(
-        name=name, region=region, host=host, port=port, api_key=read_key(api_key_file)
+        name=name, region=region, host=host, port=port, api_keys=read_keys(api_key_file)
     )
     async with (
         _store(store, table) as opened,

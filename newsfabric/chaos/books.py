@@ -146,6 +146,8 @@ class Books:
         self.messages: dict[int, Message] = {}
         self.doubles: list[Arrival] = []
         self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
+        #: First deliveries so far.
+        self.arrivals = 0
         self._repeats = 0
         self.told_gaps: list[Gap] = []
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
@@ -184,6 +186,7 @@ class Books:
             self.doubles.append(arrival)
         else:
             self.first[arrival.n][arrival.reader] = arrival.at
+            self.arrivals += 1
 
     def overdue(self, *, at: float, after: float) -> Iterator[Message]:
         """Those of :meth:`missing` whose receipts are ``after`` seconds old at ``at``."""

@@ -40,6 +40,7 @@ from newsfabric.world.layout import StoreKind, WorldOptions
 @click.option(
     "--store-nodes", default=1, show_default=True, help="Cassandra nodes a region, 1 or 3."
 )
+@click.option("--proxy", is_flag=True, help="A broker away from all regions, to publish to.")
 @click.option(
     "--port-base",
     default=WorldOptions().port_base,
@@ -69,6 +70,7 @@ def up(
     retail: int,
     store: StoreKind,
     store_nodes: int,
+    proxy: bool,
     port_base: int,
     topics: Path | None,
     timeout: float | None,
@@ -89,6 +91,7 @@ def up(
         port_base=port_base,
         store=store,
         store_nodes=store_nodes,
+        proxy=proxy,
     )
     run_up(options, state, topics_file(topics), seconds=timeout, detach=detach)
 

@@ -24,8 +24,15 @@ class Entrance:
     _consumer: Consumer
     _publisher: Publisher
 
-    def __init__(self, link: Link, app_id: str, on_receipt: Callable[[str, Receipt], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        app_id: str,
+        on_receipt: Callable[[str, Receipt], None],
+        user_id: str | None,
+    ) -> None:
         self._link = link
+        self._user_id = user_id
         # Its name is its key, and what receipts are addressed to. A publisher's rights
         # (docs/guarantees.md) cover what begins with its name.
         self._reply_to = f"{app_id}.receipts.{secrets.token_hex(8)}"
@@ -39,9 +46,13 @@ class Entrance:
         app_id: str,
         window: int,
         on_receipt: Callable[[str, Receipt], None],
+        user_id: str | None = None,
     ) -> Self:
-        """An entrance over ``link``, which it closes; at most ``window`` unconfirmed at a time."""
-        entrance = cls(link, app_id, on_receipt)
+        """An entrance over ``link``, which it closes; at most ``window`` unconfirmed at a time.
+
+        ``user_id`` is what it logs in as, where messages shall say so.
+        """
+        entrance = cls(link, app_id, on_receipt, user_id)
         try:
             await link.on_connect(entrance._declare)
             entrance._consumer = await link.consumer(entrance._reply_to, entrance._on_delivery)
@@ -62,7 +73,9 @@ class Entrance:
 
     async def publish(self, message: Message) -> None:
         """Publish until the broker has confirmed; LinkError if it won't, or is gone."""
-        properties = dataclasses.replace(message.properties, reply_to=self._reply_to)
+        properties = dataclasses.replace(
+            message.properties, reply_to=self._reply_to, user_id=self._user_id
+        )
         addressed = dataclasses.replace(message, properties=properties)
         await self._publisher.publish(PUBLISH, addressed, mandatory=True)
 

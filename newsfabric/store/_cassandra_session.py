@@ -136,20 +136,24 @@ class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
 
 
 class Presence(HostStateListener):  # type: ignore[misc]
-    """When this region's nodes came back after none of them had been there. The driver's threads
-    tell it."""
+    """Whether this region's nodes are all away, and when they came back from that. The driver's
+    threads tell it, and requests get through a little before they do."""
 
     def __init__(self, centre: str) -> None:
-        self.came_back = float("-inf")
         self._centre = centre
         self._up: set[Any] = set()
         self._all_away = False
+        self._came_back = float("-inf")
+
+    def is_whole(self, now: float) -> bool:
+        """Whether the nodes that are here were here for long enough to have what others wrote."""
+        return not self._all_away and now >= self._came_back + _ELSEWHERE_S
 
     def on_up(self, host: Any) -> None:
         """The driver's word for a node that answers again."""
         if host.datacenter == self._centre:
             if self._all_away:
-                self.came_back = time.monotonic()
+                self._came_back = time.monotonic()
             self._all_away = False
             self._up.add(host.endpoint)
 
@@ -335,8 +339,8 @@ class Session:
         if link.presence is None:
             return await self._read(link, statement, values, consistency)
         ways: list[Consistency | Literal["elsewhere"]] = [consistency, _ELSEWHERE]
-        back = link.presence.came_back + _ELSEWHERE_S
-        if time.monotonic() < max(self._elsewhere_until, back):
+        now = time.monotonic()
+        if now < self._elsewhere_until or not link.presence.is_whole(now):
             ways.reverse()
         try:
             return await self._read(link, statement, values, ways[0])

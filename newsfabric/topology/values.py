@@ -23,7 +23,7 @@ DIRECT: Final = "amqp://"
 
 MIB: Final = 1 << 20
 
-Role = Literal["client", "core"]
+Role = Literal["client", "core", "proxy"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,13 @@ REGION_BOUNDS: Final = Bounds(
     # Twice on a copy's way; see above.
     message_ttl_ms=150_000,
     # A region that is gone for half an hour rereads the store; its queue mustn't cost others more.
+    expires_ms=1_800_000,
+)
+PROXY_BOUNDS: Final = Bounds(
+    max_length=100_000,
+    max_bytes=256 * MIB,
+    # What is left of those 10 minutes when all queues behind it have had theirs.
+    message_ttl_ms=20_000,
     expires_ms=1_800_000,
 )
 RECEIPT_BOUNDS: Final = Bounds(
@@ -181,7 +188,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Cluster:
-    """A region's client or core cluster."""
+    """A region's client or core cluster, or a proxy cluster, where ``region`` is its own name."""
 
     region: str
     role: Role

@@ -32,18 +32,6 @@ HEAP_MB: Final = 384
 SYNC_MS: Final = 10
 # Alone on two cores a node takes 6 to 10 s; beside a world that starts, several times that.
 START_TIMEOUT: Final = 120.0
-# A write to the only node of a region is answered when its log is synced, for all writes of some
-# ms together: a node that is killed lacks the last tenth of a second of what it wasn't synced for.
-_SYNC_ALONE: Final = {
-    "commitlog_sync": "group",
-    "commitlog_sync_group_window": f"{SYNC_MS}ms",
-}
-# Other replicas stand for that tenth of a second, as in production; six nodes that sync a
-# hundred times a second each are too much for one disk.
-_SYNC_AMONG_OTHERS: Final = {
-    "commitlog_sync": "periodic",
-    "commitlog_sync_period": "10000ms",
-}
 _TOKENS: Final = 4
 _RING: Final = 2**64
 # CQL binary protocol v4 section 2: version 4, no flags, stream 0, OPTIONS, empty body.
@@ -86,8 +74,8 @@ _LOGBACK: Final = """<configuration>
 class StoreNode:
     """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
 
-    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster. ``alone``:
-    its data centre has no other node.
+    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster. A
+    ``single`` node is the only one of its data centre.
     """
 
     name: str
@@ -97,7 +85,7 @@ class StoreNode:
     gossip_port: int
     tokens: tuple[int, ...]
     seeds: tuple[str, ...]
-    alone: bool = True
+    single: bool
 
     @property
     def contact(self) -> str:
@@ -140,7 +128,6 @@ def configuration(node: StoreNode) -> dict[str, object]:
         "commitlog_directory": str(node.folder / "commitlog"),
         "hints_directory": str(node.folder / "hints"),
         "saved_caches_directory": str(node.folder / "saved_caches"),
-        **(_SYNC_ALONE if node.alone else _SYNC_AMONG_OTHERS),
         "commitlog_segment_size": "8MiB",
         "commitlog_total_space": "128MiB",
         "hinted_handoff_enabled": True,
@@ -168,7 +155,17 @@ def configuration(node: StoreNode) -> dict[str, object]:
         "write_request_timeout": "2000ms",
         "request_timeout": "10000ms",
         "cas_contention_timeout": "1000ms",
+        **_log_sync(node),
     }
+
+
+def _log_sync(node: StoreNode) -> dict[str, str]:
+    if node.single:
+        # A write is answered when the log is synced, for all writes of some ms together.
+        return {"commitlog_sync": "group", "commitlog_sync_group_window": f"{SYNC_MS}ms"}
+    # As in production: other replicas have the last tenth of a second, which a node that was
+    # killed doesn't find again in its log.
+    return {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}
 
 
 def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> None:
@@ -288,7 +285,7 @@ class LocalCassandra:
                 gossip_port=pairs[c * nodes + n][1],
                 tokens=tokens(centre=c, node=n, nodes=nodes),
                 seeds=seeds,
-                alone=nodes == 1,
+                single=nodes == 1,
             )
             for c, centre in enumerate(centres)
             for n in range(nodes)

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from newsfabric.errors import ConfigError
-from newsfabric.world.layout import LINKS, Box, RegionLayout, WorldLayout
+from newsfabric.world.layout import LINKS, PROXY, Box, RegionLayout, WorldLayout
 
 Kind = Literal[
     "client node",
     "core node",
     "retail node",
     "store node",
+    "proxy node",
     "router",
     "mailbox",
     "frontdesk",
@@ -49,6 +50,8 @@ class Part:
 def parts(layout: WorldLayout) -> dict[str, Part]:
     """Every part by name, region by region."""
     found = {part.name: part for region in layout.regions for part in _parts(region)}
+    for broker in layout.proxy_nodes:
+        found[broker.name] = Part(name=broker.name, kind="proxy node", region=PROXY)
     if layout.proxies:
         found[LINKS] = Part(name=LINKS, kind="links", region="")
     return found

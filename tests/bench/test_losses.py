@@ -51,6 +51,16 @@ def test_a_loss_answers_for_what_was_sent_from_a_second_before_it_until_the_next
     assert [window.deliveries for window in found] == [2, 2, 2]
 
 
+def test_what_was_sent_before_the_lost_was_started_again_is_told_apart():
+    books = books_of(
+        (10.5, {"oregon-0": 0.1, "dublin-1": 0.7}),
+        (13.0, {"oregon-0": 2.5, "dublin-1": 0.1}),
+    )
+    _, window = windows(books, [done(10.0)])
+    assert window.longest_away == pytest.approx(0.7)
+    assert window.longest == pytest.approx(2.5)
+
+
 def test_who_never_gets_a_message_waits_for_ever_and_is_counted():
     books = books_of((1.0, {"oregon-0": 0.1}))
     (window,) = windows(books, [])
@@ -63,7 +73,10 @@ def test_the_messages_that_waited_longest_are_told_with_when_and_where():
         (9.5, {"oregon-0": 0.1, "dublin-1": 1.5}), (12.0, {"oregon-0": 0.1, "dublin-1": 0.1})
     )
     lines = list(explain(windows(books, [done(10.0)])[1], books))
-    assert lines[1] == "  started again after 2.0 s, all well after 5.0 s"
+    assert lines[1] == (
+        "  started again after 2.0 s, all well after 5.0 s; longest of what was sent before it "
+        "was started 1.50 s"
+    )
     assert lines[2] == (
         "  0 sent -0.50 s in oregon: readers of dublin 1.50 to 1.50 s; readers of oregon "
         "0.10 to 0.10 s; receipt after 0.10 s, oregon-router-1"

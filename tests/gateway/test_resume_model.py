@@ -340,6 +340,7 @@ class World:
     def catch_up(self, fresh: Gateway) -> None:
         """What a gateway does before it lets readers in."""
         fresh.catch_up()
+        fresh.hub.streams.caught_up(self.clock.ms - int(CATCH_UP * 1000))
         for router in self.routers:
             if not self.cut or router.region == fresh.region:
                 fresh.take(router.tick())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -11,11 +10,11 @@ import pytest
 
 from newsfabric.errors import SetupError
 from newsfabric.world.broker import free_ports
-from newsfabric.world.cassandra import StoreNode, answers, command, prepare, tokens
+from newsfabric.world.cassandra import StoreNode, answers, command, configuration, prepare, tokens
 from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 
 
-def node(folder: Path) -> StoreNode:
+def node(folder: Path, *, single: bool = False) -> StoreNode:
     return StoreNode(
         name="oregon-store-1",
         datacentre="oregon",
@@ -24,6 +23,7 @@ def node(folder: Path) -> StoreNode:
         gossip_port=18105,
         tokens=tokens(centre=0, node=0, nodes=1),
         seeds=("127.0.0.1:18105", "127.0.0.1:18205"),
+        single=single,
     )
 
 
@@ -42,17 +42,18 @@ def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp
     assert settings["data_file_directories"] == [f"{tmp_path}/data"]
 
 
+def test_a_node_that_is_alone_answers_a_write_when_its_log_is_synced(tmp_path):
+    alone = configuration(node(tmp_path, single=True))
+    assert (alone["commitlog_sync"], alone["commitlog_sync_group_window"]) == ("group", "10ms")
+    one_of_three = configuration(node(tmp_path))
+    assert one_of_three["commitlog_sync"] == "periodic"
+    assert "commitlog_sync_group_window" not in one_of_three
+
+
 def test_a_node_knows_its_data_centre(tmp_path):
     prepare(node(tmp_path))
     properties = (tmp_path / "conf" / "cassandra-rackdc.properties").read_text()
     assert "dc=oregon\n" in properties
-
-
-@pytest.mark.parametrize(("alone", "sync"), [(True, "group"), (False, "periodic")])
-def test_only_a_node_without_others_syncs_its_log_before_it_answers(tmp_path, alone, sync):
-    prepare(dataclasses.replace(node(tmp_path), alone=alone))
-    settings = json.loads((tmp_path / "conf" / "cassandra.yaml").read_text())
-    assert settings["commitlog_sync"] == sync
 
 
 def test_a_node_is_run_from_jars_with_a_bounded_heap(tmp_path):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from newsfabric.errors import ConfigError
 from newsfabric.settings import dump_fabric, parse_fabric
 from newsfabric.world.layout import WorldOptions, lay_out
+from newsfabric.world.parts import parts
 
 STATE = Path("/tmp/w")
 
@@ -100,6 +101,28 @@ def _region_ports(name: str, base: int) -> dict[int, str]:
         base + 94: f"{name}-mailbox-1",
         base + 95: f"{name}-mailbox-2",
     }
+
+
+def test_a_proxy_cluster_lies_where_one_more_region_would() -> None:
+    layout = lay_out(WorldOptions(proxy=True), STATE)
+    assert [(n.name, n.amqp_port) for n in layout.proxy_nodes] == [("proxy-1", 18310)]
+    assert layout.publishing_urls("proxy") == ["amqp://127.0.0.1:18310/%2F"]
+    (proxy,) = layout.fabric().proxies
+    assert (proxy.name, proxy.nearest) == ("proxy", "oregon")
+    assert parts(layout)["proxy-1"].kind == "proxy node"
+
+
+@pytest.mark.parametrize(
+    "regions", [("proxy",), tuple("abcdefghi")], ids=["named as it is", "nine regions"]
+)
+def test_there_isnt_a_proxy_everywhere(regions: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        WorldOptions(regions=regions, proxy=True)
+
+
+def test_without_one_there_is_no_place_called_proxy() -> None:
+    with pytest.raises(ConfigError, match="no region 'proxy'"):
+        lay_out(WorldOptions(), STATE).publishing_urls("proxy")
 
 
 def test_two_worlds_a_thousand_ports_apart_share_none() -> None:

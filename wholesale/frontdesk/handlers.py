@@ -11,7 +11,8 @@ from typing import Final
 
 import tornado.web
 
-from newsfabric.control import OVERLOAD
+from newsfabric.amqp.message import Message
+from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.store import Store
@@ -28,6 +29,7 @@ from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
 from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.publication import parse_publication
+from wholesale.frontdesk.repeats import Repeats
 from wholesale.http import RETRY, HttpProblem, JsonHandler
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ logger = logging.getLogger(__name__)
 MAX_REQUEST_BYTES: Final = 6 * 64 * 1024 + 16 * 1024
 _MAX_HISTORY: Final = 200
 _DEFAULT_HISTORY: Final = 20
+# Reasons of a router that HTTP has a status for.
+_REFUSED: Final = {"too_large": 413, PUBLISHER_NOT_ALLOWED: 403}
 
 
 class OpenHandler(JsonHandler):
@@ -144,11 +148,13 @@ class PublishHandler(JsonHandler):
     def initialize(
         self,
         receipts: Receipts,
+        repeats: Repeats,
         access: PublishAccess,
         limits: Limits,
         draining: Callable[[], bool],
     ) -> None:
         self._receipts = receipts
+        self._repeats = repeats
         self._access = access
         self._limits = limits
         self._draining = draining
@@ -157,14 +163,14 @@ class PublishHandler(JsonHandler):
 
     def prepare(self) -> None:
         if self.request.method != "POST":
-            raise HttpProblem(
-                405, "method_not_allowed", "POST a JSON object", headers={"Allow": "POST"}
-            )
-        if not self._access.allows(self.request.headers):
+            raise HttpProblem(405, "method_not_allowed", "POST a JSON object")
+        caller = self._access.caller(self.request.headers)
+        if caller is None:
             challenge = {"WWW-Authenticate": "Bearer"}
             raise HttpProblem(
                 401, "unauthorized", "the API key is missing or wrong", headers=challenge
             )
+        self._caller = caller
         if "Origin" in self.request.headers:
             raise HttpProblem(403, "permission_denied", "web pages can't publish")
         content_type = self.request.headers.get("Content-Type", "")
@@ -193,8 +199,9 @@ class PublishHandler(JsonHandler):
             fresh_id=secrets.token_hex(16),
             now_ms=time.time_ns() // 1_000_000,
             limits=self._limits,
+            caller=self._caller.app_id,
         )
-        receipt = await self._receipts.publish(message)
+        receipt = await self._publish(message)
         counters.PUBLISH_SECONDS.observe(time.monotonic() - start)
         if receipt.status == "rejected":
             reason = receipt.reason or "rejected"
@@ -206,8 +213,7 @@ class PublishHandler(JsonHandler):
                     headers=RETRY,
                     extra={"message_id": message.properties.message_id},
                 )
-            status = 413 if reason == "too_large" else 422
-            raise HttpProblem(status, reason, receipt.detail or "")
+            raise HttpProblem(_REFUSED.get(reason, 422), reason, receipt.detail or "")
         document = {
             "id": receipt.id,
             "identity": receipt.identity,
@@ -215,6 +221,15 @@ class PublishHandler(JsonHandler):
             "repeated": receipt.repeated,
         }
         self.answer(document, 200 if receipt.repeated else 201)
+
+    async def _publish(self, message: Message) -> Receipt:
+        properties = message.properties
+        assert properties.message_id is not None
+        return await self._repeats.once(
+            (properties.app_id, properties.message_id),
+            lambda: self._receipts.publish(message),
+            clock=time.monotonic,
+        )
 
     def on_finish(self) -> None:
         counters.PUBLISHED.labels(str(self.get_status())).inc()

@@ -337,6 +337,29 @@ function remember(choice) {
   }
 }
 
+/* ---- Login --------------------------------------------------------------------------------- */
+
+/** Be whom the token says, and read what is sent to that user. It is kept nowhere: a reload forgets it. */
+async function onLogin(event) {
+  event.preventDefault();
+  const field = byId("token");
+  try {
+    const { user } = await fabric.login(field.value.trim());
+    field.value = "";
+    byId("login-state").textContent = `Logged in as ${user}.`;
+    followOwn(`user.${user}`);
+  } catch (error) {
+    byId("login-state").textContent = error.message;
+  }
+}
+
+function followOwn(topic) {
+  const known = boxes().find((box) => box.value === topic);
+  if (known) known.checked = true;
+  else addBox(topic);
+  applyChoice();
+}
+
 /* ---- Start --------------------------------------------------------------------------------- */
 
 const fabric = connect({
@@ -357,6 +380,7 @@ byId("topics").open = matchMedia("(min-width: 62rem)").matches;
 byId("pause").addEventListener("click", togglePause);
 byId("topic-form").addEventListener("change", (event) => event.target.name === "topic" && applyChoice());
 byId("topic-form").addEventListener("submit", onAdd);
+byId("login-form").addEventListener("submit", onLogin);
 fabric.on("state", onState);
 
 restoreChoice();

@@ -35,14 +35,19 @@ final class Entrance
     private float $pause = self::FIRST_PAUSE;
     /** @var AMQPConnectionConfig[] */
     private readonly array $brokers;
+    /** Properties of its own. Where user_id is what we log in as, a broker vouches for it. */
+    private readonly array $said;
 
     public function __construct(
         public readonly int $number,
         string $region,
         private readonly string $replyTo,
+        string $appId,
         private readonly Publisher $publisher,
     ) {
         $this->brokers = array_map(self::broker(...), array_map('trim', explode(',', $region)));
+        $users = array_map(fn (AMQPConnectionConfig $broker) => $broker->getUser(), $this->brokers);
+        $this->said = ['reply_to' => $replyTo] + (array_unique($users) === [$appId] ? ['user_id' => $appId] : []);
     }
 
     /** Whether a message can be handed to it now; connects if need be, and if it is time to try again. */
@@ -63,7 +68,7 @@ final class Entrance
     public function publish(Sending $sending): void
     {
         $this->unconfirmed[$sending->messageId] = $sending;
-        $properties = ['reply_to' => $this->replyTo] + $sending->properties;
+        $properties = $this->said + $sending->properties;
         try {
             $message = new AMQPMessage($sending->body, $properties);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);

@@ -50,7 +50,7 @@ final class Publisher
         foreach (array_values($regions) as $number => $region) {
             // A publisher's rights (docs/guarantees.md) cover what begins with its name.
             $replyTo = "$appId.receipts." . bin2hex(random_bytes(8));
-            $this->entrances[] = new Entrance($number, $region, $replyTo, $this);
+            $this->entrances[] = new Entrance($number, $region, $replyTo, $appId, $this);
         }
     }
 

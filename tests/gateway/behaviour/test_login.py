@@ -115,6 +115,9 @@ async def test_nobody_reads_anothers_messages_however_the_topic_is_spelt(box: Bo
                     {"action": "subscribe", "topic": topic, "position": position},
                     {"action": "history", "topic": topic},
                     {"action": "history", "topic": topic, "limit": 1},
+                    {"action": "ack", "topic": topic, "id": secret.id},
+                    {"action": "read", "topic": topic, "id": secret.id},
+                    {"action": "dismiss", "topic": topic, "id": secret.id},
                 ):
                     refused = await code_of(reader, **verb)
                     assert refused in (101, 102, 103, 107), (topic, verb)

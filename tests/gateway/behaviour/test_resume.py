@@ -293,7 +293,9 @@ async def test_a_rewind_instead_begins_where_it_did_when_it_was_asked_for(
     async with opened_box(engine, store=store) as box:
         await publish(box, 1)
         async with box.reader() as reader:
-            old = encode(int(time.time() * 1000), int(time.time() * 1000), [])
+            # From before the journal that this gateway has read.
+            old_ms = int((time.time() - 700) * 1000)
+            old = encode(old_ms, old_ms, [])
             store.away = True
             # The answer comes later than this reaches back.
             resumed = await reader.subscribe(TOPIC, position=old, rewind="1s")

@@ -23,6 +23,7 @@ from newsfabric.errors import ConfigError, StoreUnavailable
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
+from wholesale.frontdesk.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
 NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
@@ -341,7 +342,7 @@ async def test_web_pages_may_not_publish(house: House):
 
 
 async def test_with_a_key_only_its_holder_publishes(topics: TopicTable):
-    guarded = dataclasses.replace(SETTINGS, api_key="0123456789abcdef")
+    guarded = dataclasses.replace(SETTINGS, api_keys=(ApiKey("0123456789abcdef"),))
     async with open_house(topics, guarded) as house:
         response = await house.publish(HEADLINE)
         assert (response.code, response.headers["WWW-Authenticate"]) == (401, "Bearer")

@@ -53,19 +53,23 @@ final class Entrance implements AutoCloseable {
 
   private final List<String> urls;
   private final String replyTo;
+
+  /** Said where it is what we log in as: a broker vouches for it then. Otherwise null. */
+  private final String userId;
+
   private final Listener listener;
   private final Thread thread;
   private final CountDownLatch closing = new CountDownLatch(1);
   private volatile Open open;
   private volatile boolean blocked;
 
-  Entrance(String region, String replyTo, Listener listener) {
+  Entrance(String region, String replyTo, String appId, Listener listener) {
     this.urls = Arrays.stream(region.split(",")).map(String::strip).toList();
     this.replyTo = replyTo;
     this.listener = listener;
-    for (String url : urls) {
-      factory(url); // a bad URL is an error here and now
-    }
+    // A bad URL is an error here and now.
+    boolean known = urls.stream().map(Entrance::factory).allMatch(f -> f.getUsername().equals(appId));
+    this.userId = known ? appId : null;
     thread = new Thread(this::run, "newsfabric publisher " + replyTo);
     thread.setDaemon(true);
     thread.start();
@@ -84,7 +88,7 @@ final class Entrance implements AutoCloseable {
     long tag = now.channel.getNextPublishSeqNo();
     now.unconfirmed.put(tag, sending);
     try {
-      AMQP.BasicProperties properties = sending.properties.builder().replyTo(replyTo).build();
+      AMQP.BasicProperties properties = sending.properties.builder().replyTo(replyTo).userId(userId).build();
       now.channel.basicPublish("publish", sending.topic, true, properties, sending.body);
       return true;
     } catch (IOException | ShutdownSignalException e) {

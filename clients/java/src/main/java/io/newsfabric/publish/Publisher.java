@@ -28,10 +28,14 @@ public final class Publisher implements AutoCloseable {
   /** How often messages are looked at whose answer stays away, in ms. */
   private static final long LOOK_MS = 50;
 
+  /** How long the nearest region is waited for at first, before the next one is used. */
+  private static final long FIRST_MS = 1_000;
+
   private final Settings settings;
   private final List<Entrance> entrances = new ArrayList<>();
   private final Map<String, Sending> waiting = new ConcurrentHashMap<>();
   private final Semaphore room;
+  private final long opened = now();
   private final ScheduledExecutorService timer =
       Executors.newSingleThreadScheduledExecutor(
           task -> {
@@ -55,7 +59,7 @@ public final class Publisher implements AutoCloseable {
     for (String region : regions) {
       // A publisher's rights (docs/guarantees.md) cover what begins with its name.
       String replyTo = settings.appId + ".receipts." + UUID.randomUUID();
-      entrances.add(new Entrance(region, replyTo, new Answers()));
+      entrances.add(new Entrance(region, replyTo, settings.appId, new Answers()));
     }
     timer.scheduleWithFixedDelay(this::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
   }
@@ -148,7 +152,7 @@ public final class Publisher implements AutoCloseable {
   private void offer(Sending sending) {
     List<Entrance> usable =
         entrances.stream().filter(e -> e.isConnected() && !sending.wasReturnedBy(e)).toList();
-    if (usable.isEmpty()) {
+    if (usable.isEmpty() || nearestConnects(sending.copies)) {
       return; // looked at again soon
     }
     int turn = sending.begin(now());
@@ -159,6 +163,10 @@ public final class Publisher implements AutoCloseable {
     if (!taken) {
       sending.tryAgainAt(now());
     }
+  }
+
+  private boolean nearestConnects(int copies) {
+    return now() - opened < FIRST_MS && entrances.stream().limit(copies).anyMatch(e -> !e.isConnected());
   }
 
   private void look() {
