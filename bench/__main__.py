@@ -12,7 +12,18 @@ from typing import Any, Final
 import click
 import uvloop
 
-from bench import connect, crowd, delivery, fabric, idle, repair, resume, store, upgrade
+from bench import (
+    connect,
+    crowd,
+    delivery,
+    fabric,
+    idle,
+    publishers,
+    repair,
+    resume,
+    store,
+    upgrade,
+)
 from bench.programs import build, off_the_server_core
 from bench.rows import NotMeasured, Row, Section, as_json, print_table
 from newsfabric.errors import SetupError
@@ -21,9 +32,10 @@ _HELP: Final = """Measure newsfabric and print a table; what is going on goes to
 
 PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
 on it), delivery, connect, idle and crowd (the gateway beside its floor), upgrade (its processes
-replaced under load), resume (a crowd comes back) and repair (messages that were lost on the way);
-all if none is named. A part that can't run says why; the others go on. A floor is measured in the
-same run: compare ratios, not figures of different days.
+replaced under load), resume (a crowd comes back), repair (messages that were lost on the way) and
+publishers (the libraries in Java, PHP and Python); all if none is named. A part that can't run says
+why; the others go on. A floor is measured in the same run: compare ratios, not figures of different
+days.
 
 \b
   python -m bench                       everything (15 minutes)
@@ -56,6 +68,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "upgrade": lambda: uvloop.run(upgrade.measure(build())),
     "resume": lambda: _with_programs(resume.measure),
     "repair": lambda: _with_programs(repair.measure),
+    "publishers": publishers.measure,
 }
 
 
