@@ -105,12 +105,17 @@ Row = tuple[Any, ...]
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    # Logged at ERROR and raised as well; who catches it says what it means.
-    said = ("Control connection failed to connect", "Failed to authenticate to")
+    # Logged at ERROR and raised as well; who catches it says what it means. And that a node is
+    # still down isn't said every two seconds: it was said once that it is.
+    said = (
+        "Control connection failed to connect",
+        "Failed to authenticate to",
+        "Error attempting to reconnect to",
+    )
     return not str(record.msg).startswith(said)
 
 
-for _name in ("cassandra.cluster", "cassandra.connection"):
+for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):
     logging.getLogger(_name).addFilter(_is_news)
 
 

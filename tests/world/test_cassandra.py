@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from newsfabric.errors import SetupError
 from newsfabric.world.broker import free_ports
-from newsfabric.world.cassandra import StoreNode, answers, command, configuration, prepare, tokens
+from newsfabric.world.cassandra import (
+    StoreNode,
+    answers,
+    command,
+    configuration,
+    few_wakeups,
+    prepare,
+    tokens,
+)
 from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 
 
@@ -70,6 +79,17 @@ def test_only_a_node_that_is_measured_has_both_compilers(tmp_path):
     one, found = node(tmp_path), home(tmp_path)
     assert "-XX:TieredStopAtLevel=1" in command(one, found)
     assert "-XX:TieredStopAtLevel=1" not in command(one, found, optimised=True)
+
+
+def test_what_is_started_to_wake_seldom_has_a_slack_of_a_millisecond_and_nothing_else():
+    def slack() -> str:
+        read = ["cat", "/proc/self/timerslack_ns"]
+        return subprocess.run(read, capture_output=True, text=True, check=True).stdout.strip()
+
+    before = slack()
+    with few_wakeups():
+        assert slack() == "1000000"
+    assert slack() == before
 
 
 def test_tokens_are_even_within_a_data_centre():
