@@ -142,6 +142,9 @@ def _history() -> dict[str, Any]:
     return {
         "operationId": "history",
         "summary": "The newest messages of a public topic, oldest first.",
+        # No parameter of this document's: answer and errors are a gateway's, of another form.
+        "description": "With `after`, a reader's position, it is what that reader has missed, "
+        "asked of a gateway of this region and answered as it answers `GET /history`.",
         "parameters": [
             {
                 "name": "topic",
@@ -179,7 +182,24 @@ def _history() -> dict[str, Any]:
 
 
 def _endpoints() -> dict[str, Any]:
-    found = {"type": "object", "required": ["region", "gateways", "alternates", "ttl", "retry_ms"]}
+    urls = ("sockjs_url", "websocket_url", "sse_url")
+    gateway = {
+        "type": "object",
+        "required": [*urls, "weight"],
+        "properties": {
+            **{name: {"type": "string"} for name in urls},
+            "weight": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "description": "Its share of new readers, beside the others': choose by lot.",
+            },
+        },
+    }
+    found = {
+        "type": "object",
+        "required": ["region", "gateways", "alternates", "ttl", "retry_ms"],
+        "properties": {"gateways": {"type": "array", "items": gateway}},
+    }
     return {
         "operationId": "endpoints",
         "summary": "Which gateways to connect to, and where to ask when there is none.",
