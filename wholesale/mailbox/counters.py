@@ -14,6 +14,7 @@ WRITTEN: Final = {kind: _MARKS.labels(kind) for kind in MARK_KINDS}
 REPEATED = metrics.counter("mailbox_repeated", "Marks that were there; announced once more.")
 BAD = _IGNORED.labels("bad")
 UNKNOWN = _IGNORED.labels("unknown")
+FAILED = _IGNORED.labels("failed")
 LATER = metrics.counter("mailbox_later", "Look-ups of messages that weren't there yet.")
 STORE_RETRIES = metrics.counter("mailbox_store_retries", "Batches that the store failed.")
 PUBLISH_RETRIES = metrics.counter("mailbox_publish_retries", "Announcements sent once more.")

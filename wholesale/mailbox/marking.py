@@ -27,6 +27,7 @@ from newsfabric.topics import TopicTable
 from wholesale.mailbox import counters
 from wholesale.mailbox.waiting import Job, Waiting
 from wholesale.progress import Progress
+from wholesale.seldom import Seldom
 from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Marking:
         self._waiting = Waiting()
         self._progress = Progress()
         self._wake = asyncio.Event()
+        self._failing = Seldom(every=10.0)
         self.store_answers = True
 
     @property
@@ -116,29 +118,52 @@ class Marking:
         return dataclasses.replace(mark, at_ms=min(mark.at_ms, self._now_ms()))
 
     async def _carry_out(self, jobs: Sequence[Job]) -> None:
-        found = await self._patiently(lambda: self._look_up(jobs))
+        try:
+            found = await self._written_down(jobs)
+        except StoreError as exc:
+            # The store is well and can't do one of these: the others must not share its fate.
+            if len(jobs) == 1:
+                self._give_up(jobs[0], exc)
+                return
+            for job in jobs:
+                await self._carry_out([job])
+            return
         known = [one for one in found if isinstance(one, _Known)]
-        for one in found:
-            if isinstance(one, Job):
-                self._look_again(one)
-        marks = [one.mark for one in known if one.new]
-        await self._patiently(lambda: self._store.mark(marks))
         await self._announce([message for one in known for message in self._told(one)])
-        for one in known:
-            self._settle(one)
+        for one in found:
+            if isinstance(one, _Known):
+                self._settle(one)
+            else:
+                self._look_again(one)
+
+    async def _written_down(self, jobs: Sequence[Job]) -> list[_Known | Job]:
+        """What :meth:`_look_up` has found, with the new marks written."""
+        found = await self._patiently(lambda: self._look_up(jobs))
+        marks = [one.mark for one in found if isinstance(one, _Known) and one.new]
+        await self._patiently(lambda: self._store.mark(marks))
+        return found
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the store until it answers."""
+        """Ask the store until it answers; StoreError if the fault isn't its own."""
         backoff = Backoff(base=0.1, cap=5.0)
         while True:
             try:
                 answer = await ask()
             except StoreError as exc:
+                if not isinstance(exc, StoreUnavailable) and await self._store_is_well():
+                    raise
                 self._note_failure(exc)
                 await asyncio.sleep(backoff.failed(time.monotonic()))
             else:
                 self._note_success()
                 return answer
+
+    async def _store_is_well(self) -> bool:
+        try:
+            await self._store.check()
+        except StoreError:
+            return False
+        return True
 
     async def _look_up(self, jobs: Sequence[Job]) -> list[_Known | Job]:
         """Jobs with their messages; as they are, where there is none."""
@@ -156,6 +181,13 @@ class Marking:
         else:
             counters.UNKNOWN.inc()
             self._end(job)
+
+    def _give_up(self, job: Job, exc: StoreError) -> None:
+        counters.FAILED.inc()
+        unsaid = self._failing.may_say(time.monotonic())
+        if unsaid is not None:
+            logger.warning("a mark comes to nothing (and %d more): %s", unsaid, exc)
+        self._end(job)
 
     def _told(self, known: _Known) -> list[Message]:
         marked = known.kept.envelope

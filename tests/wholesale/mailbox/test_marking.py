@@ -48,6 +48,9 @@ class FailingStore(MemoryStore):
         self._fail("mark")
         await super().mark(marks)
 
+    async def check(self) -> None:
+        self._fail("check")
+
 
 @pytest.fixture
 async def desk(desk: Desk) -> Desk:
@@ -273,6 +276,31 @@ async def test_a_mark_on_what_isnt_there_comes_to_nothing(
     assert counters.UNKNOWN._value.get() == unknown + 2
     assert desk.arrived("intake") == []
     assert await desk.store.mailboxes(["user.43"], limit=9) == [[Kept(theirs)]]
+
+
+@pytest.mark.parametrize(("call", "times"), [("kept", 3), ("mark", 1)])
+async def test_one_that_the_store_cant_do_doesnt_hold_up_the_others(
+    desk: Desk, call: str, times: int, caplog: pytest.LogCaptureFixture
+):
+    assert isinstance(desk.store, FailingStore)
+    # For the batch, and then for the one that comes first alone.
+    desk.store.fails = [(call, StoreError("garbage"))] * (times + 1)
+    failed = counters.FAILED._value.get()
+    async with marking(desk) as made:
+        send(desk, marked("read"), marked("dismiss"), marked("ack"))
+        await settled(desk, made)
+    assert counters.FAILED._value.get() == failed + 1
+    assert [json.loads(m.body)["mark"] for m in desk.arrived("intake")[::2]] == ["dismiss", "ack"]
+    assert "garbage" in caplog.text
+
+
+async def test_a_store_that_is_ill_is_waited_for_whatever_it_says(desk: Desk):
+    assert isinstance(desk.store, FailingStore)
+    desk.store.fails = [("kept", StoreError("no such table")), ("check", StoreError("ill"))]
+    async with marking(desk) as made:
+        send(desk, marked())
+        await settled(desk, made)
+    assert len(desk.arrived("intake")) == 2
 
 
 @pytest.mark.parametrize("call", ["kept", "mark"])
