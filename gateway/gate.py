@@ -43,6 +43,7 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
 _PAGE: Final = 1_000
 # So long a gateway that starts waits for the revocations before it lets readers in.
 _PATIENCE: Final = 2.0
+_GOOD: Final = measures.TOKENS.labels("good")
 _NO_LOGINS: Final = "logins aren't set up here"
 _NOT_YET: Final = "nobody can log in yet"
 
@@ -205,12 +206,12 @@ class Gate:
             return Verdict(
                 standing, Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason, ref=verb.ref)
             )
-        measures.TOKENS.labels("good").inc()
-        return Verdict(dataclasses.replace(standing, login=login))
+        _GOOD.inc()
+        return Verdict(Standing(login, standing.bad_tokens))
 
     def _refused(self, standing: Standing, verb: LogIn, bad: BadToken) -> Verdict:
         self._complain(bad)
-        now = dataclasses.replace(standing, bad_tokens=standing.bad_tokens + 1)
+        now = Standing(standing.login, standing.bad_tokens + 1)
         expired = bad.reason == "expired"
         code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
         refusal = Refusal(code=code, reason=str(bad), ref=verb.ref)

@@ -33,8 +33,9 @@ _READ: Final = 4_096
 
 def encode_badge(standing: Standing) -> bytes:
     """``standing`` as bytes, for :func:`decode_badge` alone."""
-    login = standing.login
-    who = None if login is None else dataclasses.astuple(login)
+    login, who = standing.login, None
+    if login is not None:
+        who = (login.user, login.topics, login.issued_ms, login.expires_ms, login.ends_ms)
     return orjson.dumps([standing.bad_tokens, who])
 
 

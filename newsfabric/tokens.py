@@ -14,7 +14,6 @@ A token must end some time, or a revocation would have to be remembered for ever
 
 from __future__ import annotations
 
-import base64
 import binascii
 import dataclasses
 import functools
@@ -156,13 +155,19 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re
 _CHECKS: Final = {name: jwt.get_algorithm_by_name(name) for name in ALGORITHMS}
 
 
+_TO_BASE64: Final = bytes.maketrans(b"-_", b"+/")
+_FROM_BASE64: Final = bytes.maketrans(b"+/", b"-_")
+
+
 def _decoded(part: str) -> bytes:
     """The bytes in a part. Bits that say nothing must be 0: there is one way to write it."""
+    text = part.encode()
     try:
-        data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+        # What padding is too much is passed over.
+        data = binascii.a2b_base64(text.translate(_TO_BASE64) + b"==")
     except binascii.Error as exc:
         raise BadToken("malformed", "not a token") from exc
-    if base64.urlsafe_b64encode(data).rstrip(b"=") != part.encode():
+    if binascii.b2a_base64(data, newline=False).translate(_FROM_BASE64).rstrip(b"=") != text:
         raise BadToken("malformed", "not a token")
     return data
 

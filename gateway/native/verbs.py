@@ -75,6 +75,7 @@ _GAPS: Final = (None, *Gap)
 _SAID: Final = 1_024
 _SHORT: Final = 256
 _SUBSCRIBES: Final = measures.VERBS.labels("subscribe")
+_LOGINS: Final = measures.VERBS.labels("login")
 # Of a topic's history, and of its newest versions, in one seed.
 _SEED_BYTES: Final = MAX_MESSAGE // 4
 
@@ -276,7 +277,7 @@ class NativeDesk:
             self._plane.send(commands.reply(connection, marked_push(verb)))
 
     def _log_in(self, connection: Connection, standing: Standing, verb: LogIn) -> None:
-        measures.VERBS.labels("login").inc()
+        _LOGINS.inc()
         verdict = self._gate.decide(standing, verb)
         if verdict is None:
             self._spawn(self._log_in_later(connection, standing, verb))

@@ -160,7 +160,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         heartbeat=0.05,
         drain_seconds=0.0,
         origins=("https://a.example",),
-        tokens=TokenSettings(cookie="session"),
+        tokens=TokenSettings(keys="keys.pem", cookie="session"),
     )
     (made,) = decoded(commands.settings(told, capacity=7))
     assert made.name == "settings"
