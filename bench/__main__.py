@@ -21,6 +21,7 @@ from bench import (
     login,
     losses,
     mailbox,
+    publishers,
     repair,
     resume,
     store,
@@ -35,9 +36,10 @@ _HELP: Final = """Measure newsfabric and print a table; what is going on goes to
 PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
 on it), delivery, connect, login, idle and crowd (the gateway beside its floor), upgrade (its
 processes replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in
-does), repair (messages that were lost on the way) and losses (a core node, a router, a shovel, a
-store node is killed); all if none is named. A part that can't run says why; the others go on. A
-floor is measured in the same run: compare ratios, not figures of different days.
+does), repair (messages that were lost on the way), losses (a core node, a router, a shovel, a
+store node is killed) and publishers (the libraries in Java, PHP and Python); all if none is named.
+A part that can't run says why; the others go on. A floor is measured in the same run: compare
+ratios, not figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -73,6 +75,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),
     "losses": lambda: _with_programs(losses.measure),
+    "publishers": publishers.measure,
 }
 
 

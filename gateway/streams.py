@@ -190,8 +190,10 @@ class Streams:
         self._began_ms = int(now * 1000)
         # Of routers that started later everything counts.
         self.since_ms = self._began_ms
-        # Whatever was routed since then was heard, or was in the journal when we read it.
-        self._known_ms = self._began_ms
+        # Whatever was routed since then was heard, or was in the journal when it was read.
+        self.known_ms = self._began_ms
+        # As gateways before us knew it. It is ours when we have caught up with them.
+        self._known_before_ms = self._began_ms
         self._heard_at = now
 
     def __len__(self) -> int:
@@ -246,13 +248,17 @@ class Streams:
         self._streams[router, epoch] = Stream(router, epoch, mark, routed_ms)
         self._heard(router, epoch, mark, routed_ms, routed_ms / 1000)
 
-    def listened_since(self, ms: int) -> None:
-        """Gateways before us have listened since ``ms``: what began later is no stranger."""
+    def listened_since(self, ms: int, *, known_ms: int) -> None:
+        """Gateways before us have listened since ``ms``: what began later is no stranger.
+
+        They knew what was routed since ``known_ms``.
+        """
         self.since_ms = min(self.since_ms, ms)
+        self._known_before_ms = min(self._known_before_ms, known_ms)
 
     def caught_up(self, from_ms: int) -> None:
         """All that the journal has since ``from_ms`` was published: by us, or before us."""
-        self._known_ms = min(self._known_ms, from_ms)
+        self.known_ms = min(self.known_ms, from_ms, self._known_before_ms)
 
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""
@@ -324,7 +330,7 @@ class Streams:
 
         Then a memory that has forgotten none of it has all of it.
         """
-        if told.time_ms < self._known_ms + SKEW_MS:
+        if told.time_ms < self.known_ms + SKEW_MS:
             return False
         known = 0
         for stream in self._streams.values():

@@ -21,6 +21,7 @@ export interface Message<Body = unknown> {
 /** What any of a user's devices has done with a message of the mailbox. */
 export interface Mark {
   topic: string;
+  /** May be that of another copy of the message: compare `id.slice(14)`. */
   id: string;
   mark: "ack" | "read" | "dismiss";
   /** ms since the epoch. */

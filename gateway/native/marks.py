@@ -17,7 +17,7 @@ import orjson
 from gateway.streams import Streams
 from newsfabric.envelope import MAX_MS
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,16 +32,19 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Marks:
-    """How far everything was published at ``at_ms``, by gateways that listen since ``since_ms``."""
+    """How far everything was published at ``at_ms``, by gateways that listen since ``since_ms``
+    and know what was routed since ``known_ms``."""
 
     at_ms: int
     since_ms: int
+    known_ms: int
     marks: tuple[Mark, ...]
 
 
 def encode_marks(streams: Streams, at_ms: int) -> bytes:
     """The blob."""
-    return orjson.dumps([_VERSION, at_ms, streams.since_ms, list(streams.marks())])
+    times = (at_ms, streams.since_ms, streams.known_ms)
+    return orjson.dumps([_VERSION, *times, list(streams.marks())])
 
 
 def decode_marks(blob: bytes) -> Marks:
@@ -50,10 +53,10 @@ def decode_marks(blob: bytes) -> Marks:
         version, *rest = orjson.loads(blob)
         if version != _VERSION:
             raise ValueError(f"marks of version {version!r}")
-        at_ms, since_ms, marks = rest
-        if not (_is_time(at_ms) and _is_time(since_ms)):
-            raise ValueError(f"marks at {at_ms!r} since {since_ms!r}")
-        return Marks(at_ms, since_ms, tuple(_mark(*fields) for fields in marks))
+        at_ms, since_ms, known_ms, marks = rest
+        if not (_is_time(at_ms) and _is_time(since_ms) and _is_time(known_ms)):
+            raise ValueError(f"marks at {at_ms!r} since {since_ms!r}, {known_ms!r}")
+        return Marks(at_ms, since_ms, known_ms, tuple(_mark(*fields) for fields in marks))
     except TypeError as exc:
         raise ValueError("not marks") from exc
 
@@ -79,6 +82,6 @@ def _is_time(value: object) -> bool:
 
 def resume(streams: Streams, marks: Marks) -> None:
     """Go on from where the last control plane was."""
-    streams.listened_since(marks.since_ms)
+    streams.listened_since(marks.since_ms, known_ms=marks.known_ms)
     for mark in marks.marks:
         streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms)

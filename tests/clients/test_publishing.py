@@ -13,9 +13,10 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from client_programs import LANGUAGES, Program, program
+from client_programs import Program, program
 from client_regions import Region
 
+from bench.drivers import LANGUAGES
 from newsfabric.amqp import Message
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Node

@@ -49,7 +49,7 @@ class Restarted:
         self.epoch = self._ms(60)
         streams = Streams(self.now - 2)
         # Router and gateways had begun together, as they do in a world.
-        streams.listened_since(self.epoch + 500)
+        streams.listened_since(self.epoch + 500, known_ms=self.epoch + 500)
         streams.resume(ROUTER, self.epoch, 90, routed_ms=self._ms(6))
         self.hub = Hub(TABLE, streams)
         self.store = GatedStore()

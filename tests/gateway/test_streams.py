@@ -229,7 +229,7 @@ def test_what_was_routed_before_we_listened_is_no_news_and_what_came_after_is() 
 
 def test_what_the_gateway_before_us_had_published_is_no_news_however_young_its_router() -> None:
     streams = Streams(START + 60)
-    streams.listened_since(ms(0))
+    streams.listened_since(ms(0), known_ms=ms(0))
     # The router began when the first of these gateways did.
     streams.resume(ROUTER, ms(0), 500, routed_ms=ms(57))
     assert streams.offered(ROUTER, ms(0), 400, ms(40))
@@ -322,3 +322,17 @@ def test_of_too_many_streams_a_time_is_left() -> None:
     seen = {stream_hash(f"r{n}", 1): 1 for n in range(70)}
     assert forgotten.is_covered_by(Position(ms(6), ms(600), seen))
     assert not forgotten.is_covered_by(Position(ms(5), ms(600), seen))
+
+
+def test_the_journal_that_was_read_is_vouched_for_and_what_gateways_before_us_knew() -> None:
+    streams = Streams(START + 60)
+    told = Position(ms(20), ms(20), {})
+    assert not streams.vouches(told, START + 60)
+    streams.caught_up(ms(30))
+    assert not streams.vouches(told, START + 60)
+    streams.listened_since(ms(10), known_ms=ms(0))
+    assert not streams.vouches(told, START + 60)
+    # Now there is no gap between what they knew and what we know.
+    streams.caught_up(ms(50))
+    assert streams.vouches(told, START + 60)
+    assert not streams.vouches(Position(ms(4), ms(4), {}), START + 60)

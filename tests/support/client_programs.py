@@ -9,21 +9,13 @@ import asyncio
 import dataclasses
 import json
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-DRIVER = ROOT / "tests" / "clients" / "driver.py"
-JAVA = ROOT / "clients" / "java"
-PHP = ROOT / "clients" / "php"
-
-LANGUAGES = ("python-async", "python-sync", "java", "php")
+from bench.drivers import ROOT, command
+from newsfabric.errors import SetupError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,38 +49,9 @@ class Program:
 
 def program(language: str) -> Program:
     """The driver in ``language``; skips where its toolchain is missing, fails in CI."""
-    match language:
-        case "java":
-            return Program(["java", "-cp", java_classpath(), "io.newsfabric.publish.Driver"])
-        case "php":
-            require("php", "php-cli and php-amqplib")
-            return Program(["php", str(PHP / "tests" / "driver.php")])
-        case _:
-            how = language.removeprefix("python-")
-            return Program([sys.executable, str(DRIVER), how])
-
-
-def java_classpath() -> str:
-    """Compile the Java library and say where it and what it needs are."""
-    require("mvn", "a JDK and maven")
-    built = subprocess.run(
-        [
-            *("mvn", "-q", "-B", "test-compile", "dependency:build-classpath"),
-            *("-Dmdep.outputFile=target/classpath", "-Dmdep.includeScope=test"),
-        ],
-        cwd=JAVA,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
-    found = (JAVA / "target" / "classpath").read_text("utf-8")
-    return f"{JAVA}/target/classes:{JAVA}/target/test-classes:{found}"
-
-
-def require(tool: str, packages: str) -> None:
-    """Skip on a laptop without ``tool``; fail in CI."""
-    if shutil.which(tool) is None:
+    try:
+        return Program(command(language))
+    except SetupError as exc:
         if os.environ.get("CI"):
-            pytest.fail(f"CI must have {packages}: `make setup` installs them")
-        pytest.skip(f"{tool} is missing: install {packages}")
+            pytest.fail(f"CI must have every toolchain, `make setup` installs them: {exc}")
+        pytest.skip(str(exc))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import secrets
@@ -29,7 +30,7 @@ from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
 from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.publication import parse_publication
-from wholesale.frontdesk.repeats import Repeats
+from wholesale.frontdesk.repeats import Name, Repeats
 from wholesale.http import RETRY, HttpProblem, JsonHandler
 
 logger = logging.getLogger(__name__)
@@ -223,13 +224,9 @@ class PublishHandler(JsonHandler):
         self.answer(document, 200 if receipt.repeated else 201)
 
     async def _publish(self, message: Message) -> Receipt:
-        properties = message.properties
-        assert properties.message_id is not None
-        return await self._repeats.once(
-            (properties.app_id, properties.message_id),
-            lambda: self._receipts.publish(message),
-            clock=time.monotonic,
-        )
+        name = Name.of(message)
+        publish = functools.partial(self._receipts.publish, message)
+        return await self._repeats.once(name, publish, clock=time.monotonic)
 
     def on_finish(self) -> None:
         counters.PUBLISHED.labels(str(self.get_status())).inc()

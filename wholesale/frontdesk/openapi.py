@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from newsfabric.envelope import JSON, MAX_INTEGER, Limits
-from wholesale.frontdesk.publication import MAX_SHORT, MIN_EXPIRATION
+from wholesale.frontdesk.publication import IDEMPOTENCY_KEY, MAX_SHORT, MIN_EXPIRATION
 
 _HISTORY_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 200, "default": 20}
 _TEXT: Final = {"type": ["string", "null"], "maxLength": MAX_SHORT}
@@ -115,8 +115,7 @@ def _publish(limits: Limits, keys: bool) -> dict[str, Any]:
                 "name": "Idempotency-Key",
                 "in": "header",
                 "description": "Sent again with the same key it is the same message.",
-                # What a header can carry, without the space at an end that it would lose.
-                "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+                "schema": {"type": "string", "pattern": f"^{IDEMPOTENCY_KEY}$"},
             }
         ],
         "requestBody": {

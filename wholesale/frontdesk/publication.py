@@ -7,6 +7,7 @@ so that a publisher hears the same over HTTP and AMQP.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ _NUMBERS: Final = ("version", "expiration")
 _FIELDS: Final = frozenset({"topic", "body", *_TEXTS, *_NUMBERS})
 # AMQP 0-9-1 section 4.2.5.3: routing keys and text properties are short strings.
 MAX_SHORT: Final = 255
+#: What a header can carry, without spaces at its ends, which it would lose.
+IDEMPOTENCY_KEY: Final = "[!-~]([ -~]{0,253}[!-~])?"
+_IDEMPOTENCY_KEY: Final = re.compile(IDEMPOTENCY_KEY)
 # What expires on its way to a router is answered by nobody, and the request would wait in vain.
 MIN_EXPIRATION: Final = 1000
 
@@ -99,8 +103,8 @@ def _object(document: bytes) -> dict[str, Any]:
 
 
 def _message_id(field: str | None, header: str | None) -> str | None:
-    if header is not None:
-        _check_length("Idempotency-Key", header)
+    if header is not None and not _IDEMPOTENCY_KEY.fullmatch(header):
+        raise _bad("Idempotency-Key must be 1 to 255 characters of ASCII")
     if field and header and field != header:
         raise _bad("message_id and Idempotency-Key differ")
     return header or field

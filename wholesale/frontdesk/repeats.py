@@ -12,12 +12,29 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from newsfabric.amqp.message import Message
 from newsfabric.control import Receipt
 
-Name = tuple[str | None, str]
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Name:
+    """Which message a request is about. One with other content is for a router to judge."""
+
+    app_id: str | None
+    message_id: str
+    content: bytes
+
+    @classmethod
+    def of(cls, message: Message) -> Name:
+        """The name of ``message``, which has a ``message_id``."""
+        assert message.properties.message_id is not None
+        said = hashlib.blake2b(message.topic.encode() + b"\0" + message.body, digest_size=16)
+        return cls(message.properties.app_id, message.properties.message_id, said.digest())
+
 
 #: As long as routers remember, and a bound of some 40 MB.
 KEPT_SECONDS: Final = 600.0

@@ -257,7 +257,8 @@ function follow(topic) {
   if (followed.has(topic)) return;
   let since = Infinity; // what was published earlier is not live
   const subscription = fabric.subscribe(topic, {
-    rewind: REWIND,
+    // A mailbox opens with all that is kept for the user.
+    rewind: topic.startsWith("user.") ? null : REWIND,
     onMessage: (message) => onMessage(message, message.published > since),
     onSubscribed: () => {
       since = Date.now();

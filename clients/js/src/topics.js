@@ -174,7 +174,7 @@ export class Topics {
   }
 
   #subscribed({ topic, what, key, resumed }, push) {
-    const { recovered, position } = push;
+    const { recovered, position = null } = push;
     if (what === "welcome") {
       // Should this be all it gets, it comes back from here.
       topic.newcomer = { ...topic.newcomer, position, rewind: null };

@@ -23,7 +23,7 @@ def streams(*seqs: int) -> Streams:
 
 def test_marks_are_read_as_they_were_written() -> None:
     blob = encode_marks(streams(1, 2, 5), NOW_MS)
-    assert decode_marks(blob) == Marks(NOW_MS, 0, (Mark("oregon-router-1", 7, 2, NOW_MS),))
+    assert decode_marks(blob) == Marks(NOW_MS, 0, 0, (Mark("oregon-router-1", 7, 2, NOW_MS),))
 
 
 def test_a_stream_goes_on_where_it_was() -> None:
@@ -38,10 +38,10 @@ def test_a_stream_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize(
     "blob",
     [
-        b"", b"{", b"7", b"[]", b"[2]", b"[1,0,0,[]]", b"[2,-1,0,[]]", b"[2,0,-1,[]]", b"[2,0,0,7]",
-        b"[2,0,0,[7]]",
-        b'[2,0,0,[["r",1,2]]]', b'[2,0,0,[["r",1,2,-3]]]', b'[2,0,0,[["r",true,2,3]]]',
-        b'[2,0,0,[[1,1,2,3]]]', b'[2,0,0,[["r","1",2,3]]]', b"\xff", b'[2,0,0,{"a":1}]',
+        b"", b"{", b"7", b"[]", b"[3]", b"[2,0,0,[]]", b"[2,0,0,0,[]]", b"[3,-1,0,0,[]]",
+        b"[3,0,-1,0,[]]", b"[3,0,0,-1,[]]", b"[3,0,0,[]]", b"[3,0,0,0,7]", b"[3,0,0,0,[7]]",
+        b'[3,0,0,0,[["r",1,2]]]', b'[3,0,0,0,[["r",1,2,-3]]]', b'[3,0,0,0,[["r",true,2,3]]]',
+        b'[3,0,0,0,[[1,1,2,3]]]', b'[3,0,0,0,[["r","1",2,3]]]', b"\xff", b'[3,0,0,0,{"a":1}]',
     ],
 )  # fmt: skip
 def test_what_isnt_marks_is_refused(blob: bytes) -> None:

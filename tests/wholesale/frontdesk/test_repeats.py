@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from newsfabric.amqp import Message, Properties
 from newsfabric.control import Receipt
 from newsfabric.errors import StoreUnavailable
 from wholesale.frontdesk.repeats import Name, Repeats
@@ -31,8 +32,11 @@ class Desk:
         status = "rejected" if said == "rejected" else "routed"
         return Receipt(status=status, region="r", router="r", topic="t", id=said)
 
-    async def ask(self, message_id: str = "m-1", app_id: str | None = "cms") -> tuple[str, bool]:
-        name: Name = (app_id, message_id)
+    async def ask(
+        self, message_id: str = "m-1", app_id: str = "cms", body: bytes = b"{}"
+    ) -> tuple[str, bool]:
+        properties = Properties(message_id=message_id, app_id=app_id)
+        name = Name.of(Message("news.x", body, properties))
         receipt = await self.repeats.once(name, self.publish, clock=lambda: self.now)
         return receipt.id or "", receipt.repeated
 
@@ -48,6 +52,13 @@ async def test_another_publishers_message_of_that_name_is_another() -> None:
     desk = Desk("one", "two")
     assert await desk.ask(app_id="cms") == ("one", False)
     assert await desk.ask(app_id="web") == ("two", False)
+
+
+async def test_another_body_under_the_same_name_is_for_the_router_to_judge() -> None:
+    desk = Desk("one", "the router's word")
+    await desk.ask()
+    assert await desk.ask(body=b"[]") == ("the router's word", False)
+    assert await desk.ask() == ("one", True)
 
 
 async def test_after_ten_minutes_it_is_a_new_message() -> None:

@@ -15,6 +15,8 @@ from newsfabric.amqp.stub import StubBroker
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import parse_topics
 
+pytestmark = pytest.mark.promise("F3")
+
 TOPICS = parse_topics(
     {
         "topic": [{"pattern": "news.*"}, {"pattern": "fabric.canary"}],
