@@ -250,7 +250,7 @@ async def test_a_file_of_another_version_is_left_alone(path):
 
 
 async def test_a_file_of_the_version_before_mailboxes_is_brought_up_to_date(path):
-    store = SqliteStore(path, TOPICS)
+    store = SqliteStore(path, TOPICS, now_ms=Clock())
     await store.write([envelope(1)])
     await store.close()
     with sqlite3.connect(path) as connection:
@@ -258,7 +258,7 @@ async def test_a_file_of_the_version_before_mailboxes_is_brought_up_to_date(path
             "DROP TABLE inbox; DROP TABLE inbox_marks; PRAGMA user_version = 1"
         )
     connection.close()
-    store = SqliteStore(path, TOPICS)
+    store = SqliteStore(path, TOPICS, now_ms=Clock())
     await store.write([envelope(2, at=1)])
     assert await store.history("news.breaking", limit=10) == [envelope(1), envelope(2, at=1)]
     assert await store.mailboxes(["user.42"], limit=10) == [[]]
