@@ -28,6 +28,8 @@ def described(done: Callable[[], Published]) -> dict[str, Any]:
     except PublishError as error:
         told = {n: getattr(error, n) for n in ("reason", "message_id") if hasattr(error, n)}
         return {"error": type(error).__name__, **told}
+    except ValueError:
+        return {"error": "argument"}
 
 
 def tally(outcomes: list[dict[str, Any]], began: float) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from newsfabric.management import Management
 from newsfabric.settings import Credentials, Node
 from newsfabric.topics import PublisherRights
 
-pytestmark = pytest.mark.broker
+# Maven may take a minute to compile the Java library on a busy machine.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
 
 SILENCE = 0.3
 MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
@@ -289,3 +290,16 @@ async def test_what_its_broker_forbids_is_an_error_and_costs_the_others_nothing(
     assert {message.topic for message in region.seen} == {"news.x"}
     # The broker vouches for it.
     assert {message.properties.user_id for message in region.seen} == {"cms"}
+
+
+@pytest.mark.parametrize("field", ["topic", "message_id", "type"])
+async def test_what_amqp_cant_carry_is_an_error_and_costs_the_others_nothing(
+    publisher: Program, regions: Regions, field: str
+) -> None:
+    region = await regions("oregon")
+    long = "x" * 256
+    bad = {**MESSAGE, "topic": long} if field == "topic" else {**MESSAGE, "options": {field: long}}
+    told = await publisher.run(settings(region), MESSAGE, bad, MESSAGE)
+    assert told[1] == {"error": "argument"}
+    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    assert len(region.seen) == 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from newsfabric import control
-from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.message import SHOVELLED, Delivery, Properties
 from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
 from newsfabric.hops import hops
@@ -71,7 +71,7 @@ class Intake:
         self, delivery: Delivery, source: Source, now_ms: int, now: float
     ) -> Job | Answer | None:
         submission = self._decode(delivery, now_ms)
-        topic_class = self._validate(submission, delivery.message.properties.user_id)
+        topic_class = self._validate(submission, delivery.message.properties)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
         found = self._identify(submission, claim, topic_class, now_ms, now)
         if found.found is Found.ROUTED:
@@ -84,14 +84,14 @@ class Intake:
         counters.DECODE.left()
         return submission
 
-    def _validate(self, submission: Submission, user_id: str | None) -> TopicClass:
+    def _validate(self, submission: Submission, properties: Properties) -> TopicClass:
         counters.VALIDATE.entered()
         policy = self._topics.of_any(submission.topic)
         if policy is None:
             raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
         # What enters the core without a shovel is the fabric's own: publishers can't log in there.
-        if self._topics.publishers and submission.came is not None:
-            self._check_rights(submission, user_id)
+        if self._topics.publishers and SHOVELLED in properties.headers:
+            self._check_rights(submission, properties.user_id)
         counters.VALIDATE.left()
         return policy.topic_class
 

@@ -70,6 +70,8 @@ final class Publisher
      * A string is taken for JSON as it is; anything else is written as JSON. docs/publishing.md says what
      * each option means; messageId is made where absent, expiration is in ms, receipt and copies
      * default to the publisher's.
+     *
+     * @throws \InvalidArgumentException for what AMQP can't carry, or a messageId that is under way
      */
     public function send(
         string $topic,
@@ -86,6 +88,12 @@ final class Publisher
         $messageId ??= bin2hex(random_bytes(16));
         if (isset($this->waiting[$messageId])) {
             throw new \InvalidArgumentException("messageId $messageId is under way already");
+        }
+        // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
+        foreach ([$topic, $messageId, $this->appId, $type ?? ''] as $text) {
+            if (strlen($text) > 255) {
+                throw new \InvalidArgumentException('topic, messageId, appId and type have at most 255 bytes');
+            }
         }
         $milliseconds = (int) (microtime(true) * 1000);
         $headers = ['key' => $key, 'version' => $version, 'traceparent' => $traceparent, 'timestamp_in_ms' => $milliseconds];

@@ -24,8 +24,11 @@ function snake(object $value): array
     return $named;
 }
 
-function outcome(Newsfabric\Sending $sending): array
+function outcome(Newsfabric\Sending|string $sending): array
 {
+    if (is_string($sending)) {
+        return ['error' => $sending];
+    }
     try {
         return ['published' => snake($sending->published())];
     } catch (Newsfabric\PublishError $error) {
@@ -43,7 +46,11 @@ $sent = [];
 foreach ($lines as $n => $line) {
     $sent[$n] = [];
     for ($i = 0; $i < ($line['many'] ?? 1); $i++) {
-        $sent[$n][] = $publisher->send($line['topic'], $line['body'] ?? BODY, ...camel($line['options'] ?? []));
+        try {
+            $sent[$n][] = $publisher->send($line['topic'], $line['body'] ?? BODY, ...camel($line['options'] ?? []));
+        } catch (InvalidArgumentException) {
+            $sent[$n][] = 'argument';
+        }
     }
 }
 foreach ($lines as $n => $line) {

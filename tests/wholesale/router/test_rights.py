@@ -25,9 +25,11 @@ TOPICS = parse_topics(
 )
 
 
-def shovelled(topic: str = "news.world", **properties: Any) -> Message:
+def shovelled(
+    topic: str = "news.world", *, shovel: str = "publish.oregon.1", **properties: Any
+) -> Message:
     """A message that came from a client cluster, as the shovel marks it."""
-    table = encode_table({"shovel-name": "publish.oregon.1"})
+    table = encode_table({"shovel-name": shovel})
     headers = {SHOVELLED: Undecoded(b"F" + table)}
     return message(topic, headers=headers, reply_to="r", message_id=topic, **properties)
 
@@ -56,6 +58,10 @@ async def test_who_isnt_listed_publishes_nothing(app_id: str | None) -> None:
 async def test_who_logged_in_counts_more_than_who_it_says_it_is() -> None:
     assert await answers([shovelled(app_id="cms", user_id="web")]) == ["publisher_not_allowed"]
     assert await answers([shovelled(app_id="cms", user_id="cms")]) == ["routed"]
+
+
+async def test_what_came_through_any_shovel_is_a_publishers() -> None:
+    assert await answers([shovelled(app_id="web", shovel="x")]) == ["publisher_not_allowed"]
 
 
 async def test_canaries_are_everyones() -> None:

@@ -3,6 +3,7 @@ package io.newsfabric.publish;
 import com.rabbitmq.client.AMQP;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -73,6 +74,7 @@ public final class Publisher implements AutoCloseable {
    * Publish, and return when it is known to be routed ({@code receipt(false)}: taken).
    *
    * @throws PublishException {@code Rejected}, {@code Returned} or {@code Unanswered}
+   * @throws IllegalArgumentException for what AMQP can't carry, or a messageId that is under way
    */
   public Published publish(String topic, String json, Options options) {
     try {
@@ -138,6 +140,9 @@ public final class Publisher implements AutoCloseable {
             .timestamp(new java.util.Date(milliseconds))
             .headers(headers)
             .build();
+    for (String text : Arrays.asList(topic, messageId, settings.appId, options.type, options.expiration)) {
+      requireShort(text);
+    }
     return new Sending(
         topic,
         properties,
@@ -162,6 +167,13 @@ public final class Publisher implements AutoCloseable {
     }
     if (!taken) {
       sending.tryAgainAt(now());
+    }
+  }
+
+  /** AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection. */
+  private static void requireShort(String text) {
+    if (text != null && text.getBytes(StandardCharsets.UTF_8).length > 255) {
+      throw new IllegalArgumentException("topic, messageId, appId and type have at most 255 bytes");
     }
   }
 

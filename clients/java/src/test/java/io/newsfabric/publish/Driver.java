@@ -52,7 +52,11 @@ public final class Driver {
     int count = line.get("many") instanceof Number many ? many.intValue() : 1;
     List<CompletableFuture<Published>> sent = new ArrayList<>();
     for (int n = 0; n < count; n++) {
-      sent.add(publisher.send((String) line.get("topic"), body, options((Map<?, ?>) line.get("options"))));
+      try {
+        sent.add(publisher.send((String) line.get("topic"), body, options((Map<?, ?>) line.get("options"))));
+      } catch (IllegalArgumentException e) {
+        sent.add(CompletableFuture.failedFuture(e));
+      }
     }
     return sent;
   }
@@ -71,7 +75,8 @@ public final class Driver {
       fields.put("repeated", published.repeated());
       told.put("published", fields);
     } catch (CompletionException e) {
-      told.put("error", e.getCause().getClass().getSimpleName());
+      boolean argument = e.getCause() instanceof IllegalArgumentException;
+      told.put("error", argument ? "argument" : e.getCause().getClass().getSimpleName());
       if (e.getCause() instanceof PublishException.Rejected rejected) {
         told.put("reason", rejected.reason());
       } else if (e.getCause() instanceof PublishException.Unanswered unanswered) {
