@@ -243,6 +243,29 @@ async def test_tabs_that_do_not_share_have_one_connection_each(
         await tab.has_exactly(1)
 
 
+async def test_a_sandboxed_frame_has_a_connection_of_its_own(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    page = await context.new_page()
+    await page.goto(fabric.home.url)
+    await page.evaluate(
+        """() => {
+          const frame = document.createElement("iframe");
+          frame.sandbox = "allow-scripts";
+          frame.srcdoc = `<script src="${location.origin}/static/newsfabric.js"></script>`;
+          document.body.append(frame);
+        }"""
+    )
+    frame = await (await page.wait_for_selector("iframe")).content_frame()
+    assert frame is not None
+    await frame.wait_for_function("self.newsfabric")
+    await frame.evaluate(
+        "(endpoints) => { self.fabric = newsfabric.connect({endpoints}); }",
+        f"{fabric.home.url}/endpoints.json",
+    )
+    await frame.wait_for_function("fabric.state.state === 'open' && fabric.state.tab === 'alone'")
+
+
 async def test_a_leader_that_stands_still_is_replaced(
     fabric: Fabric, context: BrowserContext
 ) -> None:

@@ -47,9 +47,14 @@ export class Tabs {
     }
     this.#leaving = new AbortController();
     const { signal } = this.#leaving;
-    this.#lock(`${this.name} ${this.desk.id}`, { signal }, () => {
+    const own = this.#lock(`${this.name} ${this.desk.id}`, { signal }, () => {
       this.#arrive();
       return this.#untilLeft(signal);
+    });
+    // Sandboxed frames have locks that can't be had.
+    own.catch(() => {
+      this.isShared = false;
+      this.#lead();
     });
   }
 
