@@ -160,7 +160,7 @@ def test_properties_that_the_fabric_has_no_use_for_are_stepped_over() -> None:
         content_encoding="gzip", priority=5, user_id="guest", cluster_id="c", app_id="a", type="t"
     )
     raw = b"".join(theirs.encode())
-    assert decode_properties(raw) == Properties(app_id="a", type="t")
+    assert decode_properties(raw) == Properties(app_id="a", type="t", user_id="guest")
 
 
 def frames_of(raw: bytes) -> list[Any]:

@@ -205,15 +205,17 @@ class HubLines:
         return f"subscribe {reader} {topic}"
 
     def seed(self, topic: str) -> str:
+        # What was routed before the hub began is the past, whatever else the feed has brought.
+        began = self.now - START_MS
         ages = range(self.dice.randrange(5), 0, -1)
         history = list(
             {
-                one.identity: one for one in (self.message(topic, 50_000 * age) for age in ages)
+                one.identity: one
+                for one in (self.message(topic, began + 50_000 * age) for age in ages)
             }.values()
         )
         latest = [self.message(topic, 900_000)] if self.dice.random() < 0.5 else []
         complete = self.dice.random() < 0.5
-        # Numbers below the first that was heard are the past.
         fresh = self.hub.warm(topic, history, latest, complete=complete, now=self.now / 1000)
         assert not fresh
         lists = " ".join(",".join(map(text, some)) or "-" for some in (history, latest))

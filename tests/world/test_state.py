@@ -79,6 +79,7 @@ def test_what_a_dead_world_left_is_replaced(state: Path) -> None:
         "erlang",
         "fabric",
         "logs",
+        "publishers",
         "sockets",
         "world.json",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -111,8 +112,13 @@ async def test_a_fresh_gateway_rewinds_from_the_store(box: Box) -> None:
         await reader.is_up_to_date()
 
 
+def before_it_began(n: int) -> int:
+    """The time in ms of the ``n``-th message that was routed before the gateway began."""
+    return int(time.time() * 1000) - 60_000 + n
+
+
 async def test_a_rewind_longer_than_memory_is_completed_from_the_store(box: Box) -> None:
-    past = [box.envelope(body=n) for n in range(30)]
+    past = [box.envelope(body=n, ms=before_it_began(n)) for n in range(30)]
     await box.store.write(past)
     async with box.reader("news.breaking") as first:
         box.publish(body="live")
@@ -494,8 +500,8 @@ async def test_a_replay_that_is_cut_has_no_gap(engine: str) -> None:
     """No newest version from before comes in the place of what doesn't fit."""
     table = TopicTable([TopicPolicy(pattern="news.*", keep=0, latest=True)])
     async with opened_box(engine, table=table, replay_bytes=5_000) as box:
-        small = box.envelope(key="a", body="small")
-        big = [box.envelope(body=n * 4_000) for n in ("x", "y")]
+        small = box.envelope(key="a", body="small", ms=before_it_began(0))
+        big = [box.envelope(body=x * 4_000, ms=before_it_began(n)) for n, x in ((1, "x"), (2, "y"))]
         await box.store.write([small, *big])
         async with box.reader() as reader:
             await reader.subscribe("news.breaking", rewind=2)
