@@ -12,7 +12,21 @@ from typing import Any, Final
 import click
 import uvloop
 
-from bench import connect, crowd, delivery, fabric, idle, repair, resume, store, upgrade
+from bench import (
+    connect,
+    crowd,
+    delivery,
+    fabric,
+    idle,
+    login,
+    losses,
+    mailbox,
+    publishers,
+    repair,
+    resume,
+    store,
+    upgrade,
+)
 from bench.programs import build, off_the_server_core
 from bench.rows import NotMeasured, Row, Section, as_json, print_table
 from newsfabric.errors import SetupError
@@ -20,13 +34,15 @@ from newsfabric.errors import SetupError
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
 PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
-on it), delivery, connect, idle and crowd (the gateway beside its floor), upgrade (its processes
-replaced under load), resume (a crowd comes back) and repair (messages that were lost on the way);
-all if none is named. A part that can't run says why; the others go on. A floor is measured in the
-same run: compare ratios, not figures of different days.
+on it), delivery, connect, login, idle and crowd (the gateway beside its floor), upgrade (its
+processes replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in
+does), repair (messages that were lost on the way), losses (a core node, a router, a shovel, a
+store node is killed) and publishers (the libraries in Java, PHP and Python); all if none is named.
+A part that can't run says why; the others go on. A floor is measured in the same run: compare
+ratios, not figures of different days.
 
 \b
-  python -m bench                       everything (15 minutes)
+  python -m bench                       everything (25 minutes)
   python -m bench delivery connect      two parts
   python -m bench --json out.json       keep the figures too
 """
@@ -51,11 +67,15 @@ PARTS: Final[Mapping[str, Measure]] = {
     "store": store.measure,
     "delivery": lambda: _beside_the_floor(delivery.measure),
     "connect": lambda: _beside_the_floor(connect.measure),
+    "login": lambda: _beside_the_floor(login.measure),
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "upgrade": lambda: uvloop.run(upgrade.measure(build())),
     "resume": lambda: _with_programs(resume.measure),
+    "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),
+    "losses": lambda: _with_programs(losses.measure),
+    "publishers": publishers.measure,
 }
 
 

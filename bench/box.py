@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -89,6 +89,15 @@ class Gateway:
         request = urllib.request.Request(self._url("/take-over"), data=b"", method="POST")
         urllib.request.urlopen(request, timeout=_PATIENCE).close()
 
+    def metric(self, sample: str) -> float:
+        """The value of one line of ``/metrics``; 0 if it isn't there."""
+        with urllib.request.urlopen(self._url("/metrics"), timeout=5) as page:
+            for line in page.read().decode().splitlines():
+                name, _, value = line.rpartition(" ")
+                if name == sample:
+                    return float(value)
+        return 0.0
+
     def stop(self) -> None:
         """End both planes. Not killed: its data plane would live on, as it should."""
         self._process.terminate()
@@ -149,15 +158,16 @@ class Box:
 
 @contextlib.asynccontextmanager
 async def running_box(
-    engine: str, *, threads: int = 0, own_core: bool = True
+    engine: str, *, threads: int = 0, own_core: bool = True, options: Sequence[str] = ()
 ) -> AsyncIterator[Box]:
     """A fresh box with ``engine``; ``threads`` I/O threads (0: as many as it has cores).
 
-    The gateway has a core of its own if ``own_core``; else it shares them all with everybody.
+    The gateway has a core of its own if ``own_core``; else it shares them all with everybody. It is
+    told ``options`` beside the usual.
     """
     with (
         _running_broker() as amqp_url,
-        _running_gateway(amqp_url, engine, threads, own_core) as gateway,
+        _running_gateway(amqp_url, engine, threads, own_core, options) as gateway,
     ):
         link = await connect([amqp_url], name="bench")
         await link.on_connect(topology.declare_retail)
@@ -184,7 +194,9 @@ def _running_broker() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _running_gateway(amqp_url: str, engine: str, threads: int, own_core: bool) -> Iterator[Gateway]:
+def _running_gateway(
+    amqp_url: str, engine: str, threads: int, own_core: bool, options: Sequence[str]
+) -> Iterator[Gateway]:
     port, admin = free_ports(2)
     command = [
         *(sys.executable, "-m", "gateway", "--name", "bench", "--region", "bench"),
@@ -196,6 +208,7 @@ def _running_gateway(amqp_url: str, engine: str, threads: int, own_core: bool) -
         *("--capacity", "110000"),
         # Readers need not be sent away: nobody is there who would mind.
         *("--drain-seconds", "0", "--drain-per-second", "100000"),
+        *options,
     ]
     gateway = Gateway(on_server_core(command) if own_core else command, port, admin)
     try:

@@ -4,6 +4,9 @@ A native gateway in processes of its own, with a broker in its memory and a SQLi
 steady stream; now and then a message is stored and not sent, as when a queue lost it. What
 counts is the time from when it should have come to when a reader has it. Half a second of it is
 the gateway's patience with what may only be late.
+
+And what the journal costs a gateway that begins with nothing: it rereads ten minutes before it is
+ready.
 """
 
 from __future__ import annotations
@@ -22,13 +25,28 @@ from typing import Final
 import orjson
 import uvloop
 import websockets
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from bench.meter import processor_seconds
 from bench.rows import Row
 from bench.soak.messages import STEADY, TABLE, Router, line_of
 from bench.soak.processes import ControlPlane, Dataplane
+from newsfabric.envelope import id_of
 from newsfabric.store.sqlite import SqliteStore
 
 _PATIENCE: Final = 10.0
+# In ten minutes, and how long each is.
+JOURNAL: Final = 20_000
+_BODY: Final = "x" * 500
+_LOOK_AGAIN: Final = 0.02
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beginning:
+    """From its start a gateway took ``seconds`` to be ready, ``processor`` seconds of work."""
+
+    seconds: float
+    processor: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +67,21 @@ class Repairs:
 def measure() -> list[Row]:
     """How long a reader waits for what was lost, and whether all came once."""
     repairs = uvloop.run(lose_and_repair())
+    empty, full = (uvloop.run(begin(rows)) for rows in (0, JOURNAL))
     return [
+        Row(
+            figure=f"a gateway that starts with {JOURNAL:,} messages in its journal: ready after",
+            value=full.seconds,
+            unit="s",
+            digits=2,
+        ),
+        Row(figure="… with none", value=empty.seconds, unit="s", digits=2),
+        Row(
+            figure="… its control plane's work for a message",
+            value=(full.processor - empty.processor) / JOURNAL * 1e6,
+            unit="µs",
+            digits=0,
+        ),
         Row(
             figure=f"{repairs.holes} messages lost on the way: loss to reader, p50",
             value=repairs.p50,
@@ -65,6 +97,58 @@ def measure() -> list[Row]:
             at_most=0,
         ),
     ]
+
+
+async def begin(rows: int) -> Beginning:
+    """Start a gateway with so many messages of the last ten minutes in its store."""
+    with tempfile.TemporaryDirectory(prefix="newsfabric-repair-") as name:
+        folder = Path(name)
+        await _fill(folder / "store.sqlite", rows)
+        dataplane = Dataplane(folder, "--threads", "2")
+        told = {
+            "store": str(folder / "store.sqlite"),
+            "gateway": {},
+            "native": {"socket": str(folder / "control")},
+        }
+        began = time.monotonic()
+        control = await ControlPlane.start(told, folder / "control.log")
+        try:
+            await control.ready()
+            await _until_ready(control)
+            return Beginning(time.monotonic() - began, processor_seconds(control.pid))
+        finally:
+            control.signal(signal.SIGKILL)
+            await control.ended()
+            dataplane.process.kill()
+            dataplane.process.wait()
+
+
+async def _fill(path: Path, rows: int) -> None:
+    store, router = SqliteStore(path, TABLE), Router()
+    now_ms = int(time.time() * 1000)
+    first_ms = now_ms - 590_000
+    try:
+        for n in range(rows):
+            made = router.message(STEADY, {"n": n, "text": _BODY})
+            ms = first_ms + (now_ms - first_ms) * n // rows
+            stored = dataclasses.replace(
+                made, id=id_of(ms, made.identity), published_ms=ms, epoch=first_ms
+            )
+            await store.write([stored])
+    finally:
+        await store.close()
+
+
+async def _until_ready(control: ControlPlane) -> None:
+    http = SimpleAsyncHTTPClient(force_instance=True)
+    url = f"http://127.0.0.1:{control.admin_port}/healthz/ready"
+    try:
+        async with asyncio.timeout(_PATIENCE * 6):
+            while (await http.fetch(url, raise_error=False)).code != 200:
+                control.feed(b"tick\n")
+                await asyncio.sleep(_LOOK_AGAIN)
+    finally:
+        http.close()
 
 
 async def lose_and_repair(*, holes: int = 50, rate: float = 200.0, every: int = 20) -> Repairs:

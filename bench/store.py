@@ -58,7 +58,7 @@ def cassandra() -> Iterator[str]:
     """One node with our tables; yields the store's URL."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         home = find_cassandra(ROOT, os.environ)
-        with LocalCassandra(Path(folder), home, heap_mb=512) as node:
+        with LocalCassandra(Path(folder), home, heap_mb=512, optimised=True) as node:
             url = node.url("bench")
             migrations = load_migrations(cql_folder())
             with Schema(parse_address(url), None, migrations, replication={"oregon": 1}) as schema:

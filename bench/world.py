@@ -22,12 +22,15 @@ def newsfabric(state: Path, *arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def running_world() -> Iterator[tuple[dict[str, Any], float]]:
-    """The status of a fresh two-region world, and the seconds that ``newsfabric up`` took."""
+def running_world(*options: str) -> Iterator[tuple[dict[str, Any], float]]:
+    """The status of a fresh two-region world, and the seconds that ``newsfabric up`` took.
+
+    ``options`` are more words for that command.
+    """
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         state = Path(folder) / "world"
         start = time.monotonic()
-        newsfabric(state, "up", "--detach", "--port-base", str(PORT_BASE))
+        newsfabric(state, "up", "--detach", "--port-base", str(PORT_BASE), *options)
         took = time.monotonic() - start
         try:
             yield json.loads(newsfabric(state, "status", "--json")), took

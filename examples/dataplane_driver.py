@@ -1,7 +1,8 @@
 """Drives a data plane by its protocol alone: no import from this project, nothing to install.
 
 Start ``newsfabric-dataplane --control /tmp/dp.sock --port 9000``, then this with the same path: who
-subscribes to ``news.example`` at ``ws://127.0.0.1:9000/websocket`` gets a message each second.
+subscribes to ``news.example`` at ``ws://127.0.0.1:9000/websocket`` gets a message each second. Who
+says ``{"action": "login", "token": "anything"}`` is greeted by that name, also by the next driver.
 """
 
 import json
@@ -12,10 +13,12 @@ import sys
 import time
 from collections.abc import Iterator
 
-HELLO, SETTINGS, PUBLISH, SUBSCRIBE, REPLY, VERBS, COUNTERS = 1, 2, 3, 5, 7, 130, 134
+HELLO, SETTINGS, PUBLISH, SUBSCRIBE, REPLY, BADGE = 1, 2, 3, 5, 7, 16
+VERBS, COUNTERS, BADGED = 130, 134, 139
 REASONS = {
     "protocol_error": 1002, "invalid_payload": 1007, "too_big": 1009, "too_many_requests": 4102,
     "drain": 1012, "overload": 1013, "internal": 4100, "slow_reader": 4101, "no_pong": 4203,
+    "token_expired": 4202,
 }  # fmt: skip
 # In the order of the table of settings in docs/dataplane-protocol.md.
 LIMITS = (100_000, 25_000, 5_000, 2_000, 16_384, 10_000, 16_384, 128, 256, 10, 20, 256)
@@ -30,11 +33,11 @@ def send(plane: socket.socket, kind: int, body: bytes) -> None:
 
 def attach(plane: socket.socket) -> None:
     """Say hello, and what the limits are."""
-    send(plane, HELLO, b"nfdp" + struct.pack("<H", 1))
+    send(plane, HELLO, b"nfdp" + struct.pack("<H", 2))
     body = struct.pack("<20IQ6I", *LIMITS, *OUTBOX, *HUB) + struct.pack("<HB", 0, len(REASONS))
     for name, code in REASONS.items():
         body += text8(name) + struct.pack("<H", code) + text8(name) + struct.pack("<BI", 1, 1_000)
-    send(plane, SETTINGS, body)
+    send(plane, SETTINGS, body + text8(""))
 
 
 def publish(plane: socket.socket, number: int, name: str, body: object) -> None:
@@ -45,12 +48,20 @@ def publish(plane: socket.socket, number: int, name: str, body: object) -> None:
     send(plane, PUBLISH, struct.pack("<Q", number) + message)
 
 
-def answer(plane: socket.socket, reader: bytes, verb: dict[str, str]) -> None:
-    """Answer a verb: ``subscribe``, and an error for everything else."""
+def answer(plane: socket.socket, reader: bytes, badge: bytes, verb: dict[str, str]) -> None:
+    """Answer a verb: ``subscribe``, ``login``, ``ping``, and an error for everything else."""
     if verb.get("action") == "subscribe":
         push = json32({"type": "subscribed", "topic": verb["topic"]})
         command = reader + bytes(4) + topic(verb["topic"]) + struct.pack("<BBQH", 0, 0, 0, 0)
         send(plane, SUBSCRIBE, command + push + bytes(4))
+    elif verb.get("action") == "login":
+        # Believed for an hour: a real control plane checks who that is.
+        user, now_ms = verb.get("token", "")[:64], int(time.time() * 1000)
+        times = struct.pack("<QQ", now_ms, now_ms + 3_600_000)
+        push = json32({"type": "logged_in", "user": user})
+        send(plane, BADGE, reader + text8(user) + times + bytes16(user.encode()) + push)
+    elif verb.get("action") == "ping":
+        send(plane, REPLY, reader + json32({"type": "pong", "user": badge.decode() or None}))
     else:
         error = {"type": "error", "code": 107, "reason": "only subscribe", "temporary": False}
         send(plane, REPLY, reader + json32(error))
@@ -64,18 +75,29 @@ def events(plane: socket.socket) -> Iterator[tuple[int, bytes]]:
         yield kind, stream.read(length - 1)
 
 
-def verbs(body: bytes) -> Iterator[tuple[bytes, dict[str, str]]]:
-    """The verbs of a batch: who says it, and what."""
+def verbs(kind: int, body: bytes) -> Iterator[tuple[bytes, bytes, dict[str, str]]]:
+    """The verbs of a batch: who says it, that one's badge (empty for none), and what."""
     at = 4
     for _ in range(int.from_bytes(body[:4], "little")):
-        reader, size = struct.unpack_from("<10sI", body, at)
-        yield reader, json.loads(body[at + 14 : at + 14 + size])
-        at += 14 + size
+        reader, badge = body[at : at + 10], b""
+        at += 10
+        if kind == BADGED:
+            (size,) = struct.unpack_from("<H", body, at)
+            badge = body[at + 2 : at + 2 + size]
+            at += 2 + size
+        (size,) = struct.unpack_from("<I", body, at)
+        yield reader, badge, json.loads(body[at + 4 : at + 4 + size])
+        at += 4 + size
 
 
 def text8(text: str) -> bytes:
     """A short text with its length."""
-    return bytes([len(text)]) + text.encode()
+    return bytes([len(data := text.encode())]) + data
+
+
+def bytes16(data: bytes) -> bytes:
+    """A badge with its length."""
+    return struct.pack("<H", len(data)) + data
 
 
 def json32(value: object) -> bytes:
@@ -93,8 +115,8 @@ if __name__ == "__main__":
     plane.connect(sys.argv[1])
     attach(plane)
     for number, (kind, body) in enumerate(events(plane), 1):
-        if kind == VERBS:
-            for reader, verb in verbs(body):
-                answer(plane, reader, verb)
+        if kind in (VERBS, BADGED):
+            for reader, badge, verb in verbs(kind, body):
+                answer(plane, reader, badge, verb)
         elif kind == COUNTERS:  # they come once a second
             publish(plane, number, "news.example", {"headline": "It is " + time.ctime()})

@@ -13,11 +13,12 @@ import click
 
 from gateway import app
 from gateway.app import Engine
+from gateway.gate import TokenSettings
 from gateway.native import app as native_app
 from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
-from newsfabric.errors import SetupError
+from newsfabric.errors import ConfigError, SetupError
 from newsfabric.service import run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
@@ -62,6 +63,7 @@ def choose_engine(wanted: str) -> str:
 @click.option("--admin-port", default=8081, type=click.IntRange(0, 65535), help="On loopback.")
 @click.option("--public-url", default=None, metavar="URL", help="How readers reach this port.")
 @click.option("--origin", "origins", multiple=True, help="Web origin let in; repeat. All if none.")
+@click.option("--endpoints", multiple=True, metavar="URL", help="A region's; own first; repeat.")
 @click.option("--capacity", default=100_000, type=click.IntRange(1), help="Readers at most.")
 @click.option("--drain-seconds", default=10.0, type=click.FloatRange(0), help="Spread a drain.")
 @click.option("--drain-per-second", default=2_000, type=click.IntRange(1), help="At most.")
@@ -78,6 +80,10 @@ def choose_engine(wanted: str) -> str:
 @click.option("--dataplane-threads", default=0, type=click.IntRange(0), help="0: one per core.")
 @click.option("--proxy-protocol", is_flag=True, help="A load balancer names readers' addresses.")
 @click.option("--per-address", default=0, type=click.IntRange(0), help="Connections; 0: any.")
+@click.option("--token-keys", metavar="FILE|URL", help="PEM or JWKS; without it no logins.")
+@click.option("--token-audience", metavar="AUD", help="What tokens must be for.")
+@click.option("--token-issuer", metavar="ISS", help="Whom tokens must be from.")
+@click.option("--token-cookie", metavar="NAME", help="A cookie that may hold a token.")
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
 def main(
     *,
@@ -91,6 +97,7 @@ def main(
     admin_port: int,
     public_url: str | None,
     origins: tuple[str, ...],
+    endpoints: tuple[str, ...],
     capacity: int,
     drain_seconds: float,
     drain_per_second: int,
@@ -101,9 +108,19 @@ def main(
     dataplane_threads: int,
     proxy_protocol: bool,
     per_address: int,
+    token_keys: str | None,
+    token_audience: str | None,
+    token_issuer: str | None,
+    token_cookie: str | None,
     log_level: str,
 ) -> None:
     """Serve readers of one retail box: SockJS, WebSocket, SSE."""
+    try:
+        tokens = TokenSettings(
+            keys=token_keys, audience=token_audience, issuer=token_issuer, cookie=token_cookie
+        )
+    except ConfigError as exc:
+        raise click.UsageError(str(exc)) from exc
     settings = GatewaySettings(
         name=name,
         region=region,
@@ -112,8 +129,10 @@ def main(
         admin_port=admin_port,
         public_url=public_url,
         origins=tuple(origin.lower() for origin in origins) or ANY_ORIGIN,
+        endpoints=endpoints,
         sockjs_url=sockjs_url,
         sockjs_legacy=sockjs_legacy,
+        tokens=tokens,
         capacity=capacity,
         drain_seconds=drain_seconds,
         drain_per_second=drain_per_second,

@@ -20,6 +20,7 @@ from gateway.admin import Rates, Urls, admin_application, shared_routes
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.drain import drain
+from gateway.exodus import Exodus
 from gateway.feed import Feed
 from gateway.listener import Listener
 from gateway.settings import GatewaySettings
@@ -67,12 +68,14 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
+        await core.gate.start()
         readers = Listener(readers_server(stack, core), settings.host, settings.port)
         stack.callback(readers.stop)
         admin = admin_listener(stack, core, readers.port, stop)
         core.mender.begin()
         await core.mender.caught_up(CATCH_UP_SECONDS)
         await Feed(core).start(link)
+        await core.upstream.start(link)
         readers.start()
         admin.start()
         logger.info("readers on port %d, admin on port %d", readers.port, admin.port)
@@ -106,6 +109,8 @@ def admin_listener(
     listener = Listener(server, _LOOPBACK, settings.admin_port)
     stack.callback(listener.stop)
     core.spawn(_sample(rates))
+    if settings.endpoints:
+        core.spawn(Exodus(core, urls.websocket).watch())
     return listener
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import orjson
 
+from gateway.access import refusal
 from gateway.core import Welcome
 from gateway.frames import Variant
 from gateway.protocol import Refusal, Session, Subscribe
 from gateway.resume import Recalled, page
+from gateway.standing import Standing
 from gateway.streaming import PageHandler
 from newsfabric.closing import ErrorCode
 
@@ -31,7 +33,10 @@ class CatchUpHandler(PageHandler):
         if verdict is not Welcome.YES:
             self._turn_away(verdict)
             return
-        asked = self._asked()
+        standing = await self._who()
+        if standing is None:
+            return
+        asked = self._asked(standing)
         limit = self._limit()
         if asked is None or limit is None:
             return
@@ -58,13 +63,16 @@ class CatchUpHandler(PageHandler):
         self.set_header("Cache-Control", "no-store")
         self.finish(head[:-1] + b',"messages":[' + messages + b"]}")
 
-    def _asked(self) -> Subscribe | None:
+    def _asked(self, standing: Standing) -> Subscribe | None:
         after = self.get_query_argument("after", None) or None
         topic = self.get_query_argument("topic", None)
         session = Session(self.core.table, self.core.settings.reader, self.core.clock())
         intent = session.decide({"action": "subscribe", "topic": topic, "position": after})
         if isinstance(intent, Subscribe):
-            return intent
+            denied = refusal(intent, self.core.policy(intent.topic), standing.login)
+            if denied is None:
+                return intent
+            intent = denied
         assert isinstance(intent, Refusal)
         self._refuse_verb(intent)
         return None

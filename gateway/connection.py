@@ -18,11 +18,13 @@ other replays.
 from __future__ import annotations
 
 import abc
+import asyncio
 import collections
 import enum
 import itertools
 import logging
 import random
+import time
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -32,7 +34,15 @@ from gateway.hub import Subscription
 from gateway.outbox import Outbox
 from gateway.protocol import Admission, Intent, Refusal, Session, error_push
 from gateway.publication import Publication
-from newsfabric.closing import SLOW_READER, TOO_BIG, TOO_MANY_REQUESTS, CloseReason, ErrorCode
+from gateway.standing import STRANGER, Standing
+from newsfabric.closing import (
+    SLOW_READER,
+    TOKEN_EXPIRED,
+    TOO_BIG,
+    TOO_MANY_REQUESTS,
+    CloseReason,
+    ErrorCode,
+)
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -76,6 +86,8 @@ class Connection(abc.ABC):
         self.subscriptions: dict[str, Subscription] = {}
         self.outbox = Outbox(core.settings.outbox)
         self.session = Session(core.table, core.settings.reader, core.clock())
+        self.standing = STRANGER
+        self._expiry: asyncio.TimerHandle | None = None
         self._verbs: collections.deque[Intent] = collections.deque()
         self._busy = False
         core.joined(self)
@@ -106,6 +118,26 @@ class Connection(abc.ABC):
 
     def _replayed(self, publication: Publication) -> bytes:
         return publication.frame(self.variant)
+
+    def stand(self, standing: Standing) -> None:
+        """From now on the reader is who ``standing`` says, until that one's token has run out."""
+        if self.state is not State.OPEN:
+            return
+        self._log_out()
+        self.standing = standing
+        if (login := standing.login) is not None:
+            self.core.logged_in(login.user, self)
+            left = max(0.0, login.ends_ms / 1000 - time.time())
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(left, self.close, TOKEN_EXPIRED)
+
+    def _log_out(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if self.standing.login is not None:
+            self.core.logged_out(self.standing.login.user, self)
+        self.standing = STRANGER
 
     def refuse(self, refusal: Refusal) -> None:
         """Send an ``error`` push."""
@@ -241,6 +273,7 @@ class Connection(abc.ABC):
             self.core.hub.unsubscribe(subscription)
         self.subscriptions.clear()
         self._verbs.clear()
+        self._log_out()
         measures.CLOSES.labels(why).inc()
         self._count_dropped()
         self.core.leaving(self)

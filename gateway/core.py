@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import logging
 import os
+import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,17 +22,21 @@ from gateway.archive import Archive
 from gateway.connection import Connection
 from gateway.desk import Desk
 from gateway.fanout import Fanout
+from gateway.gate import Gate, bearer
 from gateway.hub import Hub
+from gateway.mailroom import Mailroom
 from gateway.mender import Mender
 from gateway.publication import Publication
 from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
+from gateway.upstream import Upstream
+from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.races import Races
 from newsfabric.service import Readiness
 from newsfabric.store import Store
-from newsfabric.topics import TopicTable
+from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -66,11 +72,18 @@ class Core:
             spawn=self.spawn,
             publish=self.publish,
         )
+        self.mailroom = Mailroom(
+            hub=self.hub, store=store, told=settings, spawn=self.spawn, publish=self.publish
+        )
+        self.upstream = Upstream(settings)
+        self.gate = Gate(settings, table, store, self.evict)
         self.desk = Desk(self)
         self.mender = Mender(self)
         # Open ones, in the order they came, and those that are saying goodbye.
         self.connections: dict[Connection, None] = {}
         self.closing: set[Connection] = set()
+        # Those that are logged in, by user.
+        self._users: dict[str, set[Connection]] = {}
         # Set while there is neither.
         self.empty = asyncio.Event()
         self.empty.set()
@@ -78,7 +91,14 @@ class Core:
         self.draining = False
         # time.monotonic() of the last tick of our own region; None before the first one.
         self.fed_at: float | None = None
+        self._began = self.clock()
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def policy(self, topic: str) -> TopicPolicy:
+        """The policy of a topic that a verb names: no session lets another one through."""
+        policy = self.table.find(topic)
+        assert policy is not None
+        return policy
 
     def welcome(self, origin: str | None, host: str | None) -> Welcome:
         """Whether a reader from a page of ``origin`` may come in now. Refusals are counted."""
@@ -92,7 +112,36 @@ class Core:
         allowed = self.settings.origins
         if origin is None or allowed == ANY_ORIGIN or origin.lower() in allowed:
             return True
-        return host is not None and urlsplit(origin).netloc.lower() == host.lower()
+        return _is_same_host(origin, host)
+
+    def token_of(self, headers: Mapping[str, str]) -> str | None:
+        """The token that comes with an HTTP request: in ``Authorization``, or in the cookie."""
+        return bearer(headers) or self.cookie_of(headers)
+
+    def cookie_of(self, headers: Mapping[str, str]) -> str | None:
+        """The token in the cookie, if there may be one.
+
+        A browser sends the cookie whichever page asks. It counts for a page of our own host, or of
+        an origin that is listed by name; ``*`` lists nobody.
+        """
+        if "Cookie" not in headers or not self.lends_cookie(headers):
+            return None
+        for part in headers["Cookie"].split(";"):
+            found, _, value = part.strip().partition("=")
+            if found == self.settings.tokens.cookie:
+                return value
+        return None
+
+    def lends_cookie(self, headers: Mapping[str, str]) -> bool:
+        """Whether the page that asks may have the cookie sent along and read the answer."""
+        return self.settings.tokens.cookie is not None and self._is_own_page(headers)
+
+    def _is_own_page(self, headers: Mapping[str, str]) -> bool:
+        origin, host = headers.get("Origin"), headers.get("Host")
+        if origin is None:
+            # A GET of one's own origin has none, but this, which no page can forge.
+            return headers.get("Sec-Fetch-Site") == "same-origin"
+        return origin.lower() in self.settings.origins or _is_same_host(origin, host)
 
     def can_turn_away(self) -> bool:
         """Whether there is room for one more reader who is only told that there is none."""
@@ -111,6 +160,25 @@ class Core:
         del self.connections[connection]
         self.closing.add(connection)
         measures.READERS.labels(connection.transport).dec()
+
+    def logged_in(self, user: str, connection: Connection) -> None:
+        """``connection`` is ``user``'s."""
+        self._users.setdefault(user, set()).add(connection)
+
+    def logged_out(self, user: str, connection: Connection) -> None:
+        """It isn't any more, because it closes."""
+        connections = self._users[user]
+        connections.discard(connection)
+        if not connections:
+            del self._users[user]
+
+    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        """Close the connections of users who were revoked, unless they have logged in since."""
+        for user, at_ms in revoked:
+            for connection in tuple(self._users.get(user, ())):
+                login = connection.standing.login
+                if login is not None and login.issued_ms <= at_ms:
+                    connection.close(INVALID_TOKEN)
 
     def left(self, connection: Connection) -> None:
         """``connection`` is gone."""
@@ -145,13 +213,28 @@ class Core:
         ``done`` is called when it has been given to the last of them. How long that took
         since it was published says nothing if it is ``late``, from the journal.
         """
+        if publication.envelope.topic == REVOKED:
+            # Whichever way it came: for us, not for readers.
+            self.gate.heed([publication.envelope])
+            published(publication, done, late)
+        else:
+            self._spread(publication, lambda: published(publication, done, late))
+
+    def _spread(self, publication: Publication, done: Callable[[], None]) -> None:
         audience = self.hub.audience(publication.envelope.topic)
-        self.fanout.publish(publication, audience, lambda: published(publication, done, late))
+        self.fanout.publish(publication, audience, done)
 
     @property
     def engine(self) -> dict[str, str | int | None]:
         """Which engine runs, in which processes."""
         return {"engine": "tornado", "pid": os.getpid(), "dataplane_pid": None}
+
+    def send_elsewhere(self, count: int) -> None:
+        """Have ``count`` readers, or all if there are fewer, connect to another box."""
+        rng = random.Random()  # noqa: S311 - jitter, not a secret
+        for connection in list(itertools.islice(self.connections, count)):
+            wait = rng.randint(0, self.settings.retry_after_ms)
+            connection.close(REBALANCE, retry_after_ms=wait)
 
     async def drain_elsewhere(self) -> None:
         """Send those readers away that aren't among ``connections``; here are none."""
@@ -174,12 +257,19 @@ class Core:
         """Seconds since the last tick of our own region; None before the first one."""
         return None if self.fed_at is None else self.clock() - self.fed_at
 
+    @property
+    def stranded(self) -> bool:
+        """Whether there was no feed for so long that readers are better served elsewhere."""
+        fed_at = self._began if self.fed_at is None else self.fed_at
+        return not self.draining and self.clock() - fed_at > self.settings.stranded_seconds
+
     def readiness(self) -> Readiness:
         """Whether readers should be sent here."""
         age = self.feed_age()
         return Readiness.of(
             feed=age is not None and age <= self.settings.feed_fresh,
             repair=self.mender.ready,
+            logins=self.gate.ready,
             drain=not self.draining,
         )
 
@@ -202,6 +292,7 @@ class Core:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.gate.close()
         await self.store.close()
 
     def _welcome(self, origin: str | None, host: str | None) -> Welcome:
@@ -218,6 +309,10 @@ class Core:
         exc = None if task.cancelled() else task.exception()
         if exc is not None and not isinstance(exc, NewsfabricError):
             logger.error("a task of the gateway failed", exc_info=exc)
+
+
+def _is_same_host(origin: str, host: str | None) -> bool:
+    return host is not None and urlsplit(origin).netloc.lower() == host.lower()
 
 
 def published(publication: Publication, done: Callable[[], None] | None, late: bool) -> None:

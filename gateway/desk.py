@@ -15,27 +15,36 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gateway import measures
+from gateway.access import refusal
 from gateway.connection import Connection, State
 from gateway.frames import Variant, messages_push
+from gateway.gate import Verdict
 from gateway.memory import Selection
 from gateway.protocol import (
     Gap,
     History,
     Intent,
+    LogIn,
     Ping,
     Refusal,
     Rewind,
+    SetMark,
     Subscribe,
     Unsubscribe,
     asked_ago,
+    logged_in_push,
+    marked_push,
     pong_push,
     subscribed_push,
     unsubscribed_push,
 )
 from gateway.publication import Publication
-from newsfabric.closing import ErrorCode
+from newsfabric.closing import INVALID_TOKEN, ErrorCode
 from newsfabric.envelope import Envelope
-from newsfabric.errors import StoreError
+from newsfabric.errors import LinkError, StoreError
+from newsfabric.mailbox import Mark
+from newsfabric.store.rules import clock_ms
+from newsfabric.topics import TopicPolicy
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -56,15 +65,47 @@ class Desk:
             connection.refuse(intent)
             return None
         measures.VERBS.labels(type(intent).__name__.lower()).inc()
+        if isinstance(intent, LogIn):
+            return self._log_in(connection, intent)
+        if isinstance(intent, Subscribe | History | SetMark):
+            login = connection.standing.login
+            denied = refusal(intent, self._core.policy(intent.topic), login)
+            if denied is not None:
+                connection.refuse(denied)
+                return None
         if isinstance(intent, Subscribe):
             return self._subscribe(connection, intent)
         if isinstance(intent, History):
             return self._history(connection, intent)
+        if isinstance(intent, SetMark):
+            return self._mark(connection, intent)
         if isinstance(intent, Unsubscribe):
             self._unsubscribe(connection, intent)
         elif isinstance(intent, Ping):
             connection.push(pong_push(intent))
         return None
+
+    def _log_in(self, connection: Connection, verb: LogIn) -> Pending | None:
+        verdict = self._core.gate.decide(connection.standing, verb)
+        if verdict is None:
+            return self._log_in_later(connection, verb)
+        self._sentence(connection, verb, verdict)
+        return None
+
+    async def _log_in_later(self, connection: Connection, verb: LogIn) -> None:
+        verdict = await self._core.gate.decide_later(connection.standing, verb)
+        self._sentence(connection, verb, verdict)
+
+    def _sentence(self, connection: Connection, verb: LogIn, verdict: Verdict) -> None:
+        if verdict.standing != connection.standing:
+            connection.stand(verdict.standing)
+        login = verdict.standing.login
+        if verdict.refusal is not None:
+            connection.refuse(verdict.refusal)
+        elif login is not None:
+            connection.push(logged_in_push(verb, login.user, login.expires_ms))
+        if verdict.hang_up:
+            connection.close(INVALID_TOKEN)
 
     def _subscribe(self, connection: Connection, verb: Subscribe) -> Pending | None:
         clash = connection.session.clash(verb, connection.subscriptions)
@@ -72,11 +113,31 @@ class Desk:
             connection.refuse(clash)
         elif verb.position is not None:
             return self._resume(connection, verb, verb.position)
+        elif wants_mailbox(verb, self._core.policy(verb.topic)):
+            return self._open_mailbox(connection, verb)
         elif not self._is_warm(verb.topic) or not self._rewound(verb, time.time()).covered:
             return self._subscribe_with_store(connection, verb)
         else:
             self._join(connection, verb, [])
         return None
+
+    async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
+        try:
+            kept = await self._core.mailroom.collect(verb.topic)
+        except StoreError as exc:
+            self._core.archive.failed(exc)
+            connection.refuse(store_away(verb))
+        else:
+            replay, gap = kept.publications, kept.gap
+            self._join_with(connection, verb, replay, recovered=kept.recovered, gap=gap)
+
+    async def _mark(self, connection: Connection, verb: SetMark) -> None:
+        try:
+            await self._core.upstream.send(mark_of(verb))
+        except LinkError:
+            connection.refuse(upstream_away(verb))
+        else:
+            connection.push(marked_push(verb))
 
     async def _subscribe_with_store(
         self, connection: Connection, verb: Subscribe, gap: Gap | None = None
@@ -151,8 +212,8 @@ class Desk:
             recovered, gap = False, Gap.TOO_LARGE
         if verb.position is not None:
             self._core.resumer.answered(verb.topic, gap)
-        position = hub.streams.position(now)
-        if recovered and fitting and verb.position is not None:
+        position: str | None = hub.streams.position(now)
+        if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
             position = verb.position
         connection.subscriptions[verb.topic] = hub.subscribe(verb.topic, connection)
@@ -261,12 +322,27 @@ class Desk:
         return publications[start:]
 
 
-def store_away(verb: History) -> Refusal:
-    """The answer to a history that the store can't give now."""
+def wants_mailbox(verb: Subscribe, policy: TopicPolicy) -> bool:
+    """Whether ``verb`` asks for all that is kept for a user, and not for a part of the topic."""
+    return policy.access == "owner" and verb.position is None and verb.rewind is None
+
+
+def mark_of(verb: SetMark) -> Mark:
+    """What ``verb`` asks for, now."""
+    return Mark(topic=verb.topic, id=verb.id, kind=verb.kind, at_ms=clock_ms())
+
+
+def store_away(verb: History | Subscribe) -> Refusal:
+    """The answer to what the store can't give now."""
+    return _not_now(verb, "the store is away")
+
+
+def upstream_away(verb: SetMark) -> Refusal:
+    """The answer to a mark that can't be sent now, or isn't known to be."""
+    return _not_now(verb, "marks can't be sent now")
+
+
+def _not_now(verb: History | Subscribe | SetMark, reason: str) -> Refusal:
     return Refusal(
-        code=ErrorCode.INTERNAL,
-        reason="the store is away",
-        temporary=True,
-        topic=verb.topic,
-        ref=verb.ref,
+        code=ErrorCode.INTERNAL, reason=reason, temporary=True, topic=verb.topic, ref=verb.ref
     )

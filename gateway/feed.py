@@ -20,7 +20,7 @@ from newsfabric.control import decode_tick, tick_key
 from newsfabric.envelope import decode
 from newsfabric.hops import hops
 from newsfabric.store.rules import clock_ms
-from newsfabric.topics import CONTROL_WORD
+from newsfabric.topics import CONTROL_WORD, REVOKED
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -51,7 +51,7 @@ class Feed:
         """One delivery from the queue."""
         topic = delivery.message.topic
         try:
-            if not topic.startswith(_CONTROL):
+            if not topic.startswith(_CONTROL) or topic == REVOKED:
                 self._publish(delivery)
                 return
             if topic.startswith(_TICKS):
@@ -70,6 +70,7 @@ class Feed:
         core.mender.heard(envelope.origin, envelope.router, envelope.epoch)
         copies, unknown = core.hub.copies, core.hub.unknown_topics
         publication = core.hub.offer(envelope, time.time())
+        core.mender.look_for_holes()
         if publication is None:
             measures.DUPLICATES.inc(core.hub.copies - copies)
             measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
@@ -86,6 +87,7 @@ class Feed:
         tick = decode_tick(delivery.message)
         self._core.mender.heard(tick.origin, tick.router, tick.epoch)
         self._core.hub.ticked(tick, time.time())
+        self._core.mender.look_for_holes()
         if tick.origin == self._core.settings.region:
             self._core.fed_at = self._core.clock()
 

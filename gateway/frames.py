@@ -19,6 +19,7 @@ import orjson
 
 from newsfabric.closing import CloseReason
 from newsfabric.envelope import Envelope
+from newsfabric.mailbox import PUSH_TYPES, Mark
 from newsfabric.pushes import message_fields
 from newsfabric.topics import TopicClass
 
@@ -60,6 +61,19 @@ def message_push(envelope: Envelope, topic_class: TopicClass, position: str | No
     """The ``message`` push of ``envelope``; ``position`` is None for one read from the store."""
     head = orjson.dumps(message_fields(envelope, topic_class) | {"position": position})
     return head[:-1] + b',"body":' + envelope.body + b"}"
+
+
+def mark_push(mark: Mark, position: str | None) -> bytes:
+    """The ``acked``, ``read`` or ``dismissed`` push; ``position`` is as in a message's."""
+    return orjson.dumps(
+        {
+            "type": PUSH_TYPES[mark.kind],
+            "topic": mark.topic,
+            "id": mark.id,
+            "at": mark.at_ms,
+            "position": position,
+        }
+    )
 
 
 def dress(push: bytes, variant: Variant, position: str | None = None) -> bytes:

@@ -136,7 +136,7 @@ class Hub:
         self.streams.saw(
             envelope.router, envelope.epoch, envelope.seq, routed_ms=ms_of_id(envelope.id), now=now
         )
-        policy = self._table.find(envelope.topic)
+        policy = self._table.of_any(envelope.topic)
         if policy is None:
             self.unknown_topics += 1
             return None
@@ -238,15 +238,15 @@ class Hub:
         older: list[Publication] = []
         fresh: list[Publication] = []
         for envelope in stored:
-            policy = self._table.find(envelope.topic)
+            policy = self._table.of_any(envelope.topic)
             if policy is None:
                 continue
-            known = self.streams.seen(envelope.router, envelope.epoch, envelope.seq)
-            publication = None if known else self.offer(envelope, now)
+            publication = None if self._is_past(envelope) else self.offer(envelope, now)
             if publication is None:
                 older.append(Publication(envelope, policy, None))
             else:
                 fresh.append(publication)
+        self._given(older, now)
         return older, fresh
 
     def recollect(
@@ -286,11 +286,32 @@ class Hub:
         for envelope in stored:
             if known.memory.holds(envelope.identity, envelope.key):
                 continue
-            if self.streams.seen(envelope.router, envelope.epoch, envelope.seq):
+            if self._is_past(envelope):
                 older.append(Publication(envelope, known.memory.policy, None))
             elif publish and (publication := self.offer(envelope, now)) is not None:
                 fresh.append(publication)
+        self._given(older, now)
         return older, fresh
+
+    def _is_past(self, envelope: Envelope) -> bool:
+        """Whether what the store has there is no news: offered before, or routed before we began.
+
+        The feed being past its number isn't enough. Of a router that was first heard late, what
+        precedes the first number heard is on its way, and would be published once more.
+        """
+        routed_ms = ms_of_id(envelope.id)
+        return self.streams.offered(envelope.router, envelope.epoch, envelope.seq, routed_ms)
+
+    def _given(self, older: Iterable[Publication], now: float) -> None:
+        """Some reader is given these now: a copy of any that comes later must not be published.
+
+        Copies are routed within minutes of each other, so only the newest are noted. A rewind of
+        days would push out identities that are needed.
+        """
+        since_ms = int((now - self.limits.identity_seconds) * 1000)
+        for publication in older:
+            if ms_of_id(publication.envelope.id) >= since_ms:
+                self._seen.add(publication.envelope.identity, now)
 
     def _is_copy(self, envelope: Envelope, known: _Topic | None) -> bool:
         if envelope.identity in self._seen:
@@ -319,7 +340,7 @@ class Hub:
         return len(self._topics) < self.limits.topics or bool(self._idle)
 
     def _create(self, topic: str) -> _Topic:
-        policy = self._table.find(topic)
+        policy = self._table.of_any(topic)
         if policy is None:
             raise ValueError(f"no such topic: {topic!r}")
         known = self._topics[topic] = _Topic(

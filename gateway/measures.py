@@ -27,6 +27,7 @@ UNDECODABLE = metrics.counter("gateway_undecodable", "Messages on the feed that 
 DROPPED = metrics.counter("gateway_dropped", "Messages slow readers didn't get", ["policy"])
 ERRORS = metrics.counter("gateway_errors", "Error pushes", ["code"])
 VERBS = metrics.counter("gateway_verbs", "Verbs obeyed", ["action"])
+TOKENS = metrics.counter("gateway_tokens", "Tokens of readers, by what came of them", ["outcome"])
 STORE_FAILURES = metrics.counter("gateway_store_failures", "Reads that the store didn't answer")
 RESUMES = metrics.counter(
     "gateway_resumes", "Resumes answered; with a gap: why there may be one", ["result", "reason"]

@@ -157,6 +157,16 @@ class TopicMemory:
         reaches = oldest is not None and ms_of_id(oldest.envelope.id) < since_ms
         return Selection(found, self.complete or reaches)
 
+    def lately(self, arrived: int, since_ms: int, now: float) -> list[Publication]:
+        """What has come after the first ``arrived`` messages or was routed since, as it arrived.
+
+        Nothing that has expired. What is already :attr:`lost` is missing.
+        """
+        recent = list(self._recent.values())
+        start = len(recent) - (self.arrived - arrived)
+        found = (p for n, p in enumerate(recent) if n >= start or _routed_ms(p) >= since_ms)
+        return list(self._alive(found, now))
+
     def before(self, id_: str, count: int, now: float) -> Selection:
         """The newest ``count`` messages that arrived before the one with ``id_``."""
         recent = list(self._recent.values())
@@ -194,3 +204,7 @@ class TopicMemory:
     @staticmethod
     def _alive(publications: Iterable[Publication], now: float) -> Iterator[Publication]:
         return (p for p in publications if not p.expired(now))
+
+
+def _routed_ms(publication: Publication) -> int:
+    return ms_of_id(publication.envelope.id)

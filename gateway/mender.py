@@ -8,6 +8,7 @@ tried again after a growing while, and what is missing stays missing until then.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from gateway import measures
-from gateway.repair import Closed, Ending, Plan, Repair, Span
+from gateway.repair import LOOK_SECONDS, Closed, Ending, Plan, Repair, Span
 from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 0.1
 _PAGE: Final = 500
 # No router routes so many in one millisecond.
 _LONGEST_PAGE: Final = 1 << 16
@@ -45,6 +45,8 @@ class Mender:
         self._core = core
         self._repair = Repair(core.hub.streams, core.settings.repair)
         self._ready = asyncio.Event()
+        # Set when a stream has got a hole.
+        self._holed = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._backoff = Backoff(base=0.2, cap=5.0)
         self._failed = False
@@ -80,6 +82,11 @@ class Mender:
         """The feed has brought something of a stream."""
         self._repair.heard(origin, router, epoch, self._core.clock())
 
+    def look_for_holes(self) -> None:
+        """Look at once if a stream has a hole; cheap, for each delivery of the feed."""
+        if not self._holed.is_set() and any(self._core.hub.streams.holed()):
+            self._holed.set()
+
     async def _watch(self) -> None:
         core, repair = self._core, self._repair
         while True:
@@ -89,7 +96,17 @@ class Mender:
                 plan = repair.plan(now, clock_ms())
                 if plan is not None:
                     self._reading = core.spawn(self._read(plan))
-            await asyncio.sleep(_LOOK_SECONDS)
+            await self._rest(repair.rest(core.clock()))
+
+    async def _rest(self, seconds: float) -> None:
+        # While something is missing each delivery would wake us.
+        if seconds <= LOOK_SECONDS:
+            await asyncio.sleep(LOOK_SECONDS)
+            return
+        self._holed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._holed.wait()
 
     async def _read(self, plan: Plan) -> None:
         problem: Exception | None = None

@@ -1,8 +1,9 @@
 """What readers may say: JSON verbs in, intents or refusals out. Pure.
 
 A reader's text is data from a stranger: whatever it is, :meth:`Session.read` returns a value and
-never raises. The session decides what can be decided without the store: form, topic
-policy, limits, rate. Carrying an intent out is :mod:`gateway.desk`'s work.
+never raises. The session decides what can be decided without the store and without knowing who
+asks: form, limits, rate. Whether this reader may have the topic is :mod:`gateway.access`'s
+question, when the verb's turn comes; carrying an intent out is :mod:`gateway.desk`'s work.
 
 Rate: a token bucket per connection. An empty one answers error 111; a reader that goes on
 nevertheless is closed with 4102.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import orjson
 
@@ -21,12 +23,10 @@ from gateway.frames import encode_push
 from gateway.position import decode
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import identity_of_id
+from newsfabric.mailbox import MARK_KINDS, Mark, MarkKind
 from newsfabric.topics import TopicTable, is_topic, parse_duration
 
 Ref = str | int | float | bool | None
-
-# Verbs that readers' libraries know already and that this gateway doesn't serve yet.
-_NOT_YET: Final = frozenset({"login", "refresh", "ack", "read", "dismiss"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,8 @@ class ReaderLimits:
 
     ``verbs`` is the bucket's size (a page may subscribe to everything at once), refilled with
     ``verbs_per_second``. After ``refusals`` verbs on an empty bucket the reader is closed.
-    ``waiting`` verbs may wait for the store or for a slow reader to take its replay.
+    ``waiting`` verbs may wait for the store or for a slow reader to take its replay. The last of
+    ``bad_tokens`` ends the connection.
     """
 
     frame_bytes: int = 16 * 1024
@@ -45,6 +46,7 @@ class ReaderLimits:
     refusals: int = 20
     waiting: int = 256
     ref_bytes: int = 128
+    bad_tokens: int = 5
     rewind: int = 1_000
     rewind_seconds: float = 7 * 86400.0
     history: int = 100
@@ -90,6 +92,28 @@ class History:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetMark:
+    """Note that the user has got, read or dismissed message ``id`` of ``topic``, a user's own."""
+
+    topic: str
+    id: str
+    kind: MarkKind
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogIn:
+    """Be whom ``token`` says from now on. ``repr`` hides the token: it must reach no log.
+
+    ``refresh``: go on being the same, for longer.
+    """
+
+    token: str = dataclasses.field(repr=False)
+    refresh: bool = False
+    ref: Ref = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     """Answer ``pong``."""
 
@@ -107,7 +131,7 @@ class Refusal:
     ref: Ref = None
 
 
-Intent = Subscribe | Unsubscribe | History | Ping | Refusal
+Intent = Subscribe | Unsubscribe | History | SetMark | LogIn | Ping | Refusal
 
 
 class Gap(enum.Enum):
@@ -203,15 +227,13 @@ class Session:
         action = fields.get("action")
         if not isinstance(action, str):
             raise _bad("action must be a verb")
-        if action in _NOT_YET:
-            raise _bad(f"this gateway doesn't serve {action} yet")
         read = _VERBS.get(action)
         if read is None:
             raise _bad("unknown verb")
         return read(self, fields, ref)
 
     def _subscribe(self, fields: Mapping[str, Any], ref: Ref) -> Subscribe:
-        topic = self._open_topic(fields)
+        topic = self._known_topic(fields)
         position = _position(fields.get("position"))
         rewind = self._rewind(fields.get("rewind"))
         return Subscribe(topic=topic, position=position, rewind=rewind, ref=ref)
@@ -220,7 +242,7 @@ class Session:
         return Unsubscribe(topic=_topic(fields), ref=ref)
 
     def _history(self, fields: Mapping[str, Any], ref: Ref) -> History:
-        topic = self._open_topic(fields)
+        topic = self._known_topic(fields)
         limit = fields.get("limit", 20)
         if not _is_count(limit, self._limits.history):
             raise _bad(f"limit must be a whole number from 1 to {self._limits.history}")
@@ -232,13 +254,30 @@ class Session:
     def _ping(self, fields: Mapping[str, Any], ref: Ref) -> Ping:
         return Ping(ref=ref)
 
-    def _open_topic(self, fields: Mapping[str, Any]) -> str:
-        topic = _topic(fields)
+    def _mark(self, fields: Mapping[str, Any], ref: Ref, kind: MarkKind) -> SetMark:
+        topic = self._known_topic(fields)
         policy = self._table.find(topic)
-        if policy is None:
+        if policy is None or policy.access != "owner":
+            raise _bad("only individual messages can be marked")
+        id_ = fields.get("id")
+        if not _is_id(id_):
+            raise _bad("id must be a message's id")
+        try:
+            Mark(topic=topic, id=id_, kind=kind, at_ms=0)
+        except ValueError as exc:
+            raise _bad("this topic's messages can't be marked") from exc
+        return SetMark(topic=topic, id=id_, kind=kind, ref=ref)
+
+    def _log_in(self, fields: Mapping[str, Any], ref: Ref) -> LogIn:
+        return LogIn(token=_token(fields), ref=ref)
+
+    def _refresh(self, fields: Mapping[str, Any], ref: Ref) -> LogIn:
+        return LogIn(token=_token(fields), refresh=True, ref=ref)
+
+    def _known_topic(self, fields: Mapping[str, Any]) -> str:
+        topic = _topic(fields)
+        if self._table.find(topic) is None:
             raise _Bad(ErrorCode.UNKNOWN_TOPIC, "unknown topic")
-        if policy.access != "public":
-            raise _Bad(ErrorCode.UNAUTHORIZED, "log in to read this topic")
         return topic
 
     def _rewind(self, value: Any) -> Rewind | None:
@@ -268,7 +307,10 @@ _VERBS: Final[Mapping[str, Callable[[Session, Mapping[str, Any], Ref], Intent]]]
     "subscribe": Session._subscribe,
     "unsubscribe": Session._unsubscribe,
     "history": Session._history,
+    "login": Session._log_in,
+    "refresh": Session._refresh,
     "ping": Session._ping,
+    **{kind: functools.partial(Session._mark, kind=kind) for kind in MARK_KINDS},
 }
 
 
@@ -281,6 +323,13 @@ def _topic(fields: Mapping[str, Any]) -> str:
     if not isinstance(topic, str) or not is_topic(topic):
         raise _bad("topic must be dotted words of A-Z a-z 0-9 _ and -")
     return topic
+
+
+def _token(fields: Mapping[str, Any]) -> str:
+    token = fields.get("token")
+    if not isinstance(token, str):
+        raise _bad("token must be a string")
+    return token
 
 
 def _position(value: Any) -> str | None:
@@ -299,7 +348,7 @@ def _is_count(value: Any, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
-def _is_id(value: Any) -> bool:
+def _is_id(value: Any) -> TypeGuard[str]:
     if not isinstance(value, str) or len(value) != 36:
         return False
     try:
@@ -324,12 +373,13 @@ def error_push(refusal: Refusal) -> bytes:
 
 
 def subscribed_push(
-    verb: Subscribe, position: str, *, recovered: bool = False, gap: Gap | None = None
+    verb: Subscribe, position: str | None, *, recovered: bool = False, gap: Gap | None = None
 ) -> bytes:
     """The reply to ``subscribe``; what is replayed comes after it.
 
-    ``recovered`` says that the replay is certainly all that came after the verb's position;
-    ``gap`` why it may not be.
+    ``recovered`` says that the replay is certainly all that came after the verb's position, or all
+    that is kept of a user's own topic; ``gap`` why it may not be. There is no position when the
+    last one of what is replayed has it.
     """
     push = {
         "type": "subscribed",
@@ -351,6 +401,31 @@ def asked_ago(verb: Subscribe, seconds: float) -> Subscribe:
 def unsubscribed_push(verb: Unsubscribe) -> bytes:
     """The reply to ``unsubscribe``, also when there was nothing to take back."""
     return encode_push({"type": "unsubscribed", "ref": verb.ref, "topic": verb.topic})
+
+
+def logged_in_push(verb: LogIn, user: str, expires_ms: int) -> bytes:
+    """The reply to ``login`` and ``refresh``: who the reader is, and until when."""
+    return encode_push(
+        {
+            "type": "refreshed" if verb.refresh else "logged_in",
+            "ref": verb.ref,
+            "user": user,
+            "expires_at": expires_ms,
+        }
+    )
+
+
+def marked_push(verb: SetMark) -> bytes:
+    """The reply to ``ack``, ``read`` and ``dismiss``: the mark is on its way."""
+    return encode_push(
+        {
+            "type": "marked",
+            "ref": verb.ref,
+            "topic": verb.topic,
+            "id": verb.id,
+            "mark": verb.kind,
+        }
+    )
 
 
 def pong_push(verb: Ping) -> bytes:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.frames import Variant, dress, message_push
+from gateway.frames import Variant, dress, mark_push, message_push
 from gateway.position import Copy, copy_of
 from newsfabric.envelope import Envelope
+from newsfabric.mailbox import announced
 from newsfabric.store.rules import rank
 from newsfabric.topics import TopicPolicy
 
@@ -22,15 +23,17 @@ _COPIES: Final = 8
 class Publication:
     """``position`` is None for one that was read from the store instead of heard on the feed.
 
-    ``copies`` are those known of, this one first.
+    ``copies`` are those known of, this one first. ``mark`` is what it announces, if it isn't a
+    message of a publisher's.
     """
 
-    __slots__ = ("_frames", "copies", "envelope", "policy", "position")
+    __slots__ = ("_frames", "copies", "envelope", "mark", "policy", "position")
 
     def __init__(self, envelope: Envelope, policy: TopicPolicy, position: str | None) -> None:
         self.envelope = envelope
         self.policy = policy
         self.position = position
+        self.mark = announced(envelope, policy)
         self.copies = [copy_of(envelope)]
         self._frames: dict[Variant, bytes] = {}
 
@@ -52,6 +55,8 @@ class Publication:
         return frame
 
     def _encode(self, variant: Variant) -> bytes:
+        if variant is Variant.RAW and self.mark is not None:
+            return mark_push(self.mark, self.position)
         if variant is Variant.RAW:
             return message_push(self.envelope, self.policy.topic_class, self.position)
         return dress(self.frame(Variant.RAW), variant, self.position)

@@ -48,6 +48,9 @@ from newsfabric.store.rules import JOURNAL_MS
 StreamName = tuple[str, int]
 # What was under way when we last knew everything; also, how far a store may be behind.
 LATE_MS: Final = 60_000
+# Between two looks while something is missing, and while nothing is.
+LOOK_SECONDS: Final = 0.1
+CALM_SECONDS: Final = 1.0
 # Times that are to be looked at again; beyond, the oldest is forgotten.
 _LOOKS: Final = 64
 # Streams that are known to have been forgotten.
@@ -177,7 +180,8 @@ class Plan:
 class Repair:
     """What one gateway lacks. ``now`` is monotonic, in seconds; ``wall_ms`` our clock's time.
 
-    Call :meth:`look` every tenth of a second or so, :meth:`plan` whenever nothing is being read.
+    Call :meth:`look` after :meth:`rest` at the latest, and at once when a stream gets a hole;
+    :meth:`plan` whenever nothing is being read.
     """
 
     def __init__(
@@ -213,6 +217,22 @@ class Repair:
     def open_gaps(self) -> int:
         """How many gaps are open now."""
         return sum(len(watch.gaps) for watch in self._watched.values())
+
+    def rest(self, now: float) -> float:
+        """How many seconds :meth:`look` and :meth:`plan` have nothing to do, if no hole opens.
+
+        A tenth of a second while anything is missing. Else until a router that is heard no more
+        would count as silent, but a second at most: that is how a stopped process is noticed.
+        """
+        deaf = self._deaf_ms is not None or self._catch_up_ms is not None
+        if deaf or self._watched or any(self._streams.holed()):
+            return LOOK_SECONDS
+        silent, patience = self.limits.silent_seconds, self.limits.patience_seconds
+        due = [look.due for look in self._looks]
+        for life in self._lives.values():
+            if not life.over and now - life.heard <= patience:
+                due.append(max(life.heard + silent, life.next_try))
+        return min(CALM_SECONDS, max(LOOK_SECONDS, min(due, default=now + CALM_SECONDS) - now))
 
     def begin(self, wall_ms: int) -> None:
         """We start with nothing: what was routed lately is to be looked at."""

@@ -21,6 +21,7 @@ from typing import Final
 from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
 from newsfabric.closing import INVALID_PAYLOAD, PROTOCOL_ERROR, TOO_BIG, CloseReason
 
+SUBPROTOCOL: Final = "newsfabric"
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION: Final = 0x0
 _KNOWN: Final = frozenset({_CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
@@ -44,6 +45,18 @@ def accept_key(headers: Mapping[str, str]) -> str | None:
         return None
     digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
     return base64.b64encode(digest).decode()
+
+
+def offered(headers: Mapping[str, str]) -> tuple[bool, str | None]:
+    """Whether our subprotocol is offered, and the entry behind it: a token (RFC 6455 section 4.1).
+
+    A page's script can set no header of a handshake but this one.
+    """
+    entries = [entry.strip() for entry in headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    if SUBPROTOCOL not in entries:
+        return False, None
+    behind = entries[entries.index(SUBPROTOCOL) + 1 :]
+    return True, behind[0] if behind else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

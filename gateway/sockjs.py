@@ -40,6 +40,7 @@ from gateway.frames import (
     sockjs_array,
     sockjs_close,
 )
+from gateway.protocol import LogIn
 from gateway.sockjs_websocket import SockJsWebSocketHandler
 from gateway.streaming import refuse_method
 from gateway.websocket import WebSocketHandler
@@ -414,12 +415,17 @@ class _Transport(_Polite):
 
     def _attach_session(self, session_id: str, start_heartbeat: bool = False) -> bool:
         session = self.server.get_session(session_id)
+        is_new = session is None
         if session is None:
             session = self.server.open_session(session_id, f"sockjs-{self.name}")
         if not session.set_handler(self):
             return False
         self.session = session
         session.verify_state()
+        token = self.server.core.token_of(self.request.headers) if is_new else None
+        if token is not None:
+            # As if it had been the first verb; behind the open frame.
+            session.reader.ask(LogIn(token=token))
         return True
 
     def send_last(self, packet: bytes) -> None:

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tornado.iostream import IOStream
 
+from gateway.access import refusal
 from gateway.connection import State
 from gateway.core import Welcome
 from gateway.frames import Variant, dress
-from gateway.protocol import Intent, Refusal, Session
+from gateway.protocol import Intent, Refusal, Session, Subscribe
 from gateway.publication import Publication
+from gateway.standing import Standing
 from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
 
@@ -85,15 +87,24 @@ class SseHandler(PageHandler):
         if verdict is not Welcome.YES:
             self._turn_away(verdict)
             return
-        intents = self._intents()
+        standing = await self._who()
+        if standing is None:
+            return
+        intents = [self._allowed(intent, standing) for intent in self._intents()]
         refused = next((i for i in intents if isinstance(i, Refusal)), None)
         if refused is not None and all(isinstance(intent, Refusal) for intent in intents):
             self._refuse_verb(refused)
             return
         stream = self._take_over("200 OK", self._head())
         connection = SseConnection(self.core, stream)
+        connection.stand(standing)
         connection.ask_all(intents)
         await connection.run()
+
+    def _allowed(self, intent: Intent, standing: Standing) -> Intent:
+        if not isinstance(intent, Subscribe):
+            return intent
+        return refusal(intent, self.core.policy(intent.topic), standing.login) or intent
 
     def _head(self) -> dict[str, str]:
         head = {
@@ -103,7 +114,7 @@ class SseHandler(PageHandler):
             # nginx: pass events on as they come.
             "X-Accel-Buffering": "no",
         }
-        for name in ("Access-Control-Allow-Origin", "Vary"):
+        for name in ("Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Vary"):
             if name in self._headers:
                 head[name] = self._headers[name]
         return head

@@ -21,14 +21,21 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from gateway.connection import Connection, State
 from gateway.core import Welcome
-from gateway.protocol import Refusal, error_push
+from gateway.protocol import LogIn, Refusal, error_push
+from gateway.standing import STRANGER, Standing
 from newsfabric.closing import NO_PONG, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.core import Core
 
 _READ_BYTES: Final = 64 * 1024
-_STATUS: Final = {ErrorCode.UNAUTHORIZED: 401, ErrorCode.UNKNOWN_TOPIC: 404}
+_STATUS: Final = {
+    ErrorCode.INTERNAL: 503,
+    ErrorCode.UNAUTHORIZED: 401,
+    ErrorCode.TOKEN_EXPIRED: 401,
+    ErrorCode.PERMISSION_DENIED: 403,
+    ErrorCode.UNKNOWN_TOPIC: 404,
+}
 
 
 class Ending(enum.Enum):
@@ -197,17 +204,41 @@ class PageHandler(StreamHandler):
         if self.core.allows_origin(origin, self.request.headers.get("Host")):
             self.set_header("Access-Control-Allow-Origin", origin or "*")
             self.set_header("Vary", "Origin")
+            if origin is not None and self.core.lends_cookie(self.request.headers):
+                self.set_header("Access-Control-Allow-Credentials", "true")
 
     def options(self) -> None:
         """CORS preflight: libraries that aren't the browser's own send the header themselves."""
         self.set_header("Access-Control-Allow-Methods", "GET, OPTIONS")
-        self.set_header("Access-Control-Allow-Headers", "Last-Event-ID, Cache-Control")
+        self.set_header(
+            "Access-Control-Allow-Headers", "Authorization, Last-Event-ID, Cache-Control"
+        )
         self.set_header("Access-Control-Max-Age", "86400")
         self.set_status(204)
 
+    async def _who(self) -> Standing | None:
+        """Who asks, by the token that comes with the request; None: it is no good, and is answered.
+
+        One that is no good is refused whatever it asks for: who sends one wants to be somebody.
+        """
+        token = self.core.token_of(self.request.headers)
+        if token is None:
+            return STRANGER
+        verdict = await self.core.gate.decide_at_last(STRANGER, LogIn(token=token))
+        if verdict.refusal is None:
+            return verdict.standing
+        self._refuse_verb(verdict.refusal)
+        return None
+
     def _refuse_verb(self, refusal: Refusal) -> None:
         """Answer with the ``error`` push, as a connection would get it."""
-        self.set_status(_STATUS.get(refusal.code, 400))
+        status = _STATUS.get(refusal.code, 400)
+        self.set_status(status)
+        if status == 401:
+            # RFC 9110 section 15.5.2.
+            self.set_header("WWW-Authenticate", "Bearer")
+        elif status == 503:
+            self.set_header("Retry-After", "1")
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(error_push(refusal))

@@ -18,7 +18,8 @@ from gateway.frames import (
     websocket_close,
     websocket_frame,
 )
-from gateway.rfc6455 import FrameParser, Received, accept_key
+from gateway.protocol import LogIn
+from gateway.rfc6455 import SUBPROTOCOL, FrameParser, Received, accept_key, offered
 from gateway.streaming import Ending, StreamConnection, StreamHandler
 from newsfabric.closing import OVERLOAD, CloseReason
 
@@ -113,14 +114,19 @@ class WebSocketHandler(StreamHandler):
         if verdict is not Welcome.YES and not full:
             self._turn_away(verdict)
             return
-        stream = self._take_over(
-            "101 Switching Protocols",
-            {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept},
-        )
+        head = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept}
+        spoken, token = offered(headers)
+        if spoken:
+            head["Sec-WebSocket-Protocol"] = SUBPROTOCOL
+        stream = self._take_over("101 Switching Protocols", head)
         connection = self.connection(self.core, stream)
         if full:
             # A page can't read a 503 of a WebSocket, but it can read a push.
             connection.close(OVERLOAD)
+        token = token or self.core.cookie_of(headers)
+        if token is not None:
+            # As if it had been the first verb.
+            connection.ask(LogIn(token=token))
         await connection.run()
 
 

@@ -52,7 +52,7 @@ SLOW_READER: Final = CloseReason("slow_reader", 4101, "too slow to read", retry_
 TOO_MANY_REQUESTS: Final = CloseReason(
     "too_many_requests", 4102, "too many requests", retry_after_ms=10_000
 )
-REBALANCE: Final = CloseReason("rebalance", 4200, "another box has more room")
+REBALANCE: Final = CloseReason("rebalance", 4200, "another box serves you better")
 TOKEN_EXPIRED: Final = CloseReason("token_expired", 4202, "token expired")
 NO_PONG: Final = CloseReason("no_pong", 4203, "no sign of life")
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.topics import CONTROL_WORD
+from newsfabric.topics import CONTROL_WORD, REVOKED
 
 TICK: Final = "tick"
 CANARY: Final = "canary"
@@ -154,6 +154,8 @@ def decode_load(message: Message) -> LoadReport:
 
 # A receipt's reason when a message was dropped for want of room: it may be sent again.
 OVERLOAD: Final = "overload"
+# And when its publisher may not publish to its topic.
+PUBLISHER_NOT_ALLOWED: Final = "publisher_not_allowed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +203,16 @@ def decode_receipt(message: Message) -> Receipt:
         repeated=fields.get("repeated") is True,
         **texts,
     )
+
+
+def revocation(user: str, at_ms: int) -> Message:
+    """That no token of ``user`` from until ``at_ms`` is good any more, for a core's ``intake``."""
+    properties = Properties(
+        content_type="application/json",
+        app_id=CONTROL_WORD,
+        message_id=f"revoked-{user}-{at_ms}",
+    )
+    return Message(REVOKED, orjson.dumps({"user": user, "at": at_ms}), properties)
 
 
 def _message(

@@ -23,16 +23,17 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.amqp.message import Message, Properties, Undecodable
+from newsfabric.amqp.message import SHOVELLED, Message, Properties, Undecodable
 from newsfabric.errors import Rejected
 from newsfabric.hops import last_hop
-from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, is_topic
+from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, REVOKED, is_topic
 
 IDENTITY_BITS: Final = 74
 JSON: Final = "application/json"
 REJECT_REASONS: Final = (
     "bad_topic",
     "topic_not_allowed",
+    "publisher_not_allowed",
     "empty_body",
     "too_large",
     "not_utf8",
@@ -171,13 +172,14 @@ def identity_text(identity: int) -> str:
 def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -> Submission:
     """A publisher's AMQP message as a submission; Rejected says why it can't be one.
 
-    Whether the topic is one of topics.toml is the caller's question.
+    Whether the topic is one of topics.toml, and this publisher's, is the caller's question.
     """
     properties = message.properties
-    topic = _checked_topic(message.topic)
+    topic = _checked_topic(message)
     _check_body(message.body, properties.content_type, limits)
     headers = properties.headers
     _check_headers(headers)
+    _check_author(properties)
     stamp = _integer(headers, "timestamp_in_ms", MAX_MS)
     if stamp is None and properties.timestamp is not None:
         stamp = _seconds_to_ms(properties.timestamp)
@@ -215,9 +217,13 @@ def _hop(headers: Mapping[str, Any], now_ms: int) -> str | None:
     return f"{shovel}@{now_ms}" if shovel is not None and _SHOVEL.fullmatch(shovel) else None
 
 
-def _checked_topic(topic: str) -> str:
+def _checked_topic(message: Message) -> str:
+    topic = message.topic
     if not is_topic(topic):
         raise Rejected("bad_topic", f"a topic is dotted words, at most {MAX_TOPIC_BYTES} bytes")
+    # Publishers reach a core cluster through a shovel, which leaves a mark that they can't remove.
+    if topic == REVOKED and SHOVELLED not in message.properties.headers:
+        return topic
     if topic.split(".", 1)[0] == CONTROL_WORD:
         raise Rejected("topic_not_allowed", f"{CONTROL_WORD!r} is the fabric's own word")
     return topic
@@ -247,6 +253,16 @@ def _check_headers(headers: Mapping[str, Any]) -> None:
     for name, value in headers.items():
         if isinstance(value, Undecodable):
             raise Rejected("bad_header", f"{name!a} is no AMQP value")
+
+
+def _check_author(properties: Properties) -> None:
+    # What the fabric itself publishes it publishes on the core's exchange intake, without a shovel.
+    # No publisher has access to a core, and none can take away what a shovel has added.
+    if SHOVELLED not in properties.headers:
+        return
+    for name, value in (("type", properties.type), ("app_id", properties.app_id)):
+        if isinstance(value, str) and value.split(".", 1)[0] == CONTROL_WORD:
+            raise Rejected("bad_property", f"{name}: {CONTROL_WORD!r} is the fabric's own word")
 
 
 def _is_json_type(content_type: str) -> bool:

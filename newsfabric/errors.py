@@ -5,12 +5,22 @@
     NewsfabricError
     ├── SetupError            this machine lacks something; the text says what to install or change
     ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text says where
+
     ├── Rejected              a publisher's message can't be accepted (``reason``, ``detail``)
+    ├── BadToken              a reader's token isn't good (``reason``, one of tokens.REASONS)
+
+
+    ├── PublishError          a message could not be published
+    │   ├── Rejected          it can't be accepted (``reason``, ``detail``)
+    │   ├── Returned          no region waits for it: every broker that was asked gave it back
+    │   └── Unanswered        nobody said in time what became of it (``message_id``)
+
     ├── ReaderError           a reader's verb can't be obeyed (``code``, ``reason``, ``temporary``)
     ├── Disconnected          a gateway ended a reader's connection, or it broke
     ├── LinkError             an AMQP link failed; reconnect and send again
     │   ├── LinkClosed        it closed under the operation
-    │   ├── PublishNacked     the broker refused or returned the message
+    │   ├── PublishNacked     the broker refused the message
+    │   │   └── PublishReturned   it returned the message: no queue waits for it
     │   └── LinkBusy          too many publications are in flight; slow down
     ├── ManagementError       a broker's management API said no or is away
     ├── StoreError            the store can't answer
@@ -37,7 +47,11 @@ class ConfigError(NewsfabricError):
     """A file or option is wrong; the text names the place and the mend."""
 
 
-class Rejected(NewsfabricError):
+class PublishError(NewsfabricError):
+    """A message could not be published, or nobody knows whether it was."""
+
+
+class Rejected(PublishError):
     """A publisher's message can't be accepted. Sending it again won't help.
 
     ``reason`` is one word from :data:`newsfabric.envelope.REJECT_REASONS`, fit
@@ -48,6 +62,35 @@ class Rejected(NewsfabricError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+class BadToken(NewsfabricError):
+    """A token that logs nobody in. Its text says why, and never holds the token.
+
+    ``reason`` is one word from :data:`newsfabric.tokens.REASONS`, fit for a metric's label.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class Returned(PublishError):
+    """Brokers took the message and gave it back: no queue of the fabric is bound there."""
+
+
+class Unanswered(PublishError):
+    """Neither receipt nor confirm in time: it may have been routed.
+
+    Publish it again with this ``message_id``, and readers get it once.
+    """
+
+    def __init__(self, message_id: str, seconds: float) -> None:
+        super().__init__(
+            f"no answer within {seconds:g} s; the message may have been routed nevertheless: "
+            f"publish it again with message_id {message_id!r}"
+        )
+        self.message_id = message_id
 
 
 class ReaderError(NewsfabricError):
@@ -86,7 +129,11 @@ class LinkClosed(LinkError):
 
 
 class PublishNacked(LinkError):
-    """The broker refused the message (``basic.nack``) or returned it as unroutable."""
+    """The broker refused the message (``basic.nack``), or as below."""
+
+
+class PublishReturned(PublishNacked):
+    """The broker returned a mandatory message (``basic.return``): no queue waits for it."""
 
 
 class LinkBusy(LinkError):

@@ -83,6 +83,16 @@ class PlainHandler(tornado.web.RequestHandler):
         self.set_header("Cache-Control", "no-store, no-transform")
         self.set_header("X-Content-Type-Options", "nosniff")
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        self.say_what_is_allowed(status_code)
+        super().write_error(status_code, **kwargs)
+
+    def say_what_is_allowed(self, status_code: int) -> None:
+        """RFC 9110 section 15.5.6: an answer 405 says which methods there are."""
+        if status_code == 405:
+            methods = [name for name in self.SUPPORTED_METHODS if name.lower() in vars(type(self))]
+            self.set_header("Allow", ", ".join(methods))
+
 
 class LiveHandler(PlainHandler):
     """``/healthz/live``: 200 while the loop turns. Restart the process if it doesn't answer."""

@@ -9,9 +9,12 @@ from the environment (:func:`credentials_from`). Both are read once, in a
 
     {"regions": [{"name": "oregon",
                   "frontdesk_url": "http://127.0.0.1:15080",
+                  "distances": {"dublin": 130},
                   "client": [{"name": "oregon-client-1", "amqp_url": "amqp://127.0.0.1:15672/%2F",
                               "management_url": "http://127.0.0.1:15673"}],
-                  "core": [{"name": "oregon-core-1", "amqp_url": "…", "management_url": "…"}]}]}
+                  "core": [{"name": "oregon-core-1", "amqp_url": "…", "management_url": "…"}]}],
+     "proxies": [{"name": "harbor", "nearest": "oregon",
+                  "nodes": [{"name": "harbor-1", "amqp_url": "…", "management_url": "…"}]}]}
 
 The first region isn't special: regions are equal, and a process is told which is its own.
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,12 +50,28 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """One region: its client cluster, its core cluster, its frontdesk's base URL."""
+    """One region: its client cluster, its core cluster, its frontdesk's base URL.
+
+    ``distances`` says how far other regions are, by name, in any unit (round trips in ms, say).
+    """
 
     name: str
     frontdesk_url: str
     client: tuple[Node, ...]
     core: tuple[Node, ...]
+    distances: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyCluster:
+    """A cluster that publishers far from every region publish to, and nothing else.
+
+    Of gold each region gets a copy; everything else goes to ``nearest``, a region's name.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    nearest: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +79,7 @@ class Fabric:
     """All regions. None is first."""
 
     regions: tuple[Region, ...]
+    proxies: tuple[ProxyCluster, ...] = ()
 
     def region(self, name: str) -> Region:
         """The region called ``name``; ConfigError lists those there are."""
@@ -69,8 +90,10 @@ class Fabric:
         raise ConfigError(f"no region {name!r} in the fabric (there is: {known})")
 
     def others(self, name: str) -> tuple[Region, ...]:
-        """Every region but ``name``."""
-        return tuple(region for region in self.regions if region.name != name)
+        """Every region but ``name``: the nearest first, then those at no declared distance."""
+        distances = self.region(name).distances
+        others = (region for region in self.regions if region.name != name)
+        return tuple(sorted(others, key=lambda other: distances.get(other.name, math.inf)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,13 +149,22 @@ def parse_fabric(document: Any, *, source: str = "fabric.json") -> Fabric:
                 frontdesk_url=entry["frontdesk_url"],
                 client=tuple(Node(**node) for node in entry["client"]),
                 core=tuple(Node(**node) for node in entry["core"]),
+                distances=entry.get("distances", {}),
             )
             for entry in document["regions"]
         )
+        proxies = tuple(
+            ProxyCluster(
+                name=entry["name"],
+                nodes=tuple(Node(**node) for node in entry["nodes"]),
+                nearest=entry["nearest"],
+            )
+            for entry in document.get("proxies", ())
+        )
     except (KeyError, TypeError) as exc:
         raise ConfigError(f"{source}: missing or unknown field: {exc}") from exc
-    _check(regions, source)
-    return Fabric(regions)
+    _check(regions, proxies, source)
+    return Fabric(regions, proxies)
 
 
 def dump_fabric(fabric: Fabric) -> str:
@@ -140,12 +172,16 @@ def dump_fabric(fabric: Fabric) -> str:
     return json.dumps(dataclasses.asdict(fabric), indent=2) + "\n"
 
 
-def _check(regions: tuple[Region, ...], source: str) -> None:
+def _check(regions: tuple[Region, ...], proxies: tuple[ProxyCluster, ...], source: str) -> None:
     if not regions:
         raise ConfigError(f"{source}: no region")
     nodes = [node for region in regions for node in region.client + region.core]
-    _check_texts(regions, nodes, source)
-    names = [region.name for region in regions] + [node.name for node in nodes]
+    nodes += [node for proxy in proxies for node in proxy.nodes]
+    texts = [text for region in regions for text in (region.name, region.frontdesk_url)]
+    texts += [text for proxy in proxies for text in (proxy.name, proxy.nearest)]
+    _check_texts([*texts, *(text for node in nodes for text in dataclasses.astuple(node))], source)
+    names = [region.name for region in regions] + [proxy.name for proxy in proxies]
+    names += [node.name for node in nodes]
     for name in names:
         if not is_name(name):
             raise ConfigError(f"{source}: {name!r} is no name (a-z, 0-9 and -, at most 63)")
@@ -154,11 +190,26 @@ def _check(regions: tuple[Region, ...], source: str) -> None:
     for region in regions:
         if not region.client or not region.core:
             raise ConfigError(f"{source}: region {region.name!r} needs client and core nodes")
+        _check_distances(region, {other.name for other in regions} - {region.name}, source)
+    for proxy in proxies:
+        if not proxy.nodes:
+            raise ConfigError(f"{source}: proxy {proxy.name!r} needs nodes")
+        if proxy.nearest not in {region.name for region in regions}:
+            raise ConfigError(f"{source}: {proxy.nearest!r} is no region, so it isn't nearest")
 
 
-def _check_texts(regions: tuple[Region, ...], nodes: list[Node], source: str) -> None:
-    texts = [text for region in regions for text in (region.name, region.frontdesk_url)]
-    texts += [text for node in nodes for text in dataclasses.astuple(node)]
+def _check_distances(region: Region, others: set[str], source: str) -> None:
+    if not isinstance(region.distances, dict):
+        raise ConfigError(f"{source}: distances of {region.name!r} must be an object")
+    for name, distance in region.distances.items():
+        if name not in others:
+            raise ConfigError(f"{source}: {region.name!r} is at a distance of no region {name!r}")
+        number = isinstance(distance, int | float) and not isinstance(distance, bool)
+        if not number or not math.isfinite(distance) or distance < 0:
+            raise ConfigError(f"{source}: {region.name!r} can't be {distance!r} from {name!r}")
+
+
+def _check_texts(texts: list[str], source: str) -> None:
     for text in texts:
         if not isinstance(text, str):
             raise ConfigError(f"{source}: expected a name or URL, got {text!r}")

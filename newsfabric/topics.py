@@ -21,18 +21,27 @@ from typing import Any, Final, Literal, cast, get_args
 from newsfabric.errors import ConfigError
 
 TopicClass = Literal["gold", "silver", "bronze"]
-Access = Literal["public", "registered", "owner"]
+Access = Literal["public", "registered", "owner", "granted"]
 SlowPolicy = Literal["disconnect", "conflate", "drop_oldest"]
 
 # AMQP 0-9-1 section 4.2.5.3: a routing key is a short string of at most 255 octets.
 MAX_TOPIC_BYTES: Final = 255
 # First word of everything the fabric says to itself; no publisher may use it.
 CONTROL_WORD: Final = "_fabric"
+# Users whose tokens aren't good any more: the one thing that the fabric says to itself and keeps.
+REVOKED: Final = f"{CONTROL_WORD}.revoked"
+# What `newsfabric up` and operators send to see that the way is open. It says nothing, so
+# whoever they are may publish it.
+CANARY_TOPIC: Final = "fabric.canary"
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*|#)(\.([A-Za-z0-9_-]+|\*|#))*", re.ASCII)
+# An app_id with rights becomes a broker's user and the first word of its queues' names.
+_APP_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# How long a reader's token is good at most, unless topics.toml says otherwise.
+TOKENS_TTL: Final = 30 * 86400.0
 # Distinct topics come from outside, so the memory of matches is bounded.
 _MATCH_CACHE: Final = 16_384
 
@@ -40,6 +49,16 @@ _MATCH_CACHE: Final = 16_384
 def is_topic(name: str) -> bool:
     """Whether ``name`` is a well-formed topic: dotted words of ``[A-Za-z0-9_-]``, ≤ 255 bytes."""
     return len(name) <= MAX_TOPIC_BYTES and _TOPIC.fullmatch(name) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether ``text`` is a well-formed pattern: dotted words, ``*`` or ``#``, ≤ 255 bytes."""
+    return len(text) <= MAX_TOPIC_BYTES and _PATTERN.fullmatch(text) is not None
+
+
+def owner_of(topic: str) -> str:
+    """The user who owns ``topic`` where its access is ``owner``: the last word, to the letter."""
+    return topic.rpartition(".")[2]
 
 
 def matches(pattern: str, key: str) -> bool:
@@ -97,20 +116,62 @@ class TopicPolicy:
     latest: bool = False
 
 
-class TopicTable:
-    """The policies of topics.toml in order; :meth:`find` is cached and cheap."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class PublisherRights:
+    """Topics that publisher ``app_id`` may publish to: those that one of ``topics`` matches."""
 
-    def __init__(self, policies: Iterable[TopicPolicy]) -> None:
+    app_id: str
+    topics: tuple[str, ...]
+
+
+class TopicTable:
+    """The policies of topics.toml in order, and who may publish; both look-ups are cached.
+
+    ``tokens_ttl`` is how long (s) a reader's token is good at most, and so how long it has to be
+    remembered that a user was revoked.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[TopicPolicy],
+        publishers: Iterable[PublisherRights] = (),
+        *,
+        tokens_ttl: float = TOKENS_TTL,
+    ) -> None:
         self.policies: tuple[TopicPolicy, ...] = tuple(policies)
+        #: Empty: everyone may publish to every topic.
+        self.publishers: tuple[PublisherRights, ...] = tuple(publishers)
+        self.tokens_ttl = tokens_ttl
+        self._own = TopicPolicy(
+            pattern=REVOKED, topic_class="gold", access="granted", keep=0, ttl=tokens_ttl
+        )
+        self._rights = {p.app_id: [_words(t) for t in p.topics] for p in self.publishers}
         self._split = [(_words(policy.pattern), policy) for policy in self.policies]
         self.find = functools.lru_cache(maxsize=_MATCH_CACHE)(self._find)
+        self.may_publish = functools.lru_cache(maxsize=_MATCH_CACHE)(self._may_publish)
+
+    def _may_publish(self, app_id: str | None, topic: str) -> bool:
+        """Whether publisher ``app_id`` may publish to ``topic``. The canary's is everyone's."""
+        if not self.publishers or topic == CANARY_TOPIC:
+            return True
+        words = _words(topic)
+        return any(_matches_words(pattern, words) for pattern in self._rights.get(app_id or "", ()))
 
     def _find(self, topic: str) -> TopicPolicy | None:
-        """The first policy whose pattern matches ``topic``; None if malformed or not allowed."""
+        """The first policy whose pattern matches ``topic``; None if malformed or not allowed.
+
+        What the fabric says to itself is no topic of anybody's, whatever the patterns are.
+        """
         if not is_topic(topic):
             return None
         words = _words(topic)
+        if words[0] == CONTROL_WORD:
+            return None
         return next((p for pattern, p in self._split if _matches_words(pattern, words)), None)
+
+    def of_any(self, topic: str) -> TopicPolicy | None:
+        """As :meth:`find`, and the policy of the fabric's own topic that is stored too."""
+        return self._own if topic == REVOKED else self.find(topic)
 
     def patterns(self, topic_class: TopicClass) -> tuple[str, ...]:
         """Patterns of one class, in order; what a shovel for that class binds."""
@@ -128,11 +189,52 @@ def load_topics(path: Path) -> TopicTable:
 
 def parse_topics(document: Mapping[str, Any], *, source: str = "topics.toml") -> TopicTable:
     """Policies of a parsed topics.toml; ConfigError where it isn't as design says."""
-    unknown = set(document) - {"topic"}
+    unknown = set(document) - {"topic", "publisher", "tokens"}
     entries = document.get("topic")
     if unknown or not isinstance(entries, list) or not entries:
-        raise ConfigError(f"{source}: expected one or more [[topic]] tables and nothing else")
-    return TopicTable(_policy(entry, f"{source}: topic {n}") for n, entry in enumerate(entries, 1))
+        raise ConfigError(
+            f"{source}: expected one or more [[topic]] tables, [[publisher]] tables and [tokens] "
+            "if you like, and nothing else"
+        )
+    policies = [_policy(entry, f"{source}: topic {n}") for n, entry in enumerate(entries, 1)]
+    publishers = _publishers(document.get("publisher", []), source)
+    ttl = _tokens_ttl(document.get("tokens", {}), f"{source}: tokens")
+    return TopicTable(policies, publishers, tokens_ttl=ttl)
+
+
+def _tokens_ttl(table: Any, where: str) -> float:
+    if not isinstance(table, Mapping) or set(table) - {"ttl"}:
+        raise ConfigError(f"{where}: expected ttl and nothing else")
+    try:
+        return parse_duration(table["ttl"]) if "ttl" in table else TOKENS_TTL
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{where}: ttl: {exc}") from exc
+
+
+def _publishers(entries: Any, source: str) -> list[PublisherRights]:
+    if not isinstance(entries, list):
+        raise ConfigError(f"{source}: write [[publisher]], with two brackets")
+    found = [_rights(entry, f"{source}: publisher {n}") for n, entry in enumerate(entries, 1)]
+    names = [rights.app_id for rights in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{source}: publisher {name!r} is there twice")
+    return found
+
+
+def _rights(entry: Any, where: str) -> PublisherRights:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{where}: expected a table, got {entry!r}")
+    unknown = set(entry) - {"app_id", "topics"}
+    if unknown:
+        raise ConfigError(f"{where}: unknown field {sorted(unknown)[0]!r}")
+    app_id, topics = entry.get("app_id"), entry.get("topics")
+    if not isinstance(app_id, str) or not _APP_ID.fullmatch(app_id):
+        raise ConfigError(f"{where}: app_id has A-Z a-z 0-9 _ and -, at most 64; got {app_id!r}")
+    where = f"{where} ({app_id})"
+    if not isinstance(topics, list) or not topics:
+        raise ConfigError(f"{where}: topics must be a list of patterns")
+    return PublisherRights(app_id, tuple(_pattern(topic, where) for topic in topics))
 
 
 def _policy(entry: Any, where: str) -> TopicPolicy:
@@ -141,15 +243,7 @@ def _policy(entry: Any, where: str) -> TopicPolicy:
     unknown = set(entry) - {"pattern", "class", "access", "keep", "ttl", "slow", "latest"}
     if unknown:
         raise ConfigError(f"{where}: unknown field {sorted(unknown)[0]!r}")
-    pattern = entry.get("pattern")
-    if (
-        not isinstance(pattern, str)
-        or len(pattern) > MAX_TOPIC_BYTES
-        or not _PATTERN.fullmatch(pattern)
-    ):
-        raise ConfigError(f"{where}: pattern must be dotted words, '*' or '#'; got {pattern!r}")
-    if pattern.split(".")[0] == CONTROL_WORD:
-        raise ConfigError(f"{where}: {CONTROL_WORD!r} is the fabric's own word")
+    pattern = _pattern(entry.get("pattern"), where)
     where = f"{where} ({pattern})"
     try:
         ttl = parse_duration(entry.get("ttl", "7d"))
@@ -164,6 +258,14 @@ def _policy(entry: Any, where: str) -> TopicPolicy:
         slow=cast(SlowPolicy, _one_of(entry, "slow", SlowPolicy, "drop_oldest", where)),
         latest=_flag(entry, "latest", where),
     )
+
+
+def _pattern(pattern: Any, where: str) -> str:
+    if not isinstance(pattern, str) or not is_pattern(pattern):
+        raise ConfigError(f"{where}: pattern must be dotted words, '*' or '#'; got {pattern!r}")
+    if pattern.split(".")[0] == CONTROL_WORD:
+        raise ConfigError(f"{where}: {CONTROL_WORD!r} is the fabric's own word")
+    return pattern
 
 
 def _one_of(entry: Mapping[str, Any], field: str, allowed: Any, default: str, where: str) -> str:

@@ -219,4 +219,6 @@ def _clusters(fabric: Fabric) -> dict[Cluster, tuple[Node, ...]]:
     for region in fabric.regions:
         found[Cluster(region.name, "client")] = region.client
         found[Cluster(region.name, "core")] = region.core
+    for proxy in fabric.proxies:
+        found[Cluster(proxy.name, "proxy")] = proxy.nodes
     return found

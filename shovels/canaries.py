@@ -11,7 +11,7 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from newsfabric import metrics
@@ -26,9 +26,11 @@ from newsfabric.topology import (
     CORE_EXCHANGES,
     INTAKE,
     POSTOFFICE,
+    PUBLISH,
     RECEIPTS,
     Cluster,
     Part,
+    Role,
     declare_part,
 )
 from shovels.watch import Watch
@@ -47,7 +49,11 @@ ARRIVED: Final = metrics.counter("shovels_canaries_arrived", "Canaries that came
 # They are read at once; of those that wait longer only the newest matter.
 _ARGUMENTS: Final = {"x-max-length": 1000, "x-message-ttl": 60_000}
 # Where the region's shovels deliver, by what runs them.
-_ARRIVALS: Final = {"client": (RECEIPTS,), "core": (INTAKE, POSTOFFICE)}
+_ARRIVALS: Final[Mapping[Role, tuple[str, ...]]] = {
+    "client": (RECEIPTS, PUBLISH),
+    "core": (INTAKE, POSTOFFICE),
+    "proxy": (RECEIPTS,),
+}
 
 
 class Canaries:
@@ -59,9 +65,12 @@ class Canaries:
         self._watch = watch
         self._credentials = credentials
         self._token = secrets.token_hex(8)
-        self._own = (Cluster(region, "client"), Cluster(region, "core"))
+        core = Cluster(region, "core")
+        proxies = (Cluster(proxy.name, "proxy") for proxy in fabric.proxies)
+        # Where shovels of ours deliver.
+        self._own = (Cluster(region, "client"), core, *proxies)
         # Boxes hear those in their own core's postoffice.
-        self._sources = watch.sources | {(self._own[1], POSTOFFICE)}
+        self._sources = watch.sources | {(core, POSTOFFICE)}
         self._links: dict[Cluster, Link] = {}
         self._publishers: dict[Cluster, Publisher] = {}
 
@@ -137,12 +146,15 @@ class Canaries:
         self._watch.arrived(cluster, shovel, canary.sent_ms / 1000, _now())
 
     def _nodes(self, cluster: Cluster) -> tuple[Node, ...]:
+        if cluster.role == "proxy":
+            found = (proxy.nodes for proxy in self._fabric.proxies if proxy.name == cluster.region)
+            return next(found)
         region = self._fabric.region(cluster.region)
         return region.client if cluster.role == "client" else region.core
 
 
 async def _declare(declare: Declare, *, cluster: Cluster, queue: str, key: str) -> None:
-    exchanges = CLIENT.exchanges if cluster.role == "client" else CORE_EXCHANGES
+    exchanges = CORE_EXCHANGES if cluster.role == "core" else CLIENT.exchanges
     await declare_part(declare, Part(exchanges=exchanges))
     await declare.queue(queue, durable=False, exclusive=True, arguments=_ARGUMENTS)
     for exchange in _ARRIVALS[cluster.role]:

@@ -85,7 +85,9 @@ class Keeper:
         self.watch = Watch(region_links(brokers.fabric, region, topics), rng)
         self._absences = Absences()
         self._complaints = Complaints()
+        # Where shovels of ours run.
         self._own = [Cluster(region, "client"), Cluster(region, "core")]
+        self._own += [Cluster(proxy.name, "proxy") for proxy in brokers.fabric.proxies]
         self._as_planned = False
         self._all_run = False
 

@@ -13,6 +13,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shovelled import shovelled
 
 from newsfabric.amqp.message import TRANSIENT, Message, Properties, Undecodable
 from newsfabric.envelope import (
@@ -347,6 +348,25 @@ def test_an_expiration_has_at_most_sixteen_digits():
     assert reason_of(message(expiration="0" * 17)) == "bad_property"
 
 
+# receive: who says it is the fabric
+
+
+@pytest.mark.promise("M5")
+@pytest.mark.parametrize(
+    "own", [{"type": "_fabric.mark"}, {"app_id": "_fabric.mailbox"}, {"type": "_fabric"}]
+)
+def test_nobody_but_the_fabric_speaks_in_its_name(own):
+    # What a publisher sends has come through a shovel, whatever it claims about that itself.
+    for headers in (shovelled("publish.oregon.1"), {"x-shovelled": "none"}):
+        assert reason_of(message(headers=headers, **own)) == "bad_property"
+    assert receive(message(**own), now_ms=NOW_MS).identity
+
+
+@pytest.mark.parametrize("fine", [{"type": "_fabrics.mark"}, {"app_id": "cms._fabric"}])
+def test_other_names_are_free(fine):
+    assert receive(message(headers=shovelled("publish.oregon.1"), **fine), now_ms=NOW_MS).identity
+
+
 # receive: what is rejected, and why
 
 
@@ -415,7 +435,9 @@ def test_every_reject_reason_can_happen():
         message(headers={"key": 1}),
         message(expiration="x"),
     ]
-    assert sorted(map(reason_of, sent)) == sorted(REJECT_REASONS)
+    # Who may publish is known to routers alone.
+    elsewhere = {"publisher_not_allowed"}
+    assert sorted(map(reason_of, sent)) == sorted(set(REJECT_REASONS) - elsewhere)
 
 
 wire_values = st.recursive(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from newsfabric.settings import (
     Credentials,
     Fabric,
     Node,
+    ProxyCluster,
     Region,
     credentials_from,
     dump_fabric,
@@ -51,6 +54,45 @@ def test_a_fabric_comes_back_from_its_file(tmp_path: Path):
 def test_a_region_is_found_by_its_name_and_the_others_are_all_but_it():
     assert FABRIC.region("dublin") == region("dublin")
     assert [r.name for r in FABRIC.others("dublin")] == ["oregon", "tokyo"]
+
+
+PROXY = ProxyCluster(name="harbor", nodes=(node("harbor-1"),), nearest="dublin")
+
+
+def test_a_proxy_cluster_comes_back_too(tmp_path: Path):
+    path = tmp_path / "fabric.json"
+    known = dataclasses.replace(FABRIC, proxies=(PROXY,))
+    path.write_text(dump_fabric(known), encoding="utf-8")
+    assert load_fabric(path) == known
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"nearest": "mars"}, {"nodes": ()}, {"name": "tokyo"}, {"name": 7}, {"nodes": (node("A"),)}],
+)
+def test_a_proxy_cluster_that_cant_be_is_a_config_error(changed: dict[str, Any]):
+    known = dataclasses.replace(FABRIC, proxies=(dataclasses.replace(PROXY, **changed),))
+    with pytest.raises(ConfigError):
+        parse_fabric(json.loads(dump_fabric(known)))
+
+
+def test_the_nearest_of_the_others_comes_first_and_those_at_no_known_distance_last(tmp_path: Path):
+    regions = [region("oregon"), region("osaka"), region("dublin"), region("tokyo")]
+    regions[0] = dataclasses.replace(regions[0], distances={"tokyo": 90, "dublin": 130.5})
+    path = tmp_path / "fabric.json"
+    path.write_text(dump_fabric(Fabric(tuple(regions))), encoding="utf-8")
+    assert [r.name for r in load_fabric(path).others("oregon")] == ["tokyo", "dublin", "osaka"]
+
+
+@pytest.mark.parametrize(
+    "distances",
+    [{"mars": 1}, {"oregon": 1}, {"dublin": -1}, {"dublin": "1"}, {"dublin": True}, [], None],
+)
+def test_distances_that_are_none_are_a_config_error(distances: Any):
+    document = json.loads(dump_fabric(FABRIC))
+    document["regions"][0]["distances"] = distances
+    with pytest.raises(ConfigError):
+        parse_fabric(document)
 
 
 def test_an_unknown_region_is_told_which_there_are():

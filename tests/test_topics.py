@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from newsfabric.errors import ConfigError
 from newsfabric.topics import (
+    PublisherRights,
     TopicPolicy,
     TopicTable,
     is_topic,
@@ -222,7 +223,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
         load_topics(tmp_path / "gone.toml")
 
 
-TABLES = "expected one or more [[topic]] tables and nothing else"
+TABLES = "expected one or more [[topic]] tables"
 
 
 @pytest.mark.parametrize("document", [{}, {"topic": []}, {"topic": {}}, {"topics": []}])
@@ -255,7 +256,10 @@ PATTERN = "pattern must be dotted words, '*' or '#'"
         ({"pattern": "_fabric.#"}, "topic 2: '_fabric' is the fabric's own word"),
         ({"pattern": "a", "class": "lead"}, "(a): class must be one of gold, silver, bronze"),
         ({"pattern": "a", "class": []}, "(a): class must be one of gold, silver, bronze"),
-        ({"pattern": "a", "access": ""}, "(a): access must be one of public, registered, owner"),
+        (
+            {"pattern": "a", "access": ""},
+            "(a): access must be one of public, registered, owner, granted",
+        ),
         ({"pattern": "a", "slow": 1}, "slow must be one of disconnect, conflate, drop_oldest"),
         ({"pattern": "a", "keep": -1}, "(a): keep must be a whole number from 0 to 100000"),
         ({"pattern": "a", "keep": 100_001}, "keep must be a whole number from 0 to 100000"),
@@ -294,3 +298,70 @@ def test_whatever_the_file_says_it_is_a_table_or_a_config_error(document):
     except ConfigError as exc:
         table = exc
     assert isinstance(table, TopicTable | ConfigError)
+
+
+# Publishers
+
+
+def with_publishers(*publishers):
+    return parse_topics({"topic": [{"pattern": "#"}], "publisher": list(publishers)})
+
+
+CMS = {"app_id": "cms", "topics": ["news.#", "live.*"]}
+
+
+def test_without_publishers_everyone_may_publish_everything():
+    table = parse_topics({"topic": [{"pattern": "#"}]})
+    assert table.publishers == ()
+    assert table.may_publish("anyone", "news.x")
+    assert table.may_publish(None, "news.x")
+
+
+def test_a_publisher_may_publish_what_its_patterns_match():
+    table = with_publishers(CMS, {"app_id": "sport", "topics": ["sport.*"]})
+    assert table.publishers[0] == PublisherRights("cms", ("news.#", "live.*"))
+    assert table.may_publish("cms", "news.world.asia")
+    assert table.may_publish("cms", "live.budget")
+    assert not table.may_publish("cms", "sport.x")
+    assert not table.may_publish("cms", "live.budget.x")
+    assert not table.may_publish("sport", "news.x")
+
+
+@pytest.mark.parametrize("app_id", [None, "", "weather", "CMS"])
+def test_who_isnt_listed_may_publish_nothing_but_canaries(app_id):
+    table = with_publishers(CMS)
+    assert not table.may_publish(app_id, "news.x")
+    assert table.may_publish(app_id, "fabric.canary")
+
+
+@pytest.mark.parametrize(
+    ("publisher", "words"),
+    [
+        ({"app_id": "cms"}, "topics must be a list"),
+        ({"app_id": "cms", "topics": []}, "topics must be a list"),
+        ({"app_id": "cms", "topics": "news.#"}, "topics must be a list"),
+        ({"app_id": "cms", "topics": ["news.**"]}, "pattern must be"),
+        ({"app_id": "cms", "topics": ["_fabric.#"]}, "own word"),
+        ({"app_id": "cms", "topics": [7]}, "pattern must be"),
+        ({"app_id": "a.b", "topics": ["#"]}, "app_id has"),
+        ({"app_id": "", "topics": ["#"]}, "app_id has"),
+        ({"app_id": 7, "topics": ["#"]}, "app_id has"),
+        ({"topics": ["#"]}, "app_id has"),
+        ({**CMS, "secret": "x"}, "unknown field 'secret'"),
+        ("cms", "expected a table"),
+    ],
+)
+def test_what_isnt_a_publisher_is_an_error_that_says_where(publisher, words):
+    with pytest.raises(ConfigError, match=re.escape(words)) as caught:
+        with_publishers(publisher)
+    assert "publisher 1" in str(caught.value)
+
+
+def test_a_publisher_is_listed_once():
+    with pytest.raises(ConfigError, match="'cms' is there twice"):
+        with_publishers(CMS, CMS)
+
+
+def test_one_bracket_isnt_enough():
+    with pytest.raises(ConfigError, match="two brackets"):
+        parse_topics({"topic": [{"pattern": "#"}], "publisher": CMS})

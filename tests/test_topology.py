@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
 
 import pytest
-from fabrics import CREDENTIALS, TOPICS, fabric
+from fabrics import CREDENTIALS, TOPICS, fabric, node
 
 from gateway.hub import HubLimits
 from newsfabric.management import Management
-from newsfabric.settings import Credentials
+from newsfabric.settings import Credentials, Fabric, ProxyCluster
 from newsfabric.topology import (
     ALL,
     DIRECT,
@@ -27,6 +28,7 @@ from newsfabric.topology import (
     core,
     core_definitions,
     declare_retail,
+    mailbox_queues,
     mask,
     owned_queue,
     owned_shovel,
@@ -36,7 +38,13 @@ from newsfabric.topology import (
     shovel_value,
 )
 from newsfabric.topology.forms import hash_password
-from newsfabric.topology.values import BOX_BOUNDS, GATEWAY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS
+from newsfabric.topology.values import (
+    BOX_BOUNDS,
+    GATEWAY_BOUNDS,
+    PROXY_BOUNDS,
+    REGION_BOUNDS,
+    ROUTER_BOUNDS,
+)
 from newsfabric.world.broker import LocalNode
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from wholesale.router.window import KEEP_MS
@@ -118,9 +126,65 @@ def test_with_one_node_gold_has_a_queue_beside_the_others_on_that_node() -> None
     assert _keys(part, "router.2") == {("intake", "news.breaking"), ("intake", "user.*")}
 
 
+def _with_proxy(nodes: int = 1) -> Fabric:
+    far = tuple(node(f"harbor-{n}") for n in range(1, nodes + 1))
+    proxy = ProxyCluster(name="harbor", nodes=far, nearest="oregon")
+    return dataclasses.replace(fabric(), proxies=(proxy,))
+
+
+HARBOR = Cluster("harbor", "proxy")
+
+
+def test_from_a_proxy_gold_goes_to_every_region_and_the_rest_to_the_nearest() -> None:
+    near = shovel_plan(_with_proxy(), "oregon", TOPICS)
+    far = shovel_plan(_with_proxy(), "dublin", TOPICS)
+    assert _keys(near[HARBOR], "shovel.publish.oregon.1") == {("publish", ALL)}
+    assert _keys(far[HARBOR], "shovel.publish.dublin.1") == {
+        ("publish", "news.breaking"),
+        ("publish", "user.*"),
+        ("publish", "_fabric.canary.dublin"),
+    }
+    assert _shovels(far[DUBLIN_CLIENT])["proxy.harbor.1"] == (
+        "shovel.publish.dublin.1",
+        "publish",
+        ("amqp://harbor-1.test/%2F",),
+    )
+
+
+def test_receipts_of_every_region_come_back_to_a_proxy() -> None:
+    plan = shovel_plan(_with_proxy(), "dublin", TOPICS)
+    assert _shovels(plan[HARBOR]) == {
+        "receipts.dublin.1": (
+            "shovel.receipts.harbor.1",
+            "receipts",
+            ("amqp://dublin-core-1.test/%2F",),
+        )
+    }
+    assert _keys(plan[DUBLIN_CORE], "shovel.receipts.harbor.1") == {("receipts", ALL)}
+
+
+def test_from_two_nodes_of_a_proxy_gold_comes_twice() -> None:
+    plan = shovel_plan(_with_proxy(nodes=2), "oregon", TOPICS)
+    homes = {queue.name: queue.home for queue in plan[HARBOR].queues}
+    assert homes == {
+        "shovel.publish.oregon.1": "harbor-1",
+        "shovel.publish.oregon.2": "harbor-2",
+    }
+    assert ("publish", ALL) not in _keys(plan[HARBOR], "shovel.publish.oregon.2")
+
+
+def test_regions_dont_touch_each_others_shovels_and_queues_at_a_proxy() -> None:
+    assert owned_shovel("dublin", HARBOR, "receipts.dublin.1")
+    assert not owned_shovel("dublin", HARBOR, "receipts.oregon.1")
+    assert owned_queue("dublin", HARBOR, "shovel.publish.dublin.1")
+    assert not owned_queue("dublin", HARBOR, "shovel.publish.oregon.1")
+    assert owned_shovel("dublin", DUBLIN_CLIENT, "proxy.harbor.1")
+    assert not owned_shovel("dublin", OREGON_CLIENT, "proxy.harbor.1")
+
+
 @pytest.mark.promise("S4")
 def test_no_copy_can_wait_for_longer_than_identities_are_remembered() -> None:
-    waits = [REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
+    waits = [PROXY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
     remembered_ms = min(KEEP_MS, HubLimits().identity_seconds * 1000)
     assert sum(bounds.message_ttl_ms or remembered_ms for bounds in waits) < remembered_ms
 
@@ -234,13 +298,28 @@ def test_a_password_hash_is_salted_sha256() -> None:
     assert hash_password("test12", salt) == expected
 
 
+def test_marks_go_two_ways_where_there_are_two_nodes() -> None:
+    part = core(TOPICS, ["one", "two", "three"])
+    homes = {queue.name: queue.home for queue in part.queues}
+    assert homes["mailbox.1"] == "one"
+    assert homes["mailbox.2"] == "two"
+    assert {b.queue for b in part.bindings if b.key == "_fabric.mark"} == {"mailbox.1", "mailbox.2"}
+    assert mailbox_queues(3) == ("mailbox.1", "mailbox.2")
+    assert mailbox_queues(1) == ("mailbox.1",)
+
+
 def test_without_credentials_definitions_name_no_user() -> None:
     assert "users" not in client_definitions()
 
 
 def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
     document = core_definitions(TOPICS, fabric().region("oregon"))
-    assert {queue["name"] for queue in document["queues"]} == {"router.1", "router.2", "rejected"}
+    assert {queue["name"] for queue in document["queues"]} == {
+        "router.1",
+        "router.2",
+        "mailbox.1",
+        "rejected",
+    }
     assert {exchange["name"] for exchange in document["exchanges"]} == {
         "intake",
         "postoffice",
@@ -278,6 +357,7 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
                 Binding("intake", "router.1"),
                 Binding("intake", "router.2", "news.breaking"),
                 Binding("intake", "router.2", "user.*"),
+                Binding("upstream", "mailbox.1", "_fabric.mark"),
                 Binding("rejected", "rejected"),
             }
             assert {e["name"] for e in document["exchanges"]} <= set(await api.exchanges())

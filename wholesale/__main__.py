@@ -1,4 +1,4 @@
-"""``python -m wholesale router …`` and ``python -m wholesale frontdesk …``."""
+"""``python -m wholesale router …``, ``… mailbox …`` and ``… frontdesk …``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of both services: options into settings, links and store around them."""
+"""The command line of the services: options into settings, links and store around them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.settings import Node, credentials_from, is_name, load_fabric
 from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
-from wholesale.frontdesk.access import read_key
+from wholesale.frontdesk.access import read_keys
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
+from wholesale.mailbox.service import MailboxService, MailboxSettings
 from wholesale.router.service import RouterService, RouterSettings
 
 _ROUTER_EXAMPLES = """
@@ -26,6 +27,14 @@ Examples:
   python -m wholesale router --name oregon-router-1 --region oregon \\
       --fabric fabric.json --topics topics.toml --store sqlite:news.db --port 15081
   curl http://127.0.0.1:15081/healthz/ready
+"""
+
+_MAILBOX_EXAMPLES = """
+\b
+Examples:
+  python -m wholesale mailbox --name oregon-mailbox-1 --region oregon \\
+      --fabric fabric.json --topics topics.toml --store sqlite:news.db --port 15082
+  curl http://127.0.0.1:15082/healthz/ready
 """
 
 _FRONTDESK_EXAMPLES = """
@@ -84,7 +93,7 @@ def _common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
-    """The wholesale services of one region: router and frontdesk."""
+    """The wholesale services of one region: router, mailbox and frontdesk."""
 
 
 @main.command(epilog=_ROUTER_EXAMPLES)
@@ -102,9 +111,28 @@ def router(*, name: str, log_level: str, **options: Any) -> None:
     service.run(run, name=name, log_level=log_level)
 
 
+@main.command(epilog=_MAILBOX_EXAMPLES)
+@_common
+def mailbox(*, name: str, log_level: str, **options: Any) -> None:
+    """Keep and announce what users did with their individual messages.
+
+    Run two or more per region: they compete, and what one leaves behind the others take.
+    The HTTP port has /healthz/live, /healthz/ready and /metrics.
+    """
+
+    async def run(stop: asyncio.Event) -> None:
+        await _run_mailbox(stop, name=name, **options)
+
+    service.run(run, name=name, log_level=log_level)
+
+
 @main.command(epilog=_FRONTDESK_EXAMPLES)
 @_common
-@_option("api-key-file", type=_FILE, help="Publishing takes the key in this file.")
+@_option(
+    "api-key-file",
+    type=_FILE,
+    help="Publishing takes a key of this file: lines KEY or APP_ID KEY.",
+)
 def frontdesk(*, name: str, log_level: str, **options: Any) -> None:
     """Answer endpoints, publications and history over HTTP, and serve the reader's page.
 
@@ -137,6 +165,25 @@ async def _run_router(
         await RouterService(settings, link=link, store=opened, topics=table).serve(stop)
 
 
+async def _run_mailbox(
+    stop: asyncio.Event,
+    *,
+    name: str,
+    region: str,
+    fabric: Path,
+    topics: Path,
+    store: str,
+    host: str,
+    port: int,
+) -> None:
+    own = load_fabric(fabric).region(region)
+    table = load_topics(topics)
+    queues = topology.mailbox_queues(len(own.core))
+    settings = MailboxSettings(name=name, queues=queues, host=host, port=port)
+    async with _store(store, table) as opened, _link(own.core, name) as link:
+        await MailboxService(settings, link=link, store=opened, topics=table).serve(stop)
+
+
 async def _run_frontdesk(
     stop: asyncio.Event,
     *,
@@ -153,7 +200,7 @@ async def _run_frontdesk(
     own = regions.region(region)
     table = load_topics(topics)
     settings = FrontdeskSettings(
-        name=name, region=region, host=host, port=port, api_key=read_key(api_key_file)
+        name=name, region=region, host=host, port=port, api_keys=read_keys(api_key_file)
     )
     async with (
         _store(store, table) as opened,

@@ -47,6 +47,7 @@ class JsonHandler(PlainHandler):
         self.finish(orjson.dumps(document))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
+        self.say_what_is_allowed(status_code)
         problem = kwargs.get("exc_info", (None, None))[1]
         if not isinstance(problem, HttpProblem):
             phrase = HTTPStatus(status_code).phrase

@@ -33,6 +33,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
+        await core.gate.start()
         core.server = readers_server(stack, core)
         await core.plane.attach()
         core.spawn(core.plane.stay_attached())
@@ -41,6 +42,7 @@ async def running(
         await core.mender.caught_up(CATCH_UP_SECONDS)
         core.spawn(core.remember())
         await Feed(core).start(link)
+        await core.upstream.start(link)
         admin.start()
         logger.info("readers on port %d, admin on port %d", core.plane.port, admin.port)
         yield Gateway(core, core.plane.port, admin.port)

@@ -26,6 +26,7 @@ from gateway.native.wire import (
 )
 from gateway.publication import Publication
 from gateway.settings import ANY_ORIGIN, GatewaySettings
+from gateway.standing import Standing, encode_badge
 from newsfabric.closing import CLOSE_REASONS, CloseReason
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
@@ -103,6 +104,7 @@ def settings(told: GatewaySettings, *, capacity: int) -> bytes:
         *(_text16(origin) for origin in origins),
         U8.pack(len(CLOSE_REASONS)),
         *(_reason(reason) for reason in CLOSE_REASONS),
+        _text8(told.tokens.cookie or ""),
     )
 
 
@@ -200,6 +202,27 @@ def close(connection: Connection, reason: CloseReason) -> bytes:
     return _command(9, connection, _text8(reason.name), U32.pack(reason.retry_after_ms))
 
 
+def badge(connection: Connection, standing: Standing, push: bytes) -> bytes:
+    """Answer a ``login``: from now on the reader is who ``standing`` says, until that ends."""
+    login, blob = standing.login, encode_badge(standing)
+    return _command(
+        16,
+        connection,
+        _text8("" if login is None else login.user),
+        U64.pack(0 if login is None else login.issued_ms),
+        U64.pack(0 if login is None else login.ends_ms),
+        U16.pack(len(blob)),
+        blob,
+        _bytes32(push),
+    )
+
+
+def evict(users: Sequence[tuple[str, int]], reason: CloseReason) -> bytes:
+    """End the connections of users whose badges were issued until then (ms)."""
+    named = (_text8(user) + U64.pack(until_ms) for user, until_ms in users)
+    return _command(17, _text8(reason.name), U32.pack(len(users)), *named)
+
+
 def remember(blob: bytes) -> bytes:
     """Keep ``blob`` for whoever attaches next."""
     return _command(10, _bytes32(blob))
@@ -208,6 +231,11 @@ def remember(blob: bytes) -> bytes:
 def drain(seconds: float, per_second: int) -> bytes:
     """Send all readers away and exit."""
     return _command(11, _u32s([_ms(seconds, least=0), per_second]))
+
+
+def shed(reason: CloseReason, readers: int, retry_ms: int) -> bytes:
+    """Send so many readers elsewhere, each to come again within ``retry_ms``."""
+    return _command(20, _text8(reason.name), _u32s([readers, retry_ms]))
 
 
 def count() -> bytes:

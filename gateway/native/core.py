@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from tornado.httpserver import HTTPServer
 
 from gateway import measures
 from gateway.connection import Connection
-from gateway.core import Core, published
+from gateway.core import Core
 from gateway.drain import Pace
 from gateway.hub import HubLimits
 from gateway.listener import serve_connection
@@ -33,6 +33,7 @@ from gateway.native.verbs import NativeDesk
 from gateway.native.wire import MAX_BLOB
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
+from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 _HUB_BYTES: Final = 16 << 20
 _HUB_TOPICS: Final = 2_000
+# In one command.
+_USERS: Final = 10_000
 _REMEMBER_SECONDS: Final = 1.0
 # Readers here leave less room there; a crowd that comes is told in one go.
 _RESIZE_SECONDS: Final = 0.1
@@ -76,6 +79,9 @@ class NativeCore(Core):
             archive=self.archive,
             resumer=self.resumer,
             plane=self.plane,
+            mailroom=self.mailroom,
+            upstream=self.upstream,
+            gate=self.gate,
             spawn=self.spawn,
             publish=self.publish,
         )
@@ -97,21 +103,14 @@ class NativeCore(Core):
         """Frames given to readers since the start, here and there."""
         return self.fanout.deliveries + self._tally.deliveries
 
-    def publish(
-        self,
-        publication: Publication,
-        done: Callable[[], None] | None = None,
-        *,
-        late: bool = False,
-    ) -> None:
-        """Send ``publication`` to readers here and in the data plane; then call ``done``."""
+    def _spread(self, publication: Publication, done: Callable[[], None]) -> None:
         left = 2
 
         def one_done() -> None:
             nonlocal left
             left -= 1
             if left == 0:
-                published(publication, done, late)
+                done()
 
         self.plane.publish(publication, one_done)
         audience = self.hub.audience(publication.envelope.topic)
@@ -140,6 +139,12 @@ class NativeCore(Core):
         measures.MEMORY.set(self._tally["memory_bytes"])
         measures.IDENTITIES.set(self._tally["identities"])
 
+    def send_elsewhere(self, count: int) -> None:
+        """Have ``count`` readers, of those here and of the data plane's, connect to another box."""
+        here = count * len(self.connections) // max(1, self.readers)
+        super().send_elsewhere(here)
+        self.plane.send(commands.shed(REBALANCE, count - here, self.settings.retry_after_ms))
+
     async def drain_elsewhere(self) -> None:
         """Have the data plane send its readers away, and end."""
         seconds, per_second = self.settings.drain_seconds, self.settings.drain_per_second
@@ -161,6 +166,11 @@ class NativeCore(Core):
         super().leaving(connection)
         self._resize_soon()
 
+    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        """Close the connections of users who were revoked, here and there."""
+        super().evict(revoked)
+        self._evict_there(revoked)
+
     async def close(self) -> None:
         """Let go of the data plane, and of the rest."""
         self.plane.close()
@@ -174,6 +184,8 @@ class NativeCore(Core):
     def attached(self, event: Attached) -> None:
         """The data plane is there, with or without readers."""
         self._answers.attached()
+        # Some may have been revoked while nobody told it.
+        self._evict_there(list(self.gate.revocations))
         if self._tallied != event.pid:
             self._tally.restart()
             self._tallied = event.pid
@@ -193,9 +205,9 @@ class NativeCore(Core):
         logger.warning("another control plane has come: this one stops")
         self._stop.set()
 
-    def verb(self, connection: bytes, text: bytes) -> None:
+    def verb(self, connection: bytes, badge: bytes, text: bytes) -> None:
         """A reader there has said something."""
-        self._answers.answer(connection, text)
+        self._answers.answer(connection, badge, text)
 
     def uncovered(self, event: Uncovered) -> None:
         """A reader there asks for what only the store has."""
@@ -228,6 +240,11 @@ class NativeCore(Core):
             if self.mender.ready and len(blob) <= MAX_BLOB:
                 self.plane.send(commands.remember(blob))
             await asyncio.sleep(_REMEMBER_SECONDS)
+
+    def _evict_there(self, revoked: Sequence[tuple[str, int]]) -> None:
+        for start in range(0, len(revoked), _USERS):
+            some = revoked[start : start + _USERS]
+            self.plane.send(commands.evict(some, INVALID_TOKEN))
 
     def _resize_soon(self) -> None:
         if self._resizing is None:

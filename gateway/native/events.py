@@ -38,9 +38,9 @@ class Attached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verbs:
-    """Texts from readers. Answer each exactly once."""
+    """Texts from readers, each behind the reader's badge (empty for none). Answer each once."""
 
-    verbs: tuple[tuple[Connection, bytes], ...]
+    verbs: tuple[tuple[Connection, bytes, bytes], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,7 +176,19 @@ def _attached(fields: _Fields) -> Attached:
 
 def _verbs(fields: _Fields) -> Verbs:
     count = fields.number(U32)
-    return Verbs(tuple((fields.take(CONNECTION_BYTES), fields.data(U32)) for _ in range(count)))
+    return Verbs(
+        tuple((fields.take(CONNECTION_BYTES), b"", fields.data(U32)) for _ in range(count))
+    )
+
+
+def _badged(fields: _Fields) -> Verbs:
+    count = fields.number(U32)
+    return Verbs(
+        tuple(
+            (fields.take(CONNECTION_BYTES), fields.data(U16), fields.data(U32))
+            for _ in range(count)
+        )
+    )
 
 
 def _uncovered(fields: _Fields) -> Uncovered:
@@ -200,4 +212,5 @@ _EVENTS: Final[Mapping[int, Callable[[_Fields], Event]]] = {
     133: lambda fields: Handover(fields.text()),
     134: _counters,
     135: lambda fields: Refused(fields.text()),
+    139: _badged,
 }

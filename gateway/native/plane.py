@@ -80,8 +80,8 @@ class Guest(Protocol):
     def replaced(self) -> None:
         """Another control plane has come in our place."""
 
-    def verb(self, connection: bytes, text: bytes) -> None:
-        """A reader has said ``text``; answer exactly once."""
+    def verb(self, connection: bytes, badge: bytes, text: bytes) -> None:
+        """A reader with ``badge`` has said ``text``; answer exactly once."""
 
     def uncovered(self, event: Uncovered) -> None:
         """A command with a token was not obeyed."""
@@ -285,8 +285,8 @@ class Plane:
     def _on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
             case Verbs(verbs):
-                for connection, text in verbs:
-                    self._guest.verb(connection, text)
+                for connection, badge, text in verbs:
+                    self._guest.verb(connection, badge, text)
             case Uncovered():
                 self._guest.uncovered(event)
             case Published(number):

@@ -1,8 +1,9 @@
 """Decides what readers on the data plane ask for, and gives it what its memory lacks.
 
-Every text is answered by exactly one command. Whoever asked is a handle in that command, and when
-the data plane's memory doesn't reach as far as a verb asks, it says the verb again: nothing
-is kept of a reader here. What was found out about it meanwhile is in the command's token.
+Every text is answered by exactly one command. Whoever asked is a handle in that command, when
+the data plane's memory doesn't reach as far as a verb asks, it says the verb again (what was
+found out about it meanwhile is in the command's token), and who a reader is comes along as its
+badge: nothing is kept of a reader here.
 
 The data plane's memory is warmed as the hub's is: by one read for each topic, however many wait
 for it, when the first reader asks for the past. A subscribe that asks for none doesn't wait.
@@ -24,10 +25,13 @@ from typing import Any, Final
 import orjson
 
 from gateway import measures
+from gateway.access import refusal
 from gateway.archive import Archive
-from gateway.desk import store_away
+from gateway.desk import mark_of, store_away, upstream_away, wants_mailbox
 from gateway.frames import Variant, encode_push, messages_push
+from gateway.gate import Gate, Verdict
 from gateway.hub import Hub
+from gateway.mailroom import Mailroom
 from gateway.native import commands
 from gateway.native.commands import Replay
 from gateway.native.events import Uncovered
@@ -37,14 +41,18 @@ from gateway.protocol import (
     Gap,
     History,
     Intent,
+    LogIn,
     Ping,
     Refusal,
     Rewind,
     Session,
+    SetMark,
     Subscribe,
     Unsubscribe,
     asked_ago,
     error_push,
+    logged_in_push,
+    marked_push,
     pong_push,
     subscribed_push,
     unsubscribed_push,
@@ -52,9 +60,11 @@ from gateway.protocol import (
 from gateway.publication import Publication
 from gateway.resume import Recalled, Resumer
 from gateway.settings import GatewaySettings
-from newsfabric.closing import INTERNAL
+from gateway.standing import STRANGER, Standing, decode_badge
+from gateway.upstream import Upstream
+from newsfabric.closing import INTERNAL, INVALID_TOKEN
 from newsfabric.envelope import Envelope, ms_of_id
-from newsfabric.errors import StoreError
+from newsfabric.errors import LinkError, StoreError
 from newsfabric.topics import TopicPolicy, TopicTable
 
 # In tokens: hundredths of seconds in the upper 28 bits, then a gap's number, then whether warmed.
@@ -65,6 +75,7 @@ _GAPS: Final = (None, *Gap)
 _SAID: Final = 1_024
 _SHORT: Final = 256
 _SUBSCRIBES: Final = measures.VERBS.labels("subscribe")
+_LOGINS: Final = measures.VERBS.labels("login")
 # Of a topic's history, and of its newest versions, in one seed.
 _SEED_BYTES: Final = MAX_MESSAGE // 4
 
@@ -127,6 +138,9 @@ class NativeDesk:
         archive: Archive,
         resumer: Resumer,
         plane: Plane,
+        mailroom: Mailroom,
+        upstream: Upstream,
+        gate: Gate,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         publish: Callable[[Publication], None],
     ) -> None:
@@ -136,6 +150,9 @@ class NativeDesk:
         self._archive = archive
         self._resumer = resumer
         self._plane = plane
+        self._mailroom = mailroom
+        self._upstream = upstream
+        self._gate = gate
         self._spawn = spawn
         self._publish = publish
         # Shared by all: rates and subscriptions are counted by the data plane.
@@ -148,13 +165,27 @@ class NativeDesk:
         self._batches = 0
         self._warming: dict[str, asyncio.Task[None]] = {}
 
-    def answer(self, connection: Connection, text: bytes) -> None:
-        """A reader has said ``text``."""
+    def answer(self, connection: Connection, badge: bytes, text: bytes) -> None:
+        """A reader with ``badge`` has said ``text``."""
         said = self._said.get(text) or self._learn(text)
         intent = said.intent
+        if isinstance(intent, LogIn):
+            self._log_in(connection, _standing(badge), intent)
+            return
+        if isinstance(intent, Subscribe | History | SetMark):
+            policy = self._policy(intent.topic)
+            # Most readers are nobody in particular, and read what is everybody's.
+            if policy.access != "public":
+                denied = refusal(intent, policy, _standing(badge).login)
+                if denied is not None:
+                    self._refuse(connection, denied)
+                    return
         if isinstance(intent, Subscribe) and intent.position is not None:
             _SUBSCRIBES.inc()
             self._resume(connection, said, intent, intent.position)
+        elif isinstance(intent, Subscribe) and wants_mailbox(intent, self._policy(intent.topic)):
+            _SUBSCRIBES.inc()
+            self._spawn(self._open_mailbox(connection, intent))
         elif isinstance(intent, Subscribe) and intent.rewind is None:
             _SUBSCRIBES.inc()
             self._plane.send(self._joined(connection, said, intent))
@@ -187,11 +218,90 @@ class NativeDesk:
 
     def _learn(self, text: bytes) -> _Said:
         said = _Said(self._session.read(text))
-        if len(text) <= _SHORT:
+        if len(text) <= _SHORT and self._is_said_by_many(said.intent):
             if len(self._said) >= _SAID:
                 self._said.clear()
             self._said[text] = said
         return said
+
+    def _is_said_by_many(self, intent: Intent) -> bool:
+        """A token, and what is about a topic of one's own, is nobody else's business."""
+        if isinstance(intent, Subscribe | History):
+            return self._policy(intent.topic).access != "owner"
+        return not isinstance(intent, LogIn | SetMark)
+
+    async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
+        attachment = self._plane.attachment
+        kept: Recalled | None = None
+        try:
+            kept = await self._mailroom.collect(verb.topic)
+        except StoreError as exc:
+            self._archive.failed(exc)
+        if attachment != self._plane.attachment:
+            # The verb comes again.
+            return
+        if kept is None:
+            self._refuse(connection, store_away(verb))
+            return
+        fitting = commands.that_fit(kept.publications, self._told.replay_bytes)
+        whole = len(fitting) == len(kept.publications)
+        gap = kept.gap if whole else kept.gap or Gap.TOO_LARGE
+        # The last of them has the position: until then the reader doesn't have them all.
+        position = None if gap is None and fitting else self._hub.streams.position(time.time())
+        self._plane.send(
+            commands.subscribe(
+                connection,
+                verb.topic,
+                self._policy(verb.topic),
+                token=None,
+                replay=Replay(3, 0),
+                ref=_ref(verb),
+                push=subscribed_push(verb, position, recovered=gap is None, gap=gap),
+                older=fitting,
+            )
+        )
+
+    async def _mark(self, connection: Connection, verb: SetMark) -> None:
+        attachment = self._plane.attachment
+        refusal: Refusal | None = None
+        try:
+            await self._upstream.send(mark_of(verb))
+        except LinkError:
+            refusal = upstream_away(verb)
+        if attachment != self._plane.attachment:
+            # The verb comes again, and a mark that is made twice is made once.
+            return
+        if refusal is not None:
+            self._refuse(connection, refusal)
+        else:
+            self._plane.send(commands.reply(connection, marked_push(verb)))
+
+    def _log_in(self, connection: Connection, standing: Standing, verb: LogIn) -> None:
+        _LOGINS.inc()
+        verdict = self._gate.decide(standing, verb)
+        if verdict is None:
+            self._spawn(self._log_in_later(connection, standing, verb))
+        else:
+            self._sentence(connection, verb, verdict)
+
+    async def _log_in_later(self, connection: Connection, standing: Standing, verb: LogIn) -> None:
+        attachment = self._plane.attachment
+        verdict = await self._gate.decide_later(standing, verb)
+        # Else the verb comes again.
+        if attachment == self._plane.attachment:
+            self._sentence(connection, verb, verdict)
+
+    def _sentence(self, connection: Connection, verb: LogIn, verdict: Verdict) -> None:
+        login = verdict.standing.login
+        if verdict.refusal is not None:
+            measures.ERRORS.labels(int(verdict.refusal.code)).inc()
+            push = error_push(verdict.refusal)
+        else:
+            assert login is not None
+            push = logged_in_push(verb, login.user, login.expires_ms)
+        self._plane.send(commands.badge(connection, verdict.standing, push))
+        if verdict.hang_up:
+            self._plane.send(commands.close(connection, INVALID_TOKEN))
 
     def _joined(self, connection: Connection, said: _Said, verb: Subscribe) -> bytes:
         """The answer to a subscribe without rewind: almost the same to all who say the same."""
@@ -286,6 +396,8 @@ class NativeDesk:
             self._subscribe(connection, intent, _Asking(time.time()))
         elif isinstance(intent, History):
             self._history(connection, intent, _Asking(time.time()))
+        elif isinstance(intent, SetMark):
+            self._spawn(self._mark(connection, intent))
         elif isinstance(intent, Unsubscribe):
             push = unsubscribed_push(intent)
             self._plane.send(commands.unsubscribe(connection, intent.topic, push))
@@ -422,6 +534,14 @@ class NativeDesk:
         # The session lets nothing else through, and the table doesn't change.
         assert policy is not None
         return policy
+
+
+def _standing(badge: bytes) -> Standing:
+    try:
+        return decode_badge(badge)
+    except ValueError:
+        # Another release made it: the reader has to log in again.
+        return STRANGER
 
 
 def _ref(verb: Subscribe) -> bytes:

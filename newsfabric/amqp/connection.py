@@ -61,16 +61,17 @@ class ChannelOwner(Protocol):
         """The broker reads publications again."""
 
 
-def parameters_of(url: str, *, name: str, credentials: Credentials) -> Any:
+def parameters_of(url: str, *, name: str, credentials: Credentials | None) -> Any:
     """pika's parameters for ``url``; ConfigError if it isn't an AMQP URL.
 
-    ``name`` is what operators see the connection as.
+    ``name`` is what operators see the connection as. Without ``credentials`` those in the URL
+    hold, and else ``guest``.
     """
     shown = url.rsplit("@", 1)[-1]
     if not url.startswith(("amqp://", "amqps://")):
         raise ConfigError(f"not an AMQP URL (amqp:// or amqps://): {shown!r}")
     try:
-        parameters = pika.URLParameters(credentials.in_url(url))
+        parameters = pika.URLParameters(credentials.in_url(url) if credentials else url)
     except (ValueError, TypeError) as exc:
         raise ConfigError(f"not an AMQP URL: {shown!r}: {exc}") from exc
     parameters.heartbeat = HEARTBEAT

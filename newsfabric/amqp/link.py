@@ -44,12 +44,13 @@ async def connect(
     urls: Sequence[str],
     *,
     name: str,
-    credentials: Credentials = _GUEST,
+    credentials: Credentials | None = _GUEST,
     connect_timeout: float = CONNECT_TIMEOUT,
 ) -> PikaLink:
     """A link to whichever of ``urls`` answers, tried in random order. Connects in the background.
 
-    ``name`` is shown in the broker's management and in the log. ConfigError if a URL isn't one.
+    ``name`` is shown in the broker's management and in the log. ``credentials`` None takes those in
+    each URL. ConfigError if a URL isn't one.
     """
     if not urls:
         raise ConfigError(f"link {name}: no URL to connect to")

@@ -37,7 +37,8 @@ class Properties:
     """The basic properties (AMQP 0-9-1 section 1.8) that the fabric uses.
 
     ``timestamp`` is in seconds, ``expiration`` milliseconds as text, both as
-    the protocol has them. ``headers`` values are what the wire had: str, int,
+    the protocol has them. ``user_id``, where it is said, is the name that the publisher logged in
+    with: a broker lets no other through. ``headers`` values are what the wire had: str, int,
     float, bool, bytes, None, datetime, Decimal, lists and dicts of these,
     :class:`Undecodable` where the wire had something else, and :class:`Undecoded` for
     :data:`SHOVELLED`.
@@ -52,6 +53,7 @@ class Properties:
     message_id: str | None = None
     timestamp: int | None = None
     type: str | None = None
+    user_id: str | None = None
     app_id: str | None = None
 
 

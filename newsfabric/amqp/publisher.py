@@ -16,7 +16,7 @@ from newsfabric.amqp.connection import Channel, Connection
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.retry import Retry
 from newsfabric.amqp.wire import Returned, encode_publish
-from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked, PublishReturned
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class LinkPublisher:
             if not taken:
                 _fail(future, PublishNacked(f"{self._name}: the broker refused the message"))
             elif returned is not None:
-                _fail(future, PublishNacked(f"{self._name}: returned: {returned}"))
+                _fail(future, PublishReturned(f"{self._name}: returned: {returned}"))
             elif not future.done():
                 future.set_result(None)
         if not self._confirms:

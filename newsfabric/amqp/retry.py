@@ -13,8 +13,12 @@ logger = logging.getLogger(__name__)
 
 
 def broker_backoff() -> Backoff:
-    """For what one process asks of a broker: soon again, never later than 5 s."""
-    return Backoff(base=0.2, cap=5.0, reset_after=60.0)
+    """For what one process asks of a broker: soon again, never later than 2 s.
+
+    A node boots in some eight seconds, in which the pauses grow to their longest. What waits for it
+    then waits for half of that more.
+    """
+    return Backoff(base=0.2, cap=2.0, reset_after=60.0)
 
 
 class Retry:

@@ -31,7 +31,7 @@ from typing import Any, Final
 from newsfabric.amqp import Declare, OnDelivery
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.wire import encode_publish
-from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked, PublishReturned
 from newsfabric.topics import matches
 
 logger = logging.getLogger(__name__)
@@ -442,7 +442,7 @@ class StubPublisher:
             if self._link.broker.nacks:
                 error = PublishNacked("the broker refused the message")
             elif not self._link.broker.publish(exchange, message) and mandatory:
-                error = PublishNacked(f"returned: no queue for {message.topic!r}")
+                error = PublishReturned(f"returned: no queue for {message.topic!r}")
         except LinkError as exc:
             # A broker closes the channel, and with it goes all that is in flight on it.
             self.lose(str(exc))

@@ -263,7 +263,7 @@ def _decode_properties(raw: bytes) -> Properties:
     if flags & _HAS_TYPE:
         found["type"], at = _short(raw, at)
     if flags & _HAS_USER_ID:
-        _, at = _short(raw, at)
+        found["user_id"], at = _short(raw, at)
     if flags & _HAS_APP_ID:
         found["app_id"], at = _short(raw, at)
     return Properties(**found)
@@ -297,6 +297,9 @@ def encode_properties(properties: Properties) -> bytes:
     if properties.type is not None:
         flags |= _HAS_TYPE
         pieces.append(_cached_short(properties.type))
+    if properties.user_id is not None:
+        flags |= _HAS_USER_ID
+        pieces.append(_cached_short(properties.user_id))
     if properties.app_id is not None:
         flags |= _HAS_APP_ID
         pieces.append(_cached_short(properties.app_id))

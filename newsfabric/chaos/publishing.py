@@ -43,8 +43,10 @@ class Publishing:
         run: str,
         began: float,
         seed: int,
+        topics: Mapping[str, Class] = TOPICS,
     ) -> None:
         self._urls = urls
+        self._topics = topics
         self._books = books
         self._run = run
         self._began = began
@@ -68,7 +70,7 @@ class Publishing:
     async def publish(self, *, rate: float, seconds: float) -> None:
         """Begin to send ``rate`` messages a second for ``seconds``; returns when all are begun."""
         began = time.monotonic()
-        topics, regions = list(TOPICS), list(self._urls)
+        topics, regions = list(self._topics), list(self._urls)
         for n in range(int(rate * seconds)):
             await asyncio.sleep(max(0.0, began + n / rate - time.monotonic()))
             await self._room.acquire()
@@ -81,7 +83,7 @@ class Publishing:
     async def _send(self, n: int, topic: str, region: str) -> None:
         now = time.time()
         record = Message(
-            n=n, topic=topic, klass=TOPICS[topic], region=region, sent=now - self._began
+            n=n, topic=topic, klass=self._topics[topic], region=region, sent=now - self._began
         )
         self._books.sent(record)
         message = make_message(

@@ -224,7 +224,7 @@ class ChaosReader:
 def _pick(endpoints: Endpoints, rng: random.Random) -> Gateway:
     if not endpoints.gateways:
         raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
-    return rng.choice(endpoints.gateways)
+    return endpoints.choose(rng)
 
 
 async def read_all(plans: Sequence[Plan], log: Log, *, seed: int) -> None:

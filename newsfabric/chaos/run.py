@@ -11,7 +11,7 @@ import dataclasses
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import IO, Final
 
@@ -96,7 +96,7 @@ async def run_chaos(
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     say(f"{options.readers} readers connect")
     tracer = Tracer(layout, books, run=run)
-    async with _Readers.start(_plan(run, options.seed, plans), books, log) as readers:
+    async with Readers.start(plans, books, log, run=run, seed=options.seed) as readers:
         await readers.ready()
         began = readers.began = time.time()
         say(f"{options.rate:g} messages a second for {seconds:.0f} s, {len(schedule)} faults")
@@ -109,7 +109,7 @@ async def run_chaos(
             finally:
                 # Also after Ctrl-C: the world is left well.
                 await breaker.heal_all()
-            settled_after = await _settle(books, say)
+            settled_after = await settle(books, say)
         readers.check()
         await tracer.trace_wrong()
     return Outcome(
@@ -134,12 +134,12 @@ def kinds(layout: WorldLayout) -> dict[str, list[str]]:
     return found
 
 
-def _plan(run: str, seed: int, plans: list[Plan]) -> bytes:
+def _plan(run: str, seed: int, plans: Sequence[Plan]) -> bytes:
     document = {"run": run, "seed": seed, "plans": [dataclasses.asdict(plan) for plan in plans]}
     return orjson.dumps(document) + b"\n"
 
 
-class _Readers:
+class Readers:
     """The readers' process, and what it says entered into the books."""
 
     def __init__(self, process: asyncio.subprocess.Process, books: Books, log: IO[str]) -> None:
@@ -152,7 +152,9 @@ class _Readers:
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, plan: bytes, books: Books, log: IO[str]) -> AsyncGenerator[_Readers]:
+    async def start(
+        cls, plans: Sequence[Plan], books: Books, log: IO[str], *, run: str, seed: int
+    ) -> AsyncGenerator[Readers]:
         """Start it; it is ended with the block."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "newsfabric.chaos.reading"),
@@ -163,7 +165,7 @@ class _Readers:
             start_new_session=True,
         )
         assert process.stdin is not None
-        process.stdin.write(plan)
+        process.stdin.write(_plan(run, seed, plans))
         readers = cls(process, books, log)
         taking = asyncio.create_task(readers._take())
         try:
@@ -260,7 +262,7 @@ class _Breaker:
         self._say(f"{self._now():6.1f} s  {text}")
 
 
-async def _settle(books: Books, say: Callable[[str], None]) -> float | None:
+async def settle(books: Books, say: Callable[[str], None]) -> float | None:
     """Wait until everything has arrived; how long that took, None if it never did."""
     began = moved = time.monotonic()
     arrived = books.arrivals

@@ -21,6 +21,9 @@ _COMMANDS: Final = {
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),
     "trace": ("newsfabric.cli.message_commands:trace", "Show the way of one message."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
+    "token": ("newsfabric.cli.token_commands:token", "Print a token to log in with here."),
+    "revoke": ("newsfabric.cli.token_commands:revoke", "Lock a user out, everywhere."),
+    "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
     "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),
 }

@@ -20,7 +20,7 @@ from newsfabric.cli.options import examples, json_option, region_option, state_o
 @click.argument("topic")
 @click.argument("body")
 @state_option
-@region_option("Where to publish.")
+@region_option("Where to publish; or `proxy`, in a world that has one.")
 @click.option("--key", help="What it is a version of, such as a story.")
 @click.option("--version", type=int, help="Which version of the key.")
 @click.option("--message-id", help="What makes a repeat of it known as one.  [default: made up]")

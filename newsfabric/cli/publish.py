@@ -17,7 +17,6 @@ from newsfabric.cli.messages import make_message, read_body
 from newsfabric.cli.sending import APP_ID, Sender
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected
-from newsfabric.world.layout import RegionLayout
 
 
 def run_publish(
@@ -45,7 +44,8 @@ def run_publish(
         key=key,
         version=version,
     )
-    receipt = asyncio.run(_send(layout.region(region), message, seconds))
+    urls = layout.publishing_urls(region)
+    receipt = asyncio.run(_send(urls, message, seconds))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
     if receipt.status == "rejected":
@@ -54,12 +54,10 @@ def run_publish(
         click.echo(receipt.id)
 
 
-async def _send(region: RegionLayout, message: Message, seconds: float) -> Receipt:
+async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
     try:
         async with asyncio.timeout(seconds):
-            sender = await Sender.open(
-                [b.amqp_url for b in region.client], name="newsfabric publish"
-            )
+            sender = await Sender.open(urls, name="newsfabric publish")
             try:
                 return await sender.send(message)
             finally:
@@ -67,6 +65,6 @@ async def _send(region: RegionLayout, message: Message, seconds: float) -> Recei
     except TimeoutError as exc:
         again = message.properties.message_id
         raise NewsfabricError(
-            f"no receipt from {region.name} within {seconds:g} s; the message may have been routed "
+            f"no receipt from {urls[0]} within {seconds:g} s; the message may have been routed "
             f"nevertheless: send it again with --message-id {again}"
         ) from exc

@@ -46,8 +46,9 @@ class Sender:
     _consumer: Consumer
     _publisher: Publisher
 
-    def __init__(self, link: Link, send_again: float) -> None:
+    def __init__(self, link: Link, send_again: float, exchange: str) -> None:
         self._link = link
+        self._exchange = exchange
         self._send_again = send_again
         # The queue's name is its key, and what receipts are addressed to.
         self._reply_to = f"receipts.{secrets.token_hex(8)}"
@@ -59,9 +60,11 @@ class Sender:
         return await cls.over(await connect(urls, name=name))
 
     @classmethod
-    async def over(cls, link: Link, *, send_again: float = _SEND_AGAIN) -> Self:
+    async def over(
+        cls, link: Link, *, send_again: float = _SEND_AGAIN, exchange: str = PUBLISH
+    ) -> Self:
         """A sender over ``link``, which it closes; it first sends again after ``send_again`` s."""
-        sender = cls(link, send_again)
+        sender = cls(link, send_again, exchange)
         try:
             await link.on_connect(sender._declare)
             sender._consumer = await link.consumer(sender._reply_to, sender._on_receipt)
@@ -103,7 +106,7 @@ class Sender:
         while True:
             await self._publisher.ready()
             with suppress(LinkClosed):
-                await self._publisher.publish(PUBLISH, message)
+                await self._publisher.publish(self._exchange, message)
                 return
 
     async def _declare(self, declare: Declare) -> None:

@@ -12,7 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from rich.table import Table
 from rich.text import Text
 
-from newsfabric.world.layout import WorldLayout
+from newsfabric.world.layout import PROXY, WorldLayout
 from newsfabric.world.start import Progress as StartProgress
 
 # Canaries are sent each second; so long one may take before its shovel is called broken.
@@ -86,12 +86,17 @@ def urls(layout: WorldLayout) -> RenderableType:
         ]
         for n, (what, url) in enumerate(rows):
             table.add_row("" if n else region.name, what, url)
+    for broker in layout.proxy_nodes:
+        table.add_row(PROXY, "publish to", broker.amqp_url)
     return table
 
 
 def status_tables(status: Mapping[str, Any]) -> RenderableType:
     """A status document as tables, the dead in red."""
-    return Group(*(_region_table(region) for region in status["regions"]))
+    tables = [_region_table(region) for region in status["regions"]]
+    if status["proxy"] is not None:
+        tables.append(_proxy_table(status["proxy"]))
+    return Group(*tables)
 
 
 def live_table(status: Mapping[str, Any]) -> Table:
@@ -166,8 +171,7 @@ def _region_table(region: Mapping[str, Any]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in ("what", "name", "pid", ""):
         table.add_column(column, overflow="fold")
-    for broker in region["brokers"]:
-        table.add_row("broker", broker["name"], _pid(broker), broker["amqp_url"])
+    _add_brokers(table, region)
     for node in region["store"]:
         table.add_row("store", node["name"], _pid(node), node["contact"])
     for service in region["services"]:
@@ -178,10 +182,28 @@ def _region_table(region: Mapping[str, Any]) -> Table:
             table.add_row("", f"{gateway['engine']} engine, data plane", str(pid), "")
         elif gateway["engine"] is not None:
             table.add_row("", f"{gateway['engine']} engine", "", "")
-    for shovel in region["shovels"]:
+    _add_shovels(table, region)
+    return table
+
+
+def _proxy_table(proxy: Mapping[str, Any]) -> Table:
+    table = Table(title=proxy["name"], title_justify="left", box=None, pad_edge=False)
+    for column in ("what", "name", "pid", ""):
+        table.add_column(column, overflow="fold")
+    _add_brokers(table, proxy)
+    _add_shovels(table, proxy)
+    return table
+
+
+def _add_brokers(table: Table, place: Mapping[str, Any]) -> None:
+    for broker in place["brokers"]:
+        table.add_row("broker", broker["name"], _pid(broker), broker["amqp_url"])
+
+
+def _add_shovels(table: Table, place: Mapping[str, Any]) -> None:
+    for shovel in place["shovels"]:
         state = Text(_shovel_state(shovel), style="" if _moves(shovel) else "yellow")
         table.add_row("shovel", _shovel(shovel), "", state)
-    return table
 
 
 def _pid(process: Mapping[str, Any]) -> Text:

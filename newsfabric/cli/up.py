@@ -16,7 +16,7 @@ from newsfabric.cli.live import watch_world
 from newsfabric.cli.show import console, progress, urls
 from newsfabric.errors import ConfigError, WorldError
 from newsfabric.world.cassandra_home import find_cassandra
-from newsfabric.world.layout import WorldOptions, lay_out
+from newsfabric.world.layout import WorldLayout, WorldOptions, lay_out
 from newsfabric.world.processes import process_id
 from newsfabric.world.rabbitmq_home import find_rabbitmq
 from newsfabric.world.running import Running, planned
@@ -39,10 +39,22 @@ def topics_file(chosen: Path | None) -> Path:
     raise ConfigError(f"there is no {candidates[0]}: say where it is with --topics")
 
 
+def patience(layout: WorldLayout) -> float:
+    """Seconds after which a start of that world has failed.
+
+    Two cores that do nothing else need a third of it.
+    """
+    brokers, stores = (len(list(nodes)) for nodes in (layout.brokers(), layout.store_nodes()))
+    return 60.0 + 10.0 * brokers + 30.0 * stores
+
+
 def run_up(
-    options: WorldOptions, state: Path, topics: Path, *, seconds: float, detach: bool
+    options: WorldOptions, state: Path, topics: Path, *, seconds: float | None, detach: bool
 ) -> None:
-    """Start a world. With ``detach`` return when it is ready, else stay until a signal comes."""
+    """Start a world. With ``detach`` return when it is ready, else stay until a signal comes.
+
+    WorldError after ``seconds``, by default :func:`patience`.
+    """
     home = find_rabbitmq(_CHECKOUT, os.environ)
     uses_cassandra = options.store == "cassandra"
     store_home = find_cassandra(_CHECKOUT, os.environ) if uses_cassandra else None
@@ -58,7 +70,8 @@ def run_up(
         try:
             make_folder(state, notes)
             write_files(layout, topics)
-            asyncio.run(_run(running, seconds=seconds, detach=detach))
+            limit = patience(layout) if seconds is None else seconds
+            asyncio.run(_run(running, seconds=limit, detach=detach))
         except asyncio.CancelledError:
             _ignore_signals()
             stop_world(state, say=_say)

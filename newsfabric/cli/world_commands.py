@@ -40,6 +40,7 @@ from newsfabric.world.layout import StoreKind, WorldOptions
 @click.option(
     "--store-nodes", default=1, show_default=True, help="Cassandra nodes a region, 1 or 3."
 )
+@click.option("--proxy", is_flag=True, help="A broker away from all regions, to publish to.")
 @click.option(
     "--port-base",
     default=WorldOptions().port_base,
@@ -57,9 +58,8 @@ from newsfabric.world.layout import StoreKind, WorldOptions
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1.0),
-    default=120.0,
-    show_default=True,
-    help="Give up after so many seconds.",
+    help="Give up after so many seconds.  [default: 60, and 10 for each RabbitMQ node, 30 for each "
+    "Cassandra node]",
 )
 @click.option("--detach", is_flag=True, help="Return when everything works; `down` stops it.")
 def up(
@@ -70,9 +70,10 @@ def up(
     retail: int,
     store: StoreKind,
     store_nodes: int,
+    proxy: bool,
     port_base: int,
     topics: Path | None,
-    timeout: float,
+    timeout: float | None,
     detach: bool,
 ) -> None:
     """Start a whole fabric on this machine: RabbitMQ nodes, services and gateways, on loopback.
@@ -90,6 +91,7 @@ def up(
         port_base=port_base,
         store=store,
         store_nodes=store_nodes,
+        proxy=proxy,
     )
     run_up(options, state, topics_file(topics), seconds=timeout, detach=detach)
 

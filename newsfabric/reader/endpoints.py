@@ -1,8 +1,10 @@
-"""Where a region's gateways are: ``/endpoints.json``, fetched and checked."""
+"""Where a region's gateways are: ``/endpoints.json``, fetched, checked, and one of them chosen."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import random
 from typing import Any, Final
 
 import orjson
@@ -12,31 +14,44 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from newsfabric.errors import Disconnected
 
 _TIMEOUT: Final = 5.0
+# 503 comes with the other regions: this one has no gateway that is ready.
+_ANSWERS: Final = (200, 503)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """One gateway's URLs."""
+    """One gateway's URLs, and which share of those who come it wants, beside the others."""
 
     sockjs_url: str
     websocket_url: str
     sse_url: str
+    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """A region's gateways, the one to take first."""
+    """A region's gateways, and the other regions' ``endpoints.json``, the nearest first."""
 
     region: str
     gateways: tuple[Gateway, ...]
     retry_ms: int
+    alternates: tuple[str, ...] = ()
+
+    def choose(self, rng: random.Random) -> Gateway:
+        """One of the gateways, of which there must be some, at random by their weights."""
+        weights = [gateway.weight for gateway in self.gateways]
+        return rng.choices(self.gateways, weights)[0]
 
 
 async def fetch_endpoints(url: str) -> Endpoints:
     """Ask ``url``; Disconnected (1006) when nobody answers, or with something else."""
     http = SimpleAsyncHTTPClient(force_instance=True)
     try:
-        answer = await http.fetch(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+        answer = await http.fetch(
+            url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT, raise_error=False
+        )
+        if answer.code not in _ANSWERS:
+            answer.rethrow()
         return parse_endpoints(orjson.loads(answer.body))
     except (OSError, HTTPClientError, ValueError) as exc:
         raise Disconnected(1006, f"{url}: {exc}") from exc
@@ -52,6 +67,7 @@ def parse_endpoints(document: Any) -> Endpoints:
                 sockjs_url=str(entry["sockjs_url"]),
                 websocket_url=str(entry["websocket_url"]),
                 sse_url=str(entry["sse_url"]),
+                weight=_weight(entry.get("weight", 1.0)),
             )
             for entry in document["gateways"]
         )
@@ -59,6 +75,15 @@ def parse_endpoints(document: Any) -> Endpoints:
             region=str(document["region"]),
             gateways=gateways,
             retry_ms=int(document.get("retry_ms", 1000)),
+            alternates=tuple(str(one["endpoints_url"]) for one in document.get("alternates", ())),
         )
     except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"not an endpoints.json: {exc!r}") from exc
+
+
+def _weight(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"a weight of {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"a weight of {value!r}")
+    return float(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import random
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -86,7 +87,8 @@ async def _once(
     endpoints = await fetch_endpoints(endpoints_url)
     if not endpoints.gateways:
         raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
-    async with await connect(endpoints.gateways[0], transport) as reader:
+    gateway = endpoints.choose(random.Random())  # noqa: S311 - a share of the load, no secret
+    async with await connect(gateway, transport) as reader:
         for topic in topics:
             await reader.subscribe(topic, rewind=rewind, position=positions.get(topic))
         while True:

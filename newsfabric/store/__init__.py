@@ -7,6 +7,9 @@ the journal (repair).
 An envelope is the same as another if its id *and* its place in a stream (router, epoch, seq)
 are. The id alone won't do: routers that route copies of one message in the same
 millisecond give them the same id, and a gateway that repairs a hole needs the one of its stream.
+
+Individual messages (:mod:`newsfabric.mailbox`) are kept for their users as well, by the same write,
+with the marks that the users have put on them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Protocol
 
 from newsfabric.envelope import Envelope
 from newsfabric.errors import ConfigError
+from newsfabric.mailbox import Kept, Mark
 from newsfabric.topics import TopicTable
 
 
@@ -70,6 +74,27 @@ class Store(Protocol):
         topics with a short ttl and those that expired are here for ten minutes at least.
         """
 
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+        """What is kept on each of ``topics``, users' own: the newest ``limit``, at most 1,000.
+
+        Neither dismissed nor expired, oldest first, each message once, with its marks. For many at
+        once, because of a crowd that comes back each reader asks for a mailbox of its own.
+        """
+
+    async def kept(self, topic: str, id: str) -> Kept | None:
+        """The individual message of ``topic`` that ``id`` is a copy of, dismissed or not.
+
+        It may be given as another copy of it. None if there is none, or it has expired; ValueError
+        if ``id`` isn't an id.
+        """
+
+    async def mark(self, marks: Sequence[Mark]) -> None:
+        """Keep ``marks`` for as long as what they mark; on return they are readable by everyone.
+
+        Of two marks of one kind on one message the earlier stands, whichever is written first.
+        Nothing is ever taken back. After an error, write all of them again.
+        """
+
     async def check(self) -> None:
         """Return if the store answers; StoreUnavailable otherwise. For readiness."""
 
@@ -79,7 +104,8 @@ class Store(Protocol):
 
 def open_store(url: str, topics: TopicTable, *, environ: Mapping[str, str] = os.environ) -> Store:
     """The store that ``url`` names: ``sqlite:PATH``, ``memory:`` (one process only), or
-    ``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME``, with the user and password in ``environ``."""
+    ``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME[&tls=FILE]``, with the user and password in
+    ``environ``."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
         from newsfabric.store.sqlite import SqliteStore

@@ -20,8 +20,9 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
+from newsfabric.mailbox import Mark, is_individual
 from newsfabric.store import rules
-from newsfabric.topics import TopicTable
+from newsfabric.topics import TopicTable, owner_of
 
 DAY_MS: Final = 86_400_000
 BUCKET_MS: Final = 10_000
@@ -63,16 +64,37 @@ LATEST: Final = (
     "SELECT key, envelope FROM latest_by_key WHERE topic = ? AND key > ?"
     " GROUP BY topic, key LIMIT ?"
 )
+INSERT_INBOX: Final = (
+    "INSERT INTO inbox (user, topic, id, envelope) VALUES (?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+)
+INSERT_MARK: Final = (
+    "INSERT INTO inbox_marks (user, topic, id, mark, at)"
+    " VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+)
+INBOX: Final = (
+    "SELECT id, envelope FROM inbox WHERE user = ? AND topic = ? AND id < ? AND id >= ? LIMIT ?"
+)
+MARKS: Final = (
+    "SELECT id, mark, at FROM inbox_marks WHERE user = ? AND topic = ?"
+    " AND (id, mark) > (?, ?) AND (id) <= (?) LIMIT ?"
+)
 STATEMENTS: Final = (
     INSERT_MESSAGE,
     INSERT_JOURNAL,
     INSERT_LATEST,
     INSERT_SLOT,
+    INSERT_INBOX,
+    INSERT_MARK,
     SLOTS,
     HISTORY,
     JOURNAL,
     LATEST,
+    INBOX,
+    MARKS,
 )
+
+# Marks made later than this many ms (49 days) after their message are all the same.
+_LONGEST_WAIT: Final = 2**32
 
 Consistency = Literal["one", "quorum"]
 Values = tuple[Any, ...]
@@ -136,6 +158,15 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
             stays = min(ttl + _ttl(kept_ms), _MAX_TTL_S)
             version = -1 if e.version is None else e.version
             add(INSERT_LATEST, consistency, e.topic, (e.topic, e.key, version, row, stamp, stays))
+        if is_individual(e, topics.find(e.topic)):
+            user = owner_of(e.topic)
+            cell = (e.router, e.epoch, e.seq, e.body, rest)
+            add(
+                INSERT_INBOX,
+                consistency,
+                user,
+                (user, e.topic, key[0], cell, stamp, ttl),
+            )
         slots[topic_scope(e.topic), day] = _slot_ttl(kept_ms)
         slots[JOURNAL_SCOPE, day] = slots[day_scope(day), bucket] = journal_ttl
     return Plan(
@@ -146,6 +177,29 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
             for rows in _chunks(every)
         ],
     )
+
+
+def mark_batches(marks: Sequence[Mark], topics: TopicTable, *, now_ms: int) -> list[Batch]:
+    """What to write for ``marks``."""
+    batches = []
+    for mark in marks:
+        ttl = _ttl(rules.mark_ends(mark, topics) - now_ms)
+        row = (
+            *(mark.user, mark.topic, uuid.UUID(mark.id), mark.kind, mark.at_ms),
+            *(mark_timestamp(mark), ttl),
+        )
+        batches.append(Batch(INSERT_MARK, "quorum", [row]))
+    return batches
+
+
+def mark_timestamp(mark: Mark) -> int:
+    """The earlier the mark, the higher, so that of two the first one stands.
+
+    Within little more than an hour after the time of what is marked, which isn't the distant
+    future even for a mark made at once.
+    """
+    routed_ms = ms_of_id(mark.id)
+    return routed_ms * 1000 + _LONGEST_WAIT - min(max(mark.at_ms - routed_ms, 0), _LONGEST_WAIT)
 
 
 def topic_scope(topic: str) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from cassandra import ConsistencyLevel
 from cassandra.cluster import Cluster, Session
+from cassandra.protocol import ConfigurationException
 from cassandra.query import SimpleStatement
 
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
@@ -201,7 +202,7 @@ class Schema:
         done = []
         planned = self.plan()
         if planned.replicate is not None:
-            self._ddl(_keyspace_statement(planned))
+            self._make_keyspace(planned)
             done.append(planned.changes[0])
             say(done[0])
         if not planned.pending:
@@ -221,6 +222,16 @@ class Schema:
                 self._note(migration)
                 done.append(line)
         return done
+
+    def _make_keyspace(self, planned: SchemaPlan) -> None:
+        try:
+            self._ddl(_keyspace_statement(planned))
+        except StoreError as exc:
+            if not isinstance(exc.__cause__, ConfigurationException):
+                raise
+            # The node that told us of all data centres needn't be the one that is asked now.
+            text = f"not every node knows every data centre yet: {exc}"
+            raise StoreUnavailable(text) from exc
 
     # What the cluster has.
 

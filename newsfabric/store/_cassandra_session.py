@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -60,10 +61,10 @@ from cassandra.protocol import (
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
 from newsfabric.backoff import Backoff
-from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Consistency, Values
-from newsfabric.store._cassandra_url import Address
+from newsfabric.store._cassandra_url import SYSTEM_TLS, Address
 
 logger = logging.getLogger(__name__)
 
@@ -104,11 +105,18 @@ Row = tuple[Any, ...]
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    # Logged at ERROR and raised as well; who catches it says what it means.
-    return not str(record.msg).startswith("Control connection failed to connect")
+    # Logged at ERROR and raised as well; who catches it says what it means. And that a node is
+    # still down isn't said every two seconds: it was said once that it is.
+    said = (
+        "Control connection failed to connect",
+        "Failed to authenticate to",
+        "Error attempting to reconnect to",
+    )
+    return not str(record.msg).startswith(said)
 
 
-logging.getLogger("cassandra.cluster").addFilter(_is_news)
+for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):
+    logging.getLogger(_name).addFilter(_is_news)
 
 
 class AskAnother(RetryPolicy):  # type: ignore[misc]
@@ -174,7 +182,8 @@ def cluster(
 ) -> Cluster:
     """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
 
-    For reads there is one profile more, for all other nodes.
+    For reads there is one profile more, for all other nodes. ConfigError if ``address.tls`` names
+    no file of certificates.
     """
     auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
     here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
@@ -199,6 +208,7 @@ def cluster(
         list(address.hosts),
         port=address.hosts[0][1],
         auth_provider=auth,
+        ssl_context=tls_context(address),
         connection_class=LibevConnection,
         # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
         protocol_version=ProtocolVersion.V5,
@@ -216,10 +226,27 @@ def cluster(
     )
 
 
+def tls_context(address: Address) -> ssl.SSLContext | None:
+    """What connections are secured with; None for plain ones.
+
+    A node's certificate must name the address at which it is reached: its name or its IP address.
+    ConfigError if the file can't be read.
+    """
+    if address.tls is None:
+        return None
+    try:
+        file = None if address.tls == SYSTEM_TLS else address.tls
+        return ssl.create_default_context(cafile=file)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigError(f"{address}: no certificates in {address.tls}: {exc}") from exc
+
+
 def wrapped(exc: Exception, what: str) -> StoreError:
     """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
     if isinstance(exc, StoreError):
         return exc
+    if isinstance(exc, ConfigError):
+        return StoreUnavailable(str(exc))
     if isinstance(exc, NoHostAvailable) and isinstance(exc.errors, dict):
         reasons = {_host(host): error for host, error in exc.errors.items()}
         if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
@@ -290,6 +317,8 @@ class Session:
         in_flight: int = DEFAULT_IN_FLIGHT,
         waiting: int = DEFAULT_WAITING,
     ) -> None:
+        # Sooner than with the first request, which may be long after the start.
+        tls_context(address)
         self._address = address
         self._login = login
         self._in_flight = in_flight
@@ -485,10 +514,11 @@ def _request(link: _Link, batch: Batch) -> Any:
 
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
-    made = cluster(address, login)
     presence = Presence(address.centre)
-    made.register_listener(presence)
+    made: Cluster | None = None
     try:
+        made = cluster(address, login)
+        made.register_listener(presence)
         session = made.connect()
         centres = {host.datacenter for host in made.metadata.all_hosts()}
         if address.centre not in centres:
@@ -497,7 +527,8 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
     except Exception as exc:
-        made.shutdown()
+        if made is not None:
+            made.shutdown()
         if isinstance(exc, InvalidRequest):
             # No such keyspace, no such table.
             text = f"{address}: {_one_line(exc)}: run `newsfabric schema apply`"

@@ -1,4 +1,4 @@
-"""``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME``, and who logs in. Pure.
+"""``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME[&tls=…]``, and who logs in. Pure.
 
 The URL is shown in process lists and logs, so it never holds a password: user and password come
 from the environment, the password from a file where one is named.
@@ -11,12 +11,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from newsfabric.errors import ConfigError
 from newsfabric.settings import Credentials
 
 FORM: Final = "cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME"
+#: ``tls=system`` trusts the authorities that this machine trusts; else those in the named file.
+SYSTEM_TLS: Final = "system"
 DEFAULT_PORT: Final = 9042
 # CQL: an unquoted identifier, so that nothing has to be quoted anywhere.
 _KEYSPACE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}", re.ASCII)
@@ -26,15 +28,18 @@ _CENTRE: Final = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 @dataclasses.dataclass(frozen=True, slots=True)
 class Address:
     """Where a store is. ``hosts`` are asked for the others; ``centre`` is the data centre
-    (the region) whose nodes this process talks to."""
+    (the region) whose nodes this process talks to. ``tls`` is :data:`SYSTEM_TLS` or the path of a
+    PEM file of the authorities that nodes' certificates are checked against; None: no TLS."""
 
     hosts: tuple[tuple[str, int], ...]
     keyspace: str
     centre: str
+    tls: str | None = None
 
     def __str__(self) -> str:
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
-        return f"cassandra://{hosts}/{self.keyspace}?dc={self.centre}"
+        tls = "" if self.tls is None else f"&tls={quote(self.tls)}"
+        return f"cassandra://{hosts}/{self.keyspace}?dc={self.centre}{tls}"
 
 
 def parse_address(url: str) -> Address:
@@ -53,9 +58,12 @@ def parse_address(url: str) -> Address:
     centre = options.pop("dc", [""])[-1]
     if not _CENTRE.fullmatch(centre):
         raise _wrong(url, "dc is the name of this region's data centre")
+    tls = options.pop("tls", [None])[-1]
+    if tls is not None and tls != SYSTEM_TLS and not tls.startswith("/"):
+        raise _wrong(url, f"tls is {SYSTEM_TLS} or the full path of a PEM file of authorities")
     if options or parts.fragment:
-        raise _wrong(url, "there is no option but dc")
-    return Address(hosts, keyspace, centre)
+        raise _wrong(url, "there is no option but dc and tls")
+    return Address(hosts, keyspace, centre, tls)
 
 
 def _host(text: str, url: str) -> tuple[str, int]:

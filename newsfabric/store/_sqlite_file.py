@@ -24,13 +24,13 @@ import orjson
 
 from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.mailbox import Kept, Mark, first_of_each, is_individual
 from newsfabric.store import rules
 from newsfabric.topics import TopicTable
 
-SCHEMA_VERSION: Final = 1
 # `rest`, one JSON text, is what nobody searches by: 3.2 µs a row to write, 4.4 as columns.
 # `latest_by_key` holds no body: it names the message.
-_SCHEMA: Final = (
+_MESSAGES: Final = (
     """CREATE TABLE messages (
         topic TEXT NOT NULL, id TEXT NOT NULL,
         router TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,
@@ -45,6 +45,24 @@ _SCHEMA: Final = (
         PRIMARY KEY (topic, key))""",
     "CREATE INDEX latest_by_end ON latest_by_key (kept_until)",
 )
+# These hold no body either. `who` is the id without its time: the same for all copies of a message,
+# of which the newest is named here.
+_INBOX: Final = (
+    """CREATE TABLE inbox (
+        topic TEXT NOT NULL, who TEXT NOT NULL, id TEXT NOT NULL,
+        readable_until INTEGER NOT NULL, kept_until INTEGER NOT NULL,
+        PRIMARY KEY (topic, who))""",
+    "CREATE INDEX inbox_by_id ON inbox (topic, id)",
+    "CREATE INDEX inbox_by_end ON inbox (kept_until)",
+    """CREATE TABLE inbox_marks (
+        topic TEXT NOT NULL, who TEXT NOT NULL, mark TEXT NOT NULL, at INTEGER NOT NULL,
+        id TEXT NOT NULL, kept_until INTEGER NOT NULL,
+        PRIMARY KEY (topic, who, mark))""",
+    "CREATE INDEX inbox_marks_by_end ON inbox_marks (kept_until)",
+)
+# What each version of the schema has added to the one before.
+_STEPS: Final = (_MESSAGES, _INBOX)
+SCHEMA_VERSION: Final = len(_STEPS)
 
 _INSERT_MESSAGE: Final = ("INSERT OR IGNORE INTO messages VALUES ", 9, "")
 _INSERT_LATEST: Final = (
@@ -53,6 +71,19 @@ _INSERT_LATEST: Final = (
     """ ON CONFLICT (topic, key) DO UPDATE SET version = excluded.version, id = excluded.id,
         readable_until = excluded.readable_until, kept_until = excluded.kept_until
         WHERE (excluded.version, excluded.id) > (version, id)""",
+)
+_INSERT_INBOX: Final = (
+    "INSERT INTO inbox VALUES ",
+    5,
+    """ ON CONFLICT (topic, who) DO UPDATE SET id = excluded.id,
+        readable_until = excluded.readable_until, kept_until = excluded.kept_until
+        WHERE excluded.id > id""",
+)
+_INSERT_MARKS: Final = (
+    "INSERT INTO inbox_marks VALUES ",
+    6,
+    """ ON CONFLICT (topic, who, mark) DO UPDATE SET at = excluded.at, id = excluded.id
+        WHERE (excluded.at, excluded.id) < (at, id)""",
 )
 # Powers of two, so that a handful of prepared statements serve batches of any size.
 _ROWS_PER_STATEMENT: Final = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -73,12 +104,25 @@ LATEST: Final = f"""{_AS_JSON} (SELECT m.* FROM
         ORDER BY id DESC LIMIT ?) AS l
     JOIN messages AS m ON m.rowid =
         (SELECT rowid FROM messages WHERE id = l.id AND topic = l.topic LIMIT 1))"""  # noqa: S608
+# One mailbox after the other, of each the newest messages, as in _AS_JSON, and their marks.
+_KEPT: Final = """json_array(m.topic, m.id, m.router, m.epoch, m.seq, hex(m.body), hex(m.rest),
+    (SELECT json_group_array(json_array(k.id, k.mark, k.at)) FROM inbox_marks AS k
+        WHERE k.topic = i.topic AND k.who = i.who)) AS one
+    FROM inbox AS i JOIN messages AS m ON m.rowid =
+        (SELECT rowid FROM messages WHERE id = i.id AND topic = i.topic LIMIT 1)"""
+MAILBOXES: Final = f"""SELECT json_group_array(json((
+    SELECT json_group_array(json(one)) FROM (SELECT {_KEPT}
+        WHERE i.topic = t.value AND i.id < ?1 AND i.readable_until > ?2
+            AND NOT EXISTS (SELECT 1 FROM inbox_marks AS d
+                WHERE d.topic = i.topic AND d.who = i.who AND d.mark = 'dismiss')
+        ORDER BY i.id DESC LIMIT ?3)))) FROM json_each(?4) AS t"""  # noqa: S608
+KEPT: Final = f"SELECT {_KEPT} WHERE i.topic = ? AND i.who = ? AND i.readable_until > ?"
 # At most this many bodies are in one JSON text: 256 of 64 KiB, in hex, are 32 MiB.
 _PAGE_ROWS: Final = 256
 PURGE: Final = tuple(
     f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608
     f"(SELECT rowid FROM {table} WHERE kept_until <= ? LIMIT ?)"
-    for table in ("messages", "latest_by_key")
+    for table in ("messages", "latest_by_key", "inbox", "inbox_marks")
 )
 
 # What may pass by itself; all else (not a database, malformed) needs a person.
@@ -95,16 +139,35 @@ _PASSING: Final = frozenset(
     }
 )
 _BUSY_POLL_S: Final = 0.01
+# Of an id, with its hyphens.
+_TIME_DIGITS: Final = 14
+# Mailboxes in one statement, and messages of each; who has more of them is asked for again.
+_MAILBOXES: Final = 16
+_USUAL_MAILBOX: Final = _PAGE_ROWS // _MAILBOXES
 
 Row = tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """What one :meth:`write` adds to the two tables."""
+    """What one :meth:`write` adds to each of the tables."""
 
-    messages: list[Row]
-    latest: list[Row]
+    messages: list[Row] = dataclasses.field(default_factory=list)
+    latest: list[Row] = dataclasses.field(default_factory=list)
+    inbox: list[Row] = dataclasses.field(default_factory=list)
+    marks: list[Row] = dataclasses.field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.messages) + len(self.marks)
+
+    def __iadd__(self, other: Rows) -> Rows:
+        for rows, more in zip(self._tables, other._tables, strict=True):
+            rows.extend(more)
+        return self
+
+    @property
+    def _tables(self) -> tuple[list[Row], ...]:
+        return self.messages, self.latest, self.inbox, self.marks
 
 
 def wrapped(path: Path, exc: sqlite3.Error) -> StoreError:
@@ -160,13 +223,13 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
     try:
         # Asked again under the lock: another process may have just done it.
         version = _version(connection)
-        if version not in (0, SCHEMA_VERSION):
+        if not 0 <= version <= SCHEMA_VERSION:
             raise StoreError(
                 f"{path} is of store version {version}, this is {SCHEMA_VERSION}: "
                 "use the release that wrote it, or remove the file"
             )
-        if version == 0:
-            for statement in _SCHEMA:
+        if version < SCHEMA_VERSION:
+            for statement in itertools.chain.from_iterable(_STEPS[version:]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
@@ -177,15 +240,30 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
 
 def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
     """``envelopes`` as rows. ValueError or TypeError for what no router makes."""
-    messages: list[Row] = []
-    latest: list[Row] = []
+    rows = Rows()
     for e in envelopes:
         life = rules.lifetime(e, topics)
         ends = (life.readable_until, life.kept_until)
-        messages.append((e.topic, *rules.row_key(e), *ends, e.body, _rest(e)))
+        rows.messages.append((e.topic, *rules.row_key(e), *ends, e.body, _rest(e)))
         if e.key is not None:
-            latest.append((e.topic, e.key, *rules.rank(e), *ends))
-    return Rows(messages, latest)
+            rows.latest.append((e.topic, e.key, *rules.rank(e), *ends))
+        if is_individual(e, topics.find(e.topic)):
+            rows.inbox.append((e.topic, _who(e.id), e.id, *ends))
+    return rows
+
+
+def rows_of_marks(marks: Sequence[Mark], topics: TopicTable) -> Rows:
+    """``marks`` as rows."""
+    return Rows(
+        marks=[
+            (m.topic, _who(m.id), m.kind, m.at_ms, m.id, rules.mark_ends(m, topics)) for m in marks
+        ]
+    )
+
+
+def _who(id_text: str) -> str:
+    """What is the same in the ids of all copies of a message."""
+    return id_text[_TIME_DIGITS:]
 
 
 def _rest(e: Envelope) -> bytes:
@@ -233,15 +311,15 @@ def _envelope(fields: list[Any]) -> Envelope:
 
 def insert(connection: sqlite3.Connection, batch: Iterable[Rows]) -> None:
     """Write all of ``batch`` in one transaction, or nothing of it."""
-    messages: list[Row] = []
-    latest: list[Row] = []
-    for rows in batch:
-        messages += rows.messages
-        latest += rows.latest
+    rows = Rows()
+    for each in batch:
+        rows += each
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _insert_rows(connection, _INSERT_MESSAGE, messages)
-        _insert_rows(connection, _INSERT_LATEST, latest)
+        _insert_rows(connection, _INSERT_MESSAGE, rows.messages)
+        _insert_rows(connection, _INSERT_LATEST, rows.latest)
+        _insert_rows(connection, _INSERT_INBOX, rows.inbox)
+        _insert_rows(connection, _INSERT_MARKS, rows.marks)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -326,6 +404,52 @@ def latest(
 ) -> list[Envelope]:
     """As :meth:`newsfabric.store.Store.latest`."""
     return _read(connection, LATEST, (topic, now_ms, rules.latest_limit(limit)))
+
+
+def mailboxes(
+    connection: sqlite3.Connection, topics: Sequence[str], *, limit: int, now_ms: int
+) -> list[list[Kept]]:
+    """As :meth:`newsfabric.store.Store.mailboxes`."""
+    most = rules.mailbox_limit(limit)
+    end = rules.first_id(MAX_MS + 1)
+    found: list[list[Kept]] = []
+    for start in range(0, len(topics), _MAILBOXES):
+        some = topics[start : start + _MAILBOXES]
+        found += _mailboxes(connection, some, end, now_ms, min(most, _USUAL_MAILBOX))
+    for topic, newest_first in zip(topics, found, strict=True):
+        size = _USUAL_MAILBOX
+        while size <= len(newest_first) < most:
+            before, wanted = newest_first[-1].envelope.id, min(most - size, _PAGE_ROWS)
+            newest_first.extend(_mailboxes(connection, [topic], before, now_ms, wanted)[0])
+            size += wanted
+    return [newest_first[::-1] for newest_first in found]
+
+
+def _mailboxes(
+    connection: sqlite3.Connection, topics: Sequence[str], end: str, now_ms: int, limit: int
+) -> list[list[Kept]]:
+    """Of each of ``topics`` the newest ``limit`` with ids before ``end``, newest first."""
+    asked = (end, now_ms, limit, orjson.dumps(topics).decode())
+    text = connection.execute(MAILBOXES, asked).fetchone()[0]
+    found = [[_kept(fields) for fields in each] for each in orjson.loads(text)]
+    for each in found:
+        # The aggregate promises no order.
+        each.sort(key=lambda kept: kept.envelope.id, reverse=True)
+    return found
+
+
+def kept(connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: int) -> Kept | None:
+    """As :meth:`newsfabric.store.Store.kept`."""
+    who = _who(rules.checked_id(id_text))
+    row = connection.execute(KEPT, (topic, who, now_ms)).fetchone()
+    return None if row is None else _kept(orjson.loads(row[0]))
+
+
+def _kept(fields: list[Any]) -> Kept:
+    *message, marks = fields
+    e = _envelope(message)
+    marked = (Mark(topic=e.topic, id=id_, kind=kind, at_ms=at) for id_, kind, at in marks)
+    return Kept(e, first_of_each(list(marked)))
 
 
 def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Envelope]:

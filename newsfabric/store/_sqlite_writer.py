@@ -74,7 +74,7 @@ class Writer:
         if self._waiting >= self._max_waiting:
             raise StoreUnavailable(f"{self._path}: {self._waiting} envelopes wait to be written")
         write = _Write(rows, self._loop.create_future())
-        self._waiting += len(rows.messages)
+        self._waiting += len(rows)
         self._queue.put(write)
         await write.done
 
@@ -85,7 +85,7 @@ class Writer:
 
     def _settle(self, outcome: _Outcome) -> None:
         for write, error in outcome:
-            self._waiting -= len(write.rows.messages)
+            self._waiting -= len(write.rows)
             if write.done.done():
                 continue
             if error is None:

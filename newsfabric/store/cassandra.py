@@ -20,16 +20,20 @@ import dataclasses
 import heapq
 import itertools
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.mailbox import Kept, Mark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import Row, Session
 from newsfabric.store._cassandra_url import Address, login_from
-from newsfabric.topics import TopicTable
+from newsfabric.topics import TopicTable, owner_of
+
+T = TypeVar("T")
 
 # Rows in one answer: of the largest bodies, 16 MiB.
 _PAGE_ROWS: Final = 256
@@ -189,6 +193,65 @@ class CassandraStore:
         # Beyond the end of a full page that shard may have rows that belong in between.
         return [row for row in merged if rows.place(row) <= min(full)], True
 
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+        most = rules.mailbox_limit(limit)
+        return await _all(self._mailbox(topic, most) for topic in topics)
+
+    async def _mailbox(self, topic: str, most: int) -> list[Kept]:
+        now = self._now_ms()
+        start = rows.first_place(max(now - rules.ttl_ms(topic, self._topics) + 1, 0))[0]
+        end = rows.first_place(MAX_MS + 1)[0]
+        size = min(2 * most, _PAGE_ROWS)
+        found: dict[int, Kept] = {}
+        while size:
+            page = await self._session.read(
+                rows.INBOX, (owner_of(topic), topic, end, start, size), "quorum"
+            )
+            for kept in await self._marked(topic, page):
+                shown = now < self._end_of(kept.envelope) and kept.mark("dismiss") is None
+                if shown and len(found) < most:
+                    found.setdefault(kept.envelope.identity, kept)
+            if len(page) < size or len(found) >= most:
+                break
+            end = page[-1][0]
+        return list(found.values())[::-1]
+
+    async def kept(self, topic: str, id: str) -> Kept | None:
+        place = uuid.UUID(rules.checked_id(id))
+        after = uuid.UUID(int=place.int + 1)
+        page = await self._session.read(
+            rows.INBOX, (owner_of(topic), topic, after, place, 1), "quorum"
+        )
+        now = self._now_ms()
+        found = await self._marked(topic, page)
+        return next((kept for kept in found if now < self._end_of(kept.envelope)), None)
+
+    async def _marked(self, topic: str, page: Sequence[Row]) -> list[Kept]:
+        """A page of the inbox with the marks on all copies of its messages, in its order."""
+        if not page:
+            return []
+        envelopes = [_envelope(topic, (id_, *cell)) for id_, cell in page]
+        times = [ms_of_id(e.id) for e in envelopes]
+        last = rows.first_place(max(times) + rules.JOURNAL_MS)[0]
+        place = rows.first_place(min(times) - rules.JOURNAL_MS)[0], ""
+        marks: dict[int, list[Mark]] = {}
+        while True:
+            some = await self._session.read(
+                rows.MARKS, (owner_of(topic), topic, *place, last, _PAGE_ROWS), "quorum"
+            )
+            for id_, kind, at_ms in some:
+                mark = Mark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)
+                marks.setdefault(mark.identity, []).append(mark)
+            if len(some) < _PAGE_ROWS:
+                break
+            place = some[-1][:2]
+        return [Kept(e, first_of_each(marks.get(e.identity, []))) for e in envelopes]
+
+    async def mark(self, marks: Sequence[Mark]) -> None:
+        if marks:
+            batches = rows.mark_batches(marks, self._topics, now_ms=self._now_ms())
+            await self._session.write(batches)
+
     async def check(self) -> None:
         # Also for routers, which write here and nowhere else.
         await self._session.read_here(rows.SLOTS, (rows.JOURNAL_SCOPE, 0, 0, 1), "quorum")
@@ -259,7 +322,7 @@ def _envelope(topic: str, row: Sequence[Any]) -> Envelope:
         raise StoreError(f"the store holds what no router wrote: {row[:4]!r} in {topic}") from exc
 
 
-async def _all(reads: Iterable[Coroutine[Any, Any, list[Row]]]) -> list[list[Row]]:
+async def _all(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(read) for read in reads]

@@ -14,14 +14,17 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.mailbox import MARK_KINDS, Kept, Mark, MarkKind, is_individual
 from newsfabric.store import rules
 from newsfabric.topics import TopicTable
 
 DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
 # An envelope's objects beside its body, roughly, and its places in our tables.
 _OVERHEAD_BYTES: Final = 1_500
+# One more, and the mark that was written first is forgotten.
+_MOST_MARKS: Final = 200_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class MemoryStore:
         self._journal: list[rules.RowKey] = []
         self._by_topic: dict[str, list[rules.RowKey]] = {}
         self._latest: dict[str, dict[str, _Row]] = {}
+        self._marks: dict[tuple[str, int, MarkKind], Mark] = {}
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:
@@ -94,6 +98,39 @@ class MemoryStore:
         rows = (self._rows[key] for key in itertools.islice(self._journal, start, end))
         kept = (row.envelope for row in rows if now < row.life.kept_until)
         return list(itertools.islice(kept, max(limit, 0)))
+
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+        most = rules.mailbox_limit(limit)
+        return [self._mailbox(topic, most) for topic in topics]
+
+    def _mailbox(self, topic: str, most: int) -> list[Kept]:
+        policy = self._topics.find(topic)
+        newest_first = (
+            envelope
+            for envelope in self._readable(topic, 0, None)
+            if is_individual(envelope, policy)
+            and (topic, envelope.identity, "dismiss") not in self._marks
+        )
+        return [self._kept(e) for e in rules.newest_of_each(newest_first, most)[::-1]]
+
+    async def kept(self, topic: str, id: str) -> Kept | None:
+        identity = identity_of_id(id)
+        policy = self._topics.find(topic)
+        found = (e for e in self._readable(topic, 0, None) if e.identity == identity)
+        return next((self._kept(e) for e in found if is_individual(e, policy)), None)
+
+    def _kept(self, e: Envelope) -> Kept:
+        marks = (self._marks.get((e.topic, e.identity, kind)) for kind in MARK_KINDS)
+        return Kept(e, tuple(mark for mark in marks if mark is not None))
+
+    async def mark(self, marks: Sequence[Mark]) -> None:
+        for mark in marks:
+            place = (mark.topic, mark.identity, mark.kind)
+            known = self._marks.get(place)
+            if known is None or (mark.at_ms, mark.id) < (known.at_ms, known.id):
+                self._marks[place] = mark
+        while len(self._marks) > _MOST_MARKS:
+            del self._marks[next(iter(self._marks))]
 
     async def check(self) -> None:
         pass

@@ -14,12 +14,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
+from newsfabric.mailbox import Mark
 from newsfabric.topics import TopicPolicy, TopicTable
 
 # What a gateway may look back for when it repairs; the dedup window is as long.
 JOURNAL_MS: Final = 600_000
 # Bodies that `latest` may be asked to hold in memory at once.
 MAX_LATEST: Final = 1_000
+# Of a user's individual messages, what is read at most.
+MAX_MAILBOX: Final = 1_000
 # For topics that topics.toml doesn't know (any more): routers reject them, old rows remain.
 _DEFAULT_TTL: Final = TopicPolicy(pattern="#").ttl
 # Ids are hex digits in lower case.
@@ -50,16 +53,23 @@ def lifetime(envelope: Envelope, topics: TopicTable) -> Lifetime:
     return Lifetime(shown, max(end, routed_ms + JOURNAL_MS))
 
 
+def mark_ends(mark: Mark, topics: TopicTable) -> int:
+    """When what ``mark`` marks is dropped, and the mark with it."""
+    routed_ms = ms_of_id(mark.id)
+    return routed_ms + max(ttl_ms(mark.topic, topics), JOURNAL_MS)
+
+
 def ttl_ms(topic: str, topics: TopicTable) -> int:
     """How long messages of ``topic`` are shown at most."""
-    policy = topics.find(topic)
+    policy = topics.of_any(topic)
     return int((_DEFAULT_TTL if policy is None else policy.ttl) * 1000)
 
 
 def longest_ms(topics: TopicTable) -> int:
     """How long anything is kept at most."""
     longest = max((policy.ttl for policy in topics.policies), default=0.0)
-    return max(int(max(longest, _DEFAULT_TTL) * 1000), JOURNAL_MS)
+    longest = max(longest, topics.tokens_ttl, _DEFAULT_TTL)
+    return max(int(longest * 1000), JOURNAL_MS)
 
 
 def row_key(envelope: Envelope) -> RowKey:
@@ -105,6 +115,11 @@ def newest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelop
         if len(found) == limit:
             break
     return list(found.values())
+
+
+def mailbox_limit(limit: int) -> int:
+    """What ``limit`` of :meth:`newsfabric.store.Store.mailboxes` comes to."""
+    return min(max(limit, 0), MAX_MAILBOX)
 
 
 def latest_limit(limit: int) -> int:

@@ -29,6 +29,7 @@ from typing import Final, TypeVar
 
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.mailbox import Kept, Mark
 from newsfabric.store import _sqlite_file as file
 from newsfabric.store import rules
 from newsfabric.store._sqlite_writer import Writer
@@ -36,7 +37,7 @@ from newsfabric.topics import TopicTable
 
 # How long to wait for another process's transaction; they take milliseconds.
 DEFAULT_BUSY_S: Final = 5.0
-# Envelopes given to write() and not committed yet; with the largest bodies 256 MiB.
+# Envelopes and marks that are not committed yet; with the largest bodies 256 MiB.
 DEFAULT_MAX_WAITING: Final = 4_096
 DEFAULT_MAX_READS: Final = 256
 # Each process that writes deletes what has ended, about this often.
@@ -51,7 +52,7 @@ class SqliteStore:
     """A :class:`~newsfabric.store.Store` in the SQLite file ``path``.
 
     The folder must exist; the file is made when first used. Beyond ``max_waiting``
-    envelopes or ``max_reads`` reads at once, calls fail with StoreUnavailable at once.
+    envelopes and marks, or ``max_reads`` reads at once, calls fail with StoreUnavailable at once.
     """
 
     def __init__(
@@ -85,13 +86,10 @@ class SqliteStore:
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
-        self._check_open()
-        if not envelopes:
-            return
-        if self._writer is None:
-            # Not before: who only reads needs no thread for writing.
-            self._writer = self._make_writer()
-        await self._writer.submit(file.rows_of(envelopes, self._topics))
+        await self._write(file.rows_of(envelopes, self._topics))
+
+    async def mark(self, marks: Sequence[Mark]) -> None:
+        await self._write(file.rows_of_marks(marks, self._topics))
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
@@ -126,6 +124,18 @@ class SqliteStore:
             )
         )
 
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+        return await self._read(
+            lambda connection: file.mailboxes(
+                connection, topics, limit=limit, now_ms=self._now_ms()
+            )
+        )
+
+    async def kept(self, topic: str, id: str) -> Kept | None:
+        return await self._read(
+            lambda connection: file.kept(connection, topic, id, now_ms=self._now_ms())
+        )
+
     async def check(self) -> None:
         await self._read(file.check)
 
@@ -141,6 +151,15 @@ class SqliteStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"{self._path}: the store is closed")
+
+    async def _write(self, rows: file.Rows) -> None:
+        self._check_open()
+        if not len(rows):
+            return
+        if self._writer is None:
+            # Not before: who only reads needs no thread for writing.
+            self._writer = self._make_writer()
+        await self._writer.submit(rows)
 
     async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         self._check_open()

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from newsfabric.amqp import Declare
 from newsfabric.settings import Credentials, Region
-from newsfabric.topics import TopicTable
+from newsfabric.topics import PublisherRights, TopicTable
 from newsfabric.topology.parts import (
     CLIENT,
     CORE_EXCHANGES,
     RETAIL,
     core,
 )
+from newsfabric.topology.rights import hash_password, publisher_definitions
 from newsfabric.topology.values import (
     DIRECT,
     VHOST,
@@ -83,9 +83,17 @@ def definitions(part: Part, credentials: Credentials | None = None) -> dict[str,
     return document
 
 
-def client_definitions(credentials: Credentials | None = None) -> dict[str, Any]:
-    """``definitions.json`` of a client cluster's nodes."""
-    return definitions(CLIENT, credentials)
+def client_definitions(
+    credentials: Credentials | None = None,
+    publishers: Iterable[PublisherRights] = (),
+    passwords: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """``definitions.json`` of a client cluster's nodes, with a user for each of ``publishers``."""
+    document = definitions(CLIENT, credentials)
+    for kind, entries in publisher_definitions(publishers, passwords).items():
+        if entries:
+            document[kind] = [*document.get(kind, []), *entries]
+    return document
 
 
 def core_definitions(
@@ -134,12 +142,6 @@ async def declare_core(declare: Declare) -> None:
 async def declare_retail(declare: Declare) -> None:
     """Declare a retail box's exchanges, queues and bindings."""
     await declare_part(declare, RETAIL)
-
-
-def hash_password(password: str, salt: bytes) -> str:
-    """RabbitMQ's ``password_hash`` (rabbit_password_hashing_sha256); ``salt`` has four bytes."""
-    digest = hashlib.sha256(salt + password.encode()).digest()
-    return base64.b64encode(salt + digest).decode("ascii")
 
 
 def _user_definition(credentials: Credentials, salt: bytes) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from newsfabric.mailbox import MARK_KEY
 from newsfabric.topics import TopicTable
 from newsfabric.topology.values import (
     ALL,
@@ -13,6 +14,7 @@ from newsfabric.topology.values import (
     GATEWAY_BOUNDS,
     GATEWAY_QUEUE,
     INTAKE,
+    MAILBOX_BOUNDS,
     OUTBOUND,
     POSTOFFICE,
     PUBLISH,
@@ -53,6 +55,16 @@ def router_queues() -> tuple[str, ...]:
     return router_queue(1), router_queue(2)
 
 
+def mailbox_queue(n: int) -> str:
+    """Name of the ``n``-th (1, 2) queue that mailbox services compete on."""
+    return f"mailbox.{n}"
+
+
+def mailbox_queues(nodes: int) -> tuple[str, ...]:
+    """Names of all queues that mailbox services of a cluster of ``nodes`` consume."""
+    return tuple(mailbox_queue(n + 1) for n in range(paths(nodes)))
+
+
 def box_queue(box: str, n: int, place: str = "") -> str:
     """Name of the core's ``n``-th (1, 2) queue for ``box``.
 
@@ -80,9 +92,15 @@ def core(topics: TopicTable, nodes: Sequence[str], *, away: frozenset[str] = fro
     keys = (ALL,) if stands_in else topics.patterns("gold")
     bindings = [Binding(INTAKE, router_queue(1))]
     bindings += [Binding(INTAKE, router_queue(2), key) for key in keys]
+    # Marks go both ways: what is done twice is done once.
+    marks = [
+        Queue(name, MAILBOX_BOUNDS, home)
+        for name, home in zip(mailbox_queues(len(nodes)), homes, strict=False)
+    ]
+    bindings += [Binding(UPSTREAM, queue.name, MARK_KEY) for queue in marks]
     return Part(
         exchanges=CORE_EXCHANGES,
-        queues=(*queues, Queue(REJECTED, REJECTED_BOUNDS, nodes[0])),
+        queues=(*queues, *marks, Queue(REJECTED, REJECTED_BOUNDS, nodes[0])),
         bindings=(*bindings, Binding(REJECTED, REJECTED)),
     )
 

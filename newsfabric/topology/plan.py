@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from newsfabric.control import canary_key
-from newsfabric.settings import Fabric, Node
+from newsfabric.settings import Fabric, Node, ProxyCluster, Region
 from newsfabric.topics import TopicTable
 from newsfabric.topology.parts import CLIENT, core, paths
 from newsfabric.topology.values import (
@@ -19,6 +19,7 @@ from newsfabric.topology.values import (
     INTAKE,
     OUTBOUND,
     POSTOFFICE,
+    PROXY_BOUNDS,
     PUBLISH,
     RECEIPT_BOUNDS,
     RECEIPTS,
@@ -88,6 +89,9 @@ def region_links(fabric: Fabric, region: str, topics: TopicTable) -> tuple[Link,
         links += _publish(fabric, region, other.name, topics)
     for other in fabric.others(region):
         links += _outbound(fabric, region, other.name)
+    for proxy in fabric.proxies:
+        links += _from_proxy(proxy, region, topics)
+        links += _to_proxy(proxy, fabric.region(region))
     return tuple(links)
 
 
@@ -109,6 +113,7 @@ def shovel_plan(
         Cluster(region, "client"): CLIENT,
         Cluster(region, "core"): core(topics, nodes, away=away),
     }
+    plan |= {Cluster(proxy.name, "proxy"): CLIENT for proxy in fabric.proxies}
     for link in region_links(fabric, region, topics):
         home = (homes or {}).get(link.id, link.nodes[0])
         plan[link.source] = plan.get(link.source, Part()) + link.source_part(home)
@@ -118,13 +123,18 @@ def shovel_plan(
 
 def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
     """Whether shovel ``name`` on ``cluster`` is for ``region`` to keep or remove."""
-    kinds = ("receipts.",) if cluster.role == "client" else ("publish.", "outbound.")
-    return cluster.region == region and name.startswith(kinds)
+    match cluster.role:
+        case "client":
+            return cluster.region == region and name.startswith(("receipts.", "proxy."))
+        case "core":
+            return cluster.region == region and name.startswith(("publish.", "outbound."))
+        case "proxy":
+            return name.startswith(f"receipts.{region}.")
 
 
 def owned_queue(region: str, cluster: Cluster, name: str) -> bool:
     """Whether queue ``name`` on ``cluster`` is a source queue for ``region`` to keep or remove."""
-    if cluster.role == "client":
+    if cluster.role in ("client", "proxy"):
         return name.startswith(f"shovel.publish.{region}.")
     receipts = cluster.region == region and name.startswith("shovel.receipts.")
     return receipts or name.startswith(f"shovel.outbound.{region}.")
@@ -175,6 +185,39 @@ def _receipts(fabric: Fabric, region: str) -> Iterator[Link]:
             keys=(ALL,),
             destination=RECEIPTS,
             queue_name=f"shovel.receipts.{n}",
+            bounds=RECEIPT_BOUNDS,
+            nodes=nodes,
+        )
+
+
+def _from_proxy(proxy: ProxyCluster, region: str, topics: TopicTable) -> Iterator[Link]:
+    """What is published far away: gold to every region, the rest to the nearest."""
+    for n, nodes in _rotations(proxy.nodes):
+        everything = region == proxy.nearest and n == 1
+        yield Link(
+            name=f"proxy.{proxy.name}.{n}",
+            runs_on=Cluster(region, "client"),
+            source=Cluster(proxy.name, "proxy"),
+            exchange=PUBLISH,
+            keys=(ALL,) if everything else (*topics.patterns("gold"), canary_key(region)),
+            destination=PUBLISH,
+            queue_name=f"shovel.publish.{region}.{n}",
+            bounds=PROXY_BOUNDS,
+            nodes=nodes,
+        )
+
+
+def _to_proxy(proxy: ProxyCluster, region: Region) -> Iterator[Link]:
+    """Receipts for those who publish there, of whichever region's routers."""
+    for n, nodes in _rotations(region.core):
+        yield Link(
+            name=f"receipts.{region.name}.{n}",
+            runs_on=Cluster(proxy.name, "proxy"),
+            source=Cluster(region.name, "core"),
+            exchange=RECEIPTS,
+            keys=(ALL,),
+            destination=RECEIPTS,
+            queue_name=f"shovel.receipts.{proxy.name}.{n}",
             bounds=RECEIPT_BOUNDS,
             nodes=nodes,
         )

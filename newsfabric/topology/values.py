@@ -23,7 +23,7 @@ DIRECT: Final = "amqp://"
 
 MIB: Final = 1 << 20
 
-Role = Literal["client", "core"]
+Role = Literal["client", "core", "proxy"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,13 @@ REGION_BOUNDS: Final = Bounds(
     # A region that is gone for half an hour rereads the store; its queue mustn't cost others more.
     expires_ms=1_800_000,
 )
+PROXY_BOUNDS: Final = Bounds(
+    max_length=100_000,
+    max_bytes=256 * MIB,
+    # What is left of those 10 minutes when all queues behind it have had theirs.
+    message_ttl_ms=20_000,
+    expires_ms=1_800_000,
+)
 RECEIPT_BOUNDS: Final = Bounds(
     max_length=100_000,
     max_bytes=64 * MIB,
@@ -102,6 +109,12 @@ GATEWAY_BOUNDS: Final = Bounds(
     max_bytes=128 * MIB,
     # A gateway that was away for a minute rereads the journal before it is ready.
     message_ttl_ms=60_000,
+)
+MAILBOX_BOUNDS: Final = Bounds(
+    # A reader who got no answer marks again; what others did ten minutes ago helps nobody now.
+    max_length=100_000,
+    max_bytes=64 * MIB,
+    message_ttl_ms=600_000,
 )
 UPSTREAM_BOUNDS: Final = Bounds(
     # Load reports (one a second) and the actions of a box's readers for a minute.
@@ -175,7 +188,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Cluster:
-    """A region's client or core cluster."""
+    """A region's client or core cluster, or a proxy cluster, where ``region`` is its own name."""
 
     region: str
     role: Role

@@ -1,8 +1,8 @@
 """Proof that a world works: messages that travel the whole way, publisher to reader.
 
-Each region publishes canaries over AMQP to its client cluster until every gateway of every
-region has passed one of each region on to a reader. So every broker, router, box and shovel
-between has carried something, which no health page can promise.
+Each region publishes canaries over AMQP to its client cluster, and the proxy cluster has its own,
+until every gateway of every region has passed one of each place on to a reader. So every broker,
+router, box and shovel between has carried something, which no health page can promise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -20,10 +20,11 @@ from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect as connect_link
 from newsfabric.errors import Disconnected, LinkError
 from newsfabric.reader import Endpoints, Gateway, Push, connect, fetch_endpoints
+from newsfabric.topics import CANARY_TOPIC
 from newsfabric.topology import PUBLISH
-from newsfabric.world.layout import Box, RegionLayout, WorldLayout
+from newsfabric.world.broker import Broker
+from newsfabric.world.layout import PROXY, Box, RegionLayout, WorldLayout
 
-CANARY_TOPIC: Final = "fabric.canary"
 _EVERY: Final = 0.25
 
 
@@ -34,14 +35,16 @@ class Canaries:
         # Canaries of an earlier start may still be around.
         self._token = secrets.token_hex(8)
         self._tasks: list[asyncio.Task[None]] = []
-        # Box → regions whose canaries haven't come out of it yet.
-        self._missing = {
-            box.name: {region.name for region in layout.regions} for box in layout.boxes()
-        }
+        self._proxy_nodes = layout.proxy_nodes
+        places = [region.name for region in layout.regions] + [PROXY] * bool(layout.proxy_nodes)
+        # Box → places whose canaries haven't come out of it yet.
+        self._missing = {box.name: set(places) for box in layout.boxes()}
 
     def release(self, region: RegionLayout) -> None:
         """Start publishing canaries in ``region`` and listening at its gateways."""
-        self._tasks.append(asyncio.create_task(self._publish(region)))
+        if self._proxy_nodes and not self._tasks:
+            self._tasks.append(asyncio.create_task(self._publish(PROXY, self._proxy_nodes)))
+        self._tasks.append(asyncio.create_task(self._publish(region.name, region.client)))
         self._tasks += [asyncio.create_task(self._listen(box)) for box in region.boxes]
 
     async def arrivals(self, region: RegionLayout) -> AsyncGenerator[str]:
@@ -71,27 +74,27 @@ class Canaries:
             if task.done() and not task.cancelled() and (error := task.exception()):
                 raise error
 
-    async def _publish(self, region: RegionLayout) -> None:
-        urls = [broker.amqp_url for broker in region.client]
-        link = await connect_link(urls, name=f"canary of {region.name}")
+    async def _publish(self, place: str, brokers: Sequence[Broker]) -> None:
+        urls = [broker.amqp_url for broker in brokers]
+        link = await connect_link(urls, name=f"canary of {place}")
         try:
             publisher = await link.publisher(in_flight=10)
             while True:
                 await publisher.ready()
                 with suppress(LinkError):
-                    await publisher.publish(PUBLISH, self._canary(region))
+                    await publisher.publish(PUBLISH, self._canary(place))
                 await asyncio.sleep(_EVERY)
         finally:
             await link.close()
 
-    def _canary(self, region: RegionLayout) -> Message:
+    def _canary(self, place: str) -> Message:
         properties = Properties(
             content_type="application/json",
             message_id=secrets.token_hex(8),
             app_id="newsfabric-canary",
             headers={"timestamp_in_ms": time.time_ns() // 1_000_000},
         )
-        body = orjson.dumps({"canary": self._token, "region": region.name})
+        body = orjson.dumps({"canary": self._token, "region": place})
         return Message(CANARY_TOPIC, body, properties)
 
     async def _listen(self, box: Box) -> None:

@@ -13,7 +13,9 @@ Ports count from ``port_base`` (docs/world.md has the table)::
         +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
         +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
         +40+6·(n-1)    the n-th box: AMQP, management, distribution,
-                       readers, the gateway's admin, the agent                (n ≤ 10)
+                       readers, the gateway's admin, the agent                (n ≤ 9)
+        +94, +95 mailboxes
+    after the last region, as the client nodes of one more: the proxy cluster
 """
 
 from __future__ import annotations
@@ -26,27 +28,35 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from newsfabric.errors import ConfigError
-from newsfabric.settings import Fabric, Node, Region, is_name
+from newsfabric.settings import Fabric, Node, ProxyCluster, Region, is_name
 from newsfabric.world.broker import HOST, Broker
 from newsfabric.world.cassandra import StoreNode, tokens
 from newsfabric.world.links import API, MOST, Proxy, lay_proxies, view
 
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
-MAX_BOXES: Final = 10
+MAX_BOXES: Final = 9
 MAX_STORE_NODES: Final = 3
 KEYSPACE: Final = "newsfabric"
 _ROUTERS: Final = 2
+_MAILBOXES: Final = 2
 _REGION_PORTS: Final = 100
-_STORE, _CLIENT, _CORE, _BOX = 4, 10, 25, 40
+_STORE, _CLIENT, _CORE, _BOX, _MAILBOX = 4, 10, 25, 40, 94
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
 # A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
 # patience.
 _DRAIN_SECONDS: Final = 2
 
+# What the world's own tokens say (newsfabric.world.issuer).
+READERS_AUDIENCE: Final = "newsfabric"
+READERS_ISSUER: Final = "newsfabric-world"
+
 # The process that is all links between regions.
 LINKS: Final = "links"
+
+# The proxy cluster's name.
+PROXY: Final = "proxy"
 
 BrokerRole = Literal["client", "core", "retail"]
 StoreKind = Literal["sqlite", "cassandra"]
@@ -58,7 +68,8 @@ class WorldOptions:
 
     ``client_nodes`` and ``core_nodes`` are per region and form clusters; ``retail`` is the
     number of boxes per region. ``store_nodes`` is per region too, for Cassandra alone: 1, or 3 of
-    which one may die. ``toxiproxy`` is the program that links between regions go through; None
+    which one may die. ``proxy`` adds a broker away from all regions, for those who publish there.
+    ``toxiproxy`` is the program that links between regions go through; None
     for straight ones.
     """
 
@@ -69,6 +80,7 @@ class WorldOptions:
     port_base: int = 18000
     store: StoreKind = "sqlite"
     store_nodes: int = 1
+    proxy: bool = False
     toxiproxy: str | None = None
 
     def __post_init__(self) -> None:
@@ -77,7 +89,11 @@ class WorldOptions:
                 raise ConfigError(f"{name!r} is no region name (a-z, 0-9 and -, at most 40)")
         if len(set(self.regions)) < len(self.regions):
             raise ConfigError("a region is named twice")
-        _check("regions", len(self.regions), 1, MAX_REGIONS)
+        if self.proxy and PROXY in self.regions:
+            raise ConfigError(f"{PROXY!r} is the proxy cluster's name, so no region's")
+        # The proxy's ports lie where one more region's would.
+        places = len(self.regions) + self.proxy
+        _check("regions", len(self.regions), 1, MAX_REGIONS - self.proxy)
         _check("client nodes", self.client_nodes, 1, MAX_NODES)
         _check("core nodes", self.core_nodes, 1, MAX_NODES)
         _check("retail boxes", self.retail, 1, MAX_BOXES)
@@ -85,7 +101,7 @@ class WorldOptions:
             raise ConfigError(f"{self.store!r} is no store: write sqlite or cassandra")
         if self.store_nodes not in (1, MAX_STORE_NODES):
             raise ConfigError("store nodes: 1 or 3 (two replicas are worse than one)")
-        _check("port base", self.port_base, 1024, 65535 - _REGION_PORTS * (len(self.regions) + 1))
+        _check("port base", self.port_base, 1024, 65535 - _REGION_PORTS * (places + 1))
 
 
 def _check(what: str, value: int, least: int, most: int) -> None:
@@ -141,6 +157,7 @@ class RegionLayout:
     name: str
     frontdesk_port: int
     router_ports: tuple[int, ...]
+    mailbox_ports: tuple[int, ...]
     keeper_port: int
     client: tuple[Broker, ...]
     core: tuple[Broker, ...]
@@ -166,6 +183,10 @@ class RegionLayout:
     def router_name(self, n: int) -> str:
         """The ``n``-th router, from 1."""
         return f"{self.name}-router-{n}"
+
+    def mailbox_name(self, n: int) -> str:
+        """The ``n``-th mailbox service, from 1."""
+        return f"{self.name}-mailbox-{n}"
 
     @property
     def frontdesk_name(self) -> str:
@@ -203,6 +224,16 @@ class Paths:
         return self.state / "topics.toml"
 
     @property
+    def token_key(self) -> Path:
+        """What `newsfabric token` signs with."""
+        return self.state / "token-key.pem"
+
+    @property
+    def token_keys(self) -> Path:
+        """What gateways check readers' tokens with."""
+        return self.state / "token-keys.pem"
+
+    @property
     def store(self) -> Path:
         """The SQLite store; one for all regions, as one Cassandra with two DCs would be."""
         return self.state / "store.sqlite"
@@ -237,6 +268,11 @@ class Paths:
         """What Toxiproxy is told."""
         return self.state / "links.json"
 
+    @property
+    def publishers(self) -> Path:
+        """The passwords of publishers with rights of their own, a file for each."""
+        return self.state / "publishers"
+
     def fabric_seen_from(self, region: str) -> Path:
         """fabric.json as ``region`` sees it, which reaches the others through Toxiproxy."""
         return self.state / "fabric" / f"{region}.json"
@@ -258,6 +294,7 @@ class WorldLayout:
     paths: Paths
     epmd_port: int
     regions: tuple[RegionLayout, ...]
+    proxy_nodes: tuple[Broker, ...] = ()
     proxies: tuple[Proxy, ...] = ()
 
     def fabric_seen_from(self, region: str) -> Fabric:
@@ -288,7 +325,11 @@ class WorldLayout:
                     core=tuple(map(_node, region.core)),
                 )
                 for region in self.regions
-            )
+            ),
+            tuple(
+                ProxyCluster(name=PROXY, nodes=(_node(broker),), nearest=self.regions[0].name)
+                for broker in self.proxy_nodes
+            ),
         )
 
     def region(self, name: str | None) -> RegionLayout:
@@ -299,9 +340,16 @@ class WorldLayout:
         known = ", ".join(region.name for region in self.regions)
         raise ConfigError(f"no region {name!r} in this world (there is: {known})")
 
+    def publishing_urls(self, place: str | None) -> list[str]:
+        """Where to publish in a region, or at the proxy cluster; as :meth:`region` otherwise."""
+        if self.proxy_nodes and place == PROXY:
+            return [broker.amqp_url for broker in self.proxy_nodes]
+        return [broker.amqp_url for broker in self.region(place).client]
+
     def brokers(self) -> Iterator[Broker]:
         """Every RabbitMQ node."""
-        return (broker for region in self.regions for _, broker in region.brokers())
+        yield from (broker for region in self.regions for _, broker in region.brokers())
+        yield from self.proxy_nodes
 
     def store_nodes(self) -> Iterator[StoreNode]:
         """Every Cassandra node; none with SQLite."""
@@ -328,6 +376,8 @@ class WorldLayout:
             yield proxy.port, f"{proxy.node} as {proxy.region} sees it"
         for region in self.regions:
             yield from _region_ports(region)
+        for broker in self.proxy_nodes:
+            yield from _broker_ports(broker)
 
     def programs(self, region: RegionLayout) -> tuple[Program, ...]:
         """The services of ``region``, in the order in which they are started."""
@@ -335,6 +385,7 @@ class WorldLayout:
             self._keeper(region),
             *(self._agent(region, box) for box in region.boxes),
             *(self._router(region, n) for n in range(1, _ROUTERS + 1)),
+            *(self._mailbox(region, n) for n in range(1, _MAILBOXES + 1)),
             *(self._gateway(region, box) for box in region.boxes),
             self._frontdesk(region),
         )
@@ -349,6 +400,11 @@ class WorldLayout:
         name = region.router_name(n)
         options = self._wholesale(name, region) | {"port": region.router_ports[n - 1]}
         return _program(name, "wholesale router", options)
+
+    def _mailbox(self, region: RegionLayout, n: int) -> Program:
+        name = region.mailbox_name(n)
+        options = self._wholesale(name, region) | {"port": region.mailbox_ports[n - 1]}
+        return _program(name, "wholesale mailbox", options)
 
     def _frontdesk(self, region: RegionLayout) -> Program:
         name = region.frontdesk_name
@@ -375,10 +431,17 @@ class WorldLayout:
             "port": box.reader_port,
             "admin-port": box.admin_port,
             "drain-seconds": _DRAIN_SECONDS,
+            "token-keys": self.paths.token_keys,
+            "token-audience": READERS_AUDIENCE,
+            "token-issuer": READERS_ISSUER,
         }
         if box.control_socket is not None:
             options["dataplane-socket"] = box.control_socket
-        return _program(box.gateway, "gateway", options)
+        program = _program(box.gateway, "gateway", options)
+        others = (other for other in self.regions if other is not region)
+        urls = (one.endpoints_url for one in (region, *others))
+        words = (word for url in urls for word in ("--endpoints", url))
+        return dataclasses.replace(program, command=(*program.command, *words))
 
     def _agent(self, region: RegionLayout, box: Box) -> Program:
         options = {
@@ -402,20 +465,28 @@ def lay_out(options: WorldOptions, state: Path) -> WorldLayout:
         _region(options, paths, name, base + _REGION_PORTS * n)
         for n, name in enumerate(options.regions, 1)
     )
+    proxy_port = base + _REGION_PORTS * (len(regions) + 1) + _CLIENT
+    proxy_nodes = _cluster(options, paths, PROXY, 1, proxy_port) if options.proxy else ()
     return WorldLayout(
         options=options,
         paths=paths,
         epmd_port=base,
         regions=regions,
-        proxies=_proxies(options, regions),
+        proxy_nodes=proxy_nodes,
+        proxies=_proxies(options, regions, proxy_nodes),
     )
 
 
-def _proxies(options: WorldOptions, regions: tuple[RegionLayout, ...]) -> tuple[Proxy, ...]:
+def _proxies(
+    options: WorldOptions, regions: tuple[RegionLayout, ...], proxy_nodes: tuple[Broker, ...]
+) -> tuple[Proxy, ...]:
     if options.toxiproxy is None:
         return ()
     nodes = [(region.name, region.client + region.core) for region in regions]
-    found = lay_proxies(nodes, port_base=options.port_base)
+    if proxy_nodes:
+        nodes.append((PROXY, proxy_nodes))
+    lookers = [region.name for region in regions]
+    found = lay_proxies(lookers, nodes, port_base=options.port_base)
     # So many regions or nodes that their wires don't fit between the ports: then straight ones.
     return found if len(found) <= MOST else ()
 
@@ -425,6 +496,7 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
         name=name,
         frontdesk_port=base,
         router_ports=tuple(base + n for n in range(1, _ROUTERS + 1)),
+        mailbox_ports=tuple(base + _MAILBOX + n for n in range(_MAILBOXES)),
         keeper_port=base + _ROUTERS + 1,
         client=_cluster(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
         core=_cluster(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
@@ -522,15 +594,21 @@ def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
     yield region.frontdesk_port, region.frontdesk_name
     for n, port in enumerate(region.router_ports, 1):
         yield port, region.router_name(n)
+    for n, port in enumerate(region.mailbox_ports, 1):
+        yield port, region.mailbox_name(n)
     yield region.keeper_port, region.keeper_name
     for node in region.store_nodes:
         yield node.cql_port, f"{node.name}, CQL"
         yield node.gossip_port, f"{node.name}, gossip"
     for _, broker in region.brokers():
-        yield broker.amqp_port, f"{broker.name}, AMQP"
-        yield broker.management_port, f"{broker.name}, management"
-        yield broker.distribution_port, f"{broker.name}, Erlang distribution"
+        yield from _broker_ports(broker)
     for box in region.boxes:
         yield box.reader_port, f"{box.name}, readers"
         yield box.admin_port, f"{box.gateway}, admin"
         yield box.agent_port, f"{box.name}-agent"
+
+
+def _broker_ports(broker: Broker) -> Iterator[tuple[int, str]]:
+    yield broker.amqp_port, f"{broker.name}, AMQP"
+    yield broker.management_port, f"{broker.name}, management"
+    yield broker.distribution_port, f"{broker.name}, Erlang distribution"

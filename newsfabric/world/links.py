@@ -3,7 +3,8 @@
 One Toxiproxy stands for all wires between regions. Every region gets a view of the others in
 which each node's addresses are those of a proxy of its own, so each pair can be cut and slowed
 alone. What goes through it is what would leave a region in production: shovels, and the
-management API that their keeper uses. Readers, and the store's own replication, don't.
+management API that their keeper uses. Readers, and the store's own replication, don't; nor do
+receipts on their way to a proxy cluster.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def link_name(one: str, other: str) -> str:
 
 
 def lay_proxies(
-    nodes: Sequence[tuple[str, Sequence[Broker]]], *, port_base: int
+    regions: Sequence[str], nodes: Sequence[tuple[str, Sequence[Broker]]], *, port_base: int
 ) -> tuple[Proxy, ...]:
-    """Proxies for every pair of regions, given each region's nodes that others connect to."""
-    order = [region for region, _ in nodes]
+    """Proxies from each of ``regions`` to all ``nodes`` elsewhere that it connects to."""
+    order = [place for place, _ in nodes]
     wires = [
         (region, other, broker, management)
-        for region in order
+        for region in regions
         for other, brokers in nodes
         if other != region
         for broker in brokers
@@ -85,7 +86,10 @@ def view(fabric: Fabric, region: str, proxies: Iterable[Proxy]) -> Fabric:
                 each, client=tuple(map(seen, each.client)), core=tuple(map(seen, each.core))
             )
             for each in fabric.regions
-        )
+        ),
+        tuple(
+            dataclasses.replace(each, nodes=tuple(map(seen, each.nodes))) for each in fabric.proxies
+        ),
     )
 
 

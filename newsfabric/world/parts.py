@@ -13,14 +13,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from newsfabric.errors import ConfigError
-from newsfabric.world.layout import LINKS, Box, RegionLayout, WorldLayout
+from newsfabric.world.layout import LINKS, PROXY, Box, RegionLayout, WorldLayout
 
 Kind = Literal[
     "client node",
     "core node",
     "retail node",
     "store node",
+    "proxy node",
     "router",
+    "mailbox",
     "frontdesk",
     "keeper",
     "agent",
@@ -48,6 +50,8 @@ class Part:
 def parts(layout: WorldLayout) -> dict[str, Part]:
     """Every part by name, region by region."""
     found = {part.name: part for region in layout.regions for part in _parts(region)}
+    for broker in layout.proxy_nodes:
+        found[broker.name] = Part(name=broker.name, kind="proxy node", region=PROXY)
     if layout.proxies:
         found[LINKS] = Part(name=LINKS, kind="links", region="")
     return found
@@ -121,6 +125,8 @@ def _parts(region: RegionLayout) -> Iterator[Part]:
         yield Part(name=node.name, kind="store node", region=region.name)
     for n in range(1, len(region.router_ports) + 1):
         yield Part(name=region.router_name(n), kind="router", region=region.name)
+    for n in range(1, len(region.mailbox_ports) + 1):
+        yield Part(name=region.mailbox_name(n), kind="mailbox", region=region.name)
     yield Part(name=region.frontdesk_name, kind="frontdesk", region=region.name)
     yield Part(name=region.keeper_name, kind="keeper", region=region.name)
     for box in region.boxes:

@@ -61,7 +61,8 @@ class Running:
         assert home is not None
         cassandra.prepare(node)
         variables = cassandra.environment(self.layout.paths.state)
-        self._start(node.name, cassandra.command(node, home), variables)
+        with cassandra.few_wakeups():
+            self._start(node.name, cassandra.command(node, home), variables)
 
     def start_brokers(self) -> None:
         """Write every node's files and start them all at once."""

@@ -17,12 +17,14 @@ from typing import Any, Final, Protocol
 
 from newsfabric.errors import ConfigError, ManagementError, WorldError
 from newsfabric.management import Management
+from newsfabric.passwords import passwords_in
 from newsfabric.settings import Credentials, dump_fabric
-from newsfabric.topics import TopicTable, load_topics
+from newsfabric.topics import CANARY_TOPIC, TopicTable, load_topics
 from newsfabric.topology import client_definitions, core_definitions, retail_definitions
 from newsfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
-from newsfabric.world.canary import CANARY_TOPIC, Canaries
-from newsfabric.world.layout import RegionLayout, WorldLayout
+from newsfabric.world.canary import Canaries
+from newsfabric.world.issuer import make_keys
+from newsfabric.world.layout import PROXY, RegionLayout, WorldLayout
 from newsfabric.world.links import configuration
 from newsfabric.world.running import Running
 from newsfabric.world.state import write_private
@@ -71,16 +73,21 @@ def write_files(layout: WorldLayout, topics_file: Path) -> None:
     if layout.proxies:
         write_private(paths.links, configuration(layout.proxies))
     prepare_cookie(paths.erlang)
+    make_keys(paths)
     for name, definitions in _definitions(layout, topics).items():
         write_private(paths.definitions(name), json.dumps(definitions, indent=1))
 
 
 def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str, Any]]:
     user = Credentials()
+    rights = topics.publishers
+    passwords = passwords_in(layout.paths.publishers, (publisher.app_id for publisher in rights))
     found = {"retail": retail_definitions(user)}
     for region in layout.fabric().regions:
-        found[f"{region.name}-client"] = client_definitions(user)
+        found[f"{region.name}-client"] = client_definitions(user, rights, passwords)
         found[f"{region.name}-core"] = core_definitions(topics, region, user)
+    if layout.proxy_nodes:
+        found[PROXY] = client_definitions(user, rights, passwords)
     return found
 
 

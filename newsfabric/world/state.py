@@ -29,11 +29,13 @@ _FILES: Final = (
     "fabric.json",
     "links.json",
     "topics.toml",
+    "token-key.pem",
+    "token-keys.pem",
     "store.sqlite",
     "store.sqlite-wal",
     "store.sqlite-shm",
 )
-_FOLDERS: Final = ("fabric", "definitions", "brokers", "erlang", "sockets", "logs")
+_FOLDERS: Final = ("fabric", "definitions", "publishers", "brokers", "erlang", "sockets", "logs")
 _FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 

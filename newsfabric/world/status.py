@@ -23,12 +23,14 @@ from newsfabric.management import Management, ShovelState
 from newsfabric.settings import Credentials
 from newsfabric.world.broker import HOST, Broker
 from newsfabric.world.dataplanes import dataplanes
-from newsfabric.world.layout import Box, RegionLayout, WorldLayout
+from newsfabric.world.layout import PROXY, Box, RegionLayout, WorldLayout
 from newsfabric.world.processes import ProcessId, process_id
 from newsfabric.world.running import EPMD
 from newsfabric.world.state import Notes
 
 _TIMEOUT: Final = 2.0
+# Where shovels to the proxy cluster run, as its Cluster is written.
+_AT_PROXY: Final = f"{PROXY}/proxy"
 _SEQ: Final = re.compile(rb"^newsfabric_router_seq (\S+)$", re.MULTILINE)
 
 # Where shovels run (``oregon/core`` or a box's name) → their states; None: no answer.
@@ -57,6 +59,8 @@ class Observations:
 async def observe(layout: WorldLayout) -> Observations:
     """Ask every cluster, gateway and router, all at once; who doesn't answer in time is None."""
     places = {place: nodes for region in layout.regions for place, nodes in _places(region)}
+    if layout.proxy_nodes:
+        places[_AT_PROXY] = layout.proxy_nodes
     boxes = list(layout.boxes())
     planes = {found.socket: found.process.pid for found in dataplanes(layout.paths.state)}
     shovels, loads, routed, engines, canaries = await asyncio.gather(
@@ -158,6 +162,19 @@ def status_document(layout: WorldLayout, notes: Notes, seen: Observations) -> di
         "ready": notes.ready,
         "epmd": _process(EPMD, running),
         "regions": [_region(layout, region, running, seen) for region in layout.regions],
+        "proxy": _proxy(layout, running, seen) if layout.proxy_nodes else None,
+    }
+
+
+def _proxy(
+    layout: WorldLayout, running: Mapping[str, ProcessId], seen: Observations
+) -> dict[str, Any]:
+    return {
+        "name": PROXY,
+        "brokers": [_broker(PROXY, broker, running) for broker in layout.proxy_nodes],
+        "shovels": _shovels(
+            _AT_PROXY, seen.shovels.get(_AT_PROXY), seen.canaries.get(_AT_PROXY, {})
+        ),
     }
 
 
@@ -170,15 +187,7 @@ def _region(
         "frontdesk_url": region.frontdesk_url,
         "routed": seen.routed.get(region.name),
         "endpoints_url": region.endpoints_url,
-        "brokers": [
-            {
-                **_process(broker.name, running),
-                "role": role,
-                "amqp_url": broker.amqp_url,
-                "management_url": broker.management_url,
-            }
-            for role, broker in region.brokers()
-        ],
+        "brokers": [_broker(role, broker, running) for role, broker in region.brokers()],
         "store": [
             {**_process(node.name, running), "contact": node.contact} for node in region.store_nodes
         ],
@@ -193,6 +202,15 @@ def _region(
             for shovel in _shovels(place, seen.shovels.get(place), seen.canaries.get(place, {}))
         ],
         "gateways": [_gateway(box, running, seen) for box in region.boxes],
+    }
+
+
+def _broker(role: str, broker: Broker, running: Mapping[str, ProcessId]) -> dict[str, Any]:
+    return {
+        **_process(broker.name, running),
+        "role": role,
+        "amqp_url": broker.amqp_url,
+        "management_url": broker.management_url,
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 from amqp_links import BrokerHandle, Inbox, ready
 
 from newsfabric.amqp import Declare, Delivery, Link, Message, Properties
-from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishReturned
 
 
 async def declare_queue(link: Link, queue: str, **options: Any) -> None:
@@ -190,9 +190,9 @@ async def test_a_mandatory_message_without_a_queue_is_refused(
     )
     assert [type(outcome) for outcome in outcomes] == [
         type(None),
-        PublishNacked,
+        PublishReturned,
         type(None),
-        PublishNacked,
+        PublishReturned,
     ]
     await publisher.publish(f"{name}-x", Message("no", b"nobody asks"))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -26,14 +24,3 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     assert world.pids() == set()
     assert ports_in_use(PORT_BASE) == []
     assert not world.state.exists()
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """Path of Chromium; skips without one on a laptop, fails in CI."""
-    path = shutil.which("chromium")
-    if path is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI must have Chromium: `make setup` installs it")
-        pytest.skip("chromium is not installed")
-    return path

@@ -8,31 +8,19 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from chromium import launched
+from playwright.sync_api import Browser, Page, expect
 from worlds import ROOT, World
 
 pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(300)]
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
-]
 LONG = 30_000
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+def browser() -> Iterator[Browser]:
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 def _open(browser: Browser, url: str, region: str, *, websocket: bool) -> Page:

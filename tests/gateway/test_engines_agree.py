@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -37,8 +38,10 @@ from plays import (
     frame,
     performed,
 )
+from signing import AUDIENCE, ISSUER, ed25519, keys_file, token
 
 from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
+from gateway.gate import TokenSettings
 from gateway.protocol import ReaderLimits
 from gateway.repair import RepairLimits
 from gateway.streams import StreamLimits
@@ -67,12 +70,26 @@ pytestmark = [
 ]
 
 
+# Good for one user, for another, and no good.
+TOKENS: Final = (
+    token("me", ttl=36_000.0),
+    token("me", ttl=36_000.0, topics=["#"]),
+    token("somebody", ttl=36_000.0),
+    token("me", ttl=-60.0),
+    token("me", key=ed25519("forged")),
+    "x",
+)
+
+
 @pytest.fixture
-async def boxes() -> AsyncIterator[list[Box]]:
+async def boxes(tmp_path: Path) -> AsyncIterator[list[Box]]:
     """A box of each engine, for all examples of a test."""
+    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     async with contextlib.AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(opened_box(engine, table=TABLE, **SETTINGS))
+            await stack.enter_async_context(
+                opened_box(engine, table=TABLE, tokens=told, **SETTINGS)
+            )
             for engine in ("tornado", "native")
         ]
 
@@ -106,22 +123,39 @@ histories = st.fixed_dictionaries(
     {"action": st.just("history"), "topic": topics},
     optional={"limit": st.integers(1, 5), "before": st.integers(0, 9).map("#{}".format)},
 )
+logins = st.fixed_dictionaries(
+    {"action": st.sampled_from(["login", "login", "refresh"]), "token": st.sampled_from(TOKENS)},
+    optional={"ref": st.just(2)},
+)
 unsubscribes = st.fixed_dictionaries({"action": st.just("unsubscribe"), "topic": topics})
 strange_verbs = st.fixed_dictionaries(
     {},
     optional={
         "action": st.sampled_from(
-            ["subscribe", "unsubscribe", "history", "ping", "login", "shout", "", 7, None]
+            [
+                "subscribe",
+                "unsubscribe",
+                "history",
+                "ping",
+                "login",
+                "ack",
+                "read",
+                "shout",
+                7,
+                None,
+            ]
         ),
         "topic": any_topic,
         "ref": refs,
         "rewind": rewinds,
         "position": st.sampled_from(["", "AQ", "of another fabric", 7]),
         "limit": st.sampled_from([0, 6, True, 2.0, "2"]),
+        "id": st.sampled_from(["", "01941f29-7c00-7000-8000-000000000000", 1]),
+        "token": st.sampled_from(["", None, 7, TOKENS[0]]),
         "before": st.sampled_from(["", "01941f29-7c00-7000-8000-000000000000", "0" * 36, 1]),
     },
 )
-verbs = weighted([subscribes] * 4 + [histories] * 2 + [unsubscribes, strange_verbs])
+verbs = weighted([subscribes] * 4 + [histories] * 2 + [unsubscribes, logins, strange_verbs])
 said = verbs.map(lambda verb: json.dumps(verb, ensure_ascii=False))
 no_verbs = st.sampled_from(
     ["", "{", "[]", "7", "\u0000", '{"action":"ping","action":"shout"}', "{}" + " " * 500]

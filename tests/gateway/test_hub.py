@@ -293,6 +293,40 @@ def test_what_is_remembered_elsewhere_is_sorted_by_the_streams_alone() -> None:
     assert (seqs(older), seqs(fresh)) == ([9], [])
 
 
+@pytest.mark.parametrize("read", ["absorb", "sort"])
+def test_what_a_reader_was_given_of_the_store_isnt_published_by_another_copy(read: str) -> None:
+    box, taker = hub(), Taker()
+    box.subscribe("news.breaking", taker)
+    stored = [envelope(1)]
+    older, _ = (
+        box.absorb("news.breaking", stored, NOW) if read == "absorb" else box.sort(stored, NOW)
+    )
+    assert seqs(older) == [1]
+    assert publish(box, 1, router="dublin-router-1", seq=7) is None
+    assert taker.got == []
+
+
+def test_a_rewind_of_hours_notes_no_identities() -> None:
+    box = hub()
+    later = NOW + 2 * box.limits.identity_seconds
+    box.absorb("news.breaking", [envelope(1)], later)
+    assert box.identities == 0
+
+
+@pytest.mark.parametrize("read", ["absorb", "sort"])
+def test_what_precedes_the_first_number_heard_is_news_if_it_was_routed_since_we_began(
+    read: str,
+) -> None:
+    box = Hub(TABLE, Streams(NOW))
+    epoch = START_MS - 3_600_000
+    publish(box, 5, at=2_000, epoch=epoch)
+    missed = [envelope(4, at=1_000, epoch=epoch)]
+    older, fresh = (
+        box.absorb("news.breaking", missed, NOW) if read == "absorb" else box.sort(missed, NOW)
+    )
+    assert (seqs(older), seqs(fresh)) == ([], [4])
+
+
 def test_topics_without_subscribers_are_forgotten_least_recently_used_first() -> None:
     box = hub(topics=3)
     box.subscribe("other.a", Taker())

@@ -79,3 +79,20 @@ def test_wrong_topics_are_named() -> None:
     assert done.returncode == 1
     assert "/nowhere/topics.toml" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "why"),
+    [
+        (["--token-cookie=session"], 2, "needs keys"),
+        (["--token-keys=http://keys.example.org/"], 1, "an https URL"),
+        (["--token-keys=/nowhere/keys.pem"], 1, "can't be used"),
+    ],
+)
+def test_keys_that_cant_be_used_end_the_start_in_one_line(
+    options: list[str], code: int, why: str
+) -> None:
+    done = gateway(*options)
+    assert done.returncode == code
+    assert why in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

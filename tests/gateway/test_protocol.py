@@ -16,11 +16,13 @@ from gateway.protocol import (
     Admission,
     History,
     Intent,
+    LogIn,
     Ping,
     ReaderLimits,
     Refusal,
     Rewind,
     Session,
+    SetMark,
     Subscribe,
     Unsubscribe,
     error_push,
@@ -89,9 +91,32 @@ def test_an_unknown_verb_is_a_bad_request_with_its_ref(action: Any) -> None:
     assert (intent.code, intent.ref) == (107, "r1")
 
 
-@pytest.mark.parametrize("action", ["login", "refresh", "ack", "read", "dismiss"])
-def test_verbs_that_are_not_served_yet_say_so(action: str) -> None:
-    assert refused(action=action) == (107, f"this gateway doesn't serve {action} yet")
+@pytest.mark.parametrize("action", ["ack", "read", "dismiss"])
+def test_marks_become_intents(action: Any) -> None:
+    id_ = envelope(1).id
+    assert read(action=action, topic="user.7", id=id_, ref=1) == SetMark(
+        topic="user.7", id=id_, kind=action, ref=1
+    )
+
+
+@pytest.mark.parametrize("id_", [None, 7, "", envelope(1).id.upper(), envelope(1).id + "0", []])
+def test_what_is_no_id_cant_be_marked(id_: Any) -> None:
+    assert refused(action="read", topic="user.7", id=id_) == (107, "id must be a message's id")
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("news.breaking", 107),
+        ("desk.plans", 107),
+        ("nothing", 102),
+        ("user.*", 107),
+        ("user." + "x" * 65, 107),
+        (None, 107),
+    ],
+)
+def test_only_individual_messages_can_be_marked(topic: Any, code: int) -> None:
+    assert refused(action="dismiss", topic=topic, id=envelope(1).id)[0] == code
 
 
 @pytest.mark.parametrize(
@@ -103,11 +128,17 @@ def test_a_malformed_topic_is_a_bad_request(action: str, topic: Any) -> None:
 
 
 @pytest.mark.parametrize("action", ["subscribe", "history"])
-@pytest.mark.parametrize(
-    ("topic", "code"), [("weather.oslo", 102), ("user.7", 101), ("desk.plan", 101)]
-)
-def test_topics_that_a_stranger_may_not_read(action: str, topic: str, code: int) -> None:
-    assert refused(action=action, topic=topic)[0] == code
+@pytest.mark.parametrize("topic", ["weather.oslo", "user.7.8", "_fabric.revoked"])
+def test_topics_that_there_arent(action: str, topic: str) -> None:
+    assert refused(action=action, topic=topic)[0] == 102
+
+
+def test_logins_carry_a_token_that_no_log_shows() -> None:
+    assert read(action="login", token="secret", ref=1) == LogIn(token="secret", ref=1)
+    assert read(action="refresh", token="secret") == LogIn(token="secret", refresh=True)
+    assert "secret" not in repr(read(action="login", token="secret"))
+    for token in (None, 7, ["secret"], {"a": 1}):
+        assert refused(action="login", token=token)[0] == 107
 
 
 @pytest.mark.parametrize("rewind", [0, -1, 1001, True, 1.5, "", "5", "5x", "0s", "8d", [], {}])

@@ -453,3 +453,45 @@ def test_skipped_numbers_count_as_seen(seen: set[int], data: st.DataObject) -> N
         left -= set(range(first, last + 1))
     holes = streams.missing().get((ROUTER, EPOCH), [])
     assert {n for a, b in holes for n in range(a, b + 1)} == left
+
+
+def test_a_gateway_that_misses_nothing_rests_for_a_second(box: Box) -> None:
+    box.tick(2)
+    box.tick(0, router=TWIN)
+    assert box.repair.rest(box.now) == 1.0
+
+
+def test_it_looks_ten_times_a_second_while_a_number_is_missing(box: Box) -> None:
+    box.hear(4)
+    assert box.repair.rest(box.now) == 0.1
+    box.go(0.6)
+    assert box.repair.rest(box.now) == 0.1
+    box.hear(3)
+    box.go(0.1)
+    assert box.repair.rest(box.now) == 1.0
+
+
+def test_it_looks_again_at_the_moment_when_a_router_counts_as_silent(box: Box) -> None:
+    box.go(2.4)
+    assert box.repair.rest(box.now) == pytest.approx(0.6)
+    box.go(0.6)
+    assert box.plan() is not None
+
+
+def test_one_that_is_deaf_or_catching_up_doesnt_rest(box: Box) -> None:
+    box.tick(2)
+    box.go(4)
+    assert not box.repair.ready
+    assert box.repair.rest(box.now) == 0.1
+    box.tick(2)
+    box.go(0.1)
+    assert box.repair.rest(box.now) == 0.1
+
+
+def test_a_router_that_has_long_been_silent_costs_no_looks(box: Box) -> None:
+    box.go(500)
+    for _ in range(65):
+        box.tick(0, router=TWIN)
+        box.go(1)
+        box.settled()
+    assert box.repair.rest(box.now) == 1.0

@@ -26,9 +26,11 @@ from gateway.protocol import (
     ReaderLimits,
     Refusal,
     Session,
+    SetMark,
     Subscribe,
     Unsubscribe,
     error_push,
+    marked_push,
     pong_push,
     subscribed_push,
     unsubscribed_push,
@@ -55,7 +57,11 @@ values = st.recursive(
     max_leaves=6,
 )
 known = {
-    "action": st.sampled_from(["subscribe", "unsubscribe", "history", "ping", "login"]) | values,
+    "action": st.sampled_from(
+        ["subscribe", "unsubscribe", "history", "ping", "login", "ack", "read", "dismiss"]
+    )
+    | values,
+    "id": st.sampled_from(["01941f29-7c00-7000-8000-000000000000"]) | values,
     "topic": st.sampled_from(["news.a", "user.7", "news..a", "news.a\n", "other"]) | values,
     "ref": values,
     "rewind": st.from_regex(r"[0-9]{0,12}(ms|s|m|h|d)?", fullmatch=True) | values,
@@ -90,6 +96,9 @@ def check(intent: Intent) -> None:
             push = error_push(intent)
         case Ping():
             push = pong_push(intent)
+        case SetMark():
+            assert (intent.topic, intent.id[14:]) == ("user.7", "7000-8000-000000000000")
+            push = marked_push(intent)
         case Unsubscribe():
             push = unsubscribed_push(intent)
         case Subscribe(rewind=rewind):

@@ -1,4 +1,6 @@
 import json
+import math
+import random
 
 import pytest
 from hypothesis import given
@@ -29,6 +31,22 @@ def test_endpoints_are_read() -> None:
     assert found.region == "oregon"
     assert found.gateways[0].websocket_url == "ws://g/w"
     assert found.retry_ms == 500
+
+
+def test_a_gateway_gets_the_share_of_readers_that_its_weight_says() -> None:
+    urls = {"sockjs_url": "http://g/s", "sse_url": "http://g/e"}
+    listed = [{**urls, "websocket_url": url, "weight": w} for url, w in (("a", 3), ("b", 1))]
+    endpoints = parse_endpoints({"region": "oregon", "gateways": listed})
+    rng = random.Random(7)
+    chosen = [endpoints.choose(rng).websocket_url for _ in range(4_000)]
+    assert chosen.count("a") / 4_000 == pytest.approx(0.75, abs=0.03)
+
+
+@pytest.mark.parametrize("weight", [0, -1, True, "1", None, math.inf, math.nan])
+def test_a_weight_that_is_none_is_a_value_error(weight: object) -> None:
+    gateway = {"sockjs_url": "s", "websocket_url": "w", "sse_url": "e", "weight": weight}
+    with pytest.raises(ValueError, match="weight"):
+        parse_endpoints({"region": "oregon", "gateways": [gateway]})
 
 
 json_values = st.recursive(

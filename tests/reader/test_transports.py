@@ -4,14 +4,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
-from typing import Any
 
-import orjson
 import pytest
+from frontdesks import Frontdesk, gateway_of
 from gateways import TABLE, Box, opened_box
-from tornado.httpserver import HTTPServer
-from tornado.netutil import bind_sockets
-from tornado.web import Application, RequestHandler
 
 from gateway.drain import drain
 from newsfabric.envelope import Envelope
@@ -34,14 +30,6 @@ class AwayStore(MemoryStore):
 async def box() -> AsyncIterator[Box]:
     async with opened_box("tornado") as box:
         yield box
-
-
-def gateway_of(box: Box) -> Gateway:
-    return Gateway(
-        sockjs_url=f"http://{box.host}/sockjs",
-        websocket_url=f"ws://{box.host}/websocket",
-        sse_url=f"http://{box.host}/events",
-    )
 
 
 async def hear(reader: Reader | AsyncGenerator[Push]) -> Push:
@@ -112,34 +100,6 @@ async def test_verbs_of_all_kinds_go_up_where_there_is_a_way_up(box: Box) -> Non
         async with await connect(gateway_of(box), transport) as reader:
             await reader.send({"action": "ping", "ref": transport})
             assert (await hear(reader)).fields == {"type": "pong", "ref": transport}
-
-
-class Frontdesk:
-    """Answers /endpoints.json with the boxes it is told of."""
-
-    def __init__(self) -> None:
-        self.boxes: list[Box] = []
-        self._sockets = bind_sockets(0, "127.0.0.1")
-        self.url = f"http://127.0.0.1:{self._sockets[0].getsockname()[1]}/endpoints.json"
-        self._server = HTTPServer(Application([("/endpoints.json", _Endpoints, {"desk": self})]))
-        self._server.add_sockets(self._sockets)
-
-    def document(self) -> dict[str, Any]:
-        gateways = [gateway_of(box) for box in self.boxes]
-        urls = [{name: getattr(g, name) for name in g.__dataclass_fields__} for g in gateways]
-        return {"region": "oregon", "gateways": urls, "retry_ms": 100}
-
-    async def close(self) -> None:
-        self._server.stop()
-        await self._server.close_all_connections()
-
-
-class _Endpoints(RequestHandler):
-    def initialize(self, desk: Frontdesk) -> None:
-        self.desk = desk
-
-    def get(self) -> None:
-        self.write(orjson.dumps(self.desk.document()))
 
 
 @pytest.fixture

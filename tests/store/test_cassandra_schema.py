@@ -10,6 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from cassandra.connection import DefaultEndPoint
+from cassandra.policies import SimpleConvictionPolicy
+from cassandra.pool import Host
 
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.store._cassandra_schema import (
@@ -150,6 +153,18 @@ def test_more_replicas_than_nodes_are_refused(address, replicas):
         pytest.raises(StoreUnavailable, match="too few"),
     ):
         schema.plan()
+
+
+@pytest.mark.cassandra
+def test_a_data_centre_that_not_every_node_has_heard_of_yet_is_waited_for(address):
+    with Schema(address, None, [FIRST], replication=ONE | {"dublin": 1}) as schema:
+        # As if the node that told us of the others had heard of it, and the only one there is not.
+        heard = Host(DefaultEndPoint("127.0.0.9"), SimpleConvictionPolicy)
+        heard.set_location_info("dublin", "rack1")
+        assert schema._cluster is not None
+        schema._cluster.metadata.add_or_return_host(heard)
+        with pytest.raises(StoreUnavailable, match="not every node knows"):
+            schema.apply(quiet)
 
 
 @pytest.mark.cassandra

@@ -22,6 +22,13 @@ def test_an_address_is_shown_as_it_is_written():
     assert str(parse_address(url)) == url
 
 
+@pytest.mark.parametrize("tls", ["system", "/etc/news fabric/ca.pem"])
+def test_tls_trusts_the_machines_authorities_or_those_of_a_file(tls):
+    address = parse_address(f"cassandra://a/k?dc=b&tls={tls}")
+    assert address.tls == tls
+    assert parse_address(str(address)) == address
+
+
 @pytest.mark.parametrize(
     ("url", "why"),
     [
@@ -37,7 +44,9 @@ def test_an_address_is_shown_as_it_is_written():
         ("cassandra://a/k", "dc is the name"),
         ("cassandra://a/k?dc=", "dc is the name"),
         ("cassandra://a/k?dc=o'r", "dc is the name"),
-        ("cassandra://a/k?dc=a&tls=1", "no option but dc"),
+        ("cassandra://a/k?dc=a&tls=1", "tls is system or the full path"),
+        ("cassandra://a/k?dc=a&tls=", "tls is system or the full path"),
+        ("cassandra://a/k?dc=a&rack=1", "no option but dc"),
         ("cassandra://a/k?dc=a#x", "no option but dc"),
     ],
 )

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from newsfabric.envelope import MAX_MS, Envelope, id_of, identity_of, ms_of_id
+from newsfabric.mailbox import ANNOUNCEMENT, Kept, Mark, MarkKind
 from newsfabric.store import Store
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.sqlite import SqliteStore
@@ -34,6 +35,7 @@ TOPICS = TopicTable(
     [
         TopicPolicy(pattern="markets.#", ttl=SHORT_TTL_MS / 1000),
         TopicPolicy(pattern="news.#", ttl=TTL_MS / 1000),
+        TopicPolicy(pattern="user.*", topic_class="gold", access="owner", ttl=TTL_MS / 1000),
     ]
 )
 FOREVER = 2**48
@@ -438,6 +440,161 @@ async def test_latest_never_gives_more_than_a_thousand(store):
     batch = [envelope(n, at=n, key=f"story-{n}", body=b"1") for n in range(1_005)]
     await store.write(batch)
     assert await store.latest("news.breaking", limit=5_000) == batch[5:]
+
+
+# mailboxes
+
+
+def letter(number: int = 1, *, at: int = 0, user: str = "42", **fields: Any) -> Envelope:
+    return envelope(number, at=at, topic=f"user.{user}", app_id="billing", **fields)
+
+
+def marked(e: Envelope, kind: MarkKind, at: int) -> Mark:
+    return Mark(topic=e.topic, id=e.id, kind=kind, at_ms=START_MS + at)
+
+
+async def mailbox(store: Store, user: str = "42", limit: int = 1_000) -> list[Kept]:
+    (found,) = await store.mailboxes([f"user.{user}"], limit=limit)
+    return found
+
+
+async def test_an_individual_message_is_in_its_users_mailbox_and_everywhere_else_too(store):
+    written = letter(1, key="bill", version=3, traceparent=FULL.traceparent)
+    await store.write([written])
+    assert await mailbox(store) == [Kept(written)]
+    assert await store.history("user.42", limit=10) == [written]
+    assert await all_of_journal(store) == [written]
+
+
+async def test_a_mailbox_is_its_users_alone(store):
+    written = [letter(1), letter(2, user="43"), letter(3, user="4"), envelope(4)]
+    await store.write(written)
+    topics = ["user.43", "user.none", "user.42", "news.breaking", "user.4", "user.43"]
+    found = await store.mailboxes(topics, limit=10)
+    assert [[kept.envelope for kept in each] for each in found] == [
+        [written[1]], [], [written[0]], [], [written[2]], [written[1]]
+    ]  # fmt: skip
+    assert await store.mailboxes([], limit=10) == []
+
+
+async def test_a_mailbox_has_the_newest_oldest_first(store):
+    written = [letter(n, at=n) for n in range(5)]
+    await store.write(written[::-1])
+    assert [kept.envelope for kept in await mailbox(store)] == written
+    assert [kept.envelope for kept in await mailbox(store, limit=2)] == written[3:]
+    assert await mailbox(store, limit=0) == []
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 300])
+async def test_a_mailbox_of_any_size_comes_whole(store, count):
+    written = [letter(n, at=n, body=b"1") for n in range(count)]
+    few = letter(1_000, user="43")
+    await store.write([*written, few])
+    found = await store.mailboxes(["user.42", "user.43"], limit=1_000)
+    assert [[kept.envelope for kept in each] for each in found] == [written, [few]]
+
+
+async def test_a_mailbox_never_gives_more_than_a_thousand(store):
+    written = [letter(n, at=n, body=b"1") for n in range(1_005)]
+    await store.write(written)
+    assert [kept.envelope for kept in await mailbox(store, limit=5_000)] == written[5:]
+
+
+async def test_what_was_dismissed_is_in_no_mailbox_but_in_the_history(store):
+    written = [letter(n, at=n) for n in range(3)]
+    await store.write(written)
+    dismissal = marked(written[1], "dismiss", 50)
+    await store.mark([dismissal])
+    assert await mailbox(store) == [Kept(written[0]), Kept(written[2])]
+    assert await store.history("user.42", limit=10) == written
+    assert await store.kept("user.42", written[1].id) == Kept(written[1], (dismissal,))
+
+
+async def test_what_was_dismissed_makes_room_for_older_ones(store):
+    written = [letter(n, at=n, body=b"1") for n in range(600)]
+    await store.write(written)
+    await store.mark([marked(e, "dismiss", 700) for e in written[10:]])
+    assert [kept.envelope for kept in await mailbox(store, limit=5)] == written[5:10]
+
+
+async def test_a_message_comes_with_its_marks(store):
+    written = letter(1)
+    marks = (marked(written, "ack", 10), marked(written, "read", 20))
+    await store.write([written])
+    await store.mark(marks[::-1])
+    assert await mailbox(store) == [Kept(written, marks)]
+    assert await store.kept("user.42", written.id) == Kept(written, marks)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+async def test_of_marks_of_one_kind_the_earliest_stands_whichever_is_written_first(store, order):
+    written = letter(1)
+    await store.write([written])
+    # Days apart, and a millisecond.
+    marks = [marked(written, "read", at) for at in (1_000_000, 1_000_001, 90_000_000)]
+    for n in order:
+        await store.mark([marks[n], marks[n]])
+    assert await mailbox(store) == [Kept(written, (marks[0],))]
+
+
+async def test_a_mark_on_one_copy_is_one_on_all_of_them(store):
+    ours = letter(1, at=5)
+    theirs = letter(8, at=3_005, message_id="message-1", router="dublin-router-2", origin="dublin")
+    other = letter(2, at=6)
+    await store.write([ours, theirs, other])
+    (first, second) = await mailbox(store)
+    assert {first.envelope.identity, second.envelope.identity} == {ours.identity, other.identity}
+    read = marked(ours, "read", 4_000)
+    later = marked(theirs, "read", 4_001)
+    await store.mark([later, read])
+    assert [kept.marks for kept in await mailbox(store)] == [(), (read,)]
+    await store.mark([marked(ours, "dismiss", 5_000)])
+    assert [kept.envelope for kept in await mailbox(store)] == [other]
+
+
+async def test_a_mark_may_be_there_before_its_message(store):
+    written = letter(1)
+    await store.mark([marked(written, "dismiss", 10)])
+    await store.write([written])
+    assert await mailbox(store) == []
+
+
+async def test_a_mark_says_nothing_of_another_users_message(store):
+    ours, theirs = letter(1), letter(2, user="43", message_id="message-1")
+    await store.write([ours, theirs])
+    await store.mark([marked(ours, "dismiss", 10)])
+    assert await mailbox(store) == []
+    assert await mailbox(store, "43") == [Kept(theirs)]
+
+
+async def test_marking_nothing_is_allowed(store):
+    await store.mark([])
+    assert await mailbox(store) == []
+
+
+async def test_an_expired_message_is_in_no_mailbox(store, clock):
+    soon, later = letter(1, expires_ms=START_MS + 20_000), letter(2, at=1)
+    await store.write([soon, later])
+    assert len(await mailbox(store)) == 2
+    clock.ms = START_MS + 20_000
+    assert await mailbox(store) == [Kept(later)]
+    assert await store.kept("user.42", soon.id) is None
+    clock.ms = START_MS + TTL_MS + 1
+    assert await mailbox(store) == []
+
+
+async def test_an_announcement_of_a_mark_is_in_no_mailbox(store):
+    written = letter(1)
+    told = letter(2, at=1, type=ANNOUNCEMENT)
+    await store.write([written, told])
+    assert await mailbox(store) == [Kept(written)]
+    assert await store.kept("user.42", told.id) is None
+    assert await store.history("user.42", limit=10) == [written, told]
+
+
+async def test_what_is_no_id_is_not_looked_for(store):
+    with pytest.raises(ValueError, match="not a message id"):
+        await store.kept("user.42", "DROP TABLE inbox")
 
 
 # Random histories against a model that is nothing but comprehensions.

@@ -244,8 +244,24 @@ async def test_a_file_of_another_version_is_left_alone(path):
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     store = SqliteStore(path, TOPICS)
-    with pytest.raises(StoreError, match="store version 99, this is 1"):
+    with pytest.raises(StoreError, match="store version 99, this is 2"):
         await store.write([envelope(1)])
+    await store.close()
+
+
+async def test_a_file_of_the_version_before_mailboxes_is_brought_up_to_date(path):
+    store = SqliteStore(path, TOPICS, now_ms=Clock())
+    await store.write([envelope(1)])
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "DROP TABLE inbox; DROP TABLE inbox_marks; PRAGMA user_version = 1"
+        )
+    connection.close()
+    store = SqliteStore(path, TOPICS, now_ms=Clock())
+    await store.write([envelope(2, at=1)])
+    assert await store.history("news.breaking", limit=10) == [envelope(1), envelope(2, at=1)]
+    assert await store.mailboxes(["user.42"], limit=10) == [[]]
     await store.close()
 
 

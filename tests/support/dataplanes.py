@@ -183,7 +183,7 @@ class Control:
 
     def __init__(self, path: Path, settings: GatewaySettings) -> None:
         self.settings = settings
-        self.verbs: list[tuple[bytes, bytes]] = []
+        self.verbs: list[tuple[bytes, bytes, bytes]] = []
         self.handed: asyncio.Queue[tuple[socket.socket, str]] = asyncio.Queue()
         self.published = 0
         self.answers = True
@@ -262,7 +262,7 @@ class Control:
 
     def answer(self) -> None:
         """Answer the verbs that came, one for each connection."""
-        for connection, text in self.verbs:
+        for connection, _, text in self.verbs:
             verb = json.loads(text)
             if verb["action"] == "subscribe":
                 push = json.dumps({"type": "subscribed", "topic": verb["topic"]}).encode()

@@ -73,7 +73,25 @@ def _settings(b: Body) -> dict[str, Any]:
         (b.data("B").decode(), b.number("H"), b.data("B").decode(), b.number("B"), b.number("I"))
         for _ in range(b.number("B"))
     ]
+    found["cookie"] = b.data("B").decode()
     return found
+
+
+def _badge(b: Body) -> dict[str, Any]:
+    return {
+        "connection": b.take(10),
+        "user": b.data("B").decode(),
+        "issued_ms": b.number("Q"),
+        "expires_ms": b.number("Q"),
+        "blob": b.data("H"),
+        "push": b.data("I"),
+    }
+
+
+def _evict(b: Body) -> dict[str, Any]:
+    reason = b.data("B").decode()
+    users = [(b.data("B").decode(), b.number("Q")) for _ in range(b.number("I"))]
+    return {"reason": reason, "users": users}
 
 
 def _publish(b: Body) -> dict[str, Any]:
@@ -129,8 +147,12 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
     10: ("remember", lambda b: {"blob": b.data("I")}),
     11: ("drain", lambda b: {"seconds_ms": b.number("I"), "per_second": b.number("I")}),
     12: ("count", lambda b: {}),
+    20: ("shed", lambda b: {
+        "name": b.data("B").decode(), "count": b.number("I"), "retry_ms": b.number("I")}),
     15: ("batch", lambda b: {
         "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
+    16: ("badge", _badge),
+    17: ("evict", _evict),
 }  # fmt: skip
 
 
@@ -161,13 +183,18 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 1, pid, attachment, readers, 1, port, len(blob))
+    head = struct.pack("<HIIIBHI", 2, pid, attachment, readers, 1, port, len(blob))
     return event(129, head + blob)
 
 
 def verbs(*texts: bytes, connection: bytes = READER) -> bytes:
     body = b"".join(connection + struct.pack("<I", len(text)) + text for text in texts)
     return event(130, struct.pack("<I", len(texts)) + body)
+
+
+def badged(badge: bytes, text: bytes, *, connection: bytes = READER) -> bytes:
+    parts = struct.pack("<H", len(badge)) + badge + struct.pack("<I", len(text)) + text
+    return event(139, struct.pack("<I", 1) + connection + parts)
 
 
 def uncovered(text: bytes, token: int = 0, *, why: int = 0, connection: bytes = READER) -> bytes:

@@ -21,7 +21,8 @@ from newsfabric.store.memory import MemoryStore
 class Place:
     """Broker, store, numbers, the path of the control socket."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.settings = settings
         self.broker = StubBroker()
         self.store = MemoryStore(TABLE)
         self.socket = folder / "control"
@@ -31,7 +32,7 @@ class Place:
     async def control_plane(self, **native: Any) -> AsyncIterator[Box]:
         told = GatewaySettings(
             name="box-1", region="oregon", drain_seconds=0.0, linger=0.2,
-            native=NativeSettings(socket=self.socket, **native),
+            native=NativeSettings(socket=self.socket, **native), **self.settings,
         )  # fmt: skip
         stop = asyncio.Event()
         async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:

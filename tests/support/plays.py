@@ -34,7 +34,7 @@ Kind = Literal["raw", "deflate", "sockjs"]
 
 # Each play has topics of its own: %s is its number.
 TOPICS: Final = ("news.%s", "live.%s", "late.%s", "none.%s")
-CLOSED_TOPICS: Final = ("user.%s", "other.%s", "news.*", "")
+CLOSED_TOPICS: Final = ("user.me", "user.%s", "other.%s", "news.*", "")
 TABLE: Final = TopicTable(
     [
         TopicPolicy(pattern="fence.*", keep=0),

@@ -18,6 +18,7 @@ def topics() -> TopicTable:
                 {"pattern": "news.*"},
                 {"pattern": "user.*", "access": "owner"},
                 {"pattern": "desk.#", "access": "registered"},
+                {"pattern": "marks.#", "access": "granted"},
             ]
         }
     )

@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-@pytest.mark.parametrize("service", ["router", "frontdesk"])
+@pytest.mark.parametrize("service", ["router", "mailbox", "frontdesk"])
 def test_help_has_every_option_its_variable_and_examples(service: str):
     text = CliRunner().invoke(main, [service, "--help"]).output
     for option in ("name", "region", "fabric", "topics", "store", "host", "port", "log-level"):

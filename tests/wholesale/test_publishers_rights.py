@@ -17,6 +17,8 @@ from newsfabric import topology
 from newsfabric.amqp.link import connect
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Node
+from newsfabric.topics import PublisherRights
+from newsfabric.topology.rights import permissions, publisher_definitions, topic_permission
 
 pytestmark = pytest.mark.broker
 
@@ -40,7 +42,10 @@ async def url(rabbitmq: Node) -> AsyncIterator[str]:
         await (await link.publisher()).ready()
         await api._send("PUT", f"/users/{user.username}", {"password": "secret", "tags": ""})
         rights = {kind: documented(kind) for kind in ("configure", "write", "read")}
+        assert rights == permissions("cms")
         await api._send("PUT", f"/permissions/%2F/{user.username}", rights)
+        allowed = topic_permission(PublisherRights("cms", ("rights.#", "news.*")))
+        await api._send("PUT", f"/topic-permissions/%2F/{user.username}", allowed)
         yield user.in_url(rabbitmq.amqp_url)
         await api._send("DELETE", f"/users/{user.username}")
     await link.close()
@@ -52,8 +57,16 @@ def channel(connection: pika.BlockingConnection) -> BlockingChannel:
     return opened
 
 
-def publish(to: BlockingChannel, exchange: str, *, mandatory: bool = False) -> None:
-    to.basic_publish(exchange, "rights.x", b"{}", pika.BasicProperties(), mandatory=mandatory)
+def publish(
+    to: BlockingChannel,
+    exchange: str,
+    *,
+    topic: str = "rights.x",
+    mandatory: bool = False,
+    **properties: str,
+) -> None:
+    said = pika.BasicProperties(**properties)
+    to.basic_publish(exchange, topic, b"{}", said, mandatory=mandatory)
 
 
 @pytest.mark.promise("C1", "C2")
@@ -113,3 +126,49 @@ async def test_it_can_neither_forge_receipts_nor_hear_others(url: str, rabbitmq:
             other.channel().queue_delete(others)
 
     await asyncio.to_thread(tried)
+
+
+@pytest.mark.promise("F2")
+async def test_it_publishes_to_its_topics_and_no_others(url: str) -> None:
+    def tried() -> None:
+        with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+            for topic in ("rights", "rights.a.b", "news.x"):
+                publish(channel(connection), "publish", topic=topic)
+            for topic in ("news", "news.a.b", "sport.x", "x.rights", "xrights.x", "news.x."):
+                with pytest.raises(ChannelClosedByBroker, match=f"topic '{topic}'"):
+                    publish(channel(connection), "publish", topic=topic)
+
+    await asyncio.to_thread(tried)
+
+
+@pytest.mark.promise("F2")
+async def test_it_cant_say_that_it_logged_in_as_somebody_else(url: str) -> None:
+    def tried() -> None:
+        with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+            mine = pika.URLParameters(url).credentials.username
+            publish(channel(connection), "publish", user_id=mine)
+            with pytest.raises(ChannelClosedByBroker, match="user_id"):
+                publish(channel(connection), "publish", user_id="guest")
+
+    await asyncio.to_thread(tried)
+
+
+async def test_definitions_of_publishers_are_what_a_broker_takes(rabbitmq: Node) -> None:
+    name = f"cms-{uuid.uuid4().hex[:8]}"
+    document = publisher_definitions([PublisherRights(name, ("news.#",))], {name: "pass-word"})
+    own = Credentials(name, "pass-word").in_url(rabbitmq.amqp_url)
+    link = await connect([rabbitmq.amqp_url], name="test")
+    await link.on_connect(topology.declare_client)
+
+    def tried() -> None:
+        with pika.BlockingConnection(pika.URLParameters(own)) as connection:
+            publish(channel(connection), "publish", topic="news.x")
+            with pytest.raises(ChannelClosedByBroker, match="ACCESS_REFUSED"):
+                publish(channel(connection), "publish", topic="sport.x")
+
+    async with Management(rabbitmq.management_url, Credentials()) as api:
+        await (await link.publisher()).ready()
+        await api._send("POST", "/definitions", document)
+        await asyncio.to_thread(tried)
+        await api._send("DELETE", f"/users/{name}")
+    await link.close()

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from newsfabric.errors import SetupError
 from newsfabric.world.broker import free_ports
-from newsfabric.world.cassandra import StoreNode, answers, command, configuration, prepare, tokens
+from newsfabric.world.cassandra import (
+    StoreNode,
+    answers,
+    command,
+    configuration,
+    few_wakeups,
+    prepare,
+    tokens,
+)
 from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 
 
@@ -32,7 +41,8 @@ def home(folder: Path) -> CassandraHome:
 
 
 def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp_path):
-    settings = json.loads(configuration(node(tmp_path)))
+    prepare(node(tmp_path))
+    settings = json.loads((tmp_path / "conf" / "cassandra.yaml").read_text())
     assert settings["listen_address"] == settings["rpc_address"] == "127.0.0.1"
     assert settings["native_transport_port"] == 18104
     assert settings["storage_port"] == 18105
@@ -42,9 +52,9 @@ def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp
 
 
 def test_a_node_that_is_alone_answers_a_write_when_its_log_is_synced(tmp_path):
-    alone = json.loads(configuration(node(tmp_path, single=True)))
+    alone = configuration(node(tmp_path, single=True))
     assert (alone["commitlog_sync"], alone["commitlog_sync_group_window"]) == ("group", "10ms")
-    one_of_three = json.loads(configuration(node(tmp_path)))
+    one_of_three = configuration(node(tmp_path))
     assert one_of_three["commitlog_sync"] == "periodic"
     assert "commitlog_sync_group_window" not in one_of_three
 
@@ -63,6 +73,23 @@ def test_a_node_is_run_from_jars_with_a_bounded_heap(tmp_path):
         f"{tmp_path}/conf:{tmp_path}/lib/*",
         "org.apache.cassandra.service.CassandraDaemon",
     ]
+
+
+def test_only_a_node_that_is_measured_has_both_compilers(tmp_path):
+    one, found = node(tmp_path), home(tmp_path)
+    assert "-XX:TieredStopAtLevel=1" in command(one, found)
+    assert "-XX:TieredStopAtLevel=1" not in command(one, found, optimised=True)
+
+
+def test_what_is_started_to_wake_seldom_has_a_slack_of_a_millisecond_and_nothing_else():
+    def slack() -> str:
+        read = ["cat", "/proc/self/timerslack_ns"]
+        return subprocess.run(read, capture_output=True, text=True, check=True).stdout.strip()
+
+    before = slack()
+    with few_wakeups():
+        assert slack() == "1000000"
+    assert slack() == before
 
 
 def test_tokens_are_even_within_a_data_centre():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from newsfabric.errors import ConfigError
 from newsfabric.settings import dump_fabric, parse_fabric
 from newsfabric.world.layout import WorldOptions, lay_out
+from newsfabric.world.parts import parts
 
 STATE = Path("/tmp/w")
 
@@ -17,7 +18,7 @@ worlds = st.builds(
     regions=st.integers(1, 9).map(lambda n: tuple(f"r{i}" for i in range(n))),
     client_nodes=st.integers(1, 5),
     core_nodes=st.integers(1, 5),
-    retail=st.integers(1, 10),
+    retail=st.integers(1, 9),
     port_base=st.integers(1024, 60000),
     store=st.sampled_from(["sqlite", "cassandra"]),
     store_nodes=st.sampled_from([1, 3]),
@@ -60,7 +61,7 @@ def test_programs_reach_the_store_of_their_own_region() -> None:
     others = "127.0.0.1:18104,127.0.0.1:18106,127.0.0.1:18108"
     assert layout.store_url(dublin) == f"cassandra://{own},{others}/newsfabric?dc=dublin"
     told = [p.command for p in layout.programs(dublin) if "--store" in p.command]
-    assert len(told) == 4
+    assert len(told) == 6
     assert all(layout.store_url(dublin) in command for command in told)
 
 
@@ -97,12 +98,36 @@ def _region_ports(name: str, base: int) -> dict[int, str]:
         base + 43: f"{name}-retail-1, readers",
         base + 44: f"{name}-retail-1-gateway, admin",
         base + 45: f"{name}-retail-1-agent",
+        base + 94: f"{name}-mailbox-1",
+        base + 95: f"{name}-mailbox-2",
     }
+
+
+def test_a_proxy_cluster_lies_where_one_more_region_would() -> None:
+    layout = lay_out(WorldOptions(proxy=True), STATE)
+    assert [(n.name, n.amqp_port) for n in layout.proxy_nodes] == [("proxy-1", 18310)]
+    assert layout.publishing_urls("proxy") == ["amqp://127.0.0.1:18310/%2F"]
+    (proxy,) = layout.fabric().proxies
+    assert (proxy.name, proxy.nearest) == ("proxy", "oregon")
+    assert parts(layout)["proxy-1"].kind == "proxy node"
+
+
+@pytest.mark.parametrize(
+    "regions", [("proxy",), tuple("abcdefghi")], ids=["named as it is", "nine regions"]
+)
+def test_there_isnt_a_proxy_everywhere(regions: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        WorldOptions(regions=regions, proxy=True)
+
+
+def test_without_one_there_is_no_place_called_proxy() -> None:
+    with pytest.raises(ConfigError, match="no region 'proxy'"):
+        lay_out(WorldOptions(), STATE).publishing_urls("proxy")
 
 
 def test_two_worlds_a_thousand_ports_apart_share_none() -> None:
     first, second = (
-        {port for port, _ in lay_out(WorldOptions(port_base=base, retail=10), STATE).ports()}
+        {port for port, _ in lay_out(WorldOptions(port_base=base, retail=9), STATE).ports()}
         for base in (18000, 19000)
     )
     assert first.isdisjoint(second)
@@ -140,7 +165,7 @@ def test_an_agent_is_told_every_core_node() -> None:
         ({"regions": ("Oregon",)}, "no region name"),
         ({"regions": ("a", "a")}, "named twice"),
         ({"regions": ("",)}, "no region name"),
-        ({"retail": 11}, "retail boxes: 11 is not in 1..10"),
+        ({"retail": 10}, "retail boxes: 10 is not in 1..9"),
         ({"core_nodes": 0}, "core nodes: 0 is not in 1..5"),
         ({"port_base": 80}, "port base: 80 is not in"),
         ({"port_base": 65500}, "port base: 65500 is not in"),

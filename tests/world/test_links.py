@@ -33,6 +33,21 @@ def _port(url: str) -> int:
     return int(url.removesuffix("/%2F").rpartition(":")[2])
 
 
+def test_each_region_has_a_link_of_its_own_to_the_proxy_cluster() -> None:
+    options = WorldOptions(proxy=True, toxiproxy="/bin/toxiproxy-server")
+    layout = lay_out(options, STATE)
+    assert links(layout).keys() == {
+        "oregon-dublin-link",
+        "oregon-proxy-link",
+        "dublin-proxy-link",
+    }
+    ((real,), (viewed,)) = (
+        fabric.proxies[0].nodes for fabric in (layout.fabric(), layout.fabric_seen_from("dublin"))
+    )
+    ports = {proxy.port: proxy.upstream for proxy in layout.proxies if proxy.region == "dublin"}
+    assert ports[_port(viewed.amqp_url)] == _port(real.amqp_url)
+
+
 def test_without_toxiproxy_regions_see_each_other_as_they_are() -> None:
     layout = _world("oregon", "dublin", toxiproxy=None)
     assert layout.fabric_seen_from("oregon") == layout.fabric()

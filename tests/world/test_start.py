@@ -52,6 +52,22 @@ def test_the_files_are_what_services_and_brokers_read(layout: WorldLayout, tmp_p
     assert layout.paths.erlang.joinpath(".erlang.cookie").stat().st_mode & 0o777 == 0o400
 
 
+def test_publishers_with_rights_get_a_user_on_client_brokers_alone(
+    layout: WorldLayout, tmp_path: Path
+) -> None:
+    topics = tmp_path / "topics.toml"
+    topics.write_text(TOPICS + '[[publisher]]\napp_id = "cms"\ntopics = ["news.#"]\n')
+    write_files(layout, topics)
+    password = layout.paths.publishers / "cms"
+    assert password.stat().st_mode & 0o777 == 0o600
+    for broker in layout.brokers():
+        assert broker.definitions is not None
+        definitions = json.loads(broker.definitions.read_text())
+        expected = ["guest", "cms"] if "-client-" in broker.name else ["guest"]
+        assert [user["name"] for user in definitions["users"]] == expected
+        assert password.read_text().strip() not in broker.definitions.read_text()
+
+
 def test_topics_that_no_canary_may_use_are_refused(layout: WorldLayout, tmp_path: Path) -> None:
     topics = tmp_path / "topics.toml"
     topics.write_text('[[topic]]\npattern = "news.breaking"\n')

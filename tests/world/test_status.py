@@ -46,6 +46,8 @@ def test_the_keys_that_others_rely_on_are_there() -> None:
     assert {"pid", "amqp_url", "management_url"} <= set(brokers[0])
     assert sorted(s["name"] for s in services) == [
         "oregon-frontdesk-1",
+        "oregon-mailbox-1",
+        "oregon-mailbox-2",
         "oregon-retail-1-agent",
         "oregon-router-1",
         "oregon-router-2",

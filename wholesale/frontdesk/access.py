@@ -1,10 +1,11 @@
-"""Who may publish over HTTP: whoever has the key, or, on loopback, whoever is on this machine."""
+"""Who may publish over HTTP: whoever has a key, or, on loopback, whoever is on this machine."""
 
 from __future__ import annotations
 
 import dataclasses
 import hmac
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,39 +18,73 @@ _MIN_KEY: Final = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key, and whose it is: publisher ``app_id``, or for None whoever its holder says.
+
+    ``repr`` hides the key.
+    """
+
+    key: str = dataclasses.field(repr=False)
+    app_id: str | None = None
+
+
+#: The caller where no key is asked for.
+ANYONE: Final = ApiKey("")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class PublishAccess:
-    """``key`` None lets everyone publish. ``repr`` hides it."""
+    """No ``keys`` lets everyone publish."""
 
-    key: str | None = dataclasses.field(default=None, repr=False)
+    keys: tuple[ApiKey, ...] = ()
 
-    def allows(self, headers: HTTPHeaders) -> bool:
-        """Whether ``X-API-Key`` or ``Authorization: Bearer`` carries the key."""
-        if self.key is None:
-            return True
+    def caller(self, headers: HTTPHeaders) -> ApiKey | None:
+        """Whose key ``X-API-Key`` or ``Authorization: Bearer`` carries; None if there is none."""
+        if not self.keys:
+            return ANYONE
         given = headers.get("X-API-Key")
         authorization = headers.get("Authorization", "")
         if given is None and authorization[: len(_BEARER)].lower() == _BEARER:
             given = authorization[len(_BEARER) :].strip()
-        # Bytes, because compare_digest takes no other than ASCII text.
-        return hmac.compare_digest((given or "").encode(), self.key.encode())
+        # Bytes, because compare_digest takes no other than ASCII text. All are compared, so
+        # that the time says nothing about which is nearly right.
+        word = (given or "").encode()
+        found = [key for key in self.keys if hmac.compare_digest(word, key.key.encode())]
+        return found[0] if found else None
 
 
-def read_key(path: Path | None) -> str | None:
-    """The key in the file at ``path``; ConfigError if it can't be read or is too short."""
+def read_keys(path: Path | None) -> tuple[ApiKey, ...]:
+    """The keys in the file at ``path``: lines ``KEY`` or ``APP_ID KEY``, and ``#`` comments.
+
+    ConfigError if it can't be read, has none or one that is too short.
+    """
     if path is None:
-        return None
+        return ()
     try:
-        key = path.read_text(encoding="utf-8").strip()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"--api-key-file: {exc}") from exc
-    if len(key) < _MIN_KEY:
+    keys = [
+        _key(line.split(), f"--api-key-file: {path} line {n}")
+        for n, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not keys:
         raise ConfigError(f"--api-key-file: {path} needs a key of at least {_MIN_KEY} characters")
-    return key
+    return tuple(keys)
 
 
-def check_exposure(host: str, key: str | None) -> None:
+def _key(words: Sequence[str], where: str) -> ApiKey:
+    if len(words) > 2:
+        raise ConfigError(f"{where}: write KEY, or APP_ID KEY")
+    if len(words[-1]) < _MIN_KEY:
+        raise ConfigError(f"{where}: a key needs at least {_MIN_KEY} characters")
+    return ApiKey(words[-1], words[0] if len(words) == 2 else None)
+
+
+def check_exposure(host: str, keys: Sequence[ApiKey]) -> None:
     """ConfigError if ``host`` can be reached from elsewhere and anyone could publish."""
-    if key is None and not _is_loopback(host):
+    if not keys and not _is_loopback(host):
         raise ConfigError(
             f"--host {host} isn't loopback: anyone there could publish; give --api-key-file as well"
         )

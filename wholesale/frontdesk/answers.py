@@ -8,15 +8,17 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.control import LoadReport
 from newsfabric.envelope import Envelope
 from newsfabric.pushes import message_fields
 from newsfabric.settings import Region
 from newsfabric.topics import TopicClass
+from wholesale.frontdesk.boxes import Offer
 
 # Seconds for which an answer may be reused; as long as a silent box is believed in.
 ENDPOINTS_TTL: Final = 5
 RETRY_MS: Final = 2000
+# Above 0, so that who can't be wrong about 0 needn't be.
+LEAST_WEIGHT: Final = 0.0001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,17 +28,21 @@ class Endpoints:
     region: str
     others: tuple[Region, ...]
 
-    def document(self, boxes: Sequence[LoadReport]) -> dict[str, Any]:
-        """Readers try ``gateways`` in order, then ``alternates``, then again in ``retry_ms``."""
+    def document(self, offers: Sequence[Offer]) -> dict[str, Any]:
+        """Readers choose of ``gateways`` by ``weight``.
+
+        Without gateways they ask ``alternates`` in their order, and again in ``retry_ms``.
+        """
         return {
             "region": self.region,
             "gateways": [
                 {
-                    "sockjs_url": box.sockjs_url,
-                    "websocket_url": box.websocket_url,
-                    "sse_url": box.sse_url,
+                    "sockjs_url": offer.report.sockjs_url,
+                    "websocket_url": offer.report.websocket_url,
+                    "sse_url": offer.report.sse_url,
+                    "weight": max(LEAST_WEIGHT, round(offer.weight, 4)),
                 }
-                for box in boxes
+                for offer in offers
             ],
             "alternates": [
                 {

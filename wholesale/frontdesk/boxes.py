@@ -1,41 +1,59 @@
-"""The region's boxes as their load reports tell, and which to send the next reader to. Pure.
+"""The region's boxes as their load reports tell, and which share of new readers each gets. Pure.
 
 A box that has not reported for five seconds is gone; nobody is asked whether that is true.
-Readers of a burst all come between two reports, so those sent to a box since its last one count as
-connected to it: equals take turns and no box gets the whole burst.
+How they share is :mod:`wholesale.frontdesk.weights`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import random
 from typing import Final
 
 from newsfabric.control import LoadReport
+from wholesale.frontdesk.weights import Vessel, shares
 
 MAX_AGE: Final = 5.0
 # Five times the largest region there was; a bound, because reports come from outside.
 MAX_BOXES: Final = 1000
-# More than a reader ever tries before it asks again.
-MAX_OFFERED: Final = 20
+# More than a reader ever tries before it asks again, and an answer of 10 KB.
+MAX_OFFERED: Final = 50
 
 
 @dataclasses.dataclass(slots=True)
 class _Box:
     report: LoadReport
     seen: float
-    sent_there: int = 0
+    # Since when it is ready; None while it isn't.
+    ready_since: float | None
 
     @property
-    def load(self) -> float:
-        """Share of its capacity that is taken, 1.0 and above when full."""
-        capacity = self.report.capacity
-        return (self.report.connections + self.sent_there) / capacity if capacity else 1.0
+    def open(self) -> bool:
+        """Whether it takes readers."""
+        return self.ready_since is not None and self.report.connections < self.report.capacity
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """A box that takes readers, and its share of those who come, beside the others'."""
+
+    report: LoadReport
+    weight: float
 
 
 class Boxes:
     """Boxes of ``region``. ``now`` is monotonic, in seconds."""
 
-    def __init__(self, region: str, *, max_age: float = MAX_AGE, most: int = MAX_BOXES) -> None:
+    def __init__(
+        self,
+        region: str,
+        *,
+        max_age: float = MAX_AGE,
+        most: int = MAX_BOXES,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._rng = rng or random.Random()  # noqa: S311 - shares a load, guards nothing
         self._region = region
         self._max_age = max_age
         self._most = most
@@ -49,19 +67,26 @@ class Boxes:
             return False
         if known is None and len(self._boxes) >= self._most:
             return False
-        self._boxes[report.box] = _Box(report, now)
+        since = now if known is None or known.ready_since is None else known.ready_since
+        self._boxes[report.box] = _Box(report, now, since if report.state == "ready" else None)
         return True
 
-    def offer(self, *, now: float) -> list[LoadReport]:
-        """Ready boxes that aren't full, least loaded first; a reader is sent to the first."""
+    def offer(self, *, now: float) -> list[Offer]:
+        """Ready boxes that aren't full, in an order drawn by lot: the first is a good choice.
+
+        Of more than :data:`MAX_OFFERED` so many are drawn, and each counts the same.
+        """
         self._forget_silent(now)
-        ready = [
-            box for box in self._boxes.values() if box.report.state == "ready" and box.load < 1
-        ]
-        ready.sort(key=lambda box: (box.load, box.report.box))
-        if ready:
-            ready[0].sent_there += 1
-        return [box.report for box in ready[:MAX_OFFERED]]
+        boxes = [box for box in self._boxes.values() if box.open]
+        if not boxes:
+            return []
+        found = shares([_vessel(box.report, now - (box.ready_since or 0.0)) for box in boxes])
+        offers = [Offer(box.report, share) for box, share in zip(boxes, found, strict=True)]
+        # Efraimidis and Spirakis: each place in turn is drawn by weight from those that are left.
+        offers.sort(key=lambda one: math.log(1.0 - self._rng.random()) / one.weight, reverse=True)
+        if len(offers) > MAX_OFFERED:
+            return [Offer(one.report, 1 / MAX_OFFERED) for one in offers[:MAX_OFFERED]]
+        return offers
 
     def count(self, *, now: float) -> int:
         """How many boxes report, in whatever state."""
@@ -71,3 +96,12 @@ class Boxes:
     def _forget_silent(self, now: float) -> None:
         for name in [n for n, box in self._boxes.items() if now - box.seen > self._max_age]:
             del self._boxes[name]
+
+
+def _vessel(report: LoadReport, age: float) -> Vessel:
+    return Vessel(
+        connections=report.connections,
+        capacity=report.capacity,
+        connects_per_second=report.connects_per_second,
+        age=age,
+    )

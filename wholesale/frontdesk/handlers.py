@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import secrets
@@ -11,7 +12,8 @@ from typing import Final
 
 import tornado.web
 
-from newsfabric.control import OVERLOAD
+from newsfabric.amqp.message import Message
+from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.store import Store
@@ -26,7 +28,9 @@ from wholesale.frontdesk.answers import (
 )
 from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
+from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.publication import parse_publication
+from wholesale.frontdesk.repeats import Name, Repeats
 from wholesale.http import RETRY, HttpProblem, JsonHandler
 
 logger = logging.getLogger(__name__)
@@ -35,6 +39,8 @@ logger = logging.getLogger(__name__)
 MAX_REQUEST_BYTES: Final = 6 * 64 * 1024 + 16 * 1024
 _MAX_HISTORY: Final = 200
 _DEFAULT_HISTORY: Final = 20
+# Reasons of a router that HTTP has a status for.
+_REFUSED: Final = {"too_large": 413, PUBLISHER_NOT_ALLOWED: 403}
 
 
 class OpenHandler(JsonHandler):
@@ -66,13 +72,40 @@ class EndpointsHandler(OpenHandler):
 
 
 class HistoryHandler(OpenHandler):
-    """``GET /history?topic=&limit=&before=``: the newest of a public topic, oldest first."""
+    """``GET /history?topic=&limit=&before=``: the newest of a public topic, oldest first.
 
-    def initialize(self, store: Store, topics: TopicTable) -> None:
+    With ``after=`` (a position, or nothing) it is what a gateway answers.
+    """
+
+    def initialize(
+        self, store: Store, topics: TopicTable, boxes: Boxes, catching_up: CatchingUp
+    ) -> None:
         self._store = store
         self._topics = topics
+        self._boxes = boxes
+        self._catching_up = catching_up
 
     async def get(self) -> None:
+        if "after" in self.request.query_arguments:
+            await self._catch_up()
+        else:
+            await self._newest()
+
+    async def _catch_up(self) -> None:
+        if "before" in self.request.query_arguments:
+            raise HttpProblem(400, "bad_request", "either after or before")
+        names = ("topic", "after", "limit")
+        query = {name: self.get_query_argument(name) for name in names if self._has(name)}
+        boxes = [offer.report for offer in self._boxes.offer(now=time.monotonic())]
+        answer = await self._catching_up.ask(boxes, query, self.request.headers)
+        self.set_status(answer.status)
+        self.set_header("Content-Type", JSON)
+        self.finish(answer.body)
+
+    def _has(self, name: str) -> bool:
+        return name in self.request.query_arguments
+
+    async def _newest(self) -> None:
         topic = self.get_argument("topic", "")
         limit, before = self._limit(), self._before()
         policy = self._topics.find(topic)
@@ -116,11 +149,13 @@ class PublishHandler(JsonHandler):
     def initialize(
         self,
         receipts: Receipts,
+        repeats: Repeats,
         access: PublishAccess,
         limits: Limits,
         draining: Callable[[], bool],
     ) -> None:
         self._receipts = receipts
+        self._repeats = repeats
         self._access = access
         self._limits = limits
         self._draining = draining
@@ -129,14 +164,14 @@ class PublishHandler(JsonHandler):
 
     def prepare(self) -> None:
         if self.request.method != "POST":
-            raise HttpProblem(
-                405, "method_not_allowed", "POST a JSON object", headers={"Allow": "POST"}
-            )
-        if not self._access.allows(self.request.headers):
+            raise HttpProblem(405, "method_not_allowed", "POST a JSON object")
+        caller = self._access.caller(self.request.headers)
+        if caller is None:
             challenge = {"WWW-Authenticate": "Bearer"}
             raise HttpProblem(
                 401, "unauthorized", "the API key is missing or wrong", headers=challenge
             )
+        self._caller = caller
         if "Origin" in self.request.headers:
             raise HttpProblem(403, "permission_denied", "web pages can't publish")
         content_type = self.request.headers.get("Content-Type", "")
@@ -165,8 +200,9 @@ class PublishHandler(JsonHandler):
             fresh_id=secrets.token_hex(16),
             now_ms=time.time_ns() // 1_000_000,
             limits=self._limits,
+            caller=self._caller.app_id,
         )
-        receipt = await self._receipts.publish(message)
+        receipt = await self._publish(message)
         counters.PUBLISH_SECONDS.observe(time.monotonic() - start)
         if receipt.status == "rejected":
             reason = receipt.reason or "rejected"
@@ -178,8 +214,7 @@ class PublishHandler(JsonHandler):
                     headers=RETRY,
                     extra={"message_id": message.properties.message_id},
                 )
-            status = 413 if reason == "too_large" else 422
-            raise HttpProblem(status, reason, receipt.detail or "")
+            raise HttpProblem(_REFUSED.get(reason, 422), reason, receipt.detail or "")
         document = {
             "id": receipt.id,
             "identity": receipt.identity,
@@ -187,6 +222,11 @@ class PublishHandler(JsonHandler):
             "repeated": receipt.repeated,
         }
         self.answer(document, 200 if receipt.repeated else 201)
+
+    async def _publish(self, message: Message) -> Receipt:
+        name = Name.of(message)
+        publish = functools.partial(self._receipts.publish, message)
+        return await self._repeats.once(name, publish, clock=time.monotonic)
 
     def on_finish(self) -> None:
         counters.PUBLISHED.labels(str(self.get_status())).inc()

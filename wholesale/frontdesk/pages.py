@@ -14,7 +14,7 @@ import tornado.web
 import newsfabric
 
 FOLDER: Final = Path(__file__).parent.parent / "pages"
-# What more than one service serves: sockjs-client.
+# What other pages load, too: the JavaScript client, and sockjs-client, which gateways have as well.
 SHARED: Final = Path(newsfabric.__file__).parent / "static"
 
 _POLICY: Final = "; ".join(
@@ -50,10 +50,18 @@ class PageHandler(tornado.web.StaticFileHandler):
         self.finish(f"{status_code}\n")
 
 
+class SharedHandler(PageHandler):
+    """A file that pages of other origins may load as well, be it as a module."""
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Access-Control-Allow-Origin", "*")
+
+
 def page_routes(folder: Path = FOLDER) -> list[Any]:
     """Tornado routes for ``/`` and ``/static/…``."""
     return [
         (r"/(|index\.html)", PageHandler, {"path": folder, "default_filename": "index.html"}),
-        (r"/static/(sockjs\.min\.js)", PageHandler, {"path": SHARED}),
+        (r"/static/(sockjs\.min\.js|newsfabric\.m?js)", SharedHandler, {"path": SHARED}),
         (r"/static/(.+)", PageHandler, {"path": folder}),
     ]

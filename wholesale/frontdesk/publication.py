@@ -6,6 +6,8 @@ so that a publisher hears the same over HTTP and AMQP.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,16 +21,28 @@ _TEXTS: Final = ("key", "message_id", "app_id", "type", "traceparent")
 _NUMBERS: Final = ("version", "expiration")
 _FIELDS: Final = frozenset({"topic", "body", *_TEXTS, *_NUMBERS})
 # AMQP 0-9-1 section 4.2.5.3: routing keys and text properties are short strings.
-_MAX_SHORT: Final = 255
+MAX_SHORT: Final = 255
+#: What a header can carry, without spaces at its ends, which it would lose.
+IDEMPOTENCY_KEY: Final = "[!-~]([ -~]{0,253}[!-~])?"
+_IDEMPOTENCY_KEY: Final = re.compile(IDEMPOTENCY_KEY)
+# What expires on its way to a router is answered by nobody, and the request would wait in vain.
+MIN_EXPIRATION: Final = 1000
 
 
 def parse_publication(
-    document: bytes, *, idempotency_key: str | None, fresh_id: str, now_ms: int, limits: Limits
+    document: bytes,
+    *,
+    idempotency_key: str | None,
+    fresh_id: str,
+    now_ms: int,
+    limits: Limits,
+    caller: str | None = None,
 ) -> Message:
     """The message that ``document`` asks for, without ``reply_to``; HttpProblem says what is wrong.
 
     It always has a message_id: ``idempotency_key`` (the header), else the field, else
-    ``fresh_id``, so that whoever hears no answer can send it again.
+    ``fresh_id``, so that whoever hears no answer can send it again. With ``caller`` its app_id
+    is that and no other.
     """
     fields = _object(document)
     topic = _text(fields, "topic")
@@ -41,7 +55,16 @@ def parse_publication(
         raise HttpProblem(
             413, "too_large", f"the body has {len(body)} bytes, at most {limits.max_body_bytes}"
         )
-    return Message(topic, body, _properties(fields, idempotency_key, fresh_id, now_ms))
+    properties = _properties(fields, idempotency_key, fresh_id, now_ms)
+    return Message(topic, body, _as_caller(properties, caller))
+
+
+def _as_caller(properties: Properties, caller: str | None) -> Properties:
+    if caller is None:
+        return properties
+    if properties.app_id not in (None, "", caller):
+        raise HttpProblem(403, "permission_denied", f"this key publishes as app_id {caller!r}")
+    return dataclasses.replace(properties, app_id=caller)
 
 
 def _properties(
@@ -54,6 +77,8 @@ def _properties(
         "timestamp_in_ms": now_ms,
     }
     expiration = _number(fields, "expiration")
+    if expiration is not None and expiration < MIN_EXPIRATION:
+        raise _bad(f"expiration must be {MIN_EXPIRATION} ms or more")
     return Properties(
         content_type=JSON,
         headers={name: value for name, value in headers.items() if value is not None},
@@ -78,8 +103,8 @@ def _object(document: bytes) -> dict[str, Any]:
 
 
 def _message_id(field: str | None, header: str | None) -> str | None:
-    if header is not None:
-        _check_length("Idempotency-Key", header)
+    if header is not None and not _IDEMPOTENCY_KEY.fullmatch(header):
+        raise _bad("Idempotency-Key must be 1 to 255 characters of ASCII")
     if field and header and field != header:
         raise _bad("message_id and Idempotency-Key differ")
     return header or field
@@ -97,8 +122,8 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
 
 def _check_length(name: str, value: str) -> None:
     size = len(value.encode("utf-8", "surrogatepass"))
-    if size > _MAX_SHORT:
-        raise _bad(f"{name} has {size} bytes, at most {_MAX_SHORT}")
+    if size > MAX_SHORT:
+        raise _bad(f"{name} has {size} bytes, at most {MAX_SHORT}")
 
 
 def _number(fields: Mapping[str, Any], name: str) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 import secrets
 import time
@@ -14,22 +15,24 @@ from newsfabric import control, topology
 from newsfabric.amqp import Consumer, Declare, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
-from newsfabric.service import Readiness, health_routes, listen
+from newsfabric.service import DocumentHandler, Readiness, health_routes, listen
 from newsfabric.settings import Fabric
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
-from wholesale.frontdesk import counters
-from wholesale.frontdesk.access import PublishAccess, check_exposure
+from wholesale.frontdesk import counters, openapi
+from wholesale.frontdesk.access import ApiKey, PublishAccess, check_exposure
 from wholesale.frontdesk.answers import Endpoints
 from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
+from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.handlers import (
     EndpointsHandler,
     HistoryHandler,
     PublishHandler,
 )
 from wholesale.frontdesk.pages import page_routes
+from wholesale.frontdesk.repeats import Repeats
 from wholesale.http import application
 from wholesale.source import QueueSource
 
@@ -42,7 +45,7 @@ _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FrontdeskSettings:
-    """How one frontdesk runs. ``port`` 0 takes a free one; ``api_key`` None: no key is asked for.
+    """How one frontdesk runs. ``port`` 0 takes a free one; without ``api_keys`` none is asked for.
 
     A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
     a time, and ``drain_seconds`` once the frontdesk was told to stop.
@@ -52,14 +55,14 @@ class FrontdeskSettings:
     region: str
     host: str = "127.0.0.1"
     port: int = 0
-    api_key: str | None = dataclasses.field(default=None, repr=False)
+    api_keys: tuple[ApiKey, ...] = ()
     drain_seconds: float = 5.0
     receipt_seconds: float = 5.0
     max_pending: int = 1000
     limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
-        check_exposure(self.host, self.api_key)
+        check_exposure(self.host, self.api_keys)
 
 
 class FrontdeskService:
@@ -85,6 +88,7 @@ class FrontdeskService:
         self._client = client
         self._store = store
         self.boxes = Boxes(settings.region)
+        self._catching_up = CatchingUp()
         # Exclusive queues are this connection's own; the suffix keeps two processes apart.
         self._queue = f"frontdesk.{settings.name}.{secrets.token_hex(4)}"
         self._draining = False
@@ -120,19 +124,30 @@ class FrontdeskService:
         finally:
             await server.close_all_connections()
             await reports.cancel()
+            self._catching_up.close()
 
     def _routes(self, receipts: Receipts) -> list[Any]:
         publish = {
             "receipts": receipts,
-            "access": PublishAccess(self.settings.api_key),
+            "repeats": Repeats(),
+            "access": PublishAccess(self.settings.api_keys),
             "limits": self.settings.limits,
             "draining": lambda: self._draining,
         }
+        keys = bool(self.settings.api_keys)
+        described = functools.partial(openapi.document, self.settings.limits, keys=keys)
         endpoints = {"boxes": self.boxes, "endpoints": self._endpoints}
+        history = {
+            "store": self._store,
+            "topics": self._topics,
+            "boxes": self.boxes,
+            "catching_up": self._catching_up,
+        }
         return [
             (r"/endpoints\.json", EndpointsHandler, endpoints),
             (r"/publish", PublishHandler, publish),
-            (r"/history", HistoryHandler, {"store": self._store, "topics": self._topics}),
+            (r"/history", HistoryHandler, history),
+            (r"/openapi\.json", DocumentHandler, {"document": described}),
             *health_routes(self.readiness),
             *page_routes(),
         ]

@@ -8,81 +8,18 @@
 
 export const STORIES_MAX = 200;
 export const TOPICS_MAX = 128; // the gateway's limit for one reader
-const SEEN_MAX = 512; // identities remembered for each topic
 const TEXT_MAX = 24_000; // characters of one text; bodies end at 64 KiB
 
 const TOPIC = /^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/;
 const LANG = /^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$/;
-const TRANSPORTS = [
-  "websocket",
-  "xhr-streaming",
-  "eventsource",
-  "iframe-eventsource",
-  "xhr-polling",
-  "iframe-xhr-polling",
-];
 
-/* ---- The connection ------------------------------------------------------------------------ */
+/* ---- The address ------------------------------------------------------------------------------- */
 
-/** state → event → next state. An event that a state doesn't list changes nothing. */
-export const STATES = {
-  idle: { start: "finding" },
-  finding: { found: "connecting", lost: "waiting" },
-  connecting: { opened: "open", lost: "waiting", refused: "stopped" },
-  open: { lost: "waiting", refused: "stopped" },
-  waiting: { retry: "finding" },
-  stopped: {},
-};
-
-/** The state after `event`; the same state if the table doesn't list it. */
-export function nextState(state, event) {
-  return STATES[state]?.[event] ?? state;
-}
-
-/** What a close code asks for: "stop", "now" or "back off". */
-export function closeAdvice(code) {
-  if (code >= 4000 && code <= 4099) return "stop";
-  if (code >= 4200 && code <= 4299) return "now";
-  return "back off";
-}
-
-/** Waits between attempts, with full jitter: anything from 0 to a bound that doubles, in ms. */
-export class Backoff {
-  constructor({ base = 500, cap = 30_000, stable = 60_000 } = {}) {
-    this.base = base;
-    this.cap = cap;
-    this.stable = stable;
-    this.attempts = 0;
-  }
-
-  /** The next wait. A connection that was open for `openFor` ≥ 60 s has earned a fresh start. */
-  next(random, openFor = 0) {
-    if (openFor >= this.stable) this.attempts = 0;
-    const bound = Math.min(this.cap, this.base * 2 ** this.attempts);
-    this.attempts = Math.min(this.attempts + 1, 30);
-    return Math.round(random * bound);
-  }
-}
-
-/**
- * How long to wait after a loss, in ms; null means never try again.
- *
- * `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
- * counts before the socket's. "At once" is granted to connections that lasted a second, or a gateway
- * that closes each of them would be hammered.
- */
-export function waitAfterLoss({ code, notice = null, openFor = 0 }, backoff, random) {
-  const advice = closeAdvice(notice?.code ?? code);
-  if (advice === "stop" || notice?.reconnect === false) return null;
-  const asked = Number.isFinite(notice?.retry_after_ms) ? Math.max(0, notice.retry_after_ms) : 0;
-  if (advice === "now" && openFor >= 1000) return asked;
-  return asked + backoff.next(random, openFor);
-}
-
-/** The names in `?transports=a,b` that sockjs-client knows; empty means its own order. */
-export function transportsFrom(query) {
+/** Those of `transports` that `?transports=a,b` names; undefined, so that all may be used, if it names none. */
+export function transportsFrom(query, transports) {
   const wanted = (new URLSearchParams(query).get("transports") ?? "").split(",");
-  return TRANSPORTS.filter((name) => wanted.some((w) => w.trim() === name));
+  const chosen = transports.filter((name) => wanted.some((w) => w.trim() === name));
+  return chosen.length ? chosen : undefined;
 }
 
 /** `text` as an absolute http(s) URL, or null. */
@@ -91,28 +28,6 @@ export function safeUrl(text, base) {
   try {
     const url = new URL(text, base);
     return url.protocol === "http:" || url.protocol === "https:" ? url.href : null;
-  } catch {
-    return null;
-  }
-}
-
-/** endpoints.json as {region, gateways: [url…], alternates: [{region, url}…], retryMs}, in its order. */
-export function parseEndpoints(answer, base) {
-  const gateways = listOf(answer?.gateways)
-    .map((gateway) => safeUrl(gateway?.sockjs_url, base))
-    .filter((url) => url !== null);
-  const alternates = listOf(answer?.alternates)
-    .map((other) => ({ region: text(other?.region, 64), url: safeUrl(other?.endpoints_url, base) }))
-    .filter((other) => other.url !== null);
-  const retryMs = Number.isFinite(answer?.retry_ms) ? Math.min(60_000, Math.max(0, answer.retry_ms)) : 0;
-  return { region: text(answer?.region, 64), gateways, alternates, retryMs };
-}
-
-/** A push of the gateway as an object with a string `type`, or null. */
-export function parsePush(data) {
-  try {
-    const push = JSON.parse(data);
-    return typeof push?.type === "string" ? push : null;
   } catch {
     return null;
   }
@@ -140,14 +55,6 @@ export function parseChoice(stored, defaults) {
 /* ---- Stories ------------------------------------------------------------------------------- */
 
 /**
- * The identity in a message's id: all but the first 48 bits, which are a router's clock.
- * Copies of one message, routed twice, differ in the clock alone.
- */
-export function identityOf(id) {
-  return String(id).slice(13);
-}
-
-/**
  * The newest stories of the chosen topics: one for each (topic, key), at its highest version.
  *
  * A story keeps its place while it is updated: `placed` is the publication time of the version that
@@ -157,15 +64,13 @@ export class Board {
   constructor(limit = STORIES_MAX) {
     this.limit = limit;
     this.stories = new Map(); // story id → story
-    this.seen = new Map(); // topic → identities, oldest first
   }
 
   /**
-   * Take a message push; say what became of it: "new", "updated", "repeat" or "older".
+   * Take a message; say what became of it: "new", "updated" or "older". No message is offered twice.
    * `live` is false for what was published before the reader followed the topic.
    */
   offer(message, live) {
-    if (!this.#firstSight(message)) return "repeat";
     const id = storyId(message);
     const known = this.stories.get(id);
     if (known && !supersedes(message, known.message)) return "older";
@@ -178,7 +83,6 @@ export class Board {
 
   /** Forget a topic that is no longer followed, so that it can be followed afresh. */
   drop(topic) {
-    this.seen.delete(topic);
     for (const [id, story] of this.stories) {
       if (story.message.topic === topic) this.stories.delete(id);
     }
@@ -189,16 +93,6 @@ export class Board {
     return [...this.stories.values()].sort((a, b) => b.placed - a.placed || (a.id < b.id ? -1 : 1));
   }
 
-  #firstSight(message) {
-    const identity = identityOf(message.id);
-    let seen = this.seen.get(message.topic);
-    if (!seen) this.seen.set(message.topic, (seen = new Set()));
-    if (seen.has(identity)) return false;
-    seen.add(identity);
-    if (seen.size > SEEN_MAX) seen.delete(seen.values().next().value);
-    return true;
-  }
-
   #trim() {
     if (this.stories.size <= this.limit) return;
     for (const story of this.newest().slice(this.limit)) this.stories.delete(story.id);
@@ -207,7 +101,7 @@ export class Board {
 
 /** Versions of one story share this; a message without a key is a story of its own. */
 function storyId({ topic, key, id }) {
-  return JSON.stringify([topic, key ?? null, key == null ? identityOf(id) : null]);
+  return JSON.stringify([topic, key ?? null, key == null ? id : null]);
 }
 
 /** A higher version replaces a lower one, never the reverse; equal ones go by id, which sorts by arrival. */

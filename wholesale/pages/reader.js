@@ -1,5 +1,5 @@
 /**
- * The reader's page: shows what the feed brings. The rules are in reader-core.js, the connection in reader-feed.js.
+ * The reader's page: shows what the fabric brings. The rules are in reader-core.js, the connection is newsfabric's.
  *
  * Messages are collected on a board and shown together, some twenty times a second at most, so a burst
  * costs one rendering. What comes from a message reaches the page through textContent and checked
@@ -16,11 +16,12 @@ import {
   storyView,
   transportsFrom,
 } from "./reader-core.js";
-import { Feed } from "./reader-feed.js";
+import { TRANSPORTS, connect } from "./newsfabric.mjs";
 
 const RENDER_MS = 50;
 const ANNOUNCE_MS = 10_000; // a screen reader must get to the end of its sentence
 const NOTICE_MS = 500; // a shorter wait isn't worth a line that comes and goes
+const REWIND = 20;
 const CHOICE_KEY = "newsfabric.topics";
 const STATE_WORDS = {
   idle: "Starting",
@@ -46,13 +47,13 @@ let renderTimer = null;
 
 /* ---- Stories ------------------------------------------------------------------------------- */
 
-function onMessage(push, live) {
+function onMessage(message, live) {
   received += 1;
-  if (live && Number.isFinite(push.published)) delays.add(Date.now() - push.published);
-  const outcome = board.offer(push, live);
-  if (outcome === "new" || outcome === "updated") {
+  if (live && Number.isFinite(message.published)) delays.add(Date.now() - message.published);
+  const outcome = board.offer(message, live);
+  if (outcome !== "older") {
     waiting += 1;
-    announceLater(push, live);
+    announceLater(message, live);
   }
   renderSoon();
 }
@@ -179,9 +180,9 @@ function putOrHide(element, selector, text) {
 let unannounced = null; // {stories, headline} since the last announcement
 let announceTimer = null;
 
-function announceLater(push, live) {
+function announceLater(message, live) {
   if (!live || paused) return;
-  const { headline } = viewOf(push);
+  const { headline } = viewOf(message);
   unannounced = { stories: (unannounced?.stories ?? 0) + 1, headline };
   announceTimer ??= setTimeout(announce, ANNOUNCE_MS);
 }
@@ -195,7 +196,7 @@ function announce() {
 
 /* ---- Connection ---------------------------------------------------------------------------- */
 
-function onState(state, { region, transport, alternates, reason, wait }) {
+function onState({ state, region, transport, alternates, reason, wait }) {
   const word = byTestId("state");
   word.dataset.state = state;
   word.textContent = STATE_WORDS[state];
@@ -242,7 +243,7 @@ function restoreChoice() {
 /** Follow what is checked, leave what isn't, and remember it. */
 function applyChoice() {
   for (const box of boxes()) {
-    if (box.checked) feed.follow(box.value);
+    if (box.checked) follow(box.value);
     else forget(box.value);
   }
   const values = boxes().map((box) => box.value);
@@ -252,8 +253,26 @@ function applyChoice() {
   renderSoon();
 }
 
+function follow(topic) {
+  if (followed.has(topic)) return;
+  let since = Infinity; // what was published earlier is not live
+  const subscription = fabric.subscribe(topic, {
+    // A mailbox opens with all that is kept for the user.
+    rewind: topic.startsWith("user.") ? null : REWIND,
+    onMessage: (message) => onMessage(message, message.published > since),
+    onSubscribed: () => {
+      since = Date.now();
+      showTrouble(topic, "");
+    },
+    onGap: () => showNotice("Some headlines may be missing: the connection was away for too long. Reload the page to see what there is."),
+    onError: ({ message, code }) => showTrouble(topic, `${message} (${code})`),
+  });
+  followed.set(topic, subscription);
+}
+
 function forget(topic) {
-  feed.leave(topic);
+  followed.get(topic)?.unsubscribe();
+  followed.delete(topic);
   board.drop(topic);
   showTrouble(topic, "");
 }
@@ -319,13 +338,37 @@ function remember(choice) {
   }
 }
 
+/* ---- Login --------------------------------------------------------------------------------- */
+
+/** Be whom the token says, and read what is sent to that user. It is kept nowhere: a reload forgets it. */
+async function onLogin(event) {
+  event.preventDefault();
+  const field = byId("token");
+  try {
+    const { user } = await fabric.login(field.value.trim());
+    field.value = "";
+    byId("login-state").textContent = `Logged in as ${user}.`;
+    followOwn(`user.${user}`);
+  } catch (error) {
+    byId("login-state").textContent = error.message;
+  }
+}
+
+function followOwn(topic) {
+  const known = boxes().find((box) => box.value === topic);
+  if (known) known.checked = true;
+  else addBox(topic);
+  applyChoice();
+}
+
 /* ---- Start --------------------------------------------------------------------------------- */
 
-const feed = new Feed({
-  endpointsUrl: new URL("/endpoints.json", location.href).href,
-  transports: transportsFrom(location.search),
-  on: { state: onState, message: onMessage, topic: showTrouble },
+const fabric = connect({
+  endpoints: "/endpoints.json",
+  transports: transportsFrom(location.search, TRANSPORTS),
+  sockjs: "/static/sockjs.min.js",
 });
+const followed = new Map(); // topic → subscription
 
 function togglePause() {
   paused = !paused;
@@ -338,8 +381,8 @@ byId("topics").open = matchMedia("(min-width: 62rem)").matches;
 byId("pause").addEventListener("click", togglePause);
 byId("topic-form").addEventListener("change", (event) => event.target.name === "topic" && applyChoice());
 byId("topic-form").addEventListener("submit", onAdd);
-addEventListener("online", () => feed.hurry());
+byId("login-form").addEventListener("submit", onLogin);
+fabric.on("state", onState);
 
 restoreChoice();
 applyChoice();
-feed.start();

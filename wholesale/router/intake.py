@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 
-from newsfabric.amqp.message import Delivery
+from newsfabric import control
+from newsfabric.amqp.message import SHOVELLED, Delivery, Properties
 from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
 from newsfabric.hops import hops
@@ -70,7 +71,7 @@ class Intake:
         self, delivery: Delivery, source: Source, now_ms: int, now: float
     ) -> Job | Answer | None:
         submission = self._decode(delivery, now_ms)
-        topic_class = self._validate(submission)
+        topic_class = self._validate(submission, delivery.message.properties)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
         found = self._identify(submission, claim, topic_class, now_ms, now)
         if found.found is Found.ROUTED:
@@ -83,13 +84,29 @@ class Intake:
         counters.DECODE.left()
         return submission
 
-    def _validate(self, submission: Submission) -> TopicClass:
+    def _validate(self, submission: Submission, properties: Properties) -> TopicClass:
         counters.VALIDATE.entered()
-        policy = self._topics.find(submission.topic)
+        policy = self._topics.of_any(submission.topic)
         if policy is None:
             raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
+        # What enters the core without a shovel is the fabric's own: publishers can't log in there.
+        if self._topics.publishers and SHOVELLED in properties.headers:
+            self._check_rights(submission, properties.user_id)
         counters.VALIDATE.left()
         return policy.topic_class
+
+    def _check_rights(self, submission: Submission, user_id: str | None) -> None:
+        app_id, topic = submission.app_id, submission.topic
+        if not self._topics.may_publish(app_id, topic):
+            raise Rejected(
+                control.PUBLISHER_NOT_ALLOWED,
+                f"app_id {app_id or ''!r} may not publish to {topic} (topics.toml, [[publisher]])",
+            )
+        # A broker has checked it (RabbitMQ, "Validated User ID"); app_id is just a word.
+        if user_id is not None and user_id != app_id:
+            raise Rejected(
+                control.PUBLISHER_NOT_ALLOWED, f"user {user_id!r} says it is app_id {app_id!r}"
+            )
 
     def _identify(
         self,

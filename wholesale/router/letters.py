@@ -1,9 +1,9 @@
 """Receipts and rejections as messages. Pure.
 
 A rejected message keeps its bytes and properties, except those that would act on the
-broker once more: ``expiration`` (it would vanish from the queue that keeps it) and the headers
-``CC`` and ``BCC``. On redelivery it goes out plain: its own headers may be what broke the
-link the first time, and a message must not come round for ever.
+broker once more: ``expiration`` (it would vanish from the queue that keeps it), ``user_id`` (it
+isn't the router's) and the headers ``CC`` and ``BCC``. On redelivery it goes out plain: its own
+headers may be what broke the link the first time, and a message must not come round for ever.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Sender:
         if delivery.redelivered:
             return Letter(topology.REJECTED, plain)
         kept = dataclasses.replace(
-            original, expiration=None, headers={**_inert(original.headers), **ours}
+            original, expiration=None, user_id=None, headers={**_inert(original.headers), **ours}
         )
         return Letter(topology.REJECTED, Message(problem.reason, message.body, kept), plain)
 

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::control::{Command, ConnectionId, History, Message, Replay, Subscribe, Uncovered};
+use crate::control::{self, Command, ConnectionId, History, Message, Replay, Subscribe, Uncovered};
 use crate::counters::Count;
 use crate::drain::Pace;
 use crate::fanout::Chunk;
 use crate::head::Framing;
 use crate::hub::{Clash, Limits, Offer};
-use crate::orders::{Order, Report, Seed};
+use crate::orders::{Eviction, Order, Report, Seed};
 use crate::policy::error_push;
 use crate::publication::{FrameMaker, Publication, TopicPolicy};
 use crate::reactor::{Reactor, unix_ms};
-use crate::slab::Phase;
+use crate::slab::{Badge, Phase};
 
 /// Batches that are kept; the control plane counts on it.
 const MOST_BATCHES: usize = 32;
@@ -50,7 +50,9 @@ impl Reactor {
                     self.serve(command);
                 }
             }
+            Order::Evict(eviction) => self.evict(&eviction),
             Order::Drain(spread_ms, per_second) => self.start_drain(spread_ms, per_second),
+            Order::Shed(reason, count, retry_ms) => self.shed(&reason, count, retry_ms),
             Order::Yield(yielding) => self.yield_to(&yielding),
         }
     }
@@ -68,6 +70,12 @@ impl Reactor {
             Command::Reply { connection, push } => {
                 if let Some(slot) = self.open(connection) {
                     self.reply(slot, push);
+                }
+            }
+            Command::Badge(badge) => {
+                if let Some(slot) = self.open(badge.connection) {
+                    self.pin_on(slot, &badge);
+                    self.reply(slot, badge.push);
                 }
             }
             Command::Close { connection, reason, retry_after_ms } => {
@@ -88,6 +96,34 @@ impl Reactor {
     fn reply(&mut self, slot: u32, push: &[u8]) {
         self.push(slot, &String::from_utf8_lossy(push));
         self.answered(slot);
+    }
+
+    fn pin_on(&mut self, slot: u32, badge: &control::Badge<'_>) {
+        self.extra(slot).badge = Some(Box::new(Badge {
+            user: badge.user.into(),
+            issued_ms: badge.issued_ms,
+            expires_ms: badge.expires_ms,
+            blob: badge.blob.into(),
+        }));
+        // An earlier beat does no harm, and a badge that runs out sooner must not wait for a later.
+        if let (Some(beat), Some(end)) = (self.wheel.due_ms(slot), self.badge_ends_ms(slot)) {
+            self.wheel.set(slot, beat.min(end));
+        }
+    }
+
+    /// One look at every connection, however many users they are.
+    fn evict(&mut self, eviction: &Eviction) {
+        for slot in 0..self.slab.slots() {
+            let connection = self.slab.at(slot);
+            let badge = connection.extra.as_ref().and_then(|extra| extra.badge.as_ref());
+            let gone = badge.is_some_and(|badge| {
+                let until = eviction.users.get(&*badge.user);
+                until.is_some_and(|until| badge.issued_ms <= *until)
+            });
+            if gone && connection.phase == Phase::Open {
+                self.close(slot, &eviction.reason, None);
+            }
+        }
     }
 
     fn publish(&mut self, number: u64, publication: &Arc<Publication>) {

@@ -273,6 +273,9 @@ impl Reactor {
             self.count(Count::RejectedCapacity);
             // A page can't read a 503 of a WebSocket, but it can read a push.
             self.close(slot, "overload", None);
+        } else if let Some(token) = upgrade.token {
+            // As if that had been the reader's first verb.
+            self.ask(slot, &head::login_verb(token));
         }
     }
 

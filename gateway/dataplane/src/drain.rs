@@ -42,6 +42,24 @@ impl Pace {
     }
 }
 
+/// How many of `count` each thread has to send away that has so many `readers`: in proportion, as
+/// many as there are at most.
+#[must_use]
+pub fn shares(count: u32, readers: &[u64]) -> Vec<u32> {
+    let all: u64 = readers.iter().sum();
+    let count = u64::from(count).min(all);
+    let (mut before, mut given) = (0, 0);
+    let mut share = |own: &u64| {
+        before += own;
+        // What is due up to here, so that what is rounded off isn't lost.
+        let due = (count * before).checked_div(all).unwrap_or(0);
+        let share = due - given;
+        given = due;
+        u32::try_from(share).unwrap_or(u32::MAX)
+    };
+    readers.iter().map(&mut share).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +79,14 @@ mod tests {
         let mut pace = Pace::new(1_000, 0, 100, 100);
         assert_eq!(pace.due(1_000), 100);
         assert!(!pace.is_over(9_999));
+    }
+
+    #[test]
+    fn threads_share_what_is_shed_by_their_readers() {
+        assert_eq!(shares(10, &[300, 100, 0, 100]), [6, 2, 0, 2]);
+        assert_eq!(shares(1, &[1, 1, 1]), [0, 0, 1]);
+        assert_eq!(shares(100, &[2, 3]), [2, 3]);
+        assert_eq!(shares(5, &[0, 0]), [0, 0]);
     }
 
     #[test]

@@ -228,7 +228,8 @@ impl Hub {
     /// That is `older` and what is remembered, as far as `replay` goes, and with `policy.latest`
     /// the newest version of each key. With `only_if_covered` it has to be all there is.
     /// [`Replay::Given`] is `older` as it is (whichever batch it says): what comes later of it is a
-    /// copy.
+    /// copy. Not so of what is older than the window of identities: it can't come again, and a crowd
+    /// of mailboxes would leave no room for what can.
     pub fn rewind(
         &mut self,
         name: &str,
@@ -240,7 +241,9 @@ impl Hub {
     ) -> Result<Vec<Arc<Publication>>, Uncovered> {
         if matches!(replay, Replay::Given(_)) {
             for publication in older {
-                self.seen.add(&publication.identity(), now);
+                if publication.routed_ms() + self.limits.identity_ms >= now {
+                    self.seen.add(&publication.identity(), now);
+                }
             }
             return Ok(older.to_vec());
         }
@@ -491,6 +494,15 @@ mod tests {
         assert_eq!(all.map(|all| numbers(&all)), Ok(vec![5, 4]));
         assert_eq!(hub.publish(&on("a", 3, &message(4, 4)), 0), Offer::Copy);
         assert_eq!(last(&mut hub, "a"), [5]);
+    }
+
+    #[test]
+    fn what_is_given_and_older_than_the_window_takes_no_room_in_it() {
+        let mut hub = Hub::new(LIMITS);
+        let given = [on("a", 3, &message(4, 4)), on("a", 3, &message(70_000, 5))];
+        let all = hub.rewind("a", keeping(3), Replay::Given(0), &given, false, 80_000);
+        assert_eq!(all.map(|all| all.len()), Ok(2));
+        assert_eq!(hub.identities(), 1);
     }
 
     #[test]

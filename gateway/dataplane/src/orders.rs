@@ -1,5 +1,6 @@
 //! What passes between the thread that talks to the control plane and the I/O threads.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::control::{ConnectionId, Uncovered};
@@ -24,14 +25,27 @@ pub enum Order {
     Batch(u64, Batch),
     /// A command to one connection of this thread: its type and its body, which is well formed.
     Command(u8, Box<[u8]>),
+    /// End the connections of users.
+    Evict(Arc<Eviction>),
     /// Send readers away: over so many ms, but no more than so many a second.
     Drain(u32, u32),
+    /// Send so many readers away for this reason, to come again within so many ms.
+    Shed(Arc<str>, u32, u32),
     /// Give everything to a newer data plane.
     Yield(Arc<Yielding>),
 }
 
 /// Messages of one topic, oldest first, shared by all threads.
 pub type Batch = Arc<[Arc<Publication>]>;
+
+/// Who has to go.
+#[derive(Debug)]
+pub struct Eviction {
+    /// The reason's name.
+    pub reason: String,
+    /// By user: when their badges were issued at the latest, ms since the epoch.
+    pub users: HashMap<String, u64>,
+}
 
 /// A topic's past.
 #[derive(Debug)]
@@ -51,8 +65,8 @@ pub struct Seed {
 /// What an I/O thread tells.
 #[derive(Debug)]
 pub enum Report {
-    /// A reader's verb, in this attachment.
-    Verb(u32, ConnectionId, Box<[u8]>),
+    /// A reader's badge (empty for none) and verb, in this attachment.
+    Verb(u32, ConnectionId, Box<[u8]>, Box<[u8]>),
     /// Memory isn't enough for a command with this token, which was to answer this verb.
     Uncovered(u32, ConnectionId, u32, Uncovered, Box<[u8]>),
     /// All fan-outs of this thread are over up to a number of this attachment.

@@ -30,6 +30,7 @@ impl Policy {
             head_bytes: (settings.head_bytes as usize).min(LONGEST_HEAD),
             origins,
             deflate: settings.deflate_bytes > 0,
+            cookie: settings.cookie.clone().into_bytes(),
         };
         let bytes = settings.message_bytes as usize;
         let plain = frame::Rules { frame_bytes: bytes, message_bytes: bytes, deflate: false };

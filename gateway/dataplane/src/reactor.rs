@@ -86,6 +86,8 @@ pub struct Reactor {
     /// What many readers are given; the last that came is the last.
     pub(crate) batches: VecDeque<(u64, Batch)>,
     pub(crate) drain: Option<Pace>,
+    /// Where the search for the next reader to be shed goes on.
+    shed_from: u32,
     /// Bytes of verbs that wait in all connections.
     pub(crate) held_bytes: usize,
     /// Whose address was counted.
@@ -139,6 +141,7 @@ impl Reactor {
             attachment: 0,
             batches: VecDeque::new(),
             drain: None,
+            shed_from: 0,
             held_bytes: 0,
             counted: HashMap::new(),
             doomed: Vec::new(),
@@ -261,10 +264,25 @@ impl Reactor {
             self.close(slot, "no_pong", None);
             return;
         }
-        self.wheel.set(slot, self.now_ms + heartbeat);
+        let mut next = self.now_ms + heartbeat;
+        if let Some(end) = self.badge_ends_ms(slot) {
+            if end <= self.now_ms {
+                return self.close(slot, "token_expired", None);
+            }
+            next = next.min(end);
+        }
+        self.wheel.set(slot, next);
         if !blocked {
             self.write(slot, crate::writer::heartbeat(framing));
         }
+    }
+
+    /// When a connection's badge runs out, by this thread's clock; `None` if that is never.
+    pub(crate) fn badge_ends_ms(&mut self, slot: u32) -> Option<u64> {
+        let extra = self.slab.at(slot).extra.as_ref()?;
+        let expires_ms = extra.badge.as_ref()?.expires_ms;
+        let left = expires_ms.saturating_sub(unix_ms());
+        (expires_ms > 0).then(|| self.now_ms.saturating_add(left))
     }
 
     /// End those whose sockets turned out to be dead while something else was under way.
@@ -294,6 +312,7 @@ impl Reactor {
             extra.asked = None;
             extra.waiting.clear();
             extra.ping = None;
+            extra.badge = None;
             self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
         }
         self.counters().take(match framing {
@@ -377,6 +396,25 @@ impl Reactor {
         let usual = self.policy.reason("drain").retry_after_ms;
         let wait = (u64::from(self.random()) * (2 * u64::from(usual) + 1)) >> 32;
         self.close(slot, "drain", Some(wait as u32));
+    }
+
+    /// Send `count` readers away, each other ones than the last time as long as there are some.
+    pub(crate) fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
+        let slots = self.slab.slots();
+        let mut left = count;
+        for _ in 0..slots {
+            if left == 0 {
+                break;
+            }
+            self.shed_from = if self.shed_from >= slots { 0 } else { self.shed_from };
+            let slot = self.shed_from;
+            self.shed_from += 1;
+            if self.slab.at(slot).phase == Phase::Open {
+                let wait = (u64::from(self.random()) * (u64::from(retry_ms) + 1)) >> 32;
+                self.close(slot, reason, Some(wait as u32));
+                left -= 1;
+            }
+        }
     }
 
     fn is_drained(&self) -> bool {

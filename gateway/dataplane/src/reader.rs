@@ -190,7 +190,7 @@ impl Reactor {
         self.push(slot, &error_push("", "", 111, "too many requests", true));
     }
 
-    fn ask(&mut self, slot: u32, verb: &[u8]) {
+    pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
         let most = self.settings().waiting as usize;
         if self.may_ask(slot) {
             return self.report(slot, verb.into());
@@ -220,8 +220,10 @@ impl Reactor {
 
     fn report(&mut self, slot: u32, verb: Box<[u8]>) {
         let name = self.name_of(slot);
-        self.extra(slot).asked = Some(verb.clone());
-        self.parts.reports.put(Report::Verb(self.attachment, name, verb));
+        let extra = self.extra(slot);
+        extra.asked = Some(verb.clone());
+        let badge = extra.badge.as_ref().map_or_else(Box::default, |badge| badge.blob.clone());
+        self.parts.reports.put(Report::Verb(self.attachment, name, badge, verb));
     }
 
     /// The verb that was asked is answered: go on with the next.

@@ -1,6 +1,8 @@
 //! Request heads: what is ours, what is refused and how, what is handed over.
 
-use dataplane::head::{Decision, Framing, Info, Origins, Refusal, Rules, accept_key, decide};
+use dataplane::head::{
+    Decision, Framing, Info, Origins, Refusal, Rules, accept_key, decide, login_verb,
+};
 use proptest::prelude::*;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -13,7 +15,7 @@ const HANDSHAKE: [(&str, &str); 5] = [
 ];
 
 fn rules() -> Rules {
-    Rules { head_bytes: 8192, origins: Origins::any(), deflate: true }
+    Rules { head_bytes: 8192, origins: Origins::any(), deflate: true, cookie: b"session".into() }
 }
 
 fn request(line: &str, fields: &[(&str, &str)]) -> String {
@@ -351,5 +353,87 @@ proptest! {
             }
             None => {}
         }
+    }
+}
+
+fn token(head: &str, rules: &Rules) -> Option<String> {
+    match decide(head.as_bytes(), rules) {
+        Decision::Upgrade(upgrade) => {
+            upgrade.token.map(|token| String::from_utf8_lossy(token).into_owned())
+        }
+        other => panic!("{head}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_token_may_stand_behind_our_subprotocol() {
+    for (offer, spoken, expected) in [
+        ("newsfabric, a.b.c", true, Some("a.b.c")),
+        ("newsfabric,a.b.c,d", true, Some("a.b.c")),
+        ("chat, newsfabric , a.b.c", true, Some("a.b.c")),
+        ("newsfabric", true, None),
+        ("newsfabric, ", true, None),
+        ("Newsfabric, a.b.c", false, None),
+        ("chat, a.b.c", false, None),
+        ("", false, None),
+    ] {
+        let head = handshake("/websocket", &[("Sec-WebSocket-Protocol", offer)]);
+        assert_eq!(token(&head, &rules()).as_deref(), expected, "{offer}");
+        let Decision::Upgrade(upgrade) = decide(head.as_bytes(), &rules()) else {
+            panic!("{head}");
+        };
+        let answer = answer(|out| upgrade.put(out));
+        let told = answer.contains("\r\nSec-WebSocket-Protocol: newsfabric\r\n");
+        assert_eq!((upgrade.protocol, told), (spoken, spoken), "{offer}");
+    }
+    let both = "Sec-WebSocket-Protocol: newsfabric\r\nSec-WebSocket-Protocol: a.b.c\r\nUpgrade";
+    let head = handshake("/websocket", &[]).replacen("Upgrade", both, 1);
+    assert_eq!(token(&head, &rules()).as_deref(), Some("a.b.c"));
+}
+
+#[test]
+fn a_cookie_counts_for_pages_of_ours_alone() {
+    let listed = Rules { origins: Origins::only(["https://news.example"]), ..rules() };
+    let cookie = ("Cookie", "theme=dark; session=a.b.c; x=y");
+    for (field, value, any, only) in [
+        ("Origin", "https://news.example", None, Some("a.b.c")),
+        ("Origin", "HTTPS://NEWS.example", None, Some("a.b.c")),
+        ("Origin", "https://box.example:8080", Some("a.b.c"), Some("a.b.c")),
+        ("Sec-Fetch-Site", "same-origin", Some("a.b.c"), Some("a.b.c")),
+        ("Sec-Fetch-Site", "same-site", None, None),
+        ("Sec-Fetch-Site", "cross-site", None, None),
+        ("Accept", "*/*", None, None),
+    ] {
+        let head = handshake("/websocket", &[(field, value), cookie]);
+        assert_eq!(token(&head, &rules()).as_deref(), any, "{value}");
+        assert_eq!(token(&head, &listed).as_deref(), only, "{value}");
+    }
+    let evil = handshake("/websocket", &[("Origin", "https://evil.example"), cookie]);
+    assert_eq!(token(&evil, &rules()), None);
+    let own = ("Origin", "https://box.example:8080");
+    for (value, expected) in [
+        ("session=", Some("")),
+        ("sessions=a", None),
+        ("xsession=a; session = b", None),
+        ("Session=a", None),
+        ("session", None),
+        ("a=session=b", None),
+    ] {
+        let head = handshake("/websocket", &[own, ("Cookie", value)]);
+        assert_eq!(token(&head, &rules()).as_deref(), expected, "{value}");
+        let none = Rules { cookie: Vec::new(), ..rules() };
+        assert_eq!(token(&head, &none), None);
+    }
+    // What stands behind the subprotocol was said on purpose.
+    let head =
+        handshake("/websocket", &[own, cookie, ("Sec-WebSocket-Protocol", "newsfabric, said")]);
+    assert_eq!(token(&head, &rules()).as_deref(), Some("said"));
+}
+
+#[test]
+fn a_login_verb_is_json_whatever_the_token() {
+    assert_eq!(login_verb(b"a.b-_~+/="), br#"{"action":"login","token":"a.b-_~+/="}"#);
+    for odd in [&b"quo\"te"[..], b"back\\slash", b"new\nline", b"\xff", b"a b"] {
+        assert_eq!(login_verb(odd), br#"{"action":"login","token":""}"#);
     }
 }

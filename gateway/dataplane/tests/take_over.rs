@@ -14,7 +14,7 @@ use dataplane::inherit::record::Record;
 use dataplane::sys;
 use driver::{DataPlane, Plane, Reader, text};
 
-const TAKE_OVER: &[u8] = b"nfdp\x01\0\x01\0";
+const TAKE_OVER: &[u8] = b"nfdp\x01\0\x02\0";
 
 /// A reader who is subscribed.
 fn subscribed(plane: &mut Plane, mut reader: Reader) -> Reader {
@@ -39,7 +39,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
         assert_eq!(farewell, b"\x0ataken_over");
         let socket = data_plane.connect();
         plane = Plane::on(socket);
-        plane.send(1, b"nfdp\x01\0");
+        plane.send(1, b"nfdp\x02\0");
         let attached = plane.wait_for(129);
         assert_eq!(attached[2..6], data_plane.process.id().to_le_bytes());
         assert_eq!(attached[6..14], [attachment, 0, 0, 0, 1, 0, 0, 0]);
@@ -172,7 +172,7 @@ fn a_newer_one_that_is_killed_before_its_commit_changes_nothing() {
 fn one_that_reads_another_format_or_speaks_another_version_is_refused() {
     let data_plane = DataPlane::start("format");
     let (mut plane, _) = data_plane.attach();
-    for wish in [b"nfdp\x01\0\0\0", b"nfdp\x02\0\x01\0", b"nfdq\x01\0\x01\0"] {
+    for wish in [b"nfdp\x01\0\x01\0", b"nfdp\x02\0\x02\0", b"nfdq\x01\0\x02\0"] {
         let mut newer = Plane::on(data_plane.connect());
         newer.send(13, wish);
         newer.wait_for(135);

@@ -189,7 +189,7 @@ async def test_ping(box: Box) -> None:
         ({"action": "subscribe", "topic": "desk.plan"}, 101),
         ({"action": "subscribe", "topic": "weather.oslo"}, 102),
         ({"action": "subscribe", "topic": "news.*"}, 107),
-        ({"action": "login", "token": "x"}, 107),
+        ({"action": "login", "token": "x"}, 101),
         ({"action": "shout"}, 107),
         ({}, 107),
     ],

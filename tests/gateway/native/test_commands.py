@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.frames import Variant
+from gateway.gate import TokenSettings
 from gateway.native import commands
 from gateway.native.commands import Replay
 from gateway.native.wire import WireError
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
-from newsfabric.closing import CLOSE_REASONS, INTERNAL
+from gateway.standing import Standing, decode_badge
+from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
+from newsfabric.tokens import Login
 from newsfabric.topics import TopicPolicy
 
 POLICY = TopicPolicy(pattern="news.*", topic_class="gold", keep=10, slow="conflate", latest=True)
@@ -47,7 +50,7 @@ def command(kind: int, body: bytes) -> bytes:
 
 
 def test_hello() -> None:
-    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x01\0"
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x02\0"
 
 
 def test_publish() -> None:
@@ -126,6 +129,30 @@ def test_remember_drain_and_count() -> None:
     assert commands.count() == command(12, b"")
 
 
+def test_a_badge_says_whose_it_is_and_when_it_ends() -> None:
+    login = Login(user="42", topics=("a.#",), issued_ms=1, expires_ms=2, ends_ms=3)
+    standing = Standing(login, 2)
+    (made,) = decoded(commands.badge(READER, standing, b"{}"))
+    assert made.name == "badge"
+    blob = made.fields.pop("blob")
+    assert decode_badge(blob) == standing
+    assert made.fields == {
+        "connection": READER, "user": "42", "issued_ms": 1, "expires_ms": 3, "push": b"{}"
+    }  # fmt: skip
+    (nobodys,) = decoded(commands.badge(READER, Standing(None, 1), b"{}"))
+    assert (nobodys.fields["user"], nobodys.fields["expires_ms"]) == ("", 0)
+
+
+def test_an_eviction_names_users_and_times() -> None:
+    (made,) = decoded(commands.evict([("42", 5), ("7", 6)], INVALID_TOKEN))
+    assert made.fields == {"reason": "invalid_token", "users": [("42", 5), ("7", 6)]}
+
+
+def test_shed() -> None:
+    made = commands.shed(REBALANCE, 3, 2_000)
+    assert made == command(20, b"\x09rebalance" + b"\x03\0\0\0" + b"\xd0\x07\0\0")
+
+
 def test_settings_are_read_field_by_field_by_the_other_end() -> None:
     told = GatewaySettings(
         name="box",
@@ -133,6 +160,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         heartbeat=0.05,
         drain_seconds=0.0,
         origins=("https://a.example",),
+        tokens=TokenSettings(keys="keys.pem", cookie="session"),
     )
     (made,) = decoded(commands.settings(told, capacity=7))
     assert made.name == "settings"
@@ -143,6 +171,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         "replay_bytes": 1 << 20, "fanout_chunk": 32, "hub_topics": 20_000,
         "hub_bytes": 256 << 20, "identity_ms": 600_000, "alone_ms": 60_000, "drain_ms": 0,
         "drain_per_second": 2_000, "origins": ["https://a.example"],
+        "cookie": "session",
     }  # fmt: skip
     assert {name: fields[name] for name in wanted} == wanted
     assert fields["reasons"] == [

@@ -9,6 +9,7 @@ import pytest
 from fake_dataplane import (
     READER,
     attached,
+    badged,
     counters,
     event,
     handover,
@@ -38,7 +39,8 @@ ALL: list[tuple[bytes, Event]] = [
         attached(pid=7, attachment=2, readers=3, port=8080, blob=b"marks"),
         Attached(pid=7, attachment=2, readers=3, ports=(8080,), blob=b"marks"),
     ),
-    (verbs(b"{}", b""), Verbs(((READER, b"{}"), (READER, b"")))),
+    (verbs(b"{}", b""), Verbs(((READER, b"", b"{}"), (READER, b"", b"")))),
+    (badged(b"me", b"{}"), Verbs(((READER, b"me", b"{}"),))),
     (verbs(), Verbs(())),
     (uncovered(b"{}", 9, why=0), Uncovered(READER, 9, True, b"{}")),
     (uncovered(b"", 9, why=1), Uncovered(READER, 9, False, b"")),

@@ -173,7 +173,7 @@ async def test_a_broken_sockjs_string_ends_it(tmp_path: Path, text: bytes, ends:
             assert (await raw.read_frame())[0] == 0x88
         else:
             await control.until(lambda: control.verbs)
-            assert control.verbs[0][1] == b""
+            assert control.verbs[0][2] == b""
 
 
 async def test_a_peer_that_vanished_is_closed_after_two_heartbeats(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Listener:
     def replaced(self) -> None:
         self._add("replaced")
 
-    def verb(self, connection: bytes, text: bytes) -> None:
+    def verb(self, connection: bytes, badge: bytes, text: bytes) -> None:
         self._add((connection, text))
 
     def uncovered(self, event: Uncovered) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from core_desk import EPOCH, until
 from envelopes import envelope
+from gateways import opened_box
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
 from newsfabric import control
@@ -22,6 +23,7 @@ from newsfabric.errors import ConfigError, StoreUnavailable
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
+from wholesale.frontdesk.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
 NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
@@ -151,6 +153,7 @@ async def test_endpoints_name_the_ready_boxes_and_the_other_regions(house: House
                 "sockjs_url": "http://r1.example/sockjs",
                 "websocket_url": "ws://r1.example/websocket",
                 "sse_url": "http://r1.example/events",
+                "weight": 1.0,
             }
         ],
         "alternates": [
@@ -339,7 +342,7 @@ async def test_web_pages_may_not_publish(house: House):
 
 
 async def test_with_a_key_only_its_holder_publishes(topics: TopicTable):
-    guarded = dataclasses.replace(SETTINGS, api_key="0123456789abcdef")
+    guarded = dataclasses.replace(SETTINGS, api_keys=(ApiKey("0123456789abcdef"),))
     async with open_house(topics, guarded) as house:
         response = await house.publish(HEADLINE)
         assert (response.code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
@@ -410,6 +413,80 @@ async def test_without_the_store_history_is_503(house: House, monkeypatch: pytes
     assert (await house.fetch("/history?topic=news.world")).code == 503
 
 
+# --- catching up
+
+
+def missed(response: HTTPResponse) -> list[Any]:
+    return [message["body"] for message in said(response)["messages"]]
+
+
+async def test_what_a_reader_missed_is_answered_as_a_gateway_answers_it(house: House):
+    async with opened_box("tornado") as box:
+        house.report(sse_url=f"http://{box.host}/events")
+        await until(lambda: house.service.boxes.count(now=0.0) == 1)
+        box.tick()
+        beginning = await house.fetch("/history?topic=news.breaking&after=")
+        after = said(beginning)["position"]
+        assert (beginning.code, missed(beginning)) == (200, [])
+        async with box.reader("news.breaking") as reader:
+            for n in range(5):
+                box.publish(body=n)
+            await reader.hear_bodies(5)
+        query = f"/history?topic=news.breaking&limit=3&after={after}"
+        first = await house.fetch(query)
+        theirs = await box.request("GET", query)
+        assert said(first) == theirs.json()
+        assert (missed(first), said(first)["recovered"]) == ([0, 1, 2], True)
+        after = said(first)["position"]
+        rest = await house.fetch(f"/history?topic=news.breaking&after={after}")
+        assert (missed(rest), said(rest)["more"]) == ([3, 4], False)
+        assert rest.headers["Access-Control-Allow-Origin"] == "*"
+        assert "no-store" in rest.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("topic=news.breaking&after=nonsense", 400),
+        ("topic=no.such&after=", 404),
+        ("topic=user.7&after=", 401),
+        ("topic=news.breaking&after=&limit=0", 400),
+    ],
+)
+async def test_what_a_gateway_refuses_is_refused(house: House, query: str, status: int):
+    async with opened_box("tornado") as box:
+        house.report(sse_url=f"http://{box.host}/events")
+        await until(lambda: house.service.boxes.count(now=0.0) == 1)
+        response = await house.fetch(f"/history?{query}")
+        theirs = await box.request("GET", f"/history?{query}")
+    assert (response.code, theirs.status) == (status, status)
+    assert said(response) == theirs.json()
+
+
+async def test_a_gateway_that_doesnt_answer_is_passed_over(house: House):
+    async with opened_box("tornado") as box:
+        for name in ("a", "b"):
+            house.report(box=name, sse_url="http://127.0.0.1:1/events", connections=99)
+        house.report(box="c", sse_url=f"http://{box.host}/events")
+        await until(lambda: house.service.boxes.count(now=0.0) == 3)
+        for _ in range(5):
+            assert (await house.fetch("/history?topic=news.breaking&after=")).code == 200
+
+
+@pytest.mark.parametrize("sse_url", [None, "http://127.0.0.1:1/events", "nonsense"])
+async def test_without_a_gateway_that_answers_it_is_503(house: House, sse_url: str | None):
+    if sse_url is not None:
+        house.report(sse_url=sse_url)
+        await until(lambda: house.service.boxes.count(now=0.0) == 1)
+    response = await house.fetch("/history?topic=news.breaking&after=")
+    assert (response.code, response.headers["Retry-After"]) == (503, "1")
+    assert said(response)["error"]["reason"] == "unavailable"
+
+
+async def test_after_and_before_are_two_questions(house: House):
+    assert (await house.fetch("/history?topic=news.world&after=x&before=y")).code == 400
+
+
 # --- pages and health
 
 
@@ -423,7 +500,9 @@ async def test_the_page_is_served_with_a_policy_and_revalidated(house: House):
     assert page.headers["Cache-Control"] == "no-cache"
 
 
-@pytest.mark.parametrize("name", ["reader.js", "reader.css", "sockjs.min.js"])
+@pytest.mark.parametrize(
+    "name", ["reader.js", "reader.css", "sockjs.min.js", "newsfabric.js", "newsfabric.mjs"]
+)
 async def test_what_the_page_loads_is_there(house: House, name: str):
     assert (await house.fetch(f"/static/{name}")).code == 200
 

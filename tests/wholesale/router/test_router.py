@@ -10,8 +10,10 @@ from core_desk import EPOCH, Desk, message, running, until
 from shovelled import shovelled
 
 from newsfabric.amqp import Message
-from newsfabric.control import Canary, encode_canary
+from newsfabric.amqp.message import SHOVELLED
+from newsfabric.control import Canary, encode_canary, revocation
 from newsfabric.envelope import ms_of_id
+from newsfabric.topics import REVOKED
 from wholesale.router import counters
 
 
@@ -51,6 +53,33 @@ async def test_without_reply_to_there_is_no_receipt(desk: Desk):
         desk.publish(message())
         await desk.none_owed(router)
         assert desk.receipts() == []
+
+
+async def test_a_revocation_of_the_operators_is_stored_and_routed_as_gold(desk: Desk):
+    async with running(desk) as router:
+        properties = {"reply_to": "me", "correlation_id": "c1"}
+        made = revocation("42", EPOCH)
+        desk.publish(
+            dataclasses.replace(made, properties=dataclasses.replace(made.properties, **properties))
+        )
+        await desk.none_owed(router)
+        (routed,) = desk.envelopes()
+        assert desk.envelopes("outbound") == await desk.store.history(REVOKED, limit=9) == [routed]
+        assert [receipt.status for receipt in desk.receipts()] == ["routed"]
+
+
+async def test_a_revocation_of_a_publishers_is_rejected_whatever_it_has_put_into_its_headers(
+    desk: Desk,
+):
+    async with running(desk) as router:
+        made = revocation("42", EPOCH)
+        marks = ({SHOVELLED: []}, {SHOVELLED: "no"}, {SHOVELLED: None})
+        for headers in (*marks, shovelled("publish.oregon.1")):
+            properties = dataclasses.replace(made.properties, headers=headers)
+            desk.publish(dataclasses.replace(made, properties=properties))
+        await desk.none_owed(router)
+        assert desk.envelopes() == []
+        assert len(desk.arrived("rejected")) == 4
 
 
 @pytest.mark.promise("S1", "R3")

@@ -25,6 +25,7 @@ fuzz_target!(|data: &[u8]| {
     let name = String::from_utf8_lossy(data);
     let events = [
         Event::Verbs(&[(reader, data), (reader, b"")]),
+        Event::Badged(&[(reader, &data[..data.len().min(1024)], data)]),
         Event::Uncovered { connection: reader, token: 1, why: Uncovered::Cold, text: data },
         Event::Counters(&[(name.to_string(), 7)]),
         Event::Refused(&name),

@@ -10,6 +10,7 @@ fuzz_target!(|data: &[u8]| {
         head_bytes: 1024,
         origins: Origins::only(["https://news.example"]),
         deflate: true,
+        cookie: b"session".to_vec(),
     };
     let mut answer = Vec::new();
     let decision = decide(data, &rules);

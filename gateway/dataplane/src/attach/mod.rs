@@ -19,8 +19,9 @@ use std::time::Instant;
 
 use crate::control::{self, Command, ConnectionId, Event, Malformed, Settings};
 use crate::counters::{self, Counters};
+use crate::drain;
 use crate::mailbox::Mailbox;
-use crate::orders::{Order, Report, Seed};
+use crate::orders::{Eviction, Order, Report, Seed};
 use crate::policy::Policy;
 use crate::publication::{Publication, TopicPolicy};
 use crate::sys::{self, Epoll};
@@ -116,6 +117,7 @@ pub enum End {
 /// The attached control plane.
 struct Plane {
     link: Link,
+    version: u16,
     published: u64,
     wants_counters: bool,
     /// As the last counters said.
@@ -373,15 +375,34 @@ impl Attachment {
             | Command::History(control::History { connection, .. })
             | Command::Unsubscribe { connection, .. }
             | Command::Reply { connection, .. }
+            | Command::Badge(control::Badge { connection, .. })
             | Command::Close { connection, .. } => self.pass_on(connection, kind, body),
             Command::Remember(blob) => self.heritage.blob = blob.to_vec(),
+            Command::Evict { reason, users } => {
+                let users = users.into_iter().map(|(user, ms)| (user.to_owned(), ms)).collect();
+                let eviction = Eviction { reason: reason.to_owned(), users };
+                self.threads.tell(&Order::Evict(Arc::new(eviction)));
+            }
             Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
+            Command::Shed { reason, count, retry_ms } => self.shed(reason, count, retry_ms),
             Command::Count => self.send_counters(),
             Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit => {
                 return Err(Malformed::Value("hello, which comes first and once"));
             }
         }
         Ok(())
+    }
+
+    /// Each thread sends its share of `count` readers away.
+    fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
+        let reason: Arc<str> = reason.into();
+        let readers: Vec<u64> = self.threads.counters.iter().map(Counters::readers).collect();
+        let shares = drain::shares(count, &readers);
+        for (pending, share) in self.threads.pending.iter_mut().zip(shares) {
+            if share > 0 {
+                pending.push(Order::Shed(reason.clone(), share, retry_ms));
+            }
+        }
     }
 
     /// A topic's name to be shared.
@@ -399,7 +420,7 @@ impl Attachment {
     }
 
     /// A stranger that has said `hello` is the control plane from now on.
-    fn attach(&mut self, link: Link) {
+    fn attach(&mut self, link: Link, version: u16) {
         if let Some(plane) = &mut self.plane {
             // The newest wins: that is how a control plane is upgraded.
             plane.link.say(&Event::Refused("replaced"));
@@ -412,9 +433,16 @@ impl Attachment {
         }
         self.heritage.attachments += 1;
         eprintln!("control plane {} attached", self.heritage.attachments);
-        let mut plane =
-            Plane { link, published: 0, wants_counters: true, readers_told: 0, told: Vec::new() };
+        let mut plane = Plane {
+            link,
+            version,
+            published: 0,
+            wants_counters: true,
+            readers_told: 0,
+            told: Vec::new(),
+        };
         plane.link.say(&Event::Attached {
+            version,
             pid: std::process::id(),
             attachment: self.heritage.attachments,
             readers: self.threads.readers(),

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::Attachment;
-use crate::control::Event;
+use crate::control::{BADGES, Event};
 use crate::head::Refusal;
 use crate::orders::Report;
 use crate::sys;
@@ -14,12 +14,18 @@ const DESCRIPTORS: usize = 1_024;
 impl Attachment {
     pub(super) fn on_reports(&mut self, reports: &mut Vec<Report>) {
         self.threads.reports.take(reports);
-        let mut verbs = Vec::new();
+        let (mut verbs, mut badged) = (Vec::new(), Vec::new());
         for report in reports.drain(..) {
             match report {
                 // What was asked in an earlier attachment is asked again by its thread.
-                Report::Verb(attachment, name, verb) if attachment == self.heritage.attachments => {
-                    verbs.push((name, verb));
+                Report::Verb(attachment, name, badge, verb)
+                    if attachment == self.heritage.attachments =>
+                {
+                    if badge.is_empty() || !self.speaks_badges() {
+                        verbs.push((name, verb));
+                    } else {
+                        badged.push((name, badge, verb));
+                    }
                 }
                 Report::Uncovered(attachment, connection, token, why, text)
                     if attachment == self.heritage.attachments =>
@@ -44,7 +50,16 @@ impl Attachment {
             let batch: Vec<_> = batch.iter().map(|(name, verb)| (*name, &verb[..])).collect();
             self.send(&Event::Verbs(&batch));
         }
+        for batch in badged.chunks(256) {
+            let parts = batch.iter().map(|(name, badge, verb)| (*name, &badge[..], &verb[..]));
+            self.send(&Event::Badged(&parts.collect::<Vec<_>>()));
+        }
         self.send_published();
+    }
+
+    /// To one that is older a reader with a badge is nobody in particular.
+    fn speaks_badges(&self) -> bool {
+        self.plane.as_ref().is_some_and(|plane| plane.version >= BADGES)
     }
 
     fn send_published(&mut self) {

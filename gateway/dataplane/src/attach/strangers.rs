@@ -33,7 +33,8 @@ struct Stranger {
 enum Greeting {
     /// It hasn't said all of it.
     Unfinished,
-    ControlPlane,
+    /// It speaks this version.
+    ControlPlane(u16),
     /// It reads states up to this format.
     DataPlane(u16),
 }
@@ -97,7 +98,7 @@ impl Attachment {
         }
         match greeting(&mut stranger.link) {
             Ok(Greeting::Unfinished) => self.strangers.all.push(stranger),
-            Ok(Greeting::ControlPlane) => self.attach(stranger.link),
+            Ok(Greeting::ControlPlane(version)) => self.attach(stranger.link, version),
             Ok(Greeting::DataPlane(format)) => {
                 // It has an epoll set of its own while it lasts.
                 let _ = self.epoll.remove(stranger.link.fd());
@@ -119,8 +120,10 @@ fn greeting(link: &mut Link) -> Result<Greeting, Malformed> {
         return if too_long { Err(Malformed::Length) } else { Ok(Greeting::Unfinished) };
     };
     let greeting = match Command::decode(kind, body)? {
-        Command::Hello { version: control::VERSION } => Greeting::ControlPlane,
-        Command::TakeOver { version: control::VERSION, format } => Greeting::DataPlane(format),
+        Command::Hello { version: version @ 1..=control::VERSION } => {
+            Greeting::ControlPlane(version)
+        }
+        Command::TakeOver { version: control::PARLEY, format } => Greeting::DataPlane(format),
         Command::Hello { .. } | Command::TakeOver { .. } => {
             return Err(Malformed::Value("version"));
         }

@@ -1,7 +1,7 @@
 //! Commands: what the control plane, or a newer data plane, wants.
 
 use super::codec::Reader;
-use super::{ConnectionId, MAGIC, MAX_MESSAGE, Malformed, Message, Settings, Topic};
+use super::{ConnectionId, MAGIC, MAX_BADGE, MAX_MESSAGE, Malformed, Message, Settings, Topic};
 
 /// How far back a subscribe starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +55,27 @@ pub struct History<'a> {
     pub head: &'a [u8],
 }
 
+/// The `badge` command: the answer to a verb, and what comes with every verb after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Badge<'a> {
+    /// Whose.
+    pub connection: ConnectionId,
+    /// Whom `evict` calls it; empty for nobody.
+    pub user: &'a str,
+    /// When that was decided, ms since the epoch.
+    pub issued_ms: u64,
+    /// When the connection ends, unless another badge comes before; 0: never.
+    pub expires_ms: u64,
+    /// Whatever the control plane wants to know of whoever speaks.
+    pub blob: &'a [u8],
+    /// The answer.
+    pub push: &'a [u8],
+}
+
 /// What the control plane wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// The first one; its version is [`VERSION`](super::VERSION) or another.
+    /// The first one; its version is [`VERSION`](super::VERSION), an older one or another.
     Hello {
         /// The version that the control plane speaks.
         version: u16,
@@ -123,6 +140,15 @@ pub enum Command<'a> {
         /// But no more than so many readers a second.
         per_second: u32,
     },
+    /// Send some readers to other boxes, and go on serving.
+    Shed {
+        /// The reason's name.
+        reason: &'a str,
+        /// So many readers at most.
+        count: u32,
+        /// Each is to come again after a random time up to this.
+        retry_ms: u32,
+    },
     /// Send [`Event::Counters`](super::Event::Counters) now.
     Count,
     /// The first one of a newer data plane: it wants everything.
@@ -142,6 +168,15 @@ pub enum Command<'a> {
         topic: Topic<'a>,
         /// Oldest first.
         messages: Vec<Message<'a>>,
+    },
+    /// Who a reader is.
+    Badge(Badge<'a>),
+    /// End the connections of users.
+    Evict {
+        /// The reason's name.
+        reason: &'a str,
+        /// They, and when their badges were issued at the latest.
+        users: Vec<(&'a str, u64)>,
     },
 }
 
@@ -206,6 +241,13 @@ impl<'a> Command<'a> {
                 topic: from.topic()?,
                 messages: from.messages()?,
             },
+            16 => Command::Badge(from.badge()?),
+            17 => Command::Evict { reason: from.text8("reason")?, users: from.users()? },
+            20 => Command::Shed {
+                reason: from.text8("reason")?,
+                count: from.u32()?,
+                retry_ms: from.u32()?,
+            },
             other => return Err(Malformed::Type(other)),
         };
         from.end()?;
@@ -249,6 +291,28 @@ impl<'a> Reader<'a> {
             push: self.bytes32()?,
             older: self.messages()?,
         })
+    }
+
+    fn badge(&mut self) -> Result<Badge<'a>, Malformed> {
+        Ok(Badge {
+            connection: self.connection()?,
+            user: self.text8("user")?,
+            issued_ms: self.u64()?,
+            expires_ms: self.u64()?,
+            blob: self.badge_blob()?,
+            push: self.bytes32()?,
+        })
+    }
+
+    fn users(&mut self) -> Result<Vec<(&'a str, u64)>, Malformed> {
+        let count = self.u32()?;
+        (0..count).map(|_| Ok((self.text8("user")?, self.u64()?))).collect()
+    }
+
+    /// What a badge says.
+    pub(crate) fn badge_blob(&mut self) -> Result<&'a [u8], Malformed> {
+        let blob = self.bytes16()?;
+        if blob.len() > MAX_BADGE { Err(Malformed::Value("badge")) } else { Ok(blob) }
     }
 
     fn history(&mut self) -> Result<History<'a>, Malformed> {

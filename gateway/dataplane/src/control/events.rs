@@ -1,7 +1,7 @@
 //! Events: what the data plane tells.
 
-use super::codec::{put_bytes32, put_connection, put_text8};
-use super::{ConnectionId, Offer, VERSION};
+use super::codec::{put_bytes16, put_bytes32, put_connection, put_text8};
+use super::{ConnectionId, Offer};
 
 /// Why a subscribe or a history could not be answered from memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Uncovered {
 pub enum Event<'a> {
     /// The answer to `hello`.
     Attached {
+        /// The version that is spoken from here on.
+        version: u16,
         /// This process.
         pid: u32,
         /// How many control planes attached so far, this one included.
@@ -30,6 +32,8 @@ pub enum Event<'a> {
     },
     /// What readers said.
     Verbs(&'a [(ConnectionId, &'a [u8])]),
+    /// What readers with badges said: whose, the badge, the verb.
+    Badged(&'a [(ConnectionId, &'a [u8], &'a [u8])]),
     /// Memory isn't enough to answer.
     Uncovered {
         /// Whose verb.
@@ -66,9 +70,9 @@ impl Event<'_> {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         match self {
-            Event::Attached { pid, attachment, readers, ports, blob } => {
+            Event::Attached { version, pid, attachment, readers, ports, blob } => {
                 out.push(129);
-                out.extend_from_slice(&VERSION.to_le_bytes());
+                out.extend_from_slice(&version.to_le_bytes());
                 for number in [pid, attachment, readers] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
@@ -122,6 +126,15 @@ impl Event<'_> {
                 out.extend_from_slice(&thread.to_le_bytes());
             }
             Event::Yours => out.push(138),
+            Event::Badged(verbs) => {
+                out.push(139);
+                out.extend_from_slice(&(verbs.len() as u32).to_le_bytes());
+                for (connection, badge, text) in *verbs {
+                    put_connection(out, *connection);
+                    put_bytes16(out, badge);
+                    put_bytes32(out, text);
+                }
+            }
         }
         let length = (out.len() - start - 4) as u32;
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());

@@ -11,20 +11,27 @@ mod settings;
 
 use std::fmt;
 
-pub(crate) use codec::{Reader, put_bytes32, put_message, put_text8, put_topic};
-pub use commands::{Command, History, Replay, Split, Subscribe, split};
+pub(crate) use codec::{Reader, put_bytes16, put_bytes32, put_message, put_text8, put_topic};
+pub use commands::{Badge, Command, History, Replay, Split, Subscribe, split};
 pub use events::{Event, Uncovered};
 pub use parley::{Answer, COMMIT, Offer, take_over};
 pub use settings::{OWN_REASONS, Reason, Settings};
 
-/// The version of the protocol that this data plane speaks.
-pub const VERSION: u16 = 1;
+/// The version of the protocol that this data plane speaks; to a control plane of an older one it
+/// speaks that.
+pub const VERSION: u16 = 2;
+/// The first version with badges.
+pub const BADGES: u16 = 2;
+/// What two data planes say to each other is as it was in this version.
+pub const PARLEY: u16 = 1;
 /// The first bytes of a `hello`.
 pub const MAGIC: [u8; 4] = *b"nfdp";
 /// The longest message, without its length.
 pub const MAX_MESSAGE: usize = 16 << 20;
 /// The longest blob that `remember` may store.
 pub const MAX_BLOB: usize = 1 << 20;
+/// The longest that may be in a badge.
+pub const MAX_BADGE: usize = 1 << 10;
 
 /// Why the other end's bytes mean nothing. Cut it off; readers have nothing to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +185,50 @@ mod tests {
         let mut out = Vec::new();
         Event::Verbs(&[(SUBSCRIBER, b"{}")]).encode(&mut out);
         assert_eq!(out, b"\x15\0\0\0\x82\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}");
+    }
+
+    #[test]
+    fn verbs_of_those_with_badges_are_written_with_them() {
+        let mut out = Vec::new();
+        Event::Badged(&[(SUBSCRIBER, b"me", b"{}")]).encode(&mut out);
+        assert_eq!(out, b"\x19\0\0\0\x8b\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0me\x02\0\0\0{}");
+    }
+
+    fn badge_body(blob: &[u8]) -> Vec<u8> {
+        let mut body = b"\x01\0\x02\0\0\0\x03\0\0\0\x0242".to_vec();
+        body.extend_from_slice(&5u64.to_le_bytes());
+        body.extend_from_slice(&6u64.to_le_bytes());
+        body.extend_from_slice(&(blob.len() as u16).to_le_bytes());
+        body.extend_from_slice(blob);
+        body.extend_from_slice(b"\x02\0\0\0{}");
+        body
+    }
+
+    #[test]
+    fn a_badge_is_read_field_by_field_and_has_a_bound() {
+        let badge = Badge {
+            connection: SUBSCRIBER,
+            user: "42",
+            issued_ms: 5,
+            expires_ms: 6,
+            blob: b"me",
+            push: b"{}",
+        };
+        assert_eq!(Command::decode(16, &badge_body(b"me")), Ok(Command::Badge(badge)));
+        let longest = badge_body(&[7; MAX_BADGE]);
+        assert!(Command::decode(16, &longest).is_ok());
+        let longer = badge_body(&[7; MAX_BADGE + 1]);
+        assert_eq!(Command::decode(16, &longer), Err(Malformed::Value("badge")));
+    }
+
+    #[test]
+    fn an_eviction_names_users_and_times() {
+        let mut body = b"\x04gone\x02\0\0\0\x0242".to_vec();
+        body.extend_from_slice(&5u64.to_le_bytes());
+        body.extend_from_slice(b"\x017");
+        body.extend_from_slice(&6u64.to_le_bytes());
+        let users = vec![("42", 5), ("7", 6)];
+        assert_eq!(Command::decode(17, &body), Ok(Command::Evict { reason: "gone", users }));
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 //! The older one speaks as to a control plane, in events; the newer one's part is two commands.
 
 use super::codec::{Reader, put_bytes32};
-use super::{MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, VERSION};
+use super::{MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, PARLEY};
 
 /// What a data plane has beside its readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'a> Offer<'a> {
 pub fn take_over(format: u16) -> Vec<u8> {
     let mut out = vec![9, 0, 0, 0, 13];
     out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&PARLEY.to_le_bytes());
     out.extend_from_slice(&format.to_le_bytes());
     out
 }
@@ -147,7 +147,7 @@ mod tests {
     fn what_the_newer_one_says_is_a_command() {
         let bytes = take_over(2);
         let (kind, body, _) = split(&bytes).expect("well formed").expect("whole");
-        let wish = Command::TakeOver { version: VERSION, format: 2 };
+        let wish = Command::TakeOver { version: PARLEY, format: 2 };
         assert_eq!(Command::decode(kind, body), Ok(wish));
         assert_eq!(split(&COMMIT), Ok(Some((14, &[][..], 5))));
         assert_eq!(Command::decode(14, &[]), Ok(Command::Commit));

@@ -52,6 +52,8 @@ pub struct Settings {
     /// In lower case; none lets all in.
     pub origins: Vec<String>,
     pub reasons: Vec<Reason>,
+    /// The cookie that may hold a reader's token; empty for none. Version 1 ends before it.
+    pub cookie: String,
 }
 
 impl Settings {
@@ -114,9 +116,17 @@ impl Reader<'_> {
             drain_per_second: self.u32()?,
             origins: self.origins()?,
             reasons: self.reasons()?,
+            cookie: self.cookie()?,
         };
         check(&settings)?;
         Ok(settings)
+    }
+
+    fn cookie(&mut self) -> Result<String, Malformed> {
+        if self.end().is_ok() {
+            return Ok(String::new());
+        }
+        Ok(self.text8("cookie")?.to_owned())
     }
 
     fn origins(&mut self) -> Result<Vec<String>, Malformed> {

@@ -1,6 +1,6 @@
 //! The header fields that decide something, found in one pass.
 
-use super::Origins;
+use super::{Origins, SUBPROTOCOL};
 
 /// A field that may stand once.
 #[derive(Debug, Clone, Copy, Default)]
@@ -8,14 +8,15 @@ pub(super) enum Single<'a> {
     #[default]
     Missing,
     Value(&'a [u8]),
-    Doubled,
+    /// The first of them.
+    Several(&'a [u8]),
 }
 
 impl<'a> Single<'a> {
     fn add(&mut self, value: &'a [u8]) {
         *self = match self {
             Self::Missing => Self::Value(value),
-            _ => Self::Doubled,
+            Self::Value(first) | Self::Several(first) => Self::Several(first),
         };
     }
 
@@ -31,7 +32,7 @@ impl<'a> Single<'a> {
     }
 
     pub(super) fn is_doubled(self) -> bool {
-        matches!(self, Self::Doubled)
+        matches!(self, Self::Several(_))
     }
 }
 
@@ -48,6 +49,13 @@ pub(super) struct Fields<'a> {
     pub(super) connection: bool,
     /// The first permessage-deflate offer that can be accepted.
     pub(super) deflate: Option<crate::deflate::Agreement>,
+    /// Whether our subprotocol is offered.
+    pub(super) protocol: bool,
+    /// The entry behind it.
+    pub(super) token: Single<'a>,
+    pub(super) cookie: Single<'a>,
+    /// The browser vouches that the page is our own origin's.
+    pub(super) same_origin: bool,
     pub(super) has_body: bool,
     /// It asks for more than a plain GET does: a conditional request, a preflight, a close.
     pub(super) is_special: bool,
@@ -83,6 +91,9 @@ impl<'a> Fields<'a> {
             b"sec-websocket-extensions" => {
                 self.deflate = self.deflate.or_else(|| crate::deflate::negotiate([value]));
             }
+            b"sec-websocket-protocol" => self.take_protocols(value),
+            b"cookie" => self.cookie.add(value),
+            b"sec-fetch-site" => self.same_origin = value == b"same-origin",
             b"content-length" => self.has_body |= value != b"0",
             b"transfer-encoding" => self.has_body = true,
             b"if-none-match" | b"access-control-request-headers" | b"expect" => {
@@ -92,11 +103,41 @@ impl<'a> Fields<'a> {
         }
     }
 
+    fn take_protocols(&mut self, value: &'a [u8]) {
+        for entry in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if self.protocol {
+                self.token.add(entry);
+            } else {
+                self.protocol = entry == SUBPROTOCOL;
+            }
+        }
+    }
+
+    /// The token that comes with the request: behind our subprotocol, or in the cookie of that name
+    /// if the page is ours. A browser sends cookies whichever page asks.
+    pub(super) fn token(&self, cookie: &[u8], origins: &Origins) -> Option<&'a [u8]> {
+        if let Single::Value(token) | Single::Several(token) = self.token
+            && !token.is_empty()
+        {
+            return Some(token);
+        }
+        let own = match self.origin {
+            Single::Missing => self.same_origin,
+            Single::Value(origin) => origins.own(origin, self.host.value()),
+            Single::Several(_) => false,
+        };
+        self.cookie.value().filter(|_| own && !cookie.is_empty()).and_then(|all| {
+            all.split(|byte| *byte == b';').find_map(|one| {
+                one.trim_ascii().strip_prefix(cookie)?.strip_prefix(b"=").map(<[u8]>::trim_ascii)
+            })
+        })
+    }
+
     pub(super) fn allowed_by(&self, origins: &Origins) -> bool {
         match self.origin {
             Single::Missing => true,
             Single::Value(origin) => origins.allow(origin, self.host.value()),
-            Single::Doubled => false,
+            Single::Several(_) => false,
         }
     }
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use sha1::{Digest as _, Sha1};
 
 use super::fields::Fields;
-use super::{Refusal, Rules};
+use super::{Refusal, Rules, SUBPROTOCOL};
 use crate::deflate::Agreement;
 
 /// RFC 6455 section 1.3.
@@ -34,6 +34,10 @@ pub struct Upgrade<'a> {
     pub key: &'a [u8],
     /// What was agreed on compression.
     pub deflate: Option<Agreement>,
+    /// Whether our subprotocol was offered.
+    pub protocol: bool,
+    /// The reader's token, if one came along; whatever it is.
+    pub token: Option<&'a [u8]>,
     /// The head's size; frames may follow it at once.
     pub head_bytes: usize,
 }
@@ -48,12 +52,25 @@ impl Upgrade<'_> {
               Sec-WebSocket-Accept: ",
         );
         out.extend_from_slice(&accept_key(self.key));
+        if self.protocol {
+            out.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+            out.extend_from_slice(SUBPROTOCOL);
+        }
         if let Some(agreement) = self.deflate {
             out.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
             out.extend_from_slice(agreement.answer().as_bytes());
         }
         out.extend_from_slice(b"\r\n\r\n");
     }
+}
+
+/// The verb `login` with this token. One with bytes that no token has becomes an empty one.
+#[must_use]
+pub fn login_verb(token: &[u8]) -> Vec<u8> {
+    // RFC 7515 section 2: base64url and dots. What else is in here needs no care in JSON.
+    let fine = |byte: &u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(byte);
+    let token = if token.iter().all(fine) { token } else { b"" };
+    [br#"{"action":"login","token":""#, token, br#""}"#].concat()
 }
 
 /// `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
@@ -100,7 +117,14 @@ pub(super) fn check<'a>(
     if !fields.allowed_by(&rules.origins) {
         return Err(Refusal::BadOrigin);
     }
-    Ok(Upgrade { framing, key, deflate: fields.deflate.filter(|_| rules.deflate), head_bytes })
+    Ok(Upgrade {
+        framing,
+        key,
+        deflate: fields.deflate.filter(|_| rules.deflate),
+        protocol: fields.protocol,
+        token: fields.token(&rules.cookie, &rules.origins),
+        head_bytes,
+    })
 }
 
 /// 16 bytes in base64, padded (RFC 6455 section 4.2.1).

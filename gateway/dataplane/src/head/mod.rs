@@ -8,19 +8,22 @@
 //! not by Tornado, so a storm of them never reaches Python. Everything else that isn't plainly ours
 //! goes to Tornado, however odd it is.
 //!
-//! No subprotocol is ever chosen (RFC 6455 section 4.2.2: then there is no such header in the answer).
+//! One subprotocol is chosen where it is offered, for the sake of what may stand behind it: a token. A page's
+//! script can set no other header of a handshake.
 
 mod fields;
 mod handshake;
 mod origin;
 mod reply;
 
-pub use handshake::{Framing, Upgrade, accept_key};
+pub use handshake::{Framing, Upgrade, accept_key, login_verb};
 pub use origin::Origins;
 pub use reply::{Info, Refusal, put_greeting};
 
 use fields::Fields;
 
+/// Ours.
+const SUBPROTOCOL: &[u8] = b"newsfabric";
 /// Most header fields that are looked at.
 const FIELDS: usize = 64;
 
@@ -33,6 +36,8 @@ pub struct Rules {
     pub origins: Origins,
     /// Whether permessage-deflate is offered.
     pub deflate: bool,
+    /// The name of the cookie that may hold a token; empty for none.
+    pub cookie: Vec<u8>,
 }
 
 /// What to do with a connection whose first bytes were looked at.

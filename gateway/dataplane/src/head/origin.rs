@@ -30,11 +30,14 @@ impl Origins {
     /// Whether a page of `origin` may connect to `host` (RFC 6455 section 10.2).
     #[must_use]
     pub fn allow(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
-        let Some(listed) = &self.listed else {
-            return true;
-        };
-        listed.iter().any(|one| one.eq_ignore_ascii_case(origin))
-            || host.is_some_and(|host| authority(origin).eq_ignore_ascii_case(host))
+        self.listed.is_none() || self.own(origin, host)
+    }
+
+    /// Whether a page of `origin` is one of ours: listed by name, or of our own host.
+    #[must_use]
+    pub fn own(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
+        let listed = self.listed.iter().flatten().any(|one| one.eq_ignore_ascii_case(origin));
+        listed || host.is_some_and(|host| authority(origin).eq_ignore_ascii_case(host))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::control::Topic;
 use crate::orders::Report;
 use crate::publication::{Frame, Publication};
 use crate::reactor::Reactor;
-use crate::slab::{Extra, Phase, Waiting};
+use crate::slab::{Badge, Extra, Phase, Waiting};
 use crate::sys;
 
 /// Identities in one record.
@@ -148,7 +148,14 @@ impl Reactor {
             topics,
             extra: connection.extra.as_deref().map(|extra| carried_extra(extra, yielding)),
         };
-        giver.put(&Record::Connection(Box::new(carried)), Some(connection.fd))
+        giver.put(&Record::Connection(Box::new(carried)), Some(connection.fd))?;
+        match connection.extra.as_ref().and_then(|extra| extra.badge.as_deref()) {
+            None => Ok(()),
+            Some(Badge { user, issued_ms, expires_ms, blob }) => {
+                let (issued_ms, expires_ms) = (*issued_ms, *expires_ms);
+                giver.put(&Record::Badge { user, issued_ms, expires_ms, blob }, None)
+            }
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::outbox::{self, Outbox};
 use crate::policy::Policy;
 use crate::publication::{Frame, Publication, TopicPolicy};
 use crate::reactor::{Parts, Reactor};
-use crate::slab::{Connection, Extra, Phase, Waiting, fresh};
+use crate::slab::{Badge, Connection, Extra, Phase, Waiting, fresh};
 use crate::sys;
 
 /// A frame that was begun under other settings may be longer than today's allow.
@@ -199,6 +199,11 @@ impl Heir<'_> {
                 }
                 (Record::Free(generation), _) => self.reactor.slab.append_free(generation),
                 (Record::Connection(carried), Some(socket)) => self.connection(&carried, socket)?,
+                (Record::Badge { user, issued_ms, expires_ms, blob }, _) => {
+                    let badge =
+                        Badge { user: user.into(), issued_ms, expires_ms, blob: blob.into() };
+                    self.badge(badge)?;
+                }
                 (Record::End(count), _) if count as usize == self.reactor.slab.len() => {
                     return Ok(self.reactor);
                 }
@@ -240,6 +245,16 @@ impl Heir<'_> {
         }
         self.subscriptions(slot, &carried.topics)?;
         self.count(carried);
+        Ok(())
+    }
+
+    /// It is the badge of the last connection. When it runs out its timer knows, which came before.
+    fn badge(&mut self, badge: Badge) -> io::Result<()> {
+        let last = self.reactor.slab.slots().checked_sub(1).ok_or_else(|| wrong("badge"))?;
+        if self.reactor.slab.at(last).phase != Phase::Open {
+            return Err(wrong("badge"));
+        }
+        self.reactor.extra(last).badge = Some(Box::new(badge));
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A stream of records, each a length (u32), a type (u8) and a body, little-endian, with the fields of the
 //! control protocol. In this order: [`Record::Thread`]; the publications and frames that several refer
-//! to by number, [`Record::Shared`] behind them; what was seen; the topics; every slot in its order;
-//! [`Record::End`]. A listener goes with the first record, a reader's socket with its own.
+//! to by number, [`Record::Shared`] behind them; what was seen; the topics; every slot in its order, behind a
+//! connection its [`Record::Badge`] if it has one; [`Record::End`]. A listener goes with the first record, a reader's socket with its own.
 //!
 //! The older data plane is our own program, and yet everything is checked as if a stranger had sent
 //! it: whatever is wrong here must end in "the older one serves on", never in a panic.
@@ -11,15 +11,15 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::control::{
-    Malformed, Message, Reader, Topic, put_bytes32, put_message, put_text8, put_topic,
+    Malformed, Message, Reader, Topic, put_bytes16, put_bytes32, put_message, put_text8, put_topic,
 };
 use crate::deflate::Agreement;
 use crate::head::Framing;
 use crate::publication::Identity;
 use crate::slab::{Ending, Phase};
 
-/// The format that is written. Every format up to this one is read.
-pub const FORMAT: u16 = 1;
+/// The format that is written. Every format up to this one is read: 1 has no badges.
+pub const FORMAT: u16 = 2;
 /// The longest record: a frame of the longest push, with everything in it escaped.
 const MAX_RECORD: usize = 128 << 20;
 
@@ -77,6 +77,17 @@ pub enum Record<'a> {
     Connection(Box<Carried<'a>>),
     /// That was all: so many connections.
     End(u32),
+    /// The badge of the connection that came last.
+    Badge {
+        /// See [`crate::control::Badge`].
+        user: &'a str,
+        /// Likewise.
+        issued_ms: u64,
+        /// Likewise.
+        expires_ms: u64,
+        /// Likewise.
+        blob: &'a [u8],
+    },
 }
 
 /// A connection. Times are in ms of the thread's clock.
@@ -204,6 +215,13 @@ impl<'a> Record<'a> {
                 out.push(9);
                 out.extend_from_slice(&connections.to_le_bytes());
             }
+            Record::Badge { user, issued_ms, expires_ms, blob } => {
+                out.push(10);
+                put_text8(out, user);
+                out.extend_from_slice(&issued_ms.to_le_bytes());
+                out.extend_from_slice(&expires_ms.to_le_bytes());
+                put_bytes16(out, blob);
+            }
         }
         let length = (out.len() - start - 4) as u32;
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -235,6 +253,12 @@ impl<'a> Record<'a> {
             7 => Record::Free(from.u32()?),
             8 => Record::Connection(Box::new(Carried::read(&mut from)?)),
             9 => Record::End(from.u32()?),
+            10 => Record::Badge {
+                user: from.text8("user")?,
+                issued_ms: from.u64()?,
+                expires_ms: from.u64()?,
+                blob: from.badge_blob()?,
+            },
             other => return Err(Malformed::Type(other)),
         };
         from.end()?;
@@ -482,6 +506,8 @@ mod tests {
         );
         again(&Record::Free(u32::MAX), everywhere);
         again(&Record::End(0), everywhere);
+        let badge = Record::Badge { user: "42", issued_ms: 5, expires_ms: 6, blob: b"me" };
+        again(&badge, everywhere);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const PATIENCE: Duration = Duration::from_secs(10);
-const REASONS: [(&str, u16); 9] = [
+const REASONS: [(&str, u16); 11] = [
     ("protocol_error", 1002),
     ("invalid_payload", 1007),
     ("too_big", 1009),
@@ -20,6 +20,8 @@ const REASONS: [(&str, u16); 9] = [
     ("slow_reader", 4101),
     ("too_many_requests", 4102),
     ("no_pong", 4203),
+    ("token_expired", 4202),
+    ("gone", 4001),
 ];
 
 pub struct DataPlane {
@@ -39,11 +41,22 @@ impl DataPlane {
     }
 
     pub fn attach(&self) -> (Plane, u16) {
+        self.attach_with(2, b"session")
+    }
+
+    /// A control plane that speaks this version, and names this cookie if there were any in it.
+    pub fn attach_with(&self, version: u8, cookie: &[u8]) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
-        plane.send(1, b"nfdp\x01\0");
+        plane.send(1, &[b'n', b'f', b'd', b'p', version, 0]);
         let attached = plane.wait_for(129);
+        assert_eq!(attached[..2], [version, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
-        plane.send(2, &settings());
+        let mut settings = settings();
+        if version > 1 {
+            settings.push(cookie.len() as u8);
+            settings.extend(cookie);
+        }
+        plane.send(2, &settings);
         plane.wait_for(134);
         (plane, port)
     }
@@ -188,6 +201,39 @@ impl Plane {
         (connection, body[18..].to_vec())
     }
 
+    /// The next verb of a reader with a badge: its connection, the badge, the text.
+    pub fn badged(&mut self) -> ([u8; 10], Vec<u8>, Vec<u8>) {
+        let body = self.wait_for(139);
+        let connection = body[4..14].try_into().expect("a connection");
+        let size = usize::from(u16::from_le_bytes([body[14], body[15]]));
+        (connection, body[16..16 + size].to_vec(), body[20 + size..].to_vec())
+    }
+
+    /// Answer a verb with a badge of `user`, issued in ms 5.
+    pub fn badge(&mut self, connection: [u8; 10], user: &[u8], expires_ms: u64, blob: &[u8]) {
+        let mut body = connection.to_vec();
+        body.push(user.len() as u8);
+        body.extend(user);
+        body.extend(5u64.to_le_bytes());
+        body.extend(expires_ms.to_le_bytes());
+        body.extend((blob.len() as u16).to_le_bytes());
+        body.extend(blob);
+        body.extend(b"\x02\0\0\0{}");
+        self.send(16, &body);
+    }
+
+    /// Evict users whose badges were issued until then.
+    pub fn evict(&mut self, users: &[(&[u8], u64)]) {
+        let mut body = b"\x04gone".to_vec();
+        body.extend((users.len() as u32).to_le_bytes());
+        for (user, until) in users {
+            body.push(user.len() as u8);
+            body.extend(*user);
+            body.extend(until.to_le_bytes());
+        }
+        self.send(17, &body);
+    }
+
     pub fn subscribe(&mut self, connection: [u8; 10]) {
         let mut body = connection.to_vec();
         body.extend([0; 4]);
@@ -231,10 +277,17 @@ impl Reader {
     }
 
     fn on(path: &str, port: u16) -> Reader {
+        let (reader, head) = Reader::with(path, port, "");
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        reader
+    }
+
+    /// One whose request has more header lines (each ends in CRLF), and the answer's head.
+    pub fn with(path: &str, port: u16, more: &str) -> (Reader, String) {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         // In two parts: a head may come in any pieces.
-        let start = format!("GET {path} HTTP/1.1\r\nHost: x\r\nUpgr");
+        let start = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}Upgr");
         socket.write_all(start.as_bytes()).expect("a socket");
         socket
             .write_all(
@@ -247,8 +300,7 @@ impl Reader {
         while !head.ends_with(b"\r\n\r\n") {
             head.push(reader.bytes(1)[0]);
         }
-        assert!(head.starts_with(b"HTTP/1.1 101 "));
-        reader
+        (reader, String::from_utf8(head).expect("text"))
     }
 
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {

@@ -1,0 +1,55 @@
+"""Programs that publish by our libraries, one for each language: how to run them.
+
+Each takes SETTINGS and reads messages; tests/clients/driver.py says which.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from newsfabric.errors import SetupError
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+JAVA: Final = ROOT / "clients" / "java"
+PHP_DRIVER: Final = ROOT / "clients" / "php" / "tests" / "driver.php"
+PYTHON_DRIVER: Final = ROOT / "tests" / "clients" / "driver.py"
+#: Where Debian's package is; with Composer it is elsewhere, and required before our autoload.php.
+PHP_AMQPLIB: Final = Path("/usr/share/php/PhpAmqpLib/autoload.php")
+
+LANGUAGES: Final = ("python-async", "python-sync", "java", "php")
+
+
+def command(language: str) -> list[str]:
+    """The program in ``language``, compiled; SetupError if its toolchain is missing."""
+    if language == "java":
+        return ["java", "-cp", _java_classpath(), "io.newsfabric.publish.Driver"]
+    if language == "php":
+        if shutil.which("php") is None or not PHP_AMQPLIB.exists():
+            raise SetupError("PHP is missing: install php-cli and php-amqplib")
+        return ["php", str(PHP_DRIVER)]
+    return [sys.executable, str(PYTHON_DRIVER), language.removeprefix("python-")]
+
+
+def _java_classpath() -> str:
+    if shutil.which("mvn") is None or shutil.which("javac") is None:
+        raise SetupError("Java is missing: install default-jdk-headless and maven")
+    file = JAVA / "target" / "classpath"
+    built = subprocess.run(
+        [
+            *("mvn", "-q", "-B", "test-compile", "dependency:build-classpath"),
+            *(f"-Dmdep.outputFile={file}", "-Dmdep.includeScope=test"),
+        ],
+        check=False,
+        cwd=JAVA,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if built.returncode:
+        raise SetupError(f"the Java library can't be built: {built.stdout}{built.stderr}")
+    target = JAVA / "target"
+    return f"{target}/classes:{target}/test-classes:{file.read_text('utf-8')}"

@@ -1,0 +1,136 @@
+"""What it costs a gateway in processor time to check who a reader is.
+
+A crowd connects to a native gateway and logs in, all with EdDSA tokens, beside a crowd that only
+connects; the difference is the login's price, in both processes together. The floor is the
+signature's arithmetic alone: nothing that checks it can be quicker.
+
+For other parts that need readers with names: :class:`Issuer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import jwt
+import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from bench.box import Box, running_box
+from bench.programs import running_crowd
+from bench.rows import Row
+from newsfabric.errors import SetupError
+from newsfabric.tokens import Key, KeySet, TokenRules, verify
+
+READERS: Final = 10_000
+TIMES: Final = 3
+CHECKS: Final = 10_000
+# Readers of the last round leave, which isn't to be counted.
+REST_SECONDS: Final = 1.5
+_AUDIENCE: Final = "bench"
+
+
+class Issuer:
+    """Issues tokens that gateways started with :meth:`options` take."""
+
+    def __init__(self) -> None:
+        self._key = Ed25519PrivateKey.generate()
+        self.rules = TokenRules(audience=_AUDIENCE)
+
+    @property
+    def keys(self) -> KeySet:
+        """What its tokens are checked with."""
+        return KeySet((Key("bench", "EdDSA", self._key.public_key()),))
+
+    def options(self, folder: Path) -> list[str]:
+        """What a gateway is told; the key is written into ``folder``."""
+        path = folder / "keys.pem"
+        pem = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        path.write_bytes(pem)
+        return ["--token-keys", str(path), "--token-audience", _AUDIENCE]
+
+    def token(self, user: str) -> str:
+        """A token of ``user`` for an hour."""
+        now = int(time.time())
+        claims = {"sub": user, "iat": now, "exp": now + 3600, "aud": _AUDIENCE}
+        return jwt.encode(claims, self._key, algorithm="EdDSA", headers={"kid": "bench"})
+
+    def verb(self, user: str) -> str:
+        """What a reader says to log in."""
+        return orjson.dumps({"action": "login", "token": self.token(user)}).decode()
+
+    def signature(self, user: str) -> tuple[bytes, bytes]:
+        """What is signed in a token of ``user``, and the signature."""
+        data = self.token(user).rpartition(".")[0].encode()
+        return data, self._key.sign(data)
+
+    def arithmetic(self, data: bytes, signature: bytes) -> None:
+        """Check a signature, and do nothing else."""
+        self._key.public_key().verify(signature, data)
+
+
+async def measure(programs: Path) -> list[Row]:
+    """Logins per second and core: the check alone, and through a gateway."""
+    issuer = Issuer()
+    floor, checked = _floor(issuer), _checked(issuer)
+    plain, logged_in = [], []
+    with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
+        async with running_box("native", options=issuer.options(Path(folder))) as box:
+            for _ in range(TIMES):
+                plain.append(await _spent(programs, box, ""))
+                logged_in.append(await _spent(programs, box, issuer.verb("42")))
+            if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < READERS:
+                raise SetupError("the logins were refused")
+    login = statistics.median(logged_in) - statistics.median(plain)
+    return [
+        Row(figure="an EdDSA signature's arithmetic", value=1 / floor, unit="/s", digits=0),
+        Row(
+            figure="tokens checked a second and core",
+            value=1 / checked,
+            unit="/s",
+            digits=0,
+            at_least=5_000,
+            floor=1 / floor,
+        ),
+        Row(
+            figure="logins answered a second and core, native gateway",
+            value=1 / login,
+            unit="/s",
+            digits=0,
+            at_least=5_000,
+            floor=1 / floor,
+        ),
+    ]
+
+
+def _floor(issuer: Issuer) -> float:
+    signed = issuer.signature("42")
+    began = time.process_time()
+    for _ in range(CHECKS):
+        issuer.arithmetic(*signed)
+    return (time.process_time() - began) / CHECKS
+
+
+def _checked(issuer: Issuer) -> float:
+    token, keys, rules, now = issuer.token("42"), issuer.keys, issuer.rules, time.time()
+    began = time.process_time()
+    for _ in range(CHECKS):
+        verify(token, keys, rules, now)
+    return (time.process_time() - began) / CHECKS
+
+
+async def _spent(programs: Path, box: Box, say: str) -> float:
+    """Processor seconds of the gateway for each reader who connects and says this."""
+    before = box.spent()
+    async with running_crowd(
+        programs, port=box.port, source="127.0.0.12", connections=READERS, say=say
+    ) as crowd:
+        await crowd.said()
+        spent = (box.spent() - before).total / READERS
+    await asyncio.sleep(REST_SECONDS)
+    return spent

@@ -1,0 +1,380 @@
+"""Losing one thing of each kind: how long the reader who waits longest waits for a gold message.
+
+A whole world with three core nodes and three Cassandra nodes a region carries gold from publishers
+of both regions to readers of both, and a part of it is killed. Five seconds later it is started
+again, as systemd would sooner; the next loss waits until all is well. A wait is counted from the
+publisher's first try to a reader's first copy. One core node a region, with SQLite, is measured for
+comparison.
+
+``python -m bench.losses`` says which messages waited longest, too; with the folder of a running
+world it uses that one. The machine is shared by some forty processes: a broker or a Cassandra node
+that boots takes both cores from those that carry on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import io
+import math
+import secrets
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.rows import Row
+from bench.world import running_world
+from newsfabric.chaos.books import Books, Class, Message
+from newsfabric.chaos.publishing import Publishing
+from newsfabric.chaos.reading import Plan
+from newsfabric.chaos.run import Readers, settle
+from newsfabric.errors import SetupError
+from newsfabric.management import Management
+from newsfabric.settings import Credentials
+from newsfabric.world import broker, cassandra
+from newsfabric.world.faults import Faults
+from newsfabric.world.layout import WorldLayout
+from newsfabric.world.parts import find_parts
+from newsfabric.world.state import running_world as known_world
+
+TOPICS: Final[dict[str, Class]] = {f"live.bench-{n}": "gold" for n in range(6)}
+RATE: Final = 20.0
+READERS: Final = 20
+LIMIT: Final = 3.0
+# For how long nothing is broken, to compare with.
+_QUIET: Final = 10.0
+# Long enough to tell what the loss costs from what the start costs that follows.
+_DOWN: Final = 5.0
+# After all is well again, before the next loss.
+_REST: Final = 3.0
+_WELL_WITHIN: Final = 90.0
+_LOOK_AGAIN: Final = 0.25
+_BEFORE: Final = 1.0
+_SEED: Final = 1
+# It is told to end sooner.
+_LONG: Final = 86_400.0
+_SHOWN: Final = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What is lost: parts that are killed, and a shovel of ``region``'s core that is deleted."""
+
+    name: str
+    parts: tuple[str, ...] = ()
+    region: str = ""
+    shovel: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A loss as it was carried out; times as in the books. ``healed``: when it was started."""
+
+    loss: Loss
+    at: float
+    healed: float
+    well: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The messages sent from one loss until the next; before the first loss ``done`` is None.
+
+    ``longest``: infinite if a reader never got one. ``longest_away``: of those that were sent
+    before the lost was started again.
+    """
+
+    done: Done | None
+    messages: tuple[Message, ...]
+    longest: float
+    longest_away: float
+    p50: float
+    deliveries: int
+    wrong: int
+
+    @property
+    def name(self) -> str:
+        """What was lost."""
+        return "nothing" if self.done is None else self.done.loss.name
+
+
+def losses(layout: WorldLayout) -> tuple[Loss, ...]:
+    """What is lost of a world, one after another, all in its first region."""
+    region = layout.regions[0]
+    # The one that carries everything from publishers to the region's routers.
+    shovel = f"publish.{region.name}.1"
+    core = region.core[0].name
+    found = [Loss(name="a core node", parts=(core,))]
+    if len(region.core) > 1:
+        second = region.core[1].name
+        found += [
+            Loss(name="another core node", parts=(second,)),
+            Loss(name="a router", parts=(region.router_name(1),)),
+            Loss(name="a shovel", region=region.name, shovel=shovel),
+            Loss(
+                name="a shovel and its keeper",
+                parts=(region.keeper_name,),
+                region=region.name,
+                shovel=shovel,
+            ),
+        ]
+    if len(region.store_nodes) > 1:
+        found.append(Loss(name="a store node", parts=(region.store_nodes[0].name,)))
+    return tuple(found)
+
+
+def measure() -> list[Row]:
+    """The rows of both worlds; SetupError without RabbitMQ, or without Java and Cassandra."""
+    rows: list[Row] = []
+    big = ("--core-nodes", "3", "--store", "cassandra", "--store-nodes", "3", "--timeout", "600")
+    for options, limit, where in ((big, LIMIT, ""), ((), None, ", one core node a region")):
+        with running_world(*options) as (status, _):
+            layout, _ = known_world(Path(status["state"]))
+            windows = asyncio.run(lose_each(layout, _say))
+        rows += [row for window in windows for row in _rows(window, limit, where)]
+    return rows
+
+
+def _rows(window: Window, limit: float | None, where: str) -> Iterator[Row]:
+    yield Row(
+        figure=f"{window.name} lost{where}: longest wait for gold",
+        value=window.longest,
+        unit="s",
+        at_most=None if window.done is None else limit,
+        digits=2,
+    )
+    if window.done is not None:
+        yield Row(
+            figure="… of what was sent before it was started again",
+            value=window.longest_away,
+            unit="s",
+            digits=2,
+        )
+    yield Row(
+        figure=f"… lost or doubled, of {window.deliveries:,} deliveries",
+        value=window.wrong,
+        unit="",
+        digits=0,
+        at_most=0,
+    )
+
+
+async def lose_each(layout: WorldLayout, say: Callable[[str], None]) -> list[Window]:
+    """Lose each in turn under steady publishing; the first window is one without a loss."""
+    run = secrets.token_hex(4)
+    plans = _plans(layout)
+    books = Books(plan.reader() for plan in plans)
+    urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
+    conduct = _Conduct(layout, say)
+    await conduct.until_well()
+    async with Readers.start(plans, books, io.StringIO(), run=run, seed=_SEED) as readers:
+        await readers.ready()
+        began = readers.began = conduct.began = time.time()
+        async with Publishing(
+            urls, books, run=run, began=began, seed=_SEED, topics=TOPICS
+        ) as publishing:
+            sending = asyncio.create_task(publishing.publish(rate=RATE, seconds=_LONG))
+            try:
+                await asyncio.sleep(_QUIET)
+                for loss in losses(layout):
+                    await conduct.lose(loss)
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+                await conduct.heal_all()
+            await settle(books, say)
+        readers.check()
+    found = windows(books, conduct.done)
+    for window in found:
+        for line in explain(window, books):
+            say(line)
+    return found
+
+
+def _plans(layout: WorldLayout) -> list[Plan]:
+    """Readers of all regions who stay, each with two of the topics."""
+    topics, regions = list(TOPICS), [region.endpoints_url for region in layout.regions]
+    return [
+        Plan(
+            name=f"{layout.regions[n % len(regions)].name}-{n}",
+            habit="staying",
+            topics=(topics[n % len(topics)], topics[(n + 1) % len(topics)]),
+            regions=(regions[n % len(regions)], *regions),
+            transport="websocket",
+            stays=None,
+        )
+        for n in range(READERS)
+    ]
+
+
+class _Conduct:
+    """Breaks, heals, and waits until all is well."""
+
+    def __init__(self, layout: WorldLayout, say: Callable[[str], None]) -> None:
+        self._layout = layout
+        self._say = say
+        self._faults = Faults(layout.paths.state)
+        self.began = 0.0
+        self.done: list[Done] = []
+
+    async def lose(self, loss: Loss) -> None:
+        """Lose it, start it again, and return when all is as before."""
+        parts = find_parts(self._layout, loss.parts)
+        at = self._now()
+        self._say(f"{at:6.1f} s  {loss.name} is lost: {', '.join(loss.parts) or loss.shovel}")
+        await asyncio.to_thread(self._faults.apply, "kill", parts)
+        if loss.shovel is not None:
+            await self._delete_shovel(loss.region, loss.shovel)
+        await asyncio.sleep(_DOWN)
+        await asyncio.to_thread(self._faults.heal, parts)
+        healed = self._now()
+        await self.until_well()
+        well = self._now()
+        self._say(f"{well:6.1f} s  all is well")
+        self.done.append(Done(loss=loss, at=at, healed=healed, well=well))
+        await asyncio.sleep(_REST)
+
+    async def heal_all(self) -> None:
+        """Start what is dead yet, should a loss have ended early."""
+        names = [name for loss in losses(self._layout) for name in loss.parts]
+        await asyncio.to_thread(self._faults.heal, find_parts(self._layout, names))
+
+    async def until_well(self) -> None:
+        """Return when every node answers and every service says that it is ready, or it takes too
+        long."""
+        layout, port = self._layout, 0
+        wanted = [
+            *((broker.answers, each.amqp_port) for each in layout.brokers()),
+            *((cassandra.answers, each.cql_port) for each in layout.store_nodes()),
+            *((_ready, port) for port in _health_ports(layout)),
+        ]
+        try:
+            async with asyncio.timeout(_WELL_WITHIN):
+                for is_well, port in wanted:
+                    await _until(functools.partial(is_well, port))
+        except TimeoutError:
+            self._say(f"{port} isn't well after {_WELL_WITHIN:g} s; going on nevertheless")
+
+    async def _delete_shovel(self, region: str, shovel: str) -> None:
+        node = self._layout.region(region).core[-1]
+        async with Management(node.management_url, Credentials()) as management:
+            await management.delete_shovel(shovel)
+
+    def _now(self) -> float:
+        return time.time() - self.began
+
+
+async def _until(check: Callable[[], bool]) -> None:
+    while not await asyncio.to_thread(check):  # noqa: ASYNC110 - another process is looked at
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _health_ports(layout: WorldLayout) -> Iterator[int]:
+    for region in layout.regions:
+        yield from region.router_ports
+        yield region.keeper_port
+        yield from (port for box in region.boxes for port in (box.agent_port, box.admin_port))
+
+
+def _ready(port: int) -> bool:
+    url = f"http://{broker.HOST}:{port}/healthz/ready"
+    try:
+        with urllib.request.urlopen(url, timeout=2.0) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def windows(books: Books, done: Sequence[Done]) -> list[Window]:
+    """One before the first loss and one from each on. Pure.
+
+    What was sent in the last second before a loss may suffer it, so it counts with it.
+    """
+    begins = [0.0, *(each.at - _BEFORE for each in done), math.inf]
+    account = books.account()
+    found = []
+    for since, until, each in zip(begins, begins[1:], [None, *done], strict=False):
+        messages = [m for m in books.messages.values() if since <= m.sent < until]
+        numbers = {m.n for m in messages}
+        waits = sorted(books.delays(since=since, until=until))
+        away = [m for m in messages if each is not None and m.sent < each.healed]
+        found.append(
+            Window(
+                done=each,
+                messages=tuple(messages),
+                longest=_longest(books, messages),
+                longest_away=_longest(books, away),
+                p50=waits[len(waits) // 2] if waits else math.inf,
+                deliveries=len(waits),
+                wrong=sum(len(w.readers) for w in account.wrong if w.n in numbers),
+            )
+        )
+    return found
+
+
+def _longest(books: Books, messages: Iterable[Message]) -> float:
+    """0 for no messages."""
+    longest = 0.0
+    for message in messages:
+        arrived = books.first[message.n].values()
+        if len(arrived) < len(books.readers_of(message.topic)):
+            return math.inf
+        longest = max(longest, max(arrived, default=message.sent) - message.sent)
+    return longest
+
+
+def explain(window: Window, books: Books) -> Iterator[str]:
+    """For a person who wants to know why: the messages that waited longest."""
+    at = 0.0 if window.done is None else window.done.at
+    yield (
+        f"{window.name} lost: p50 {window.p50 * 1000:.0f} ms, longest {window.longest:.2f} s, "
+        f"{window.deliveries} deliveries, {window.wrong} wrong"
+    )
+    if window.done is not None:
+        healed, well = window.done.healed - at, window.done.well - at
+        yield (
+            f"  started again after {healed:.1f} s, all well after {well:.1f} s; longest of what "
+            f"was sent before it was started {window.longest_away:.2f} s"
+        )
+
+    def longest(message: Message) -> float:
+        arrived = books.first[message.n].values()
+        return max(arrived) - message.sent if arrived else math.inf
+
+    for message in sorted(window.messages, key=longest, reverse=True)[:_SHOWN]:
+        waits: dict[str, list[float]] = {}
+        for reader, arrived in books.first[message.n].items():
+            waits.setdefault(reader.partition("-")[0], []).append(arrived - message.sent)
+        readers = "; ".join(
+            f"readers of {region} {min(found):.2f} to {max(found):.2f} s"
+            for region, found in sorted(waits.items())
+        )
+        receipt = message.receipted
+        after = "never" if receipt is None else f"after {receipt - message.sent:.2f} s"
+        yield (
+            f"  {message.n} sent {message.sent - at:+.2f} s in {message.region}: {readers}; "
+            f"receipt {after}, {message.router}"
+        )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure in a world of its own, or in the one in the folder that is named."""
+    if arguments:
+        layout, _ = known_world(Path(arguments[0]).resolve())
+        asyncio.run(lose_each(layout, _say))
+        return
+    with contextlib.suppress(SetupError):
+        measure()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+package io.newsfabric.publish;
+
+import java.time.Duration;
+
+/** A message could not be published, or nobody knows whether it was. */
+public sealed class PublishException extends RuntimeException {
+  private static final long serialVersionUID = 1;
+
+  private PublishException(String text) {
+    super(text);
+  }
+
+  /** It can't be accepted. Sending it again won't help, but for the reason {@code overload}. */
+  public static final class Rejected extends PublishException {
+    private static final long serialVersionUID = 1;
+    private final String reason;
+    private final String detail;
+
+    Rejected(String reason, String detail) {
+      super(reason + ": " + detail);
+      this.reason = reason;
+      this.detail = detail;
+    }
+
+    /** One word of the table in docs/publishing.md. */
+    public String reason() {
+      return reason;
+    }
+
+    /** For a person. */
+    public String detail() {
+      return detail;
+    }
+  }
+
+  /** Brokers took the message and gave it back: no queue of the fabric is bound there. */
+  public static final class Returned extends PublishException {
+    private static final long serialVersionUID = 1;
+
+    Returned(String text) {
+      super(text);
+    }
+  }
+
+  /**
+   * Neither receipt nor confirm in time: it may have been routed. Publish it again with this
+   * {@code messageId}, and readers get it once.
+   */
+  public static final class Unanswered extends PublishException {
+    private static final long serialVersionUID = 1;
+    private final String messageId;
+
+    Unanswered(String messageId, Duration timeout) {
+      super(
+          "no answer within %s; the message may have been routed nevertheless: publish it again with messageId %s"
+              .formatted(timeout, messageId));
+      this.messageId = messageId;
+    }
+
+    /** The idempotency key of the message. */
+    public String messageId() {
+      return messageId;
+    }
+  }
+}

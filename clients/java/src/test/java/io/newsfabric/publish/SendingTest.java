@@ -1,0 +1,38 @@
+package io.newsfabric.publish;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.rabbitmq.client.AMQP;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class SendingTest {
+  private final Sending sending =
+      new Sending("news.x", new AMQP.BasicProperties(), new byte[0], true, 1, 30_000, 2_000);
+
+  @Test
+  void itWaitsTwiceAsLongEachTimeUpToTenSeconds() {
+    List<Long> pauses = new ArrayList<>();
+    long now = 0;
+    for (int n = 0; n < 5; n++) {
+      assertEquals(n, sending.begin(now));
+      long began = now;
+      while (!sending.isDue(now)) {
+        now += 500;
+      }
+      pauses.add(now - began);
+    }
+    assertEquals(List.of(2_000L, 4_000L, 8_000L, 10_000L, 10_000L), pauses);
+  }
+
+  @Test
+  void whatWasLostIsDueAtOnce() {
+    sending.begin(0);
+    assertFalse(sending.isDue(1));
+    sending.tryAgainAt(1);
+    assertTrue(sending.isDue(1));
+  }
+}

@@ -1,0 +1,48 @@
+/**
+ * What the end of a connection asks for, and how long to wait before the next one.
+ *
+ * Pure: randomness (`random`, in [0, 1)) and durations are arguments. The range of a code decides, so that
+ * codes added later are obeyed too; the table of codes is docs/protocol.md.
+ */
+
+export const TOKEN_EXPIRED = 4202;
+
+// RFC 6455 7.4.1: the other side takes what we send for broken, so the same again would end the same way.
+const HOPELESS = [1002, 1007, 1009];
+
+/** What a close code asks for: "stop", "now" or "back off". */
+export function closeAdvice(code) {
+  if ((code >= 4000 && code <= 4099) || HOPELESS.includes(code)) return "stop";
+  if (code >= 4200 && code <= 4299) return "now";
+  return "back off";
+}
+
+/** Waits between attempts, with full jitter: anything from 0 to a bound that doubles, in ms. */
+export class Backoff {
+  constructor({ base = 500, cap = 30_000, stable = 60_000 } = {}) {
+    Object.assign(this, { base, cap, stable, attempts: 0 });
+  }
+
+  /** The next wait. A connection that was open for `stable` ms has earned a fresh start. */
+  next(random, openFor = 0) {
+    if (openFor >= this.stable) this.attempts = 0;
+    const bound = Math.min(this.cap, this.base * 2 ** this.attempts);
+    this.attempts = Math.min(this.attempts + 1, 30);
+    return Math.round(random * bound);
+  }
+}
+
+/**
+ * How long to wait after a loss, in ms; null means never try again.
+ *
+ * `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
+ * counts before the socket's. "At once" is granted to connections that lasted a second, or a gateway
+ * that closes each of them would be hammered.
+ */
+export function waitAfterLoss({ code, notice = null, openFor = 0 }, backoff, random) {
+  const advice = closeAdvice(notice?.code ?? code);
+  if (advice === "stop" || notice?.reconnect === false) return null;
+  const asked = Number.isFinite(notice?.retry_after_ms) ? Math.max(0, notice.retry_after_ms) : 0;
+  if (advice === "now" && openFor >= 1000) return asked;
+  return asked + backoff.next(random, openFor);
+}

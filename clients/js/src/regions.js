@@ -1,0 +1,158 @@
+/**
+ * Which region to read from, and which of its gateways. Pure: answers, time and randomness come as arguments.
+ *
+ * Home is the fastest healthy region, by measured time. Another one replaces it only when it was clearly
+ * faster twice in a row: a measurement over a cold connection is mostly chance, and readers that move to and
+ * fro cost more than they gain. Until there is a measurement the region named first is home.
+ *
+ * endpoints.json comes from elsewhere: whatever it holds, what comes out here is bounded and harmless.
+ */
+
+const MOST_REGIONS = 16;
+const AVOIDED_MS = 30_000; // a gateway that failed; as long as it may take to be missed in endpoints.json, and more
+const CLEARLY = { share: 0.75, ms: 20 };
+const CANDIDATES = 4;
+
+/** `text` as an absolute URL of one of `schemes`, or null. */
+export function urlOf(text, base, schemes = ["http:", "https:"]) {
+  if (typeof text !== "string" || text.length > 2048) return null;
+  try {
+    const url = new URL(text, base);
+    return schemes.includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * endpoints.json, as {region, gateways: [{websocket, sockjs, weight}…], alternates: [{region, url}…], retryMs}.
+ * Gateways without a usable URL are left out.
+ */
+export function parseEndpoints(answer, base) {
+  const gateways = listOf(answer?.gateways).map((gateway) => ({
+    websocket: urlOf(gateway?.websocket_url, base, ["ws:", "wss:"]),
+    sockjs: urlOf(gateway?.sockjs_url, base),
+    weight: gateway?.weight > 0 && Number.isFinite(gateway.weight) ? gateway.weight : 1,
+  }));
+  const alternates = listOf(answer?.alternates).map((other) => ({
+    region: nameOf(other?.region),
+    url: urlOf(other?.endpoints_url, base),
+  }));
+  return {
+    region: nameOf(answer?.region),
+    gateways: gateways.filter(({ websocket, sockjs }) => websocket ?? sockjs),
+    alternates: alternates.filter(({ url }) => url),
+    retryMs: Number.isFinite(answer?.retry_ms) ? Math.min(60_000, Math.max(0, answer.retry_ms)) : 0,
+  };
+}
+
+/** One of `gateways` at random, by weight; undefined if there are none. */
+export function chooseGateway(gateways, random) {
+  let left = random * gateways.reduce((sum, { weight }) => sum + weight, 0);
+  return gateways.find(({ weight }) => (left -= weight) < 0) ?? gateways.at(-1);
+}
+
+/** Names a gateway, whichever of its transports is used. */
+export function keyOf({ websocket, sockjs }) {
+  return websocket ?? sockjs;
+}
+
+export class Regions {
+  #failed = new Map(); // gateway's key → when
+  #faster = null; // the URL that was clearly faster than home the last time
+
+  /** `urls` of endpoints.json, home first; `known` is what `memory()` returned to an earlier page. */
+  constructor(urls, known = null) {
+    this.urls = [...new Set(urls)].slice(0, MOST_REGIONS);
+    const remembered = listOf(known?.urls).filter((url) => urlOf(url));
+    for (const url of remembered) this.#add(url);
+    this.home = this.urls.includes(known?.home) ? known.home : this.urls[0];
+  }
+
+  /** What later pages shall know, as JSON-like data: home, and the regions that there are by these answers. */
+  memory(answers) {
+    const here = answers.filter(({ endpoints }) => endpoints);
+    const urls = here.flatMap(({ url, endpoints }) => [url, ...endpoints.alternates.map((other) => other.url)]);
+    return { home: this.home, urls: [...new Set(urls)] };
+  }
+
+  /** Take note of an answer's alternates; returns the URLs that weren't known. */
+  learn(endpoints) {
+    return endpoints.alternates.map(({ url }) => url).filter((url) => this.#add(url));
+  }
+
+  #add(url) {
+    const isNew = !this.urls.includes(url) && this.urls.length < MOST_REGIONS;
+    if (isNew) this.urls.push(url);
+    return isNew;
+  }
+
+  /** A gateway failed or sent us away: others come first for a while. */
+  failed(gateway, now) {
+    this.#failed.delete(keyOf(gateway));
+    this.#failed.set(keyOf(gateway), now);
+    if (this.#failed.size > 64) this.#failed.delete(this.#failed.keys().next().value);
+  }
+
+  #isAvoided(gateway, now) {
+    const at = this.#failed.get(keyOf(gateway));
+    return at !== undefined && now - at < AVOIDED_MS;
+  }
+
+  /**
+   * The gateways to try, best first, as [{url, region, gateway}…]; empty if there are none.
+   *
+   * `answers` is [{url, ms, endpoints}…] with endpoints null where there was no usable answer. Of home two
+   * gateways come first, then one of each region by time; those that failed lately come last.
+   */
+  candidates(answers, now, random) {
+    const ranked = this.#rank(answers.filter(({ endpoints }) => endpoints?.gateways.length));
+    const good = [];
+    const avoided = [];
+    for (const [place, { url, endpoints }] of ranked.entries()) {
+      const usable = endpoints.gateways.filter((gateway) => !this.#isAvoided(gateway, now));
+      for (let n = place === 0 ? 2 : 1; n > 0 && usable.length; n -= 1) {
+        const gateway = chooseGateway(usable, random());
+        usable.splice(usable.indexOf(gateway), 1);
+        good.push({ url, region: endpoints.region, gateway });
+      }
+      const rest = endpoints.gateways.filter((gateway) => this.#isAvoided(gateway, now));
+      if (rest.length) avoided.push({ url, region: endpoints.region, gateway: chooseGateway(rest, random()) });
+    }
+    return [...good, ...avoided].slice(0, CANDIDATES);
+  }
+
+  /** Healthy answers: home first, the others by time. */
+  #rank(healthy) {
+    const byTime = [...healthy].sort((a, b) => a.ms - b.ms);
+    const home = byTime.find(({ url }) => url === this.home);
+    if (!home) return byTime;
+    const [fastest] = byTime;
+    const clearly = fastest.ms < home.ms * CLEARLY.share && home.ms - fastest.ms > CLEARLY.ms;
+    if (clearly && this.#faster === fastest.url) this.home = fastest.url;
+    this.#faster = clearly && this.home !== fastest.url ? fastest.url : null;
+    const first = fastest.url === this.home ? fastest : home;
+    return [first, ...byTime.filter((answer) => answer !== first)];
+  }
+
+  /** Whether these answers leave it open which region is home, so that another look is worth its time. */
+  get undecided() {
+    return this.#faster !== null;
+  }
+}
+
+/**
+ * How long to wait for further answers, in ms after the first healthy one that took `ms`: who needs more than
+ * twice as long is not the fastest, but one that was asked only when the first had named it gets its chance.
+ */
+export function patience(ms) {
+  return Math.min(1000, Math.max(100, ms));
+}
+
+function nameOf(value) {
+  return typeof value === "string" ? value.slice(0, 64) : "";
+}
+
+function listOf(value) {
+  return Array.isArray(value) ? value.slice(0, 64) : [];
+}

@@ -1,0 +1,514 @@
+/**
+ * One reader's connection: which gateway to try, when to give one up, what to say on each connection.
+ *
+ * It owns no socket, no clock, no timer and no randomness: callers pass `now` (ms since the epoch), call
+ * `wake()` when `due()` has come, and carry out what it emits:
+ *
+ *   {do: "survey"}                         ask every region for its endpoints, then call surveyed()
+ *   {do: "open", target, transport}        connect; then opened(), heard(), push() and closed()
+ *   {do: "probe", target}                  does its SockJS answer at all? then probed()
+ *   {do: "send", verb}, {do: "hangup"}
+ *   {do: "note", note}                     tell the tabs; their notes come in through note()
+ *
+ * What a reader of this would question: there is no table of subscriptions beside the one of topics. A tab that
+ * comes late to a topic which another follows has it subscribed anew as it wishes, and then once more from where
+ * it was. The gateway obeys verbs one after the other, so replies say which messages are the newcomer's alone.
+ */
+
+import { Backoff, TOKEN_EXPIRED, waitAfterLoss } from "./closing.js";
+import { Topics } from "./topics.js";
+
+/** state → event → next state. An event that a state doesn't list changes nothing. */
+export const STATES = {
+  idle: { start: "finding", stop: "stopped" },
+  finding: { found: "connecting", lost: "waiting", stop: "stopped" },
+  connecting: { opened: "open", lost: "waiting", stop: "stopped" },
+  open: { found: "connecting", lost: "waiting", stop: "stopped" },
+  waiting: { retry: "finding", stop: "stopped" },
+  stopped: { start: "finding" },
+};
+
+/** The state after `event`; the same state if the table doesn't list it. */
+export function nextState(state, event) {
+  return STATES[state]?.[event] ?? state;
+}
+
+const DIAL_MS = 3000;
+const BLOCKED_MS = 600_000; // so long WebSocket isn't tried again where something forbids it
+const TOKEN_MS = 5000;
+const GOODBYE_MS = 1000; // from a `disconnect` push to the close that proxies may have eaten
+const HOME_MS = 300_000;
+const LOOKED_MS = 15_000;
+const ASLEEP_MS = 45_000; // callers wake us each 30 s
+const MOST_ASKED = 256;
+
+/** How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. */
+export const HEARTBEAT = { visible: 4000, hidden: 25_000 };
+const SLACK = { least: 2500, most: 10_000 };
+
+export class Session {
+  #due = new Map(); // what → when
+  #target = null; // {url, region, gateway}
+  #transport = "";
+  #candidates = [];
+  #openedAt = 0;
+  #heardAt = 0;
+  #pingedAt = 0; // 0 while no pong is awaited
+  #rtt = 0;
+  #spoken = false; // whether this connection has pushed anything
+  #mute = 0; // WebSockets in a row that opened and never said a word
+  #blockedUntil = 0;
+  #notice = null;
+  #surveys = 0;
+  #retryMs = 0;
+  #lastWake = 0;
+  #hidden = false;
+  #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
+  #asked = new Map(); // key → {verb, ref}
+  #refs = 0;
+  #login = { wanted: false, token: null, before: null, refused: null, error: null, user: null, keys: [], ref: null, asking: false };
+  #topics;
+
+  /**
+   * `random` returns a number in [0, 1); `transports` are the names that may be used, "websocket" and those of
+   * sockjs-client; `emit` takes each effect.
+   */
+  constructor({ regions, random, emit, transports, heartbeat = HEARTBEAT }) {
+    Object.assign(this, { regions, random, emit, transports, heartbeat });
+    this.state = "idle";
+    this.details = {};
+    this.backoff = new Backoff();
+    this.#topics = new Topics({
+      send: (verb) => this.#send(verb),
+      tell: (note) => this.#tell(note),
+    });
+  }
+
+  /* ---- Time ---- */
+
+  /** When to call `wake()`: at the latest; null while there is nothing to wait for. */
+  due() {
+    return this.#due.size ? Math.min(...this.#due.values()) : null;
+  }
+
+  /** Do what is due. Also right after the device has woken up: it may have slept through anything. */
+  wake(now) {
+    if (this.#lastWake > now) this.#shift(now - this.#lastWake);
+    const slept = this.#lastWake && now - this.#lastWake > ASLEEP_MS;
+    this.#lastWake = now;
+    if (slept) this.rouse(now);
+    for (const [what, at] of [...this.#due]) {
+      if (at > now || this.#due.get(what) !== at) continue;
+      this.#due.delete(what);
+      this.#when[what](now);
+    }
+  }
+
+  /** The clock was set back: what was due in a second is so still. */
+  #shift(ms) {
+    for (const [what, at] of this.#due) this.#due.set(what, at + ms);
+    this.#openedAt += ms;
+    this.#heardAt += ms;
+  }
+
+  #when = {
+    retry: () => this.#find("retry"),
+    dial: (now) => this.#hangUpAnd(() => this.#failed(now)),
+    quiet: (now) => this.#silent(now),
+    goodbye: (now) => this.#hangUpAnd(() => this.#lost({ code: 1006 }, now)),
+    token: () => this.#release(),
+    refresh: () => this.#askForToken(),
+    home: () => this.emit({ do: "survey" }),
+    again: () => this.#topics.again(),
+  };
+
+  /** The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket. */
+  rouse(now) {
+    if (this.state === "open" && !this.#isDue("goodbye")) this.#ping(now);
+    if (this.state === "waiting") this.#soon("retry", now + this.random() * this.backoff.base);
+  }
+
+  hide(hidden, now) {
+    this.#hidden = hidden;
+    if (!hidden) this.rouse(now);
+  }
+
+  /* ---- Finding a gateway ---- */
+
+  start(now) {
+    this.#lastWake = now;
+    this.#find("start");
+  }
+
+  #find(event) {
+    this.#move(event);
+    this.#surveys = 1;
+    this.emit({ do: "survey" });
+  }
+
+  /** What the regions answered: [{url, ms, endpoints}…], endpoints null where there was none. */
+  surveyed(answers, now) {
+    const candidates = this.regions.candidates(answers, now, this.random);
+    if (this.state === "open") return this.#surveyedForHome(candidates, now);
+    if (this.state !== "finding") return undefined;
+    if (this.regions.undecided && this.#surveys === 1) {
+      this.#surveys = 2;
+      return this.emit({ do: "survey" });
+    }
+    const named = answers.map(({ endpoints }) => endpoints).filter(Boolean);
+    this.details.alternates = named[0]?.alternates ?? this.details.alternates;
+    this.#retryMs = Math.max(0, ...named.map(({ retryMs }) => retryMs));
+    if (candidates.length === 0) {
+      // Nobody at all answers when the network is away: that is nobody's fault.
+      return this.#lost({ reason: named.length ? "no gateway" : "no answer", floor: this.#retryMs }, now);
+    }
+    return this.#tryAll(candidates, now);
+  }
+
+  #surveyedForHome(candidates, now) {
+    if (candidates[0]?.url !== this.regions.home || this.#target.url === this.regions.home) {
+      this.#armHome(now);
+      return;
+    }
+    this.emit({ do: "hangup" });
+    this.#forgetConnection();
+    this.#tryAll(candidates, now);
+  }
+
+  #tryAll(candidates, now) {
+    this.#candidates = candidates;
+    this.#move("found", { region: candidates[0].region });
+    this.#dial(now);
+  }
+
+  #armHome(now) {
+    if (this.#target.url !== this.regions.home) this.#due.set("home", now + HOME_MS * (0.5 + this.random()));
+  }
+
+  #forgetConnection() {
+    this.#due.clear();
+    this.#openedAt = this.#pingedAt = 0;
+    this.#notice = null;
+    this.#login.asking = false;
+    this.#login.user = null;
+    this.#topics.disconnected();
+    for (const asked of this.#asked.values()) asked.ref = null;
+  }
+
+  #dial(now) {
+    this.#target = this.#candidates.shift();
+    if (!this.#target) return this.#lost({ reason: "no gateway can be reached" }, now);
+    this.#transport = this.#bestTransport(now);
+    if (!this.#transport) return this.#dial(now);
+    return this.#open(now);
+  }
+
+  #bestTransport(now) {
+    const { websocket, sockjs } = this.#target.gateway;
+    if (websocket && this.transports.includes("websocket") && now >= this.#blockedUntil) return "websocket";
+    return sockjs && this.#mayFallBack() ? "sockjs" : "";
+  }
+
+  #mayFallBack() {
+    return this.transports.some((name) => name !== "websocket");
+  }
+
+  #open(now) {
+    this.#notice = null;
+    this.#spoken = false;
+    // sockjs-client tries its transports one after the other, and may have to be loaded first.
+    this.#due.set("dial", now + DIAL_MS * (this.#transport === "websocket" ? 1 : 4));
+    this.emit({ do: "open", target: this.#target, transport: this.#transport });
+  }
+
+  /* ---- What happens to the socket ---- */
+
+  opened(transport, now) {
+    this.#due.clear();
+    this.#openedAt = now;
+    const { region, gateway } = this.#target;
+    this.#move("opened", { region, transport, gateway: gateway.websocket ?? gateway.sockjs });
+    this.heard(now);
+    this.#armHome(now);
+    this.#greet(now);
+  }
+
+  /** Anything at all has come in. */
+  heard(now) {
+    if (this.#pingedAt) this.#rtt = this.#rtt ? (this.#rtt + now - this.#pingedAt) / 2 : now - this.#pingedAt;
+    this.#pingedAt = 0;
+    this.#heardAt = now;
+    this.#due.set("quiet", now + this.#interval(now));
+  }
+
+  #isDue(what) {
+    return this.#due.has(what);
+  }
+
+  #interval(now) {
+    // SockJS pushes heartbeats that can be seen; those of a WebSocket the browser keeps to itself.
+    const isSeen = !this.#hidden || now - this.#lookedAt < LOOKED_MS;
+    return isSeen && this.#transport === "websocket" ? this.heartbeat.visible : this.heartbeat.hidden;
+  }
+
+  #silent(now) {
+    if (!this.#pingedAt) this.#ping(now);
+    else this.#hangUpAnd(() => this.#lost({ code: 1006, reason: "no sign of life" }, now));
+  }
+
+  #ping(now) {
+    this.#pingedAt = now;
+    this.#send({ action: "ping" });
+    const slack = this.#interval(now) === this.heartbeat.hidden ? SLACK.most : 4 * this.#rtt;
+    this.#due.set("quiet", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
+  }
+
+  /** The socket is closed, or never opened. */
+  closed({ code = 1006, reason = "" }, now) {
+    if (this.state === "connecting") this.#refused(now);
+    else if (this.state === "open") this.#lost({ code, reason }, now);
+  }
+
+  #refused(now) {
+    if (this.#transport !== "websocket" || !this.#target.gateway.sockjs || !this.#mayFallBack()) return this.#failed(now);
+    this.#due.set("dial", now + DIAL_MS);
+    return this.emit({ do: "probe", target: this.#target });
+  }
+
+  /** `alive`: the gateway answers over HTTP, so that something between here and there forbids WebSocket. */
+  probed(alive, now) {
+    if (this.state !== "connecting") return;
+    if (!alive) return void this.#failed(now);
+    this.#blockedUntil = now + BLOCKED_MS;
+    this.#transport = "sockjs";
+    this.#open(now);
+  }
+
+  #failed(now) {
+    this.#due.delete("dial");
+    this.regions.failed(this.#target.gateway, now);
+    this.#dial(now);
+  }
+
+  #hangUpAnd(next) {
+    this.emit({ do: "hangup" });
+    next();
+  }
+
+  /** The attempt or the connection is over: wait as the gateway asked, or stop. */
+  #lost({ code = 1006, reason = "", floor = 0 }, now) {
+    const openFor = this.#openedAt ? now - this.#openedAt : 0;
+    if (this.state === "open") this.#judge(openFor, now);
+    const notice = this.#notice;
+    this.#forgetConnection();
+    if ((notice?.code ?? code) === TOKEN_EXPIRED) this.#login.token = null;
+    const wait = waitAfterLoss({ code, notice, openFor }, this.backoff, this.random());
+    const why = { reason: notice?.reason || reason };
+    if (wait === null) return this.#move("stop", { ...why, code: notice?.code ?? code });
+    const pause = Math.max(wait, floor);
+    this.#due.set("retry", now + pause);
+    return this.#move("lost", { ...why, wait: pause });
+  }
+
+  /** What the lost connection says about its gateway and about WebSocket here. */
+  #judge(openFor, now) {
+    this.regions.failed(this.#target.gateway, now);
+    const isMute = this.#transport === "websocket" && !this.#spoken && !this.#notice && openFor < 10_000;
+    this.#mute = isMute ? this.#mute + 1 : 0;
+    if (this.#mute >= 2 && this.#mayFallBack()) this.#blockedUntil = now + BLOCKED_MS;
+  }
+
+  #move(event, details = {}) {
+    this.state = nextState(this.state, event);
+    this.details = { region: this.details.region, alternates: this.details.alternates, ...details };
+    this.#tell(this.stateNote());
+  }
+
+  /** The note that tells a tab how things are. */
+  stateNote() {
+    const { user = null } = this.#login.user ?? {};
+    return { t: "state", state: this.state, details: { ...this.details, user } };
+  }
+
+  /* ---- What is pushed ---- */
+
+  /** A push has come in, as an object. */
+  push(push, now) {
+    this.#spoken = true;
+    if (push.type === "disconnect") {
+      this.#notice = push;
+      this.#due.set("goodbye", now + GOODBYE_MS);
+      return;
+    }
+    if (this.#topics.push(push)) {
+      // A refusal may be mended by a login, and one that is temporary by time.
+      if (push.type === "error") this.#later(push.temporary, now);
+      return;
+    }
+    if (push.type === "logged_in" || push.type === "refreshed") this.#loggedIn(push, now);
+    else if (push.type === "error" && push.ref && push.ref === this.#login.ref) this.#loginRefused(push);
+    else this.#answer(push, now);
+  }
+
+  #later(isNeeded, now) {
+    if (isNeeded) this.#soon("again", now + 1000 + this.random() * 4000);
+  }
+
+  #soon(what, at) {
+    this.#due.set(what, Math.min(at, this.#due.get(what) ?? Infinity));
+  }
+
+  #answer(push, now) {
+    for (const [key, { ref }] of this.#asked) {
+      if (ref !== push.ref) continue;
+      this.#asked.delete(key);
+      this.#tell({ t: "answer", key, push });
+      return;
+    }
+    if (push.type !== "error") return;
+    this.#later(push.temporary, now);
+    this.#tell({ t: "error", error: push });
+  }
+
+  /* ---- Login ---- */
+
+  /** First words on a new connection: who we are, then what we follow, then what is still to be asked. */
+  #greet(now) {
+    if (this.#login.wanted && this.#login.token === null) {
+      this.#askForToken();
+      this.#due.set("token", now + TOKEN_MS);
+    } else {
+      if (this.#login.wanted) this.#sendLogin("login");
+      this.#release();
+    }
+  }
+
+  #release() {
+    this.#due.delete("token");
+    this.#topics.connected();
+    for (const asked of this.#asked.values()) if (asked.ref === null) this.#sendAsked(asked);
+  }
+
+  #askForToken() {
+    this.#login.asking = true;
+    this.#tell({ t: "token?" });
+  }
+
+  /** A tab brings the token it was asked for; null if it has none. */
+  #gotToken(token, now) {
+    if (!this.#login.asking) return;
+    this.#login.asking = false;
+    const { error } = this.#login;
+    this.#login.error = null;
+    const isNew = typeof token === "string" && token !== this.#login.refused && token !== this.#login.token;
+    if (isNew) this.#login.token = token;
+    else if (error) this.#tell({ t: "error", error });
+    if (this.state !== "open") return;
+    if (isNew) this.#sendLogin(this.#login.user ? "refresh" : "login");
+    if (this.#isDue("token")) this.#release(now);
+  }
+
+  #sendLogin(action) {
+    this.#login.ref = this.#ref();
+    this.#send({ action, token: this.#login.token, ref: this.#login.ref });
+  }
+
+  #loggedIn({ user, expires_at: expiresAt }, now) {
+    this.#login.user = { user, expires_at: expiresAt ?? null };
+    this.#login.refused = null;
+    if (Number.isFinite(expiresAt)) {
+      this.#due.set("refresh", now + Math.max(1000, (expiresAt - now) * (0.7 + 0.2 * this.random())));
+    }
+    this.#answerLogins({ type: "logged_in", ...this.#login.user });
+    this.#tell({ t: "login", ...this.#login.user });
+    this.#tell(this.stateNote());
+    this.#topics.loggedIn();
+  }
+
+  #loginRefused(push) {
+    this.#login.refused = this.#login.token;
+    this.#login.token = this.#login.user ? this.#login.before : null;
+    if (this.#login.keys.length) return this.#answerLogins(push);
+    // A tab may have a newer one; if none has, the page is told what is wrong with this one.
+    this.#login.error = push;
+    return this.#askForToken();
+  }
+
+  #answerLogins(push) {
+    for (const key of this.#login.keys.splice(0)) this.#tell({ t: "answer", key, push });
+  }
+
+  /* ---- The tabs' notes ---- */
+
+  /** A tab says something; see desk.js for what there is. */
+  note(note, now) {
+    this.#notes[note.t]?.(note, now);
+  }
+
+  #notes = {
+    hello: (note, now) => {
+      if (note.token && !this.#login.wanted) {
+        this.#login.wanted = true;
+        if (this.state === "open") this.#greet(now);
+      }
+      for (const wish of note.wishes) this.#topics.follow(wish, this.#isReady());
+      this.#tell(this.stateNote());
+    },
+    follow: (note) => this.#topics.follow(note.wish, this.#isReady()),
+    leave: (note) => this.#topics.leave(note.key, this.#isReady()),
+    ask: (note, now) => this.#ask(note, now),
+    token: (note, now) => this.#gotToken(note.token, now),
+    look: (note, now) => this.#looked(now),
+    bye: (note) => this.#topics.leaveAll(note.desk, this.#isReady()),
+  };
+
+  /** Another tab, that is seen, wants to be sure of its connection; it can, as its timers aren't slowed down. */
+  #looked(now) {
+    this.#lookedAt = now;
+    if (this.state === "open" && !this.#pingedAt) this.#soon("quiet", this.#heardAt + this.#interval(now));
+  }
+
+  #isReady() {
+    return this.state === "open" && !this.#isDue("token");
+  }
+
+  #ask({ key, verb }, now) {
+    if (verb.action === "login" || verb.action === "refresh") return this.#askLogin(key, verb, now);
+    if (this.#asked.size >= MOST_ASKED) {
+      const push = { type: "error", code: 111, reason: "too many requests wait for a connection", temporary: true };
+      return this.#tell({ t: "answer", key, push });
+    }
+    const asked = { verb, ref: null };
+    this.#asked.set(key, asked);
+    if (this.#isReady()) this.#sendAsked(asked);
+    return undefined;
+  }
+
+  #sendAsked(asked) {
+    asked.ref = this.#ref();
+    this.#send({ ...asked.verb, ref: asked.ref });
+  }
+
+  #askLogin(key, { token }, now) {
+    this.#login.wanted = true;
+    this.#login.before = this.#login.token;
+    this.#login.token = token;
+    this.#login.keys.push(key);
+    if (this.state === "stopped") this.start(now);
+    if (this.state === "open") this.#sendLogin(this.#login.user ? "refresh" : "login");
+    if (this.#isDue("token")) this.#release();
+  }
+
+  #ref() {
+    this.#refs += 1;
+    return `s${this.#refs}`;
+  }
+
+  #send(verb) {
+    this.emit({ do: "send", verb });
+  }
+
+  #tell(note) {
+    this.emit({ do: "note", note });
+  }
+}

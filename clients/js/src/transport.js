@@ -1,0 +1,79 @@
+/**
+ * Sockets of a browser behind one face: WebSocket, or sockjs-client, which is loaded when it is needed.
+ *
+ * `open` returns a socket {send(text), close()} and calls `on.opened(transport)`, `on.heard()`, `on.text(text)`,
+ * `on.closed({code, reason})`; after `close()` it calls nothing any more.
+ */
+
+/** WebSocket is ours; the others, in the order in which they are tried where it fails, are sockjs-client's. */
+export const TRANSPORTS = ["websocket", "xhr-streaming", "eventsource", "iframe-eventsource", "xhr-polling", "iframe-xhr-polling"];
+
+const PROBE_MS = 2500;
+
+export function openWebSocket({ websocket }, on) {
+  const socket = new WebSocket(websocket);
+  return listen(socket, on, () => "websocket");
+}
+
+/** `load` returns sockjs-client's constructor, or a promise of it. */
+export function openSockJS({ sockjs }, on, { load, transports }) {
+  let inner = null;
+  let isClosed = false;
+  const begin = async () => {
+    try {
+      const SockJS = await load(sockjs);
+      if (isClosed) return;
+      const socket = new SockJS(sockjs, null, { transports });
+      socket.onheartbeat = () => isClosed || on.heard();
+      inner = listen(socket, on, () => socket.transport);
+    } catch (error) {
+      if (!isClosed) on.closed({ code: 1006, reason: `sockjs-client: ${error.message}` });
+    }
+  };
+  begin();
+  return {
+    send: (text) => inner?.send(text),
+    close: () => {
+      isClosed = true;
+      inner?.close();
+    },
+  };
+}
+
+function listen(socket, on, transport) {
+  socket.onopen = () => on.opened(transport());
+  socket.onmessage = ({ data }) => on.text(data);
+  socket.onclose = ({ code, reason }) => on.closed({ code, reason });
+  return {
+    send: (text) => socket.send(text),
+    close: () => {
+      socket.onopen = socket.onmessage = socket.onclose = null;
+      socket.close();
+    },
+  };
+}
+
+/** Whether the gateway's SockJS answers over HTTP. */
+export async function probe({ sockjs }) {
+  try {
+    const answer = await fetch(`${sockjs}/info`, { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(PROBE_MS) });
+    return answer.ok;
+  } catch {
+    return false;
+  }
+}
+
+/** The constructor of sockjs-client: the page's own if it has one, else by a script from `url` or the gateway. */
+export async function loadSockJS(url, gateway) {
+  if (typeof url === "function") return url();
+  if (globalThis.SockJS) return globalThis.SockJS;
+  const script = document.createElement("script");
+  script.src = url ?? new URL("sockjs.min.js", gateway).href;
+  await new Promise((resolve, reject) => {
+    script.onload = resolve;
+    script.onerror = () => reject(new Error(`${script.src} can't be loaded`));
+    document.head.append(script);
+  });
+  script.remove();
+  return globalThis.SockJS;
+}

@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { FabricError } from "../src/desk.js";
+import { Rig } from "./support.mjs";
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+const loggedIn = (rig, ref, expiresAt = null) => rig.push({ type: "logged_in", ref, user: "42", expires_at: expiresAt });
+const errors = (heard) => heard.filter(([event]) => event === "error").map(([, { code }]) => code);
+
+/** A rig with one tab that has `token`, connected, and what it said first. */
+async function withToken(token, options) {
+  const rig = new Rig(options);
+  const { desk, heard } = rig.desk("a", token);
+  desk.hello();
+  desk.follow("user.42", {});
+  rig.connect();
+  await settled();
+  return { rig, desk, heard };
+}
+
+test("the login is the first word of each connection, and topics follow", async () => {
+  const { rig, heard } = await withToken("T");
+  const [login, subscribe] = rig.sent();
+  assert.deepEqual([login.action, login.token], ["login", "T"]);
+  assert.equal(subscribe.topic, "user.42");
+  loggedIn(rig, login.ref);
+  assert.deepEqual(heard.filter(([event]) => event === "login"), [["login", { user: "42", expiresAt: null }]]);
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  assert.deepEqual(rig.sent().map(({ action }) => action), ["login", "subscribe"]);
+});
+
+test("while the page's function makes a token nothing is asked that needs it; not for ever", async () => {
+  const { rig } = await withToken(() => new Promise(() => {}));
+  assert.deepEqual(rig.sent(), []);
+  rig.pass(5000);
+  assert.ok(rig.sent().some(({ topic }) => topic === "user.42"));
+});
+
+test("a function that fails is told, and topics are asked for without", async () => {
+  const { rig, heard } = await withToken(() => Promise.reject(new Error("no session")));
+  assert.deepEqual(errors(heard), [101]);
+  assert.deepEqual(rig.sent().map(({ action }) => action), ["subscribe"]);
+});
+
+test("a token is renewed before it runs out, on the same connection", async () => {
+  const tokens = ["first", "second"];
+  const { rig } = await withToken(() => tokens.shift());
+  loggedIn(rig, rig.sent()[0].ref, rig.now + 100_000);
+  const refreshes = [];
+  for (let n = 0; n < 95; n += 1) {
+    rig.pass(1000);
+    rig.push({ type: "pong" });
+    await settled();
+    refreshes.push(...rig.sent().filter(({ action }) => action === "refresh"));
+  }
+  assert.deepEqual(refreshes.map(({ token }) => token), ["second"]);
+  rig.push({ type: "refreshed", ref: refreshes[0].ref, user: "42", expires_at: rig.now + 100_000 });
+  assert.equal(rig.session.state, "open");
+});
+
+test("a connection that ended because its token had run out begins with another token", async () => {
+  const tokens = ["first", "second"];
+  const { rig } = await withToken(() => tokens.shift());
+  loggedIn(rig, rig.sent()[0].ref);
+  rig.pass(2000);
+  rig.push({ type: "disconnect", code: 4202, reason: "token expired", reconnect: true, retry_after_ms: 0 });
+  rig.do("closed", { code: 4202 });
+  rig.pass(1);
+  rig.connectAgain();
+  await settled();
+  assert.equal(rig.sent().find(({ action }) => action === "login").token, "second");
+});
+
+test("a token that is refused is tried once, and the page is told", async () => {
+  const { rig, heard } = await withToken("bad");
+  const [login, subscribe] = rig.sent();
+  rig.push({ type: "error", ref: login.ref, code: 101, reason: "invalid token", temporary: false });
+  rig.subscribed(subscribe);
+  await settled();
+  assert.deepEqual(errors(heard), [101]);
+  assert.deepEqual(rig.sent(), []);
+  assert.equal(rig.session.state, "open");
+});
+
+test("a login of the page's own says how it went", async () => {
+  const rig = new Rig().connect();
+  const { desk } = rig.desk("a");
+  const bad = desk.ask({ action: "login", token: "bad" });
+  rig.push({ type: "error", ref: rig.sent().at(-1).ref, code: 109, reason: "token expired", temporary: false });
+  await assert.rejects(bad, (error) => error instanceof FabricError && error.code === 109);
+  const good = desk.ask({ action: "login", token: "good" });
+  loggedIn(rig, rig.sent().at(-1).ref, 7);
+  assert.deepEqual(await good, { type: "logged_in", user: "42", expires_at: 7 });
+});
+
+test("who is refused as somebody else stays who it was, also on the next connection", async () => {
+  const { rig, desk } = await withToken("mine");
+  loggedIn(rig, rig.sent()[0].ref);
+  const other = desk.ask({ action: "login", token: "other's" });
+  rig.push({ type: "error", ref: rig.sent().at(-1).ref, code: 101, reason: "logged in as somebody else", temporary: false });
+  await assert.rejects(other, { code: 101 });
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  assert.equal(rig.sent()[0].token, "mine");
+});
+
+test("a mark waits for a connection and is said again on the next, until it is answered", async () => {
+  const rig = new Rig();
+  const { desk } = rig.desk("a");
+  const marked = desk.ask({ action: "dismiss", topic: "user.42", id: "i" });
+  rig.connect();
+  assert.equal(rig.sent().at(-1).action, "dismiss");
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  const again = rig.sent().at(-1);
+  rig.push({ type: "marked", ref: again.ref, topic: "user.42", id: "i", mark: "dismiss" });
+  assert.equal((await marked).mark, "dismiss");
+});
+
+test("at most 256 requests wait for a connection", async () => {
+  const rig = new Rig();
+  const { desk } = rig.desk("a");
+  for (let n = 0; n < 256; n += 1) desk.ask({ action: "ack", topic: "user.42", id: `${n}` }).catch(() => {});
+  await assert.rejects(desk.ask({ action: "ack", topic: "user.42", id: "one more" }), { code: 111, temporary: true });
+});
+
+test("what a closed page still asked is answered: by a refusal", async () => {
+  const rig = new Rig();
+  const { desk } = rig.desk("a");
+  const asked = desk.ask({ action: "history", topic: "t" });
+  desk.close();
+  await assert.rejects(asked, { code: 0 });
+});

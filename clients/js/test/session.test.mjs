@@ -1,0 +1,296 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { STATES, nextState } from "../src/session.js";
+import { AWAY, BOTH, HOME, Rig, answersOf } from "./support.mjs";
+
+const did = (effects) => effects.map((effect) => effect.do);
+const opened = (effects) => effects.filter((effect) => effect.do === "open").map(({ target, transport }) => [target.region, transport]);
+
+test("an event that a state doesn't list changes nothing", () => {
+  assert.equal(nextState("open", "lost"), "waiting");
+  assert.equal(nextState("stopped", "retry"), "stopped");
+  assert.equal(nextState("idle", "opened"), "idle");
+});
+
+test("every state that the table leads to is in the table", () => {
+  for (const events of Object.values(STATES)) {
+    for (const next of Object.values(events)) assert.ok(next in STATES);
+  }
+});
+
+test("it asks the regions, opens the best gateway, and says how it goes", () => {
+  const rig = new Rig();
+  rig.do("start");
+  assert.deepEqual(did(rig.take()), ["survey"]);
+  rig.do("surveyed", BOTH);
+  assert.deepEqual(opened(rig.take()), [["oregon", "websocket"]]);
+  rig.do("opened", "websocket");
+  assert.deepEqual(rig.states(), ["finding", "connecting", "open"]);
+  assert.equal(rig.session.details.region, "oregon");
+});
+
+test("a region that seems clearly faster than home is measured once more before it is believed", () => {
+  const rig = new Rig();
+  rig.do("start");
+  const answers = answersOf([HOME, 300, ["oregon-1"]], [AWAY, 20, ["dublin-1"]]);
+  rig.do("surveyed", answers);
+  assert.deepEqual(did(rig.take()), ["survey", "survey"]);
+  rig.do("surveyed", answers);
+  assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+});
+
+test("a gateway that can't be reached leaves its place to the next at once", () => {
+  const rig = new Rig({ transports: ["websocket"] });
+  rig.do("start");
+  rig.do("surveyed", BOTH);
+  rig.take();
+  rig.do("closed", { code: 1006 });
+  assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+});
+
+test("a gateway that says nothing for three seconds is given up", () => {
+  const rig = new Rig();
+  rig.do("start");
+  rig.do("surveyed", BOTH);
+  rig.take();
+  rig.pass(2999);
+  assert.deepEqual(rig.take(), []);
+  rig.pass(1);
+  const effects = rig.take();
+  assert.deepEqual(did(effects), ["hangup", "open"]);
+  assert.deepEqual(opened(effects), [["dublin", "websocket"]]);
+});
+
+test("where WebSocket is refused and HTTP is answered, SockJS is used, and remembered for ten minutes", () => {
+  const rig = new Rig();
+  rig.do("start");
+  rig.do("surveyed", BOTH);
+  rig.do("closed", { code: 1006 });
+  assert.equal(rig.take().at(-1).do, "probe");
+  rig.do("probed", true);
+  assert.deepEqual(opened(rig.take()), [["oregon", "sockjs"]]);
+  rig.do("opened", "xhr-streaming");
+  rig.do("closed", { code: 1006 });
+  rig.pass(31_000);
+  rig.do("surveyed", BOTH);
+  assert.deepEqual(opened(rig.take()), [["oregon", "sockjs"]]);
+  rig.do("opened", "xhr-streaming");
+  rig.pass(600_000);
+  rig.take();
+  rig.session.state === "open" && rig.do("closed", { code: 1006 });
+  rig.pass(31_000);
+  rig.do("surveyed", BOTH);
+  assert.deepEqual(opened(rig.take()), [["oregon", "websocket"]]);
+});
+
+test("where HTTP isn't answered either the gateway is dead, not WebSocket", () => {
+  const rig = new Rig();
+  rig.do("start");
+  rig.do("surveyed", BOTH);
+  rig.do("closed", { code: 1006 });
+  rig.take();
+  rig.do("probed", false);
+  assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+});
+
+test("a WebSocket that opens and never says a word, twice, is one that something has swallowed", () => {
+  const rig = new Rig();
+  const one = answersOf([HOME, 20, ["oregon-1"]]);
+  rig.connect(one);
+  for (const expected of ["websocket", "sockjs"]) {
+    rig.do("closed", { code: 1006 });
+    rig.pass(1000);
+    rig.take();
+    rig.do("surveyed", one);
+    assert.deepEqual(opened(rig.take()), [["oregon", expected]]);
+    rig.do("opened", expected);
+  }
+});
+
+test("when nobody answers it waits, longer each time, and blames no gateway", () => {
+  const rig = new Rig({ random: () => 1 });
+  const nobody = answersOf([HOME, Infinity, null], [AWAY, Infinity, null]);
+  rig.do("start");
+  for (const wait of [500, 1000, 2000]) {
+    rig.do("surveyed", nobody);
+    assert.equal(rig.session.details.wait, wait);
+    assert.equal(rig.session.details.reason, "no answer");
+    rig.take();
+    rig.pass(wait);
+    assert.deepEqual(did(rig.take()), ["survey"]);
+  }
+  rig.do("surveyed", BOTH);
+  assert.deepEqual(opened(rig.take()), [["oregon", "websocket"]]);
+});
+
+test("a region without gateways says when to come back", () => {
+  const rig = new Rig({ random: () => 0 });
+  const answers = answersOf([HOME, 20, []]);
+  answers[0].endpoints.retryMs = 2000;
+  rig.do("start");
+  rig.do("surveyed", answers);
+  assert.equal(rig.session.details.wait, 2000);
+});
+
+test("a lost gateway is left for another, after at most half a second", () => {
+  const rig = new Rig({ random: () => 0.999 }).connect();
+  rig.do("closed", { code: 1006 });
+  assert.equal(rig.session.state, "waiting");
+  rig.take();
+  rig.pass(500);
+  assert.deepEqual(did(rig.take()), ["survey"]);
+  rig.do("surveyed", BOTH);
+  assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+});
+
+test("it goes home after some minutes, if home has a gateway again", () => {
+  const rig = new Rig().connect(answersOf([HOME, 20, []], [AWAY, 80, ["dublin-1"]]));
+  assert.equal(rig.session.details.region, "dublin");
+  rig.take();
+  const surveys = () => rig.take().filter((effect) => effect.do === "survey").length;
+  const livesFor = (ms) => {
+    for (let passed = 0; passed < ms; passed += 3000) {
+      rig.pass(3000);
+      rig.do("heard");
+    }
+  };
+  livesFor(297_000);
+  assert.equal(surveys(), 0);
+  livesFor(6000);
+  assert.equal(surveys(), 1);
+  rig.do("surveyed", answersOf([HOME, 20, []], [AWAY, 80, ["dublin-1"]]));
+  assert.equal(rig.session.state, "open");
+  livesFor(303_000);
+  rig.take();
+  rig.do("surveyed", BOTH);
+  const effects = rig.take();
+  assert.equal(did(effects)[0], "hangup");
+  assert.deepEqual(opened(effects), [["oregon", "websocket"]]);
+});
+
+test("a silent socket is asked for a sign of life, and given up without one", () => {
+  const rig = new Rig().connect();
+  rig.take();
+  rig.pass(3999);
+  assert.deepEqual(rig.take(), []);
+  rig.pass(1);
+  assert.deepEqual(rig.sent(), [{ action: "ping" }]);
+  rig.pass(2500);
+  assert.equal(rig.session.state, "waiting");
+  assert.equal(rig.session.details.reason, "no sign of life");
+  assert.deepEqual(did(rig.take()), ["hangup"]);
+});
+
+test("anything that comes in is a sign of life", () => {
+  const rig = new Rig().connect();
+  for (let n = 0; n < 20; n += 1) {
+    rig.pass(3000);
+    rig.push({ type: "pong" });
+  }
+  assert.equal(rig.session.state, "open");
+  assert.deepEqual(rig.sent(), []);
+});
+
+test("a slow network has longer for its answers", () => {
+  const rig = new Rig().connect();
+  rig.pass(4000);
+  rig.pass(2000);
+  rig.push({ type: "pong" });
+  rig.pass(4000);
+  rig.take();
+  rig.pass(7900);
+  assert.equal(rig.session.state, "open");
+  rig.pass(200);
+  assert.equal(rig.session.state, "waiting");
+});
+
+test("hidden pages, and SockJS with its own heartbeat, are asked each 25 s", () => {
+  const hidden = new Rig().connect();
+  hidden.do("hide", true);
+  hidden.do("heard");
+  const sockjs = new Rig({ transports: ["xhr-polling"] });
+  sockjs.do("start");
+  sockjs.do("surveyed", BOTH);
+  sockjs.do("opened", "xhr-polling");
+  for (const rig of [hidden, sockjs]) {
+    rig.take();
+    rig.pass(24_999);
+    assert.deepEqual(rig.take(), []);
+    rig.pass(1);
+    assert.deepEqual(rig.sent(), [{ action: "ping" }]);
+    rig.pass(9999);
+    assert.equal(rig.session.state, "open");
+    rig.pass(1);
+    assert.equal(rig.session.state, "waiting");
+  }
+});
+
+test("a hidden page that carries others' news is watched as closely as they are", () => {
+  const rig = new Rig().connect();
+  rig.do("hide", true);
+  rig.do("heard");
+  rig.take();
+  rig.pass(3000);
+  rig.do("note", { t: "look" });
+  rig.pass(1000);
+  assert.deepEqual(rig.sent(), [{ action: "ping" }]);
+});
+
+test("after a sleep the socket is asked first, not given up and not trusted", () => {
+  const rig = new Rig().connect();
+  rig.take();
+  rig.now += 8 * 3_600_000;
+  rig.session.wake(rig.now);
+  assert.equal(rig.session.state, "open");
+  assert.deepEqual(rig.sent(), [{ action: "ping" }]);
+  rig.pass(2500);
+  assert.equal(rig.session.state, "waiting");
+});
+
+test("a page that waits tries again soon when the network is back or it is seen", () => {
+  for (const event of ["rouse", "hide"]) {
+    const rig = new Rig().connect();
+    for (let n = 0; n < 12; n += 1) {
+      rig.session.state === "open" && rig.do("closed", { code: 1006 });
+      rig.pass(60_000);
+      rig.do("surveyed", answersOf([HOME, Infinity, null]));
+    }
+    rig.take();
+    assert.ok(rig.session.due() - rig.now > 10_000);
+    rig.do(event, false);
+    rig.pass(500);
+    assert.deepEqual(did(rig.take()), ["survey"]);
+  }
+});
+
+test("a clock that is set back doesn't leave the page waiting", () => {
+  const rig = new Rig({ random: () => 1 }).connect();
+  rig.do("closed", { code: 1006 });
+  rig.take();
+  rig.now -= 3_600_000;
+  rig.session.wake(rig.now);
+  rig.pass(500);
+  assert.deepEqual(did(rig.take()), ["survey"]);
+});
+
+test("a disconnect push is obeyed when no close follows it", () => {
+  const rig = new Rig({ random: () => 0 }).connect();
+  rig.pass(2000);
+  rig.push({ type: "disconnect", code: 1012, reason: "this box is being drained", reconnect: true, retry_after_ms: 640 });
+  rig.pass(1000);
+  assert.equal(rig.session.state, "waiting");
+  assert.deepEqual([rig.session.details.reason, rig.session.details.wait], ["this box is being drained", 640]);
+});
+
+test("a gateway that says stop is obeyed for good, until somebody logs in", () => {
+  const rig = new Rig().connect();
+  rig.push({ type: "disconnect", code: 4001, reason: "invalid token", reconnect: false });
+  rig.do("closed", { code: 4001 });
+  assert.equal(rig.session.state, "stopped");
+  rig.take();
+  rig.pass(3_600_000);
+  assert.deepEqual(rig.take(), []);
+  rig.do("note", { t: "ask", key: "a/1", verb: { action: "login", token: "new" } });
+  assert.deepEqual(did(rig.take()), ["survey"]);
+});

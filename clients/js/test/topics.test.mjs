@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Rig, idOf } from "./support.mjs";
+
+const rigWith = (options) => new Rig(options).connect();
+
+/** A subscription of `desk` with what it hears in lists. */
+function follow(desk, topic, options = {}) {
+  const heard = { messages: [], gaps: 0, subscribed: [], errors: [], marks: [] };
+  heard.subscription = desk.follow(topic, {
+    onMessage: (message) => heard.messages.push(message.body),
+    onGap: () => (heard.gaps += 1),
+    onSubscribed: ({ resumed, recovered }) => heard.subscribed.push([resumed, recovered]),
+    onError: ({ code, temporary }) => heard.errors.push([code, temporary]),
+    onMark: (mark) => heard.marks.push(mark),
+    ...options,
+  });
+  return heard;
+}
+
+const message = (topic, n, position = `p${n}`) => ({ type: "message", topic, id: idOf({ n, at: 1000 + n }), position, body: n });
+const refuse = (rig, verb, code, temporary = false) =>
+  rig.push({ type: "error", ref: verb.ref, topic: verb.topic, code, reason: "because", temporary });
+
+test("a topic is asked for as wished, and then from where it was", () => {
+  const rig = rigWith();
+  const { desk } = rig.desk("a");
+  const heard = follow(desk, "news.world", { rewind: 20 });
+  const [verb] = rig.sent();
+  assert.deepEqual(verb, { action: "subscribe", topic: "news.world", rewind: 20, ref: verb.ref });
+  rig.subscribed(verb);
+  rig.push(message("news.world", 7));
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  const [again] = rig.sent();
+  assert.deepEqual(again, { action: "subscribe", topic: "news.world", position: "p7", ref: again.ref });
+  rig.subscribed(again, { recovered: true, position: "p7" });
+  rig.push(message("news.world", 7));
+  rig.push(message("news.world", 8));
+  assert.deepEqual(heard.messages, [7, 8]);
+  assert.deepEqual(heard.subscribed, [[false, false], [true, true]]);
+  assert.equal(heard.gaps, 0);
+  assert.equal(heard.subscription.position, "p8");
+});
+
+test("`since` is where an earlier page was, and what is missing since is told", () => {
+  const rig = rigWith();
+  const heard = follow(rig.desk("a").desk, "t", { since: "p3" });
+  const [verb] = rig.sent();
+  assert.equal(verb.position, "p3");
+  rig.subscribed(verb, { recovered: false });
+  assert.equal(heard.gaps, 1);
+});
+
+test("a position that the fabric refuses is told as a gap, and the topic begun anew", () => {
+  const rig = rigWith();
+  const heard = follow(rig.desk("a").desk, "t", { since: "nonsense" });
+  refuse(rig, rig.sent()[0], 112);
+  const [verb] = rig.sent();
+  assert.deepEqual(verb, { action: "subscribe", topic: "t", ref: verb.ref });
+  rig.subscribed(verb);
+  assert.deepEqual([heard.gaps, heard.errors], [1, []]);
+});
+
+test("a refusal that is temporary is tried again a little later", () => {
+  const rig = rigWith();
+  const heard = follow(rig.desk("a").desk, "t");
+  refuse(rig, rig.sent()[0], 100, true);
+  assert.deepEqual(heard.errors, [[100, true]]);
+  rig.pass(2999);
+  assert.deepEqual(rig.sent(), []);
+  rig.pass(1);
+  assert.equal(rig.sent()[0].topic, "t");
+});
+
+test("a refusal is final where nothing can mend it", () => {
+  const rig = rigWith();
+  const heard = follow(rig.desk("a").desk, "t");
+  refuse(rig, rig.sent()[0], 103);
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  assert.deepEqual(heard.errors, [[103, false]]);
+  assert.deepEqual(rig.sent(), []);
+});
+
+test("a topic for those who are logged in is asked for again after the login, on the same connection", async () => {
+  const rig = rigWith();
+  const { desk } = rig.desk("a");
+  const heard = follow(desk, "user.42");
+  refuse(rig, rig.sent()[0], 101);
+  assert.deepEqual(heard.errors, [[101, false]]);
+  const reply = desk.ask({ action: "login", token: "T" });
+  const [login] = rig.sent();
+  assert.deepEqual(login, { action: "login", token: "T", ref: login.ref });
+  rig.push({ type: "logged_in", ref: login.ref, user: "42", expires_at: null });
+  assert.equal((await reply).user, "42");
+  assert.equal(rig.sent()[0].topic, "user.42");
+});
+
+test("a gateway too busy to say to whom is asked again what it left unanswered", () => {
+  const rig = rigWith();
+  const { desk, heard } = rig.desk("a");
+  follow(desk, "t");
+  rig.take();
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  rig.pass(3000);
+  const [verb] = rig.sent();
+  assert.equal(verb.topic, "t");
+  assert.equal(heard.filter(([event]) => event === "error").length, 1);
+  refuse(rig, verb, 105);
+  rig.push(message("t", 1));
+  assert.deepEqual(rig.sent(), []);
+});
+
+test("two tabs have one subscription, and the last to leave ends it", () => {
+  const rig = rigWith();
+  const [a, b] = [rig.desk("a").desk, rig.desk("b").desk];
+  const first = follow(a, "t");
+  rig.subscribed(rig.sent()[0]);
+  const second = follow(b, "t");
+  rig.obey();
+  rig.push(message("t", 1));
+  assert.deepEqual([first.messages, second.messages], [[1], [1]]);
+  first.subscription.unsubscribe();
+  assert.deepEqual(rig.sent(), []);
+  rig.do("note", { t: "bye", desk: "b" });
+  assert.deepEqual(rig.sent(), [{ action: "unsubscribe", topic: "t" }]);
+});
+
+test("marks of other devices are told once", () => {
+  const rig = rigWith();
+  const heard = follow(rig.desk("a").desk, "user.42");
+  rig.subscribed(rig.sent()[0]);
+  const id = idOf({ n: 1, at: 1000 });
+  for (let n = 0; n < 2; n += 1) rig.push({ type: "dismissed", topic: "user.42", id, at: 5, position: "p9" });
+  rig.push({ type: "read", topic: "user.42", id, at: 6, position: "p10" });
+  assert.deepEqual(heard.marks, [
+    { topic: "user.42", id, mark: "dismiss", at: 5 },
+    { topic: "user.42", id, mark: "read", at: 6 },
+  ]);
+});
+
+test("a page's faulty handler harms no other", () => {
+  const rig = rigWith();
+  const { desk } = rig.desk("a");
+  const faults = [];
+  globalThis.reportError = (error) => faults.push(error.message);
+  follow(desk, "t", {
+    onMessage: () => {
+      throw new Error("the page's");
+    },
+  });
+  const other = follow(desk, "t");
+  rig.obey();
+  rig.push(message("t", 1));
+  assert.deepEqual(other.messages, [1]);
+  assert.deepEqual(faults, ["the page's"]);
+});
+
+test("whatever is pushed, nothing but messages of topics that are followed reaches the page", () => {
+  const rig = rigWith();
+  const heard = follow(rig.desk("a").desk, "t");
+  rig.subscribed(rig.sent()[0]);
+  const junk = [{ type: "message" }, { type: "message", topic: "other", id: "x" }, { type: "message", topic: "t", id: 7 }, { type: "t" }];
+  for (const push of [...junk, { type: "subscribed", ref: "nobody's" }, { type: "dismissed", topic: "t" }]) rig.push(push);
+  assert.deepEqual(heard.messages, []);
+});

@@ -1,0 +1,193 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Newsfabric;
+
+use PhpAmqpLib\Channel\AMQPChannel;
+use PhpAmqpLib\Connection\AbstractConnection;
+use PhpAmqpLib\Connection\AMQPConnectionConfig;
+use PhpAmqpLib\Connection\AMQPConnectionFactory;
+use PhpAmqpLib\Exception\AMQPExceptionInterface;
+use PhpAmqpLib\Exception\AMQPProtocolException;
+use PhpAmqpLib\Message\AMQPMessage;
+
+/**
+ * One region as a publisher sees it: a connection to its client cluster, and the queue for receipts.
+ *
+ * It connects when it is needed. Nothing runs while the program does something else, so there are no
+ * heartbeats: a broker that doesn't answer in time is left for another one.
+ *
+ * @internal
+ */
+final class Entrance
+{
+    private const CONNECT_TIMEOUT = 3.0;
+    private const READ_WRITE_TIMEOUT = 10.0;
+    private const FIRST_PAUSE = 0.2;
+    private const LAST_PAUSE = 30.0;
+
+    private ?AbstractConnection $connection = null;
+    private ?AMQPChannel $channel = null;
+    /** @var array<string, Sending> by messageId */
+    private array $unconfirmed = [];
+    private float $connectAt = 0.0;
+    private float $pause = self::FIRST_PAUSE;
+    /** @var AMQPConnectionConfig[] */
+    private readonly array $brokers;
+    /** Properties of its own. Where user_id is what we log in as, a broker vouches for it. */
+    private readonly array $said;
+
+    public function __construct(
+        public readonly int $number,
+        string $region,
+        private readonly string $replyTo,
+        string $appId,
+        private readonly Publisher $publisher,
+    ) {
+        $this->brokers = array_map(self::broker(...), array_map('trim', explode(',', $region)));
+        $users = array_map(fn (AMQPConnectionConfig $broker) => $broker->getUser(), $this->brokers);
+        $this->said = ['reply_to' => $replyTo] + (array_unique($users) === [$appId] ? ['user_id' => $appId] : []);
+    }
+
+    /** Whether a message can be handed to it now; connects if need be, and if it is time to try again. */
+    public function isUsable(float $now): bool
+    {
+        if ($this->channel === null && $now >= $this->connectAt) {
+            $this->connect($now);
+        }
+        return $this->channel !== null && !$this->connection->isBlocked();
+    }
+
+    /** What to wait on for its answers; null when there is no connection. @return resource|null */
+    public function socket()
+    {
+        return $this->connection?->getIO()->getSocket();
+    }
+
+    public function publish(Sending $sending): void
+    {
+        $this->unconfirmed[$sending->messageId] = $sending;
+        $properties = $this->said + $sending->properties;
+        try {
+            $message = new AMQPMessage($sending->body, $properties);
+            $this->channel->basic_publish($message, 'publish', $sending->topic, true);
+        } catch (AMQPExceptionInterface $error) {
+            $this->lose($error);
+        }
+    }
+
+    /** Take everything that has arrived. */
+    public function read(): void
+    {
+        try {
+            while ($this->connection !== null && $this->connection->select(0) > 0) {
+                $this->channel->wait(null, true);
+            }
+        } catch (AMQPExceptionInterface $error) {
+            $this->lose($error);
+        }
+    }
+
+    /** Nothing came in time: another broker may do better. */
+    public function leaveIfSilent(Sending $sending): void
+    {
+        if (isset($this->unconfirmed[$sending->messageId])) {
+            $this->lose(null);
+        }
+    }
+
+    public function close(): void
+    {
+        try {
+            $this->connection?->close();
+        } catch (AMQPExceptionInterface) {
+            // It is gone either way.
+        }
+        $this->connection = $this->channel = null;
+    }
+
+    private function connect(float $now): void
+    {
+        $order = $this->brokers;
+        shuffle($order);
+        foreach ($order as $broker) {
+            try {
+                $this->connection = AMQPConnectionFactory::create($broker);
+                $this->channel = $this->open($this->connection);
+                $this->pause = self::FIRST_PAUSE;
+                return;
+            } catch (AMQPExceptionInterface | \ErrorException $error) {
+                $this->close();
+            }
+        }
+        $this->connectAt = $now + $this->pause * random_int(50, 100) / 100;
+        $this->pause = min(2 * $this->pause, self::LAST_PAUSE);
+    }
+
+    private function open(AbstractConnection $connection): AMQPChannel
+    {
+        $channel = $connection->channel();
+        $channel->confirm_select();
+        $channel->set_ack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, true));
+        $channel->set_nack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, false));
+        // It comes before the confirm of its message.
+        $channel->set_return_listener(function (int $code, string $text, string $exchange, string $topic, AMQPMessage $m) {
+            $sending = $this->unconfirmed[$m->get('message_id')] ?? null;
+            if ($sending !== null) {
+                $this->publisher->onReturned($sending, $this, "$code $text, topic $topic");
+            }
+        });
+        $channel->queue_declare($this->replyTo, false, false, true, true);
+        $channel->queue_bind($this->replyTo, 'receipts', $this->replyTo);
+        $channel->basic_consume($this->replyTo, '', false, true, false, false, function (AMQPMessage $m) {
+            if ($m->has('correlation_id') && $m->has('type') && $m->get('type') === 'receipt') {
+                $this->publisher->onReceipt($m->get('correlation_id'), $m->getBody());
+            }
+        });
+        return $channel;
+    }
+
+    private function onConfirm(AMQPMessage $message, bool $taken): void
+    {
+        $sending = $this->unconfirmed[$message->get('message_id')] ?? null;
+        unset($this->unconfirmed[$message->get('message_id')]);
+        if ($taken && $sending !== null && !isset($sending->returned[$this->number])) {
+            $this->publisher->onConfirmed($sending);
+        }
+        // Refused by the broker: it is sent again when its pause is over.
+    }
+
+    private function lose(?AMQPExceptionInterface $error): void
+    {
+        $lost = $this->unconfirmed;
+        $this->unconfirmed = [];
+        $this->close();
+        $refusal = $error instanceof AMQPProtocolException && $error->getCode() === 403 ? $error->getMessage() : null;
+        foreach ($lost as $sending) {
+            $this->publisher->onLost($sending, $refusal);
+        }
+    }
+
+    private static function broker(string $url): AMQPConnectionConfig
+    {
+        $parts = parse_url($url);
+        if ($parts === false || !in_array($parts['scheme'] ?? '', ['amqp', 'amqps'], true) || empty($parts['host'])) {
+            throw new \InvalidArgumentException('not an AMQP URL: ' . preg_replace('#//.*@#', '//', $url));
+        }
+        $secure = $parts['scheme'] === 'amqps';
+        $config = new AMQPConnectionConfig();
+        $config->setHost($parts['host']);
+        $config->setPort($parts['port'] ?? ($secure ? 5671 : 5672));
+        $config->setUser(rawurldecode($parts['user'] ?? 'guest'));
+        $config->setPassword(rawurldecode($parts['pass'] ?? 'guest'));
+        $config->setVhost(rawurldecode(substr($parts['path'] ?? '', 1)) ?: '/');
+        $config->setIsSecure($secure);
+        $config->setConnectionTimeout(self::CONNECT_TIMEOUT);
+        $config->setReadTimeout(self::READ_WRITE_TIMEOUT);
+        $config->setWriteTimeout(self::READ_WRITE_TIMEOUT);
+        $config->setKeepalive(function_exists('socket_import_stream'));
+        $config->setConnectionName('publisher');
+        return $config;
+    }
+}

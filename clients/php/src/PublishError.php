@@ -1,0 +1,36 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Newsfabric;
+
+/** A message could not be published, or nobody knows whether it was. */
+abstract class PublishError extends \RuntimeException
+{
+}
+
+/** It can't be accepted. Sending it again won't help, but for the reason "overload". */
+final class Rejected extends PublishError
+{
+    public function __construct(public readonly string $reason, public readonly string $detail)
+    {
+        parent::__construct("$reason: $detail");
+    }
+}
+
+/** Brokers took the message and gave it back: no queue of the fabric is bound there. */
+final class Returned extends PublishError
+{
+}
+
+/** Neither receipt nor confirm in time: it may have been routed. Publish it again with this messageId. */
+final class Unanswered extends PublishError
+{
+    public function __construct(public readonly string $messageId, float $seconds)
+    {
+        parent::__construct(
+            "no answer within $seconds s; the message may have been routed nevertheless: "
+            . "publish it again with messageId $messageId"
+        );
+    }
+}

@@ -1,0 +1,268 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Newsfabric;
+
+use PhpAmqpLib\Wire\AMQPTable;
+
+/**
+ * Publishes to newsfabric, and knows what became of it: sends, waits, sends again.
+ *
+ * A message is answered by a receipt (stored and routed), or, told so, by a broker's confirm. Without an
+ * answer in time it is sent again with the same messageId, which the fabric knows for the same message,
+ * and by the next region that can be reached; each time it waits longer.
+ */
+final class Publisher
+{
+    /** How often messages are looked at whose answer stays away, in seconds. */
+    private const LOOK = 0.05;
+
+    /** @var Entrance[] */
+    private array $entrances = [];
+    /** @var array<string, Sending> by messageId */
+    private array $waiting = [];
+    private float $lookAt = 0.0;
+
+    /**
+     * @param string[] $regions  nearest first; each the AMQP URLs of its client cluster, with commas between them
+     * @param string   $appId    who publishes; messageIds are unique per appId
+     * @param bool     $receipt  wait for a receipt (true) or for a broker's confirm only
+     * @param int      $copies   into how many regions each message is published at once
+     * @param float    $timeout  seconds that a message waits for its answer in all
+     * @param int      $window   how many messages are under way at most
+     * @param float    $sendAgain seconds before a message is sent again the first time; then twice as long, up to 10
+     *
+     * @throws \InvalidArgumentException for a bad URL, or none
+     */
+    public function __construct(
+        array $regions,
+        private readonly string $appId,
+        private readonly bool $receipt = true,
+        private readonly int $copies = 1,
+        private readonly float $timeout = 30.0,
+        private readonly int $window = 1000,
+        private readonly float $sendAgain = 2.0,
+    ) {
+        if ($regions === []) {
+            throw new \InvalidArgumentException('a publisher needs the AMQP URLs of one region at least');
+        }
+        foreach (array_values($regions) as $number => $region) {
+            // A publisher's rights (docs/guarantees.md) cover what begins with its name.
+            $replyTo = "$appId.receipts." . bin2hex(random_bytes(8));
+            $this->entrances[] = new Entrance($number, $region, $replyTo, $appId, $this);
+        }
+    }
+
+    /**
+     * Publish, and return when it is known to be routed (receipt: false: taken). Options as for send().
+     *
+     * @throws PublishError Rejected, Returned or Unanswered
+     */
+    public function publish(string $topic, mixed $body, mixed ...$options): Published
+    {
+        return $this->send($topic, $body, ...$options)->published();
+    }
+
+    /**
+     * Begin to publish; ask what it returns for published(). Waits while $window messages are under way.
+     *
+     * A string is taken for JSON as it is; anything else is written as JSON. docs/publishing.md says what
+     * each option means; messageId is made where absent, expiration is in ms, receipt and copies
+     * default to the publisher's.
+     *
+     * @throws \InvalidArgumentException for what AMQP can't carry, or a messageId that is under way
+     */
+    public function send(
+        string $topic,
+        mixed $body,
+        ?string $key = null,
+        ?int $version = null,
+        ?string $messageId = null,
+        ?string $type = null,
+        ?int $expiration = null,
+        ?string $traceparent = null,
+        ?bool $receipt = null,
+        ?int $copies = null,
+    ): Sending {
+        $messageId ??= bin2hex(random_bytes(16));
+        if (isset($this->waiting[$messageId])) {
+            throw new \InvalidArgumentException("messageId $messageId is under way already");
+        }
+        // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
+        foreach ([$topic, $messageId, $this->appId, $type ?? ''] as $text) {
+            if (strlen($text) > 255) {
+                throw new \InvalidArgumentException('topic, messageId, appId and type have at most 255 bytes');
+            }
+        }
+        $milliseconds = (int) (microtime(true) * 1000);
+        $headers = ['key' => $key, 'version' => $version, 'traceparent' => $traceparent, 'timestamp_in_ms' => $milliseconds];
+        $properties = [
+            'content_type' => 'application/json',
+            'delivery_mode' => 1,
+            'app_id' => $this->appId,
+            'message_id' => $messageId,
+            'correlation_id' => $messageId,
+            'timestamp' => intdiv($milliseconds, 1000),
+            'type' => $type,
+            'expiration' => $expiration === null ? null : (string) $expiration,
+            'application_headers' => new AMQPTable(array_filter($headers, fn ($value) => $value !== null)),
+        ];
+        $sending = new Sending(
+            $this,
+            $messageId,
+            $topic,
+            is_string($body) ? $body : json_encode($body, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE),
+            array_filter($properties, fn ($value) => $value !== null),
+            $receipt ?? $this->receipt,
+            $copies ?? $this->copies,
+            self::now() + $this->timeout,
+            $this->sendAgain,
+        );
+        while (count($this->waiting) >= $this->window) {
+            $this->step();
+        }
+        $this->waiting[$messageId] = $sending;
+        $this->offer($sending, self::now());
+        return $sending;
+    }
+
+    /** Wait until nothing is under way any more. */
+    public function wait(): void
+    {
+        while ($this->waiting !== []) {
+            $this->step();
+        }
+    }
+
+    /** Wait for what is under way, then close. */
+    public function close(): void
+    {
+        $this->wait();
+        foreach ($this->entrances as $entrance) {
+            $entrance->close();
+        }
+    }
+
+    /** Wait a moment for answers, take them, send again what is due. @internal */
+    public function step(): void
+    {
+        $sockets = array_filter(array_map(fn (Entrance $e) => $e->socket(), $this->entrances));
+        $none = null;
+        if ($sockets === []) {
+            usleep((int) (self::LOOK * 1e6));
+        } else {
+            // A signal cuts it short: no harm.
+            @stream_select($sockets, $none, $none, 0, (int) (self::LOOK * 1e6));
+        }
+        foreach ($this->entrances as $entrance) {
+            $entrance->read();
+        }
+        $now = self::now();
+        if ($now >= $this->lookAt) {
+            $this->lookAt = $now + self::LOOK;
+            $this->look($now);
+        }
+    }
+
+    private function look(float $now): void
+    {
+        foreach ($this->waiting as $sending) {
+            if ($now >= $sending->deadline) {
+                $this->settle($sending, new Unanswered($sending->messageId, $this->timeout));
+            } elseif ($now >= $sending->due) {
+                foreach ($this->entrances as $entrance) {
+                    $entrance->leaveIfSilent($sending);
+                }
+                $this->offer($sending, $now);
+            }
+        }
+    }
+
+    /** Hand it to as many regions as wanted, each time beginning with the next: none is relied on. */
+    private function offer(Sending $sending, float $now): void
+    {
+        $usable = [];
+        foreach ($this->entrances as $entrance) {
+            // Regions that aren't needed aren't connected to.
+            if (count($usable) < $sending->turn + $sending->copies
+                && !isset($sending->returned[$entrance->number]) && $entrance->isUsable($now)) {
+                $usable[] = $entrance;
+            }
+        }
+        if ($usable === []) {
+            $sending->due = $now + self::LOOK;
+            return;
+        }
+        $turn = $sending->begin($now);
+        for ($n = 0; $n < min($sending->copies, count($usable)); $n++) {
+            $usable[($turn + $n) % count($usable)]->publish($sending);
+        }
+    }
+
+    private function settle(Sending $sending, Published|PublishError $answer): void
+    {
+        if (isset($this->waiting[$sending->messageId])) {
+            unset($this->waiting[$sending->messageId]);
+            $sending->settle($answer);
+        }
+    }
+
+    /** @internal */
+    public function onConfirmed(Sending $sending): void
+    {
+        if (!$sending->receipt) {
+            $this->settle($sending, new Published($sending->messageId, false));
+        }
+    }
+
+    /** @internal */
+    public function onReturned(Sending $sending, Entrance $by, string $text): void
+    {
+        $sending->returned[$by->number] = true;
+        if (count($sending->returned) === count($this->entrances)) {
+            $this->settle($sending, new Returned($text));
+        } else {
+            $sending->due = 0.0;
+        }
+    }
+
+    /** It may not have arrived. A broker that knows rights says which topic it has $refused. @internal */
+    public function onLost(Sending $sending, ?string $refused): void
+    {
+        if ($refused !== null
+            && (str_contains($refused, "topic '$sending->topic'") || str_contains($refused, "access to exchange 'publish'"))) {
+            $this->settle($sending, new Rejected('publisher_not_allowed', $refused));
+        } else {
+            $sending->due = 0.0;
+        }
+    }
+
+    /** More than one may come for one message: the first counts. @internal */
+    public function onReceipt(string $correlationId, string $document): void
+    {
+        $receipt = json_decode($document, true);
+        $sending = $this->waiting[$correlationId] ?? null;
+        if ($sending === null || !is_array($receipt)) {
+            return;
+        }
+        if ($receipt['status'] === 'rejected') {
+            $this->settle($sending, new Rejected($receipt['reason'] ?? '?', $receipt['detail'] ?? ''));
+        } elseif ($receipt['status'] === 'routed') {
+            $this->settle($sending, new Published(
+                $sending->messageId,
+                true,
+                $receipt['id'] ?? null,
+                $receipt['identity'] ?? null,
+                $receipt['region'] ?? null,
+                $receipt['router'] ?? null,
+                $receipt['repeated'] ?? false,
+            ));
+        }
+    }
+
+    private static function now(): float
+    {
+        return hrtime(true) / 1e9;
+    }
+}

@@ -1,0 +1,268 @@
+"""Decides logins: whom a token makes of a reader, on whichever engine and transport.
+
+It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked (:mod:`gateway.revocations`),
+and no reader: where one stands comes in and goes out as a value.
+
+A token is decided at once, unless it names a key that isn't known: then the keys are read again
+first, at most every few seconds, and the reader's next verbs wait. Until the revocations have
+been read from the store nobody is let in by name: who was locked out must not come back
+because a gateway has just started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from gateway import measures
+from gateway.protocol import LogIn, Refusal
+from gateway.revocations import Revocations, decode_revocation
+from gateway.standing import Standing
+from newsfabric.backoff import Backoff
+from newsfabric.closing import ErrorCode
+from newsfabric.envelope import Envelope
+from newsfabric.errors import BadToken, ConfigError, StoreError
+from newsfabric.store.rules import clock_ms
+from newsfabric.token_keys import TokenKeys
+from newsfabric.tokens import Login, TokenRules, verify
+from newsfabric.topics import REVOKED
+
+if TYPE_CHECKING:
+    from gateway.settings import GatewaySettings
+    from newsfabric.store import Store
+    from newsfabric.topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+_COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
+_PAGE: Final = 1_000
+# So long a gateway that starts waits for the revocations before it lets readers in.
+_PATIENCE: Final = 2.0
+_GOOD: Final = measures.TOKENS.labels("good")
+_NO_LOGINS: Final = "logins aren't set up here"
+_NOT_YET: Final = "nobody can log in yet"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSettings:
+    """How readers' tokens are checked.
+
+    ``keys`` is a file (PEM or JWKS) or a JWKS URL; None: no logins. ``cookie`` names the cookie
+    that may hold a token (None: none); it counts for pages of listed origins and our own host
+    alone. ``keys_again`` seconds lie at least between two reads of the keys that tokens cause.
+    """
+
+    keys: str | None = None
+    audience: str | None = None
+    issuer: str | None = None
+    cookie: str | None = None
+    leeway: float = 5.0
+    keys_again: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.cookie is None:
+            return
+        if self.keys is None:
+            raise ConfigError("a token cookie (--token-cookie) needs keys (--token-keys)")
+        # RFC 6265 section 4.1.1: a cookie's name is a token.
+        if _COOKIE.fullmatch(self.cookie) is None:
+            raise ConfigError(f"{self.cookie!r} is no name of a cookie")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where the reader stands now. ``refusal`` is None when the verb is obeyed.
+
+    With ``hang_up`` that was one bad token too many.
+    """
+
+    standing: Standing
+    refusal: Refusal | None = None
+    hang_up: bool = False
+
+
+# Told who was revoked when (ms): those of them who are here must go.
+Evict = Callable[[Sequence[tuple[str, int]]], None]
+
+
+class Gate:
+    """Decides the logins of one gateway. :meth:`start` it, and :meth:`close` it."""
+
+    def __init__(
+        self, told: GatewaySettings, table: TopicTable, store: Store, evict: Evict
+    ) -> None:
+        tokens = told.tokens
+        self.revocations = Revocations(table.tokens_ttl)
+        self._rules = TokenRules(
+            audience=tokens.audience,
+            issuer=tokens.issuer,
+            leeway=tokens.leeway,
+            longest=table.tokens_ttl,
+        )
+        self._keys = (
+            None if tokens.keys is None else TokenKeys(tokens.keys, again=tokens.keys_again)
+        )
+        self._bad_tokens = told.reader.bad_tokens
+        self._store = store
+        self._evict = evict
+        self._store_timeout = told.store_timeout
+        self._loaded = asyncio.Event()
+        self._bad = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def enabled(self) -> bool:
+        """Whether readers can log in here at all."""
+        return self._keys is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything is known that a login takes."""
+        return self._keys is None or self._loaded.is_set()
+
+    async def start(self) -> None:
+        """Read keys and revocations; ConfigError if the file of keys is wrong.
+
+        What can't be read now is tried again and again.
+        """
+        if self._keys is None:
+            return
+        await self._keys.start()
+        self._tasks = [
+            asyncio.create_task(self._keys.keep_fresh()),
+            asyncio.create_task(self._load()),
+        ]
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._loaded.wait()
+        except TimeoutError:
+            logger.warning("the revocations aren't read yet: nobody can log in until they are")
+
+    async def close(self) -> None:
+        """End what :meth:`start` began."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._keys is not None:
+            await self._keys.close()
+
+    def heed(self, envelopes: Iterable[Envelope]) -> None:
+        """Revocations have come, the oldest first."""
+        now_ms = clock_ms()
+        heard = [one for envelope in envelopes if (one := _revocation(envelope)) is not None]
+        news = [one for one in heard if self.revocations.add(*one, now_ms)]
+        if news:
+            self._evict(news)
+
+    def decide(self, standing: Standing, verb: LogIn) -> Verdict | None:
+        """What ``verb`` makes of a reader with ``standing``; None: :meth:`decide_later`."""
+        if (refusal := self._not_now(standing, verb)) is not None:
+            return Verdict(standing, refusal)
+        assert self._keys is not None
+        try:
+            login = self._verify(verb.token)
+        except BadToken as bad:
+            return None if bad.reason == "unknown_key" else self._refused(standing, verb, bad)
+        return self._welcomed(standing, verb, login)
+
+    async def decide_later(self, standing: Standing, verb: LogIn) -> Verdict:
+        """The same, after the keys were read again, if that may be done now."""
+        assert self._keys is not None
+        await self._keys.look_again()
+        try:
+            return self._welcomed(standing, verb, self._verify(verb.token))
+        except BadToken as bad:
+            return self._refused(standing, verb, bad)
+
+    async def decide_at_last(self, standing: Standing, verb: LogIn) -> Verdict:
+        """The same, for whoever can wait."""
+        return self.decide(standing, verb) or await self.decide_later(standing, verb)
+
+    def _not_now(self, standing: Standing, verb: LogIn) -> Refusal | None:
+        if self._keys is None:
+            return Refusal(code=ErrorCode.UNAUTHORIZED, reason=_NO_LOGINS, ref=verb.ref)
+        if not self._loaded.is_set():
+            return Refusal(code=ErrorCode.INTERNAL, reason=_NOT_YET, temporary=True, ref=verb.ref)
+        if verb.refresh and standing.login is None:
+            return Refusal(code=ErrorCode.UNAUTHORIZED, reason="log in first", ref=verb.ref)
+        return None
+
+    def _verify(self, token: str) -> Login:
+        assert self._keys is not None
+        login = verify(token, self._keys.current, self._rules, time.time())
+        if self.revocations.revokes(login):
+            raise BadToken("revoked", "the token was revoked")
+        return login
+
+    def _welcomed(self, standing: Standing, verb: LogIn, login: Login) -> Verdict:
+        if standing.login is not None and standing.login.user != login.user:
+            measures.TOKENS.labels("other_user").inc()
+            reason = "logged in as somebody else already"
+            return Verdict(
+                standing, Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason, ref=verb.ref)
+            )
+        _GOOD.inc()
+        return Verdict(Standing(login, standing.bad_tokens))
+
+    def _refused(self, standing: Standing, verb: LogIn, bad: BadToken) -> Verdict:
+        self._complain(bad)
+        now = Standing(standing.login, standing.bad_tokens + 1)
+        expired = bad.reason == "expired"
+        code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
+        refusal = Refusal(code=code, reason=str(bad), ref=verb.ref)
+        return Verdict(now, refusal, hang_up=now.bad_tokens >= self._bad_tokens)
+
+    def _complain(self, bad: BadToken) -> None:
+        """Count it, and log a line each time that the count has doubled; never the token."""
+        measures.TOKENS.labels(bad.reason).inc()
+        self._bad += 1
+        if self._bad & (self._bad - 1) == 0:
+            logger.info("%d bad tokens so far, this one: %s", self._bad, bad)
+
+    async def _load(self) -> None:
+        """Read all revocations that still matter, however long the store stays away."""
+        backoff = Backoff(base=0.2, cap=10.0)
+        failing = False
+        while True:
+            try:
+                await self._read_all()
+                break
+            except (StoreError, TimeoutError) as exc:
+                if not failing:
+                    logger.warning("the revocations can't be read, trying again: %r", exc)
+                failing = True
+                await asyncio.sleep(backoff.failed(time.monotonic()))
+        logger.info("%d users are revoked", len(self.revocations))
+        self._loaded.set()
+
+    async def _read_all(self) -> None:
+        pages: list[list[Envelope]] = []
+        before: str | None = None
+        while len(pages) * _PAGE < self.revocations.limit:
+            async with asyncio.timeout(self._store_timeout):
+                page = await self._store.history(REVOKED, limit=_PAGE, before=before)
+            pages.append(page)
+            if len(page) < _PAGE:
+                break
+            before = page[0].id
+        # The pages come from the newest to the oldest, and each has its oldest first.
+        self.heed(envelope for page in reversed(pages) for envelope in page)
+
+
+def _revocation(envelope: Envelope) -> tuple[str, int] | None:
+    try:
+        return decode_revocation(envelope)
+    except ValueError as exc:
+        logger.warning("a revocation that can't be read: %s", exc)
+        return None
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """The token in ``Authorization`` (RFC 6750 section 2.1); None if there is none."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

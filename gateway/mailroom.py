@@ -1,0 +1,195 @@
+"""What is kept for users who come: their mailboxes, read from the store, many at a time.
+
+Ten thousand registered readers who come back together ask for ten thousand mailboxes, so there is
+nothing to share but the trip: whoever waits while reads are under way goes into the next one. Only
+the devices of one user who wait together are told of one read.
+
+What a read can't know has arrived here meanwhile, or a moment before: routers store before they
+route, but another region's store may lag behind its messages. So the last minute of what the hub
+remembers of the topic is added. When it has forgotten some of that in the meantime, the mailbox is
+read again.
+
+The last push of a mailbox has the position to come back with, and ``subscribed`` has none: whoever
+is cut off in the middle asks for the mailbox again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+from gateway.hub import Hub
+from gateway.memory import TopicMemory
+from gateway.protocol import Gap
+from gateway.publication import Publication
+from gateway.resume import Recalled
+from gateway.settings import GatewaySettings
+from newsfabric.envelope import ms_of_id
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.mailbox import Kept, announced_again
+from newsfabric.store import Store
+from newsfabric.store.rules import MAX_MAILBOX
+from newsfabric.topics import TopicPolicy
+
+# More than a region's store lags behind the messages of another, unless it is cut off.
+_LAG_MS: Final = 60_000
+_ATTEMPTS: Final = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """What the store had of a topic when ``arrived`` messages had arrived in ``memory``."""
+
+    kept: list[Kept]
+    memory: TopicMemory
+    arrived: int
+    began_ms: int
+
+    def holds(self, memory: TopicMemory) -> bool:
+        """Whether nothing that has arrived since is forgotten."""
+        return self.memory is memory and memory.lost <= self.arrived
+
+
+class Mailroom:
+    """Reads mailboxes for all readers of one gateway. Lives on the loop that made it.
+
+    ``now`` is a clock in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        store: Store,
+        told: GatewaySettings,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        publish: Callable[[Publication], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._hub = hub
+        self._store = store
+        self._told = told
+        self._spawn = spawn
+        self._publish = publish
+        self._now = now
+        # By topic, in the order in which they were asked for. Those that are being read are gone.
+        self._waiting: collections.OrderedDict[str, asyncio.Future[_Read]] = (
+            collections.OrderedDict()
+        )
+        self._reads = 0
+
+    async def collect(self, topic: str) -> Recalled:
+        """What is kept on ``topic``, a user's own, in the order to send it. Join at once after.
+
+        StoreError if it can't be read.
+        """
+        for _ in range(_ATTEMPTS):
+            read = await self._read(topic)
+            if read.holds(self._hub.memory(topic)):
+                return self._sorted_out(topic, read)
+        # So much arrives for this user that memory loses it before the store has answered.
+        raise StoreUnavailable(f"{topic} can't be read as fast as it grows")
+
+    async def _read(self, topic: str) -> _Read:
+        waiting = self._waiting.get(topic)
+        if waiting is None:
+            if len(self._waiting) >= self._told.mailboxes_waiting:
+                raise StoreUnavailable(f"{len(self._waiting)} mailboxes wait to be read")
+            waiting = self._waiting[topic] = asyncio.get_running_loop().create_future()
+            if self._reads < self._told.mailbox_reads:
+                self._reads += 1
+                self._spawn(self._read_all())
+        # Others may wait for the same: who is cancelled must not take it with them.
+        return await asyncio.shield(waiting)
+
+    async def _read_all(self) -> None:
+        """Read what waits, batch by batch, until nothing does."""
+        # A moment later: who asks in the same turn of the loop comes along.
+        await asyncio.sleep(0)
+        try:
+            while self._waiting:
+                count = min(len(self._waiting), self._told.mailbox_batch)
+                batch = [self._waiting.popitem(last=False) for _ in range(count)]
+                await self._read_batch(batch)
+        finally:
+            self._reads -= 1
+
+    async def _read_batch(self, batch: Sequence[tuple[str, asyncio.Future[_Read]]]) -> None:
+        topics = [topic for topic, _ in batch]
+        memories = [self._hub.memory(topic) for topic in topics]
+        arrived = [memory.arrived for memory in memories]
+        began_ms = int(self._now() * 1000)
+        try:
+            async with asyncio.timeout(self._told.store_timeout):
+                found = await self._store.mailboxes(topics, limit=MAX_MAILBOX)
+        except (StoreError, TimeoutError) as exc:
+            self._fail(batch, StoreUnavailable(str(exc) or "the store doesn't answer"))
+            return
+        except BaseException:
+            self._fail(batch, StoreUnavailable("the gateway ends"))
+            raise
+        for (_, waiting), kept, memory, count in zip(batch, found, memories, arrived, strict=True):
+            if not waiting.done():
+                waiting.set_result(_Read(kept, memory, count, began_ms))
+
+    def _fail(self, batch: Iterable[tuple[str, asyncio.Future[_Read]]], why: StoreError) -> None:
+        for _, waiting in batch:
+            if not waiting.done():
+                waiting.set_exception(why)
+                # Who waited may be gone: then nobody has to be told.
+                waiting.exception()
+
+    def _sorted_out(self, topic: str, read: _Read) -> Recalled:
+        now = self._now()
+        self._hear_of(topic, read.kept, now)
+        memory = self._hub.memory(topic)
+        lately = memory.lately(read.arrived, read.began_ms - _LAG_MS, now)
+        marks = [one.mark for one in lately if one.mark is not None]
+        dismissed = {mark.identity for mark in marks if mark.kind == "dismiss"}
+        kept = [one for one in read.kept if one.envelope.identity not in dismissed]
+        known = {one.envelope.identity for one in kept}
+        told = {(mark.identity, mark.kind) for one in kept for mark in one.marks}
+        policy = memory.policy
+        found = [publication for one in kept for publication in _publications(one, policy)]
+        for publication in lately:
+            mark, identity = publication.mark, publication.envelope.identity
+            if mark is not None:
+                wanted = mark.identity in known and (mark.identity, mark.kind) not in told
+            else:
+                wanted = identity not in known and identity not in dismissed
+                known |= {identity} if wanted else set()
+            if wanted:
+                found.append(publication)
+        if found:
+            last = found[-1]
+            position = self._hub.streams.position(now)
+            found[-1] = Publication(last.envelope, policy, position)
+        return Recalled(found, None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY)
+
+    def _hear_of(self, topic: str, kept: Sequence[Kept], now: float) -> None:
+        """What the feed hasn't brought yet goes to everyone, and its copy is dropped later.
+
+        What is older than the window of identities can't come again, and has no place in it.
+        """
+        streams = self._hub.streams
+        recent_ms = int((now - self._told.hub.identity_seconds) * 1000)
+        young = [
+            one.envelope
+            for one in kept
+            if (ms := ms_of_id(one.envelope.id)) >= recent_ms
+            or not streams.offered(one.envelope.router, one.envelope.epoch, one.envelope.seq, ms)
+        ]
+        _, fresh = self._hub.recollect(topic, young, now)
+        for publication in fresh:
+            self._publish(publication)
+
+
+def _publications(kept: Kept, policy: TopicPolicy) -> Iterable[Publication]:
+    """A message and its marks, as if they had been announced after it."""
+    yield Publication(kept.envelope, policy, None)
+    for mark in kept.marks:
+        yield Publication(announced_again(mark, kept.envelope), policy, None)

@@ -1,0 +1,107 @@
+"""What a publisher says and is told, as values. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Iterator
+from typing import Any, Final, TypedDict
+
+import orjson
+
+from newsfabric.amqp.message import Message, Properties
+from newsfabric.control import Receipt
+from newsfabric.errors import Rejected
+
+JSON: Final = "application/json"
+#: Seconds without an answer before a message is sent again, the first time and at last.
+SEND_AGAIN: Final = 2.0
+SEND_AGAIN_AT_LAST: Final = 10.0
+
+
+class Options(TypedDict, total=False):
+    """What may be said of one message beside its topic and body.
+
+    ``message_id`` is made where absent. ``expiration`` is in ms. ``receipt`` False waits for a
+    broker's confirm only; ``copies`` is into how many regions it is published at once. Both
+    default to what the publisher was made with.
+    """
+
+    key: str
+    version: int
+    message_id: str
+    type: str
+    expiration: int
+    traceparent: str
+    receipt: bool
+    copies: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A message that arrived: ``routed``, or, without a receipt, taken by a broker.
+
+    ``id``, ``identity``, ``region`` and ``router`` are from the receipt, None without one;
+    ``repeated`` is a hint that it had been routed before.
+    """
+
+    message_id: str
+    routed: bool
+    id: str | None = None
+    identity: str | None = None
+    region: str | None = None
+    router: str | None = None
+    repeated: bool = False
+
+
+def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms: int) -> Message:
+    """The message as the fabric wants it, without ``reply_to``.
+
+    ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON.
+    """
+    headers: dict[str, Any] = {"timestamp_in_ms": now_ms}
+    for name in ("key", "version", "traceparent"):
+        if (value := options.get(name)) is not None:
+            headers[name] = value
+    expiration = options.get("expiration")
+    message_id = options.get("message_id") or secrets.token_hex(16)
+    properties = Properties(
+        content_type=JSON,
+        headers=headers,
+        message_id=message_id,
+        correlation_id=message_id,
+        app_id=app_id,
+        type=options.get("type"),
+        expiration=None if expiration is None else str(expiration),
+        timestamp=now_ms // 1000,
+    )
+    return Message(topic, _encode(body), properties)
+
+
+def published(receipt: Receipt, message_id: str) -> Published:
+    """What ``receipt`` says; Rejected if it says that."""
+    if receipt.status == "rejected":
+        raise Rejected(receipt.reason or "?", receipt.detail or "")
+    return Published(
+        message_id=message_id,
+        routed=True,
+        id=receipt.id,
+        identity=receipt.identity,
+        region=receipt.region,
+        router=receipt.router,
+        repeated=receipt.repeated,
+    )
+
+
+def pauses(first: float, last: float) -> Iterator[float]:
+    """Seconds to wait for an answer each time: ``first``, then twice as long up to ``last``."""
+    pause = first
+    while True:
+        yield pause
+        pause = min(2 * pause, last)
+
+
+def _encode(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return body.encode() if isinstance(body, str) else orjson.dumps(body)

@@ -1,0 +1,73 @@
+"""The publisher for programs without asyncio: the asynchronous one on a thread of its own.
+
+It may be used from any number of threads. Make it after a fork, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Sequence
+from typing import Any, Self, Unpack
+
+from newsfabric.publish.asynchronous import WINDOW, AsyncPublisher
+from newsfabric.publish.message import Options, Published
+
+
+class Publisher:
+    """Publishes as :class:`AsyncPublisher` does, with the same arguments. Close it."""
+
+    def __init__(
+        self, regions: Sequence[str], *, app_id: str, window: int = WINDOW, **settings: Any
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._window = window
+        self._room = threading.BoundedSemaphore(window)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"publisher {app_id}", daemon=True
+        )
+        self._thread.start()
+        opening = AsyncPublisher.open(regions, app_id=app_id, window=window, **settings)
+        try:
+            self._publisher = self._run(opening).result()
+        except BaseException:
+            self._stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def publish(self, topic: str, body: Any, **options: Unpack[Options]) -> Published:
+        """Publish, and return when it is known to be routed; see :meth:`AsyncPublisher.publish`."""
+        return self.send(topic, body, **options).result()
+
+    def send(
+        self, topic: str, body: Any, **options: Unpack[Options]
+    ) -> concurrent.futures.Future[Published]:
+        """Begin to publish; the future holds what :meth:`publish` returns or raises.
+
+        Waits while ``window`` messages are under way. Keep the futures, or errors go unseen.
+        """
+        self._room.acquire()
+        sending = self._run(self._publisher.publish(topic, body, **options))
+        sending.add_done_callback(lambda _: self._room.release())
+        return sending
+
+    def close(self) -> None:
+        """Wait for what is under way, then close. Nothing may be sent any more."""
+        for _ in range(self._window):
+            self._room.acquire()
+        self._run(self._publisher.close()).result()
+        self._stop()
+
+    def _run(self, work: Any) -> concurrent.futures.Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

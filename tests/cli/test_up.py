@@ -1,0 +1,12 @@
+"""How long ``newsfabric up`` waits before it gives up."""
+
+from __future__ import annotations
+
+from newsfabric.cli.up import patience
+from newsfabric.world.layout import WorldOptions, lay_out
+
+
+def test_the_default_world_has_two_minutes_and_a_larger_one_more(tmp_path):
+    assert patience(lay_out(WorldOptions(), tmp_path)) == 120.0
+    large = WorldOptions(core_nodes=3, store="cassandra", store_nodes=3)
+    assert patience(lay_out(large, tmp_path)) == 340.0

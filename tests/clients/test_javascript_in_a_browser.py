@@ -1,0 +1,347 @@
+"""clients/js in a real browser, on real gateways: they break under it, tabs share, a device sleeps.
+
+Two regions with two gateways each, in this process, on stub brokers; what readers meet is behind
+wires that can be cut. The same in a whole world: tests/e2e/test_the_javascript_client.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from gateways import Box, opened_box
+from pages import ReadingPage, browsing
+from playwright.async_api import BrowserContext
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
+from wires import Wire
+
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+logger = logging.getLogger(__name__)
+pytestmark = pytest.mark.browser
+
+STATIC: Final = Path(__file__).parents[2] / "newsfabric" / "static"
+TOPIC: Final = "news.world"
+TABLE: Final = TopicTable([TopicPolicy(pattern="news.*", topic_class="gold", keep=1000)])
+# What was promised, from the moment of the break until the page has the next message.
+GATEWAY_SECONDS: Final = 3.0
+REGION_SECONDS: Final = 8.0
+
+
+class _Site(RequestHandler):
+    """A frontdesk as far as pages know it."""
+
+    def initialize(self, region: Region) -> None:
+        self._region = region
+
+    def get(self, path: str) -> None:
+        self.set_header("Access-Control-Allow-Origin", "*")
+        if path == "endpoints.json":
+            self.finish(self._region.endpoints())
+        elif path == "static/newsfabric.js":
+            self.set_header("Content-Type", "text/javascript")
+            self.finish((STATIC / "newsfabric.js").read_bytes())
+        else:
+            self.finish("<!doctype html><title>try</title>")
+
+
+@dataclasses.dataclass
+class Region:
+    """Its boxes, and the wires to them and to its site."""
+
+    name: str
+    boxes: list[Box] = dataclasses.field(default_factory=list)
+    exits: list[contextlib.AsyncExitStack] = dataclasses.field(default_factory=list)
+    wires: list[Wire] = dataclasses.field(default_factory=list)
+    site: Wire | None = None
+    others: list[Region] = dataclasses.field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        assert self.site is not None
+        return f"http://127.0.0.1:{self.site.port}"
+
+    def endpoints(self) -> dict[str, Any]:
+        return {
+            "region": self.name,
+            "gateways": [
+                {
+                    "websocket_url": f"ws://127.0.0.1:{wire.port}/websocket",
+                    "sockjs_url": f"http://127.0.0.1:{wire.port}/sockjs",
+                    "weight": 1,
+                }
+                for wire in self.wires
+            ],
+            "alternates": [
+                {"region": other.name, "endpoints_url": f"{other.url}/endpoints.json"}
+                for other in self.others
+            ],
+            "ttl": 5,
+            "retry_ms": 100,
+        }
+
+    def wire_of(self, url: str) -> Wire:
+        """The wire that a gateway's ``url`` leads to."""
+        return next(wire for wire in self.wires if f":{wire.port}/" in url)
+
+
+@dataclasses.dataclass
+class Fabric:
+    """Two regions, and a publisher whose messages reach the store and all gateways."""
+
+    home: Region
+    away: Region
+    store: MemoryStore
+    published: int = 0
+
+    async def publish(self) -> None:
+        boxes = [*self.home.boxes, *self.away.boxes]
+        made = boxes[0].envelope(TOPIC, {"n": self.published})
+        await self.store.write([made])
+        for box in boxes:
+            box.send_envelope(made)
+        self.published += 1
+
+    @contextlib.asynccontextmanager
+    async def publishing(self) -> AsyncIterator[None]:
+        """Ten messages a second meanwhile."""
+
+        async def go_on() -> None:
+            while True:
+                await self.publish()
+                await asyncio.sleep(0.1)
+
+        task = asyncio.create_task(go_on())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def fabric() -> AsyncIterator[Fabric]:
+    home, away = Region("oregon"), Region("dublin")
+    home.others, away.others = [away], [home]
+    store = MemoryStore(TABLE)
+    async with contextlib.AsyncExitStack() as stack:
+        for region in (home, away):
+            for _ in range(2):
+                exits = await stack.enter_async_context(contextlib.AsyncExitStack())
+                box = await exits.enter_async_context(opened_box(store=store, table=TABLE))
+                region.exits.append(exits)
+                region.boxes.append(box)
+                region.wires.append(await Wire(int(box.host.rpartition(":")[2])).open())
+            server = HTTPServer(Application([(r"/(.*)", _Site, {"region": region})]))
+            (listening,) = bind_sockets(0, "127.0.0.1")
+            server.add_sockets([listening])
+            stack.push_async_callback(server.close_all_connections)
+            stack.callback(server.stop)
+            region.site = await Wire(listening.getsockname()[1]).open()
+        for wire in [*home.wires, *away.wires, home.site, away.site]:
+            assert wire is not None
+            stack.push_async_callback(wire.close)
+        yield Fabric(home, away, store)
+
+
+@pytest.fixture
+async def context() -> AsyncIterator[BrowserContext]:
+    async with browsing() as browser:
+        yield await browser.new_context()
+
+
+async def opened(context: BrowserContext, fabric: Fabric, **options: Any) -> ReadingPage:
+    return await ReadingPage.opened(context, fabric.home.url, TOPIC, **options)
+
+
+@pytest.mark.parametrize("how", ["killed", "cut"])
+async def test_a_gateway_goes_under_the_page(
+    fabric: Fabric, context: BrowserContext, how: str
+) -> None:
+    reading = await opened(context, fabric)
+    wire = fabric.home.wire_of(await reading.state("gateway"))
+    async with fabric.publishing():
+        await reading.has(5)
+        (wire.kill if how == "killed" else wire.cut)()
+        seconds = await reading.back_after(time.time() * 1000)
+    logger.info("failover, gateway %s: %.2f s", how, seconds)
+    await reading.has_exactly(fabric.published)
+    assert seconds <= (GATEWAY_SECONDS if how == "killed" else REGION_SECONDS)
+    assert await reading.state("region") == "oregon", "there is another gateway at home"
+
+
+@pytest.mark.parametrize("how", ["killed", "cut"])
+async def test_a_region_goes_under_the_page(
+    fabric: Fabric, context: BrowserContext, how: str
+) -> None:
+    reading = await opened(context, fabric)
+    async with fabric.publishing():
+        await reading.has(5)
+        for wire in [*fabric.home.wires, fabric.home.site]:
+            assert wire is not None
+            (wire.kill if how == "killed" else wire.cut)()
+        seconds = await reading.back_after(time.time() * 1000)
+    logger.info("failover, region %s: %.2f s", how, seconds)
+    await reading.has_exactly(fabric.published)
+    assert seconds <= REGION_SECONDS
+    assert await reading.state("region") == "dublin"
+
+
+async def test_tabs_share_one_connection_and_hand_it_on(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    sockets: list[str] = []
+    context.on("page", lambda page: page.on("websocket", lambda ws: sockets.append(ws.url)))
+    tabs = [await opened(context, fabric) for _ in range(3)]
+    assert len(sockets) == 1
+    assert [await tab.state("tab") for tab in tabs] == ["leader", "follower", "follower"]
+    async with fabric.publishing():
+        for tab in tabs:
+            await tab.has(5)
+        await tabs.pop(0).page.close()
+        await tabs[0].until("fabric.state.tab === 'leader' && fabric.state.state === 'open'")
+        await tabs[1].has(fabric.published + 5)
+    for tab in tabs:
+        await tab.has_exactly(fabric.published)
+    assert len(sockets) == 2
+
+
+async def test_a_tab_that_comes_late_gets_what_it_asks_for_and_nobody_else_does(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    for _ in range(5):
+        await fabric.publish()
+    first = await opened(context, fabric)
+    await fabric.publish()
+    await first.has(1)
+    second = await opened(context, fabric, rewind=3)
+    await second.has(3)
+    await fabric.publish()
+    await second.has(4)
+    await first.has(2)
+    assert await first.numbers() == [5, 6]
+    assert await second.numbers() == [3, 4, 5, 6]
+
+
+async def test_tabs_that_do_not_share_have_one_connection_each(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    tabs = [await opened(context, fabric, share=False) for _ in range(2)]
+    assert [await tab.state("tab") for tab in tabs] == ["alone", "alone"]
+    await fabric.publish()
+    for tab in tabs:
+        await tab.has_exactly(1)
+
+
+async def test_a_sandboxed_frame_has_a_connection_of_its_own(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    page = await context.new_page()
+    await page.goto(fabric.home.url)
+    await page.evaluate(
+        """() => {
+          const frame = document.createElement("iframe");
+          frame.sandbox = "allow-scripts";
+          frame.srcdoc = `<script src="${location.origin}/static/newsfabric.js"></script>`;
+          document.body.append(frame);
+        }"""
+    )
+    frame = await (await page.wait_for_selector("iframe")).content_frame()
+    assert frame is not None
+    await frame.wait_for_function("self.newsfabric")
+    await frame.evaluate(
+        "(endpoints) => { self.fabric = newsfabric.connect({endpoints}); }",
+        f"{fabric.home.url}/endpoints.json",
+    )
+    await frame.wait_for_function("fabric.state.state === 'open' && fabric.state.tab === 'alone'")
+
+
+async def test_a_leader_that_stands_still_is_replaced(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    """As when the browser has frozen it, or it computes for a minute."""
+    leader = await opened(context, fabric)
+    follower = await opened(context, fabric)
+    devtools = await context.new_cdp_session(leader.page)
+    await devtools.send("Debugger.enable")
+    await devtools.send("Debugger.pause")
+    async with fabric.publishing():
+        await follower.until("fabric.state.tab === 'leader' && log.got.length > 10", 30)
+        await devtools.send("Debugger.disable")
+        await leader.until("fabric.state.tab === 'follower'", 30)
+    for tab in (leader, follower):
+        await tab.has_exactly(fabric.published)
+
+
+async def test_a_page_that_was_offline_is_back_as_soon_as_the_network_is(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    reading = await opened(context, fabric)
+    await fabric.publish()
+    await reading.has(1)
+    await context.set_offline(True)
+    fabric.home.wire_of(await reading.state("gateway")).kill()
+    # Its waits have grown beyond what is allowed for below.
+    await reading.until("fabric.state.wait > 4000", 60)
+    await fabric.publish()
+    await context.set_offline(False)
+    await reading.until("fabric.state.state === 'open'", 3)
+    await reading.has_exactly(2)
+
+
+async def test_where_something_forbids_websocket_the_page_reads_over_http(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    await context.add_init_script(
+        """window.WebSocket = class {
+          constructor() { setTimeout(() => this.onclose({code: 1006, reason: ""}), 10); }
+          close() {}
+        };"""
+    )
+    reading = await opened(context, fabric)
+    assert await reading.state("transport") == "xhr-streaming"
+    async with fabric.publishing():
+        await reading.has(5)
+    await reading.has_exactly(fabric.published)
+
+
+async def test_a_gateway_that_drains_sends_the_page_to_another(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    reading = await opened(context, fabric)
+    wire = fabric.home.wire_of(await reading.state("gateway"))
+    number = fabric.home.wires.index(wire)
+    async with fabric.publishing():
+        await reading.has(5)
+        del fabric.home.boxes[number]
+        drained = time.time() * 1000
+        await fabric.home.exits[number].aclose()
+        await reading.back_after(drained)
+    await reading.has_exactly(fabric.published)
+    assert wire is not fabric.home.wire_of(await reading.state("gateway"))
+    reasons = await reading.page.evaluate("log.states.map(({reason}) => reason)")
+    assert "this box is being drained" in reasons
+
+
+async def test_a_page_that_closes_its_connection_hears_no_more(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    reading = await opened(context, fabric)
+    await fabric.publish()
+    await reading.has(1)
+    await reading.page.evaluate("fabric.close()")
+    assert await reading.state("state") == "stopped"
+    await fabric.publish()
+    other = await opened(context, fabric, rewind=2)
+    await other.has(2)
+    assert await reading.numbers() == [0]

@@ -1,0 +1,305 @@
+"""What every publishers' library does, whatever its language, against real brokers.
+
+A router of a few lines stands for the fabric, so that it can be deaf, slow or of another opinion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from client_programs import Program, program
+from client_regions import Region
+
+from bench.drivers import LANGUAGES
+from newsfabric.amqp import Message
+from newsfabric.management import Management
+from newsfabric.settings import Credentials, Node
+from newsfabric.topics import PublisherRights
+
+# Maven may take a minute to compile the Java library on a busy machine.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
+
+SILENCE = 0.3
+MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def publisher(request: pytest.FixtureRequest) -> Program:
+    return program(request.param)
+
+
+class Regions:
+    """Makes regions, and takes them down at the end."""
+
+    def __init__(self, node: Node, management: Management, stack: AsyncExitStack) -> None:
+        self._node, self._management, self._stack = node, management, stack
+
+    async def __call__(self, name: str, *, queue: bool = True) -> Region:
+        region = Region(name, self._node, self._management)
+        self._stack.push_async_callback(region.close)
+        return await region.open(queue=queue)
+
+
+@pytest.fixture
+async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
+    async with AsyncExitStack() as stack:
+        management = Management(rabbitmq.management_url, Credentials())
+        stack.callback(management.close)
+        yield Regions(rabbitmq, management, stack)
+
+
+def settings(*regions: Region | str, **given: Any) -> dict[str, Any]:
+    urls = [region if isinstance(region, str) else region.url for region in regions]
+    return {"regions": urls, "app_id": "cms", "send_again": 10.0, **given}
+
+
+async def test_what_is_said_of_a_message_is_on_the_wire(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    options = {
+        "key": "story-1",
+        "version": 2**40,
+        "message_id": "m-1",
+        "type": "story",
+        "expiration": 60000,
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+    began = time.time()
+    await publisher.run(settings(region), {**MESSAGE, "options": options})
+    (message,) = region.seen
+    properties = message.properties
+    assert (message.topic, message.body) == ("news.x", b'{"headline": "Hello"}')
+    assert properties.content_type == "application/json"
+    assert (properties.message_id, properties.app_id, properties.type) == ("m-1", "cms", "story")
+    assert properties.expiration == "60000"
+    assert properties.delivery_mode == 1
+    assert properties.correlation_id is not None
+    assert str(properties.reply_to).startswith("cms.")
+    headers = dict(properties.headers)
+    stamp = headers.pop("timestamp_in_ms")
+    assert began - 1 < stamp / 1000 < time.time() + 1
+    assert properties.timestamp == stamp // 1000
+    assert headers == {n: options[n] for n in ("key", "version", "traceparent")}
+
+
+async def test_what_isnt_said_isnt_sent(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+    await publisher.run(settings(region), MESSAGE, MESSAGE)
+    one, two = (message.properties for message in region.seen)
+    assert one.message_id
+    assert one.message_id != two.message_id
+    assert (one.type, one.expiration) == (None, None)
+    assert set(one.headers) == {"timestamp_in_ms"}
+
+
+async def test_it_returns_what_the_receipt_says(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+    told = await publisher.run(settings(region), {**MESSAGE, "options": {"message_id": "m-1"}})
+    assert told == [
+        {
+            "published": {
+                "message_id": "m-1",
+                "routed": True,
+                "id": "id of m-1",
+                "identity": "2743aa7ac79215815ab",
+                "region": "oregon",
+                "router": "oregon-router-1",
+                "repeated": False,
+            }
+        }
+    ]
+
+
+async def test_told_so_it_waits_for_the_brokers_confirm_only(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    region.answers = lambda _message, _n: None
+    (told,) = await publisher.run(settings(region, receipt=False), MESSAGE)
+    assert told["published"]["routed"] is False
+    assert told["published"]["message_id"] == (await region.saw(1))[0].properties.message_id
+
+
+async def test_without_a_receipt_it_sends_the_same_again(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    region.answers = lambda _message, n: None if n < 3 else "routed"
+    (told,) = await publisher.run(settings(region, send_again=SILENCE), MESSAGE)
+    assert told["published"]["routed"] is True
+    assert len(region.seen) == 3
+    assert len({m.properties.message_id for m in region.seen}) == 1
+    assert len({(m.topic, m.body) for m in region.seen}) == 1
+
+
+async def test_a_rejection_is_an_error_with_its_reason(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    region.answers = lambda _message, _n: "topic_not_allowed"
+    told = await publisher.run(settings(region), MESSAGE)
+    assert told == [{"error": "Rejected", "reason": "topic_not_allowed"}]
+    assert len(region.seen) == 1
+
+
+async def test_a_message_that_nobody_waits_for_is_an_error(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon", queue=False)
+    told = await publisher.run(
+        settings(region), MESSAGE, {**MESSAGE, "options": {"receipt": False}}
+    )
+    assert told == [{"error": "Returned"}, {"error": "Returned"}]
+
+
+async def test_what_one_region_returns_another_may_take(
+    publisher: Program, regions: Regions
+) -> None:
+    nobody, dublin = await regions("oregon", queue=False), await regions("dublin")
+    (told,) = await publisher.run(settings(nobody, dublin), MESSAGE)
+    assert told["published"]["region"] == "dublin"
+
+
+async def test_no_answer_in_time_is_an_error_that_says_what_to_send_again(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    region.answers = lambda _message, _n: None
+    message = {**MESSAGE, "options": {"message_id": "m-1"}}
+    told = await publisher.run(settings(region, timeout=1.0), message)
+    assert told == [{"error": "Unanswered", "message_id": "m-1"}]
+
+
+async def test_a_broker_that_is_down_is_passed_over(
+    publisher: Program, regions: Regions, unused_tcp_port: int
+) -> None:
+    region = await regions("oregon")
+    down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
+    (told,) = await publisher.run(settings(f"{down}, {region.url}"), MESSAGE)
+    assert told["published"]["region"] == "oregon"
+
+
+async def test_a_region_that_is_down_is_passed_over(
+    publisher: Program, regions: Regions, unused_tcp_port: int
+) -> None:
+    dublin = await regions("dublin")
+    down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
+    (told,) = await publisher.run(settings(down, dublin), MESSAGE)
+    assert told["published"]["region"] == "dublin"
+
+
+async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
+    publisher: Program, regions: Regions
+) -> None:
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    oregon.answers = lambda _message, _n: None
+    (told,) = await publisher.run(settings(oregon, dublin, send_again=SILENCE), MESSAGE)
+    assert told["published"]["region"] == "dublin"
+    first, second = oregon.seen[0], dublin.seen[0]
+    assert first.properties.message_id == second.properties.message_id
+
+
+async def test_told_so_it_publishes_to_two_regions_at_once(
+    publisher: Program, regions: Regions
+) -> None:
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    oregon.answers = lambda _message, _n: None
+    given = settings(oregon, dublin, copies=2, timeout=9.0)
+    message = {**MESSAGE, "options": {"message_id": "m-1"}}
+    (told,) = await publisher.run(given, message)
+    assert told["published"]["region"] == "dublin"
+    seen = [*await oregon.saw(1), *dublin.seen]
+    assert {message.properties.message_id for message in seen} == {"m-1"}
+
+
+async def test_a_bounded_number_is_under_way(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+    held: list[Message] = []
+
+    def hold(message: Message, _n: int) -> None:
+        held.append(message)
+
+    region.answers = hold
+    given = settings(region, window=10, send_again=30.0)
+    running = asyncio.create_task(publisher.run(given, {"topic": "news.x", "many": 30}))
+    for batch in range(1, 4):
+        await region.saw(10 * batch)
+        await asyncio.sleep(0.1)  # an eleventh would come in this time
+        assert len(region.seen) == 10 * batch
+        for message in held:
+            region.answer(message, "routed")
+        held.clear()
+    (told,) = await running
+    assert told["failed"] == 0
+
+
+async def test_a_connection_that_breaks_costs_nothing(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+    region.answers = lambda _message, _n: None
+    given = settings(region, send_again=8.0)
+    running = asyncio.create_task(publisher.run(given, {"topic": "news.x", "many": 5}))
+    first = {m.properties.message_id for m in await region.saw(5)}
+    # Receipts go with the queue that they wait in, so the messages come again.
+    region.answers = lambda _message, _n: "routed"
+    await region.cut_publishers()
+    (told,) = await running
+    assert told["failed"] == 0
+    assert {m.properties.message_id for m in region.seen[5:]} == first
+
+
+async def test_what_isnt_a_receipt_is_ignored(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+
+    def babble(message: Message, _n: int) -> str:
+        for body in (b"{}", b"no JSON", b"[1]", b'{"status": 7}'):
+            strange = Message(str(message.properties.reply_to), body, message.properties)
+            region.publisher.publish_nowait("receipts", strange)
+        return "routed"
+
+    region.answers = babble
+    (told,) = await publisher.run(settings(region), {**MESSAGE, "options": {"type": "receipt"}})
+    assert told["published"]["routed"] is True
+
+
+async def test_many_threads_worth_of_messages_all_arrive(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    (told,) = await publisher.run(settings(region), {"topic": "news.x", "many": 500})
+    assert told["failed"] == 0
+    assert len({m.properties.message_id for m in region.seen}) == 500
+    assert json.loads(region.seen[0].body)["headline"] == "Comet seen over the bay"
+
+
+async def test_what_its_broker_forbids_is_an_error_and_costs_the_others_nothing(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    url = await region.user(PublisherRights("cms", ("news.#",)))
+    allowed, forbidden = MESSAGE, {**MESSAGE, "topic": "sport.x"}
+    told = await publisher.run(settings(url, send_again=1.0), allowed, forbidden, allowed)
+    assert told[1] == {"error": "Rejected", "reason": "publisher_not_allowed"}
+    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    assert {message.topic for message in region.seen} == {"news.x"}
+    # The broker vouches for it.
+    assert {message.properties.user_id for message in region.seen} == {"cms"}
+
+
+@pytest.mark.parametrize("field", ["topic", "message_id", "type"])
+async def test_what_amqp_cant_carry_is_an_error_and_costs_the_others_nothing(
+    publisher: Program, regions: Regions, field: str
+) -> None:
+    region = await regions("oregon")
+    long = "x" * 256
+    bad = {**MESSAGE, "topic": long} if field == "topic" else {**MESSAGE, "options": {field: long}}
+    told = await publisher.run(settings(region), MESSAGE, bad, MESSAGE)
+    assert told[1] == {"error": "argument"}
+    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    assert len(region.seen) == 2

@@ -1,0 +1,51 @@
+"""Readers of a box whose broker is dead are sent where news still come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import websockets
+from worlds import World
+
+pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+
+# Ten seconds without a feed, two to drain, and what a busy machine takes.
+PATIENCE = 40.0
+
+
+async def _goodbye(url: str, world: World, broker: str) -> dict[str, object]:
+    """What a reader at ``url`` is told after ``broker`` was killed."""
+    async with websockets.connect(url) as reader:
+        await reader.send('{"action":"subscribe","topic":"news.breaking"}')
+        assert json.loads(await reader.recv())["type"] == "subscribed"
+        killed = await asyncio.to_thread(world.run, "chaos", "kill", broker)
+        assert killed.returncode == 0, killed.stderr
+        async with asyncio.timeout(PATIENCE):
+            while (push := json.loads(await reader.recv()))["type"] != "disconnect":
+                pass
+    found: dict[str, object] = push
+    return found
+
+
+async def _ready_again(world: World) -> None:
+    def ready() -> bool:
+        return bool(world.region("oregon")["gateways"][0]["ready"])
+
+    async with asyncio.timeout(2 * PATIENCE):
+        while not await asyncio.to_thread(ready):
+            """Each look takes a second."""
+
+
+async def test_a_reader_is_told_to_go_and_the_box_is_ready_again_when_it_is_fed(
+    world: World,
+) -> None:
+    (gateway,) = world.region("oregon")["gateways"]
+    try:
+        push = await _goodbye(gateway["websocket_url"], world, "oregon-retail-1")
+        assert (push["code"], push["reconnect"]) == (4200, True)
+    finally:
+        healed = world.run("chaos", "heal")
+        assert healed.returncode == 0, healed.stderr
+    await _ready_again(world)

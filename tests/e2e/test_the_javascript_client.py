@@ -1,0 +1,174 @@
+"""clients/js in a real browser on a world: a gateway is killed under it, then a whole region.
+
+Messages are numbered and published in the region that stays, so what a page got says what it
+missed. How long a page was cut off is logged (``--log-cli-level INFO`` shows it). What else can
+happen to a page: tests/clients/test_javascript_in_a_browser.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
+from urllib.request import Request, urlopen
+
+import pytest
+from pages import ReadingPage, browsing
+from playwright.async_api import BrowserContext
+from worlds import World, require_rabbitmq
+
+logger = logging.getLogger(__name__)
+pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(400)]
+
+PORT_BASE: Final = 23000
+STAYS: Final = "dublin"
+BREAKS: Final = "oregon"
+# What was promised, from the moment of the break until the page has the next message.
+GATEWAY_SECONDS: Final = 3.0
+REGION_SECONDS: Final = 8.0
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two regions with two boxes each, for this file alone: it breaks them."""
+    require_rabbitmq()
+    world = World(tmp_path_factory.mktemp("javascript") / "world")
+    up = world.run(
+        *("up", "--detach", "--retail", "2", "--port-base", str(PORT_BASE)),
+        *("--timeout", "240"),
+        timeout=300,
+    )
+    assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
+    yield world
+    world.run("down")
+    assert world.pids() == set()
+
+
+@pytest.fixture
+def healed(world: World) -> Iterator[World]:
+    """The world; what the test breaks in it is mended before another one begins."""
+    yield world
+    assert world.run("chaos", "heal", timeout=120).returncode == 0
+    _eventually(lambda: _gateways(world) == 2, "both boxes are back")
+
+
+@pytest.fixture
+async def context() -> AsyncIterator[BrowserContext]:
+    async with browsing() as browser:
+        yield await browser.new_context()
+
+
+@dataclasses.dataclass
+class Press:
+    """Publishes numbered messages on a topic of its own, ten a second."""
+
+    url: str
+    topic: str = dataclasses.field(default_factory=lambda: f"news.js-{uuid.uuid4()}")
+    published: int = 0
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        stop = asyncio.Event()
+        task = asyncio.create_task(self._run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await asyncio.to_thread(self._publish)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), 0.1)
+
+    def _publish(self) -> None:
+        body = json.dumps({"topic": self.topic, "body": {"n": self.published}}).encode()
+        headers = {"Content-Type": "application/json"}
+        with urlopen(Request(self.url, body, headers), timeout=20) as answer:
+            assert answer.status == 201
+        self.published += 1
+
+
+@pytest.fixture
+def press(world: World) -> Press:
+    return Press(f"{world.region(STAYS)['frontdesk_url']}/publish")
+
+
+async def _opened(context: BrowserContext, world: World, press: Press) -> ReadingPage:
+    site = world.region(BREAKS)["frontdesk_url"]
+    return await ReadingPage.opened(context, site, press.topic, path="/healthz/live")
+
+
+def _gateways(world: World) -> int:
+    try:
+        with urlopen(world.region(BREAKS)["endpoints_url"], timeout=5) as response:
+            return len(json.load(response)["gateways"])
+    except OSError:
+        return 0
+
+
+def _eventually(check: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+def _gateway_pids(world: World, url: str | None = None) -> list[int]:
+    """The processes of the gateway at ``url``, or of all in the region."""
+    gateways = world.region(BREAKS)["gateways"]
+    chosen = [g for g in gateways if url in (None, g["websocket_url"])]
+    return [pid for g in chosen for pid in (g["pid"], g["dataplane_pid"]) if pid]
+
+
+def _frontdesk_pids(world: World) -> list[int]:
+    return [s["pid"] for s in world.region(BREAKS)["services"] if "frontdesk" in s["name"]]
+
+
+def _break(pids: list[int], how: signal.Signals) -> float:
+    """When, in ms as pages count them."""
+    for pid in pids:
+        os.kill(pid, how)
+    return time.time() * 1000
+
+
+async def test_a_gateway_is_killed_under_the_page(
+    healed: World, context: BrowserContext, press: Press
+) -> None:
+    reading = await _opened(context, healed, press)
+    pids = _gateway_pids(healed, await reading.state("gateway"))
+    async with press.running():
+        await reading.has(5)
+        seconds = await reading.back_after(_break(pids, signal.SIGKILL))
+    logger.info("failover, gateway killed: %.2f s", seconds)
+    await reading.has_exactly(press.published)
+    assert seconds <= GATEWAY_SECONDS
+    assert await reading.state("region") == BREAKS, "there is another gateway at home"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "cut"])
+async def test_a_region_is_gone_under_the_page(
+    healed: World,
+    context: BrowserContext,
+    press: Press,
+    how: signal.Signals,
+) -> None:
+    """Stopped processes are as silent as a cut network: nothing is refused, nothing answered."""
+    reading = await _opened(context, healed, press)
+    pids = _gateway_pids(healed) + _frontdesk_pids(healed)
+    async with press.running():
+        await reading.has(5)
+        seconds = await reading.back_after(_break(pids, how))
+    logger.info("failover, region gone by %s: %.2f s", how.name, seconds)
+    await reading.has_exactly(press.published)
+    assert seconds <= REGION_SECONDS
+    assert await reading.state("region") == STAYS

@@ -1,0 +1,225 @@
+"""How mailboxes are read: many at a time, again where memory has lost something, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from envelopes import envelope
+
+from gateway.hub import Hub
+from gateway.mailroom import Mailroom
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from gateway.streams import Streams
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.mailbox import ANNOUNCEMENT, Kept, Mark
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+# 2025-01-01T00:01:00Z
+NOW = 1_735_689_660.0
+TABLE = TopicTable([TopicPolicy(pattern="user.*", access="owner", keep=3)])
+
+
+class Store(MemoryStore):
+    """Calls ``before`` with the topics of each read, and fails with ``error`` if there is one."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE, now_ms=lambda: int(NOW * 1000))
+        self.read: list[Sequence[str]] = []
+        self.error: Exception | None = None
+        self.before: Callable[[], Coroutine[Any, Any, None] | None] = lambda: None
+
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+        self.read.append(topics)
+        found = await super().mailboxes(topics, limit=limit)
+        await asyncio.sleep(0)
+        if (waiting := self.before()) is not None:
+            await waiting
+        if self.error is not None:
+            raise self.error
+        return found
+
+
+@dataclasses.dataclass
+class Room:
+    """A mailroom with its hub and store, and what was published to everyone."""
+
+    mailroom: Mailroom
+    hub: Hub
+    store: Store
+    published: list[Publication]
+
+    def arrives(self, *envelopes: Envelope) -> None:
+        for one in envelopes:
+            self.hub.offer(one, NOW)
+
+
+@contextlib.asynccontextmanager
+async def a_room(**settings: Any) -> AsyncIterator[Room]:
+    hub, store = Hub(TABLE, Streams(NOW - 3_600)), Store()
+    told = GatewaySettings(name="box", region="oregon", **settings)
+    published: list[Publication] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        return task
+
+    mailroom = Mailroom(
+        hub=hub, store=store, told=told, spawn=spawn, publish=published.append, now=lambda: NOW
+    )
+    yield Room(mailroom, hub, store, published)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def room() -> AsyncIterator[Room]:
+    async with a_room() as room:
+        yield room
+
+
+def letter(number: int, *, user: str = "42", at: int = 0, **fields: Any) -> Envelope:
+    return envelope(number, at=at or number, topic=f"user.{user}", **fields)
+
+
+def numbers(publications: Sequence[Publication]) -> list[int]:
+    return [one.envelope.seq for one in publications]
+
+
+async def test_the_devices_of_one_user_who_ask_together_cost_one_read(room: Room) -> None:
+    await room.store.write([letter(1)])
+    found = await asyncio.gather(*(room.mailroom.collect("user.42") for _ in range(3)))
+    assert [numbers(one.publications) for one in found] == [[1]] * 3
+    assert room.store.read == [["user.42"]]
+
+
+async def test_who_waits_while_others_are_read_for_goes_into_the_next_trip() -> None:
+    async with a_room(mailbox_reads=1, mailbox_batch=3) as room:
+        topics = [f"user.{n}" for n in range(8)]
+        await asyncio.gather(*map(room.mailroom.collect, topics))
+        assert list(map(len, room.store.read)) == [3, 3, 2]
+        assert [topic for batch in room.store.read for topic in batch] == topics
+
+
+async def test_so_many_are_read_at_once_and_no_more() -> None:
+    async with a_room(mailbox_reads=2, mailbox_batch=1) as room:
+        at_once = most = 0
+
+        async def count() -> None:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0)
+            at_once -= 1
+
+        room.store.before = count
+        await asyncio.gather(*(room.mailroom.collect(f"user.{n}") for n in range(9)))
+        assert most == 2
+        assert len(room.store.read) == 9
+
+
+async def test_what_memory_has_lost_meanwhile_is_read_again(room: Room) -> None:
+    late = [letter(n) for n in range(1, 6)]
+
+    def all_come_during_the_first() -> None:
+        if len(room.store.read) == 1:
+            room.arrives(*late)
+
+    room.store.before = all_come_during_the_first
+    reading = asyncio.create_task(room.mailroom.collect("user.42"))
+    await asyncio.sleep(0)
+    found = await reading
+    # Memory keeps three, so the first two are known from the store alone.
+    assert len(room.store.read) == 2
+    assert numbers(found.publications) == [3, 4, 5]
+    await room.store.write(late)
+    assert numbers((await room.mailroom.collect("user.42")).publications) == [1, 2, 3, 4, 5]
+
+
+async def test_a_mailbox_that_grows_faster_than_it_can_be_read_isnt_given_out(room: Room) -> None:
+    count = iter(range(1, 1_000))
+    room.store.before = lambda: room.arrives(*(letter(next(count)) for _ in range(5)))
+    with pytest.raises(StoreUnavailable, match="as fast as it grows"):
+        await room.mailroom.collect("user.42")
+    assert len(room.store.read) == 3
+
+
+async def test_what_is_news_to_the_gateway_is_published_to_everyone(room: Room) -> None:
+    room.arrives(letter(1))
+    await room.store.write([letter(1), letter(2)])
+    found = await room.mailroom.collect("user.42")
+    assert numbers(found.publications) == [1, 2]
+    assert numbers(room.published) == [2]
+    assert room.hub.offer(letter(2), NOW) is None
+
+
+async def test_what_is_older_than_the_window_takes_no_room_in_it(room: Room) -> None:
+    # Of a router that has ended since.
+    old = letter(1, at=-7_200_000, epoch=1)
+    await room.store.write([old, letter(2)])
+    found = await room.mailroom.collect("user.42")
+    assert numbers(found.publications) == [1, 2]
+    assert room.hub.identities == 1
+
+
+async def test_a_mark_that_came_lately_counts_though_the_store_hasnt_got_it(room: Room) -> None:
+    letters = [letter(n) for n in (1, 2)]
+    await room.store.write(letters)
+
+    def announced(seq: int, marked: Envelope, kind: Any) -> Envelope:
+        mark = Mark(topic="user.42", id=marked.id, kind=kind, at_ms=int(NOW * 1000))
+        body = b'{"id":"%s","mark":"%s","at":%d}' % (mark.id.encode(), kind.encode(), mark.at_ms)
+        return letter(seq, type=ANNOUNCEMENT, body=body)
+
+    room.arrives(*letters, announced(3, letters[0], "dismiss"), announced(4, letters[1], "read"))
+    found = await room.mailroom.collect("user.42")
+    assert numbers(found.publications) == [2, 4]
+    assert found.recovered
+    assert [one.position is None for one in found.publications] == [True, False]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreError("garbage")])
+async def test_a_store_that_fails_fails_all_who_wait_for_it_and_nobody_after(
+    room: Room, error: StoreError
+) -> None:
+    room.store.error = error
+    asked = [room.mailroom.collect(f"user.{n % 2}") for n in range(4)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(one, StoreUnavailable) for one in found)
+    room.store.error = None
+    assert (await room.mailroom.collect("user.1")).recovered
+
+
+async def test_a_store_that_doesnt_answer_is_given_up() -> None:
+    async with a_room(store_timeout=0.01) as room:
+        room.store.before = lambda: asyncio.sleep(60)
+        with pytest.raises(StoreUnavailable, match="doesn't answer"):
+            await room.mailroom.collect("user.42")
+
+
+async def test_so_many_may_wait_and_no_more() -> None:
+    async with a_room(mailbox_reads=1, mailbox_batch=1, mailboxes_waiting=2) as room:
+        asked = [asyncio.create_task(room.mailroom.collect(f"user.{n}")) for n in range(4)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [one for one in found if isinstance(one, StoreUnavailable)]
+        assert len(refused) == 2
+        assert "2 mailboxes wait" in str(refused[0])
+
+
+async def test_one_who_leaves_takes_nothing_from_the_others(room: Room) -> None:
+    await room.store.write([letter(1)])
+    first = asyncio.create_task(room.mailroom.collect("user.42"))
+    second = asyncio.create_task(room.mailroom.collect("user.42"))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert numbers((await second).publications) == [1]

@@ -1,0 +1,75 @@
+"""From the operator's command to the reader: through a router and the feed, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core_desk import Desk, running
+from gateways import ENGINES, opened_box, until
+from signing import AUDIENCE, ISSUER, keys_file, token
+
+from gateway.gate import TokenSettings
+from newsfabric.amqp import Link
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.cli import revoke
+from newsfabric.settings import Credentials, Fabric, Node, Region
+from newsfabric.store.memory import MemoryStore
+from newsfabric.store.rules import clock_ms
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TABLE = TopicTable([TopicPolicy(pattern="user.*", topic_class="gold", access="owner")])
+REGION = Region(
+    name="oregon",
+    frontdesk_url="http://127.0.0.1:1",
+    client=(Node("oregon-client-1", "amqp://client", ""),),
+    core=(Node("oregon-core-1", "amqp://core", ""),),
+)
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+async def test_a_user_is_out_well_within_two_seconds(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, store = StubBroker(), MemoryStore(TABLE)
+    desk = Desk(core, core.connect(), store, TABLE)
+    await desk.open()
+
+    async def connect(urls: Sequence[str], **_: Any) -> Link:
+        assert urls == ["amqp://core"]
+        return core.connect()
+
+    monkeypatch.setattr(revoke, "connect", connect)
+    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    async with (
+        running(desk, now_ms=clock_ms),
+        opened_box(engine, table=TABLE, store=store, tokens=told) as box,
+        box.reader() as reader,
+        box.reader() as other,
+    ):
+        assert (await reader.ask(action="login", token=token("42")))["type"] == "logged_in"
+        assert (await other.ask(action="login", token=token("7")))["type"] == "logged_in"
+        # What the shovel between core and box does.
+        carrying = asyncio.create_task(_carry(desk, box.broker))
+        started = time.monotonic()
+        fabric = Fabric((REGION,))
+        assert await revoke._tell_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
+        assert (await reader.hear_close())[0] == 4001
+        assert time.monotonic() - started < 2.0
+        await other.is_up_to_date()
+        carrying.cancel()
+        await asyncio.gather(carrying, return_exceptions=True)
+    # A box that starts later reads it from the store.
+    async with opened_box(engine, table=TABLE, store=store, tokens=told) as box:
+        await until(lambda: len(box.gateway.core.gate.revocations) == 1)
+
+
+async def _carry(desk: Desk, box: StubBroker) -> None:
+    while True:
+        for message in desk.broker.take(desk.taps["postoffice"]):
+            box.publish("postoffice", message)
+        await asyncio.sleep(0.005)

@@ -1,0 +1,92 @@
+"""What a publisher says, as a message, and what it is told."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from newsfabric.amqp import Properties
+from newsfabric.control import Receipt
+from newsfabric.errors import Rejected
+from newsfabric.publish.message import Published, make_message, pauses, published
+
+NOW = 1_735_689_600_123
+
+
+def test_everything_that_is_said_has_its_place() -> None:
+    message = make_message(
+        "news.x",
+        {"headline": "é"},
+        {
+            "key": "story-1",
+            "version": 0,
+            "message_id": "m-1",
+            "type": "story",
+            "expiration": 60_000,
+            "traceparent": "00-1-2-01",
+        },
+        app_id="cms",
+        now_ms=NOW,
+    )
+    assert message.body == '{"headline":"é"}'.encode()
+    headers = {
+        "timestamp_in_ms": NOW,
+        "key": "story-1",
+        "version": 0,
+        "traceparent": "00-1-2-01",
+    }
+    assert message.properties == Properties(
+        content_type="application/json",
+        headers=headers,
+        message_id="m-1",
+        correlation_id="m-1",
+        app_id="cms",
+        type="story",
+        expiration="60000",
+        timestamp=NOW // 1000,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [("[1]", b"[1]"), (b"[1]", b"[1]"), ([1], b"[1]"), (None, b"null"), ({}, b"{}")],
+)
+def test_text_and_bytes_are_json_already(body: Any, sent: bytes) -> None:
+    assert make_message("t", body, {}, app_id="a", now_ms=NOW).body == sent
+
+
+def test_each_message_gets_a_name_of_its_own() -> None:
+    made = [make_message("t", "{}", {}, app_id="a", now_ms=NOW) for _ in range(2)]
+    one, two = (message.properties.message_id for message in made)
+    assert one
+    assert one != two
+
+
+def test_a_receipt_says_what_became_of_it() -> None:
+    receipt = Receipt(
+        status="routed", region="r", router="r-1", topic="t", id="i", identity="d", repeated=True
+    )
+    told = Published(
+        message_id="m",
+        routed=True,
+        id="i",
+        identity="d",
+        region="r",
+        router="r-1",
+        repeated=True,
+    )
+    assert published(receipt, "m") == told
+
+
+def test_a_rejection_is_an_error() -> None:
+    receipt = Receipt(
+        status="rejected", region="r", router="r-1", topic="t", reason="not_json", detail="why"
+    )
+    with pytest.raises(Rejected, match="not_json: why"):
+        published(receipt, "m")
+
+
+def test_it_waits_twice_as_long_each_time_up_to_the_last() -> None:
+    assert list(itertools.islice(pauses(2.0, 10.0), 5)) == [2.0, 4.0, 8.0, 10.0, 10.0]

@@ -1,0 +1,133 @@
+"""The store on a node that wants a login and speaks TLS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from envelopes import START_MS, envelope
+
+from newsfabric.errors import ConfigError, SetupError, StoreError, StoreUnavailable
+from newsfabric.settings import Credentials
+from newsfabric.store import Store, open_store
+from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
+from newsfabric.store._cassandra_url import parse_address
+from newsfabric.topics import TopicPolicy, TopicTable
+from newsfabric.world.cassandra import LocalCassandra
+from newsfabric.world.cassandra_home import find_cassandra
+
+pytestmark = pytest.mark.cassandra
+
+ROOT: Final = Path(__file__).parents[2]
+TOPICS: Final = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
+# The first user of every new cluster.
+FIRST: Final = Credentials("cassandra", "cassandra")
+LOGIN: Final = {
+    "NEWSFABRIC_CASSANDRA_USERNAME": FIRST.username,
+    "NEWSFABRIC_CASSANDRA_PASSWORD": FIRST.password,
+}
+_USER_WITHIN: Final = 60.0
+
+
+def keytool(*words: str) -> None:
+    java = os.environ.get("JAVA_HOME")
+    program = f"{java}/bin/keytool" if java else "keytool"
+    subprocess.run([program, *words, "-storepass", "secret"], check=True, capture_output=True)
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A key with a certificate for 127.0.0.1, as Java wants it, and who vouches for it: itself."""
+    store, pem = folder / f"{name}.p12", folder / f"{name}.pem"
+    of = ["-alias", name, "-keystore", str(store), "-storetype", "PKCS12"]
+    more = ["-ext", "SAN=ip:127.0.0.1", "-ext", "BC=ca:true"]
+    keytool("-genkeypair", "-keyalg", "EC", "-dname", f"CN={name}", *of, *more)
+    keytool("-exportcert", "-rfc", "-file", str(pem), *of)
+    return store, pem
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The node's key store, its certificate, and one of somebody else."""
+    folder = tmp_path_factory.mktemp("certificates")
+    (store, ours), (_, another) = certificate(folder, "node"), certificate(folder, "another")
+    return {"store": store, "ours": ours, "another": another}
+
+
+@pytest.fixture(scope="module")
+def url(authorities: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A keyspace with our tables on such a node, made over TLS by the node's first user."""
+    try:
+        home = find_cassandra(ROOT, os.environ)
+    except SetupError as exc:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have Cassandra: {exc}")
+        pytest.skip(str(exc))
+    encryption = {
+        "enabled": True,
+        # So that the node can be asked plainly whether it is there.
+        "optional": True,
+        "keystore": str(authorities["store"]),
+        "keystore_password": "secret",
+        "store_type": "PKCS12",
+    }
+    settings = {
+        "authenticator": "PasswordAuthenticator",
+        "client_encryption_options": encryption,
+    }
+    folder = tmp_path_factory.mktemp("secured")
+    with LocalCassandra(folder, home, settings=settings) as node:
+        plain = node.url("secured")
+        apply_schema(f"{plain}&tls={authorities['ours']}")
+        yield plain
+
+
+def apply_schema(url: str) -> None:
+    """Make the tables as soon as the node has made its first user."""
+    deadline = time.monotonic() + _USER_WITHIN
+    migrations = load_migrations(cql_folder())
+    while True:
+        try:
+            with Schema(parse_address(url), FIRST, migrations, replication={"oregon": 1}) as schema:
+                schema.apply(lambda line: None)
+            return
+        except StoreError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def opened(url: str, login: dict[str, str]) -> Store:
+    return open_store(url, TOPICS, environ=login)
+
+
+async def test_with_a_login_and_the_right_authority_everything_works(url, authorities):
+    store = opened(f"{url}&tls={authorities['ours']}", LOGIN)
+    written = envelope(1, at=int(time.time() * 1000) - START_MS)
+    await store.write([written])
+    assert await store.history("news.breaking", limit=10) == [written]
+    await store.close()
+
+
+async def test_a_node_whose_certificate_nobody_known_vouches_for_is_not_talked_to(url, authorities):
+    store = opened(f"{url}&tls={authorities['another']}", LOGIN)
+    with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed"):
+        await store.check()
+    await store.close()
+
+
+@pytest.mark.parametrize("login", [{}, LOGIN | {"NEWSFABRIC_CASSANDRA_PASSWORD": "wrong"}])
+async def test_without_the_right_password_it_says_so(url, authorities, login):
+    store = opened(f"{url}&tls={authorities['ours']}", login)
+    with pytest.raises(StoreError, match="user or password"):
+        await store.check()
+    await store.close()
+
+
+def test_a_missing_file_of_authorities_is_a_config_error_at_once(tmp_path):
+    with pytest.raises(ConfigError, match="no certificates in"):
+        opened(f"cassandra://127.0.0.1/k?dc=oregon&tls={tmp_path}/none.pem", {})

@@ -1,0 +1,43 @@
+"""Debian's Chromium under Playwright: headless, and with no way to anything but this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+FLAGS: Final = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+]
+
+
+def find_chromium() -> str:
+    """Path of Chromium; skips without one on a laptop, fails in CI."""
+    path = shutil.which("chromium")
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have Chromium: `make setup` installs it")
+        pytest.skip("chromium is not installed")
+    return path
+
+
+@contextlib.contextmanager
+def launched() -> Iterator[Browser]:
+    """A browser, closed at the end."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+        yield browser
+        browser.close()

@@ -1,0 +1,126 @@
+"""Regions to publish to: virtual hosts of one broker, each with a router of a few lines."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any, Self
+from urllib.parse import quote
+
+from newsfabric import topology
+from newsfabric.amqp import Consumer, Declare, Delivery, Message, Publisher
+from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.control import Receipt, encode_receipt
+from newsfabric.management import Management
+from newsfabric.settings import Credentials, Node
+from newsfabric.topics import PublisherRights
+from newsfabric.topology.rights import permissions, topic_permission
+
+GUEST = Credentials()
+
+
+class Region:
+    """One region. ``answers`` says what its router says to the n-th message: nothing for None."""
+
+    consumer: Consumer
+    publisher: Publisher
+
+    def __init__(self, name: str, node: Node, management: Management) -> None:
+        self.name = name
+        self.vhost = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.url = node.amqp_url.replace("/%2F", f"/{self.vhost}")
+        self.seen: list[Message] = []
+        self.arrived = asyncio.Event()
+        self.answers: Callable[[Message, int], str | None] = lambda _message, _n: "routed"
+        self._management = management
+        self._link: PikaLink | None = None
+
+    async def open(self, *, queue: bool = True) -> Self:
+        """Make it; without ``queue`` nobody waits for messages there."""
+        await self._management._send("PUT", f"/vhosts/{self.vhost}", {})
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        await self._management._send("PUT", f"/permissions/{self.vhost}/guest", everything)
+        self._link = await connect([self.url], name=f"router of {self.name}")
+        await self._link.on_connect(topology.declare_client)
+        self.publisher = await self._link.publisher()
+        await self.publisher.ready()
+        if queue:
+            await self._link.on_connect(self._declare)
+            self.consumer = await self._link.consumer("router", self._on_delivery)
+        return self
+
+    async def close(self) -> None:
+        if self._link is not None:
+            await self._link.close()
+        await self._management._delete(f"/vhosts/{self.vhost}")
+
+    async def saw(self, count: int, *, seconds: float = 20) -> list[Message]:
+        """Wait until ``count`` messages have come; all that came."""
+        async with asyncio.timeout(seconds):
+            while len(self.seen) < count:
+                self.arrived.clear()
+                await self.arrived.wait()
+        return self.seen
+
+    async def publishers(self) -> list[str]:
+        """Names of the connections that aren't the router's."""
+        entries: Any = await self._management._get(f"/vhosts/{self.vhost}/connections")
+        mine = f"router of {self.name}"
+        return [
+            entry["name"]
+            for entry in entries
+            if entry.get("client_properties", {}).get("connection_name") != mine
+        ]
+
+    async def user(self, rights: PublisherRights) -> str:
+        """The region's URL for a publisher with ``rights`` and no more."""
+        name = rights.app_id
+        await self._management._send("PUT", f"/users/{name}", {"password": "secret", "tags": ""})
+        await self._management._send("PUT", f"/permissions/{self.vhost}/{name}", permissions(name))
+        topic = topic_permission(rights)
+        await self._management._send("PUT", f"/topic-permissions/{self.vhost}/{name}", topic)
+        return Credentials(name, "secret").in_url(self.url)
+
+    async def cut_publishers(self) -> None:
+        """Close the connections that aren't the router's. They are listed seconds late."""
+        async with asyncio.timeout(20):
+            while not (names := await self.publishers()):  # noqa: ASYNC110 - nothing to wait on
+                await asyncio.sleep(0.2)
+        for name in names:
+            await self._management._delete(f"/connections/{quote(name, safe='')}")
+
+    async def _declare(self, declare: Declare) -> None:
+        await declare.queue("router")
+        await declare.bind("router", "publish", "#")
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        self.consumer.ack(delivery)
+        message = delivery.message
+        self.seen.append(message)
+        self.arrived.set()
+        status = self.answers(message, len(self.seen))
+        if status is not None:
+            self.answer(message, status)
+
+    def answer(self, message: Message, status: str) -> None:
+        """Send a receipt: ``routed``, or a reason to reject."""
+        properties = message.properties
+        if properties.reply_to is None:
+            return
+        routed = status == "routed"
+        receipt = Receipt(
+            status="routed" if routed else "rejected",
+            region=self.name,
+            router=f"{self.name}-router-1",
+            topic=message.topic,
+            message_id=properties.message_id,
+            id=f"id of {properties.message_id}" if routed else None,
+            identity="2743aa7ac79215815ab" if routed else None,
+            reason=None if routed else status,
+            detail=None if routed else 'it says "no"',
+        )
+        encoded = encode_receipt(
+            receipt, reply_to=properties.reply_to, correlation_id=properties.correlation_id
+        )
+        self.publisher.publish_nowait(topology.RECEIPTS, encoded)

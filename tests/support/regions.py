@@ -1,0 +1,137 @@
+"""Whole regions in memory: router, mailbox service and a gateway on real sockets, linked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from core_desk import Desk, running
+from gateways import Box, Reader, opened_box
+from signing import AUDIENCE, ISSUER, keys_file, token
+
+from gateway.gate import TokenSettings
+from newsfabric.amqp import Message, Properties
+from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.envelope import Envelope
+from newsfabric.mailbox import MARK_KEY
+from newsfabric.store import Store
+from newsfabric.store.rules import clock_ms
+from newsfabric.topics import TopicPolicy, TopicTable
+from wholesale.mailbox.marking import Marking
+from wholesale.source import QueueSource
+
+TABLE = TopicTable(
+    [
+        TopicPolicy(pattern="news.*", keep=10),
+        TopicPolicy(pattern="user.*", topic_class="gold", access="owner", keep=10),
+        TopicPolicy(pattern="marks.#", access="granted", keep=10),
+    ]
+)
+_NUMBERS = itertools.count(1)
+
+
+@dataclasses.dataclass
+class Region:
+    """One region: its core cluster, its box, and the store of the whole fabric."""
+
+    core: Desk
+    box: Box
+
+    async def write_to(self, user: str, body: Any, **properties: Any) -> Envelope:
+        """An individual message; returns it as it was routed."""
+        fields = {"app_id": "billing", "message_id": f"letter-{next(_NUMBERS)}"} | properties
+        self.core.publish(Message(f"user.{user}", str(body).encode(), Properties(**fields)))
+        async with asyncio.timeout(5):
+            while True:
+                for envelope in self.core.envelopes():
+                    if envelope.message_id == fields["message_id"]:
+                        return envelope
+                await asyncio.sleep(0.001)
+
+    @contextlib.asynccontextmanager
+    async def device(self, user: str = "42", **claims: Any) -> AsyncIterator[Reader]:
+        """A reader who is logged in, not subscribed to anything."""
+        async with self.box.reader() as reader:
+            push = await reader.ask(action="login", token=token(user, **claims))
+            assert push["type"] == "logged_in", push
+            yield reader
+
+
+async def opened_mailbox(reader: Reader, user: str = "42") -> tuple[dict[str, Any], list[Any]]:
+    """The reply to a subscribe, and what was replayed after it."""
+    subscribed = await reader.subscribe(f"user.{user}")
+    await reader.say(action="ping", ref="opened")
+    pushes = []
+    while (push := await reader.hear()) != {"type": "pong", "ref": "opened"}:
+        pushes.append(push)
+    return subscribed, pushes
+
+
+@contextlib.asynccontextmanager
+async def opened_region(
+    engine: str,
+    folder: Path,
+    store: Store,
+    *,
+    name: str = "oregon",
+    table: TopicTable = TABLE,
+    **settings: Any,
+) -> AsyncIterator[Region]:
+    """A region whose router and mailbox service are running; readers' keys are in ``folder``."""
+    core = Desk(broker := StubBroker(), broker.connect(), store, table)
+    await core.open()
+    keys = keys_file(folder)
+    told = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0)
+    async with contextlib.AsyncExitStack() as stack:
+        box = await stack.enter_async_context(
+            opened_box(engine, store=store, table=table, region=name, tokens=told, **settings)
+        )
+        router = running(core, name=f"{name}-router-1", now_ms=clock_ms, epoch=clock_ms())
+        await stack.enter_async_context(router)
+        await stack.enter_async_context(_marking(core))
+        await forward(broker, "postoffice", "#", box.broker, "postoffice")
+        await forward(box.broker, "upstream", MARK_KEY, broker, "upstream")
+        yield Region(core, box)
+
+
+async def linked(regions: Sequence[Region]) -> None:
+    """Each region's core gets what the others route."""
+    for one, other in itertools.permutations(regions, 2):
+        await forward(one.core.broker, "outbound", "#", other.core.broker, "postoffice")
+
+
+async def forward(
+    source: StubBroker, exchange: str, key: str, target: StubBroker, destination: str
+) -> None:
+    """A shovel."""
+    link = source.connect()
+    consumers: list[Any] = []
+
+    def take(delivery: Delivery) -> None:
+        target.publish(destination, delivery.message)
+        consumers[0].ack(delivery)
+
+    consumers.append(await link.consumer(source.tap(exchange, key), take))
+
+
+@contextlib.asynccontextmanager
+async def _marking(core: Desk) -> AsyncIterator[None]:
+    link = core.broker.connect()
+    made = Marking(store=core.store, topics=core.topics, publisher=await link.publisher())
+    source = QueueSource()
+    consumer = await link.consumer("mailbox.1", functools.partial(made.offer, source))
+    source.attach(consumer)
+    task = asyncio.create_task(made.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,339 @@
+"""A mailbox service over a broker and a store in memory: marks in, announcements out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from core_desk import EPOCH, Desk, running, until
+from envelopes import START_MS, envelope
+
+from newsfabric import topology
+from newsfabric.amqp import Message, Properties
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.mailbox import MARK, MARK_KEY, Kept, Mark, MarkKind, encode_mark
+from newsfabric.store import Store
+from newsfabric.store.memory import MemoryStore
+from wholesale.mailbox import counters
+from wholesale.mailbox.marking import Marking
+from wholesale.source import QueueSource
+
+LETTER = envelope(1, topic="user.42", app_id="billing", message_id="bill-7")
+NOW_MS = EPOCH + 60_000
+
+
+class FailingStore(MemoryStore):
+    """Fails the calls named in ``fails``, so often."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fails: list[tuple[str, StoreError]] = []
+
+    def _fail(self, call: str) -> None:
+        if self.fails and self.fails[0][0] == call:
+            raise self.fails.pop(0)[1]
+
+    async def kept(self, topic: str, id: str) -> Kept | None:
+        self._fail("kept")
+        return await super().kept(topic, id)
+
+    async def mark(self, marks: Sequence[Mark]) -> None:
+        self._fail("mark")
+        await super().mark(marks)
+
+    async def check(self) -> None:
+        self._fail("check")
+
+
+@pytest.fixture
+async def desk(desk: Desk) -> Desk:
+    """A core with a letter in the store, and a tap on what is published to its routers."""
+    desk.store = FailingStore(desk.topics, now_ms=lambda: EPOCH)
+    await desk.store.write([LETTER])
+    desk.taps["intake"] = desk.broker.tap("intake")
+    desk.seen["intake"] = []
+    return desk
+
+
+@contextlib.asynccontextmanager
+async def marking(desk: Desk, *, store: Store | None = None) -> AsyncIterator[Marking]:
+    link = desk.broker.connect()
+    made = Marking(
+        store=store or desk.store,
+        topics=desk.topics,
+        publisher=await link.publisher(),
+        now_ms=lambda: NOW_MS,
+    )
+    source = QueueSource()
+    consumer = await link.consumer("mailbox.1", functools.partial(made.offer, source))
+    source.attach(consumer)
+    task = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await link.close()
+
+
+def marked(kind: MarkKind = "read", at: int = 10, letter: Envelope = LETTER) -> Mark:
+    return Mark(topic=letter.topic, id=letter.id, kind=kind, at_ms=START_MS + at)
+
+
+def send(desk: Desk, *marks: Mark | Message) -> None:
+    for each in marks:
+        message = encode_mark(each) if isinstance(each, Mark) else each
+        desk.broker.publish(topology.UPSTREAM, message)
+
+
+async def settled(desk: Desk, made: Marking) -> None:
+    await until(lambda: desk.broker.depth("mailbox.1") == 0)
+    async with asyncio.timeout(10):
+        await made.settled()
+
+
+async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_tools(desk: Desk):
+    async with marking(desk) as made:
+        send(desk, marked())
+        await settled(desk, made)
+    assert await desk.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
+    told, noted = desk.arrived("intake")
+    assert told.topic == "user.42"
+    assert told.properties.type == "_fabric.mark"
+    said = {"id": LETTER.id, "mark": "read", "at": START_MS + 10}
+    assert json.loads(told.body) == said
+    assert noted.topic == "marks.billing"
+    assert noted.properties.type is None
+    assert json.loads(noted.body) == said | {"user": "42", "message_id": "bill-7"}
+
+
+async def test_a_router_takes_both_and_neither_hides_the_other(desk: Desk):
+    async with running(desk) as router, marking(desk) as made:
+        send(desk, marked("read"), marked("dismiss"))
+        await settled(desk, made)
+        await desk.none_owed(router)
+        assert [(e.topic, e.type) for e in desk.envelopes()] == [
+            ("user.42", "_fabric.mark"),
+            ("marks.billing", None),
+            ("user.42", "_fabric.mark"),
+            ("marks.billing", None),
+        ]
+
+
+async def test_an_announcement_ends_with_the_message(desk: Desk):
+    ttl_ms = 7 * 86_400_000
+    soon = envelope(2, at=1, topic="user.42", app_id="billing", expires_ms=START_MS + 5_000)
+    await desk.store.write([soon])
+    async with marking(desk) as made:
+        send(desk, marked(at=10), marked(at=20, letter=soon))
+        await settled(desk, made)
+    found = [message.properties.expiration for message in desk.arrived("intake")]
+    assert found == [str(ttl_ms - 10)] * 2 + ["4980"] * 2
+
+
+async def test_a_mark_that_is_there_is_announced_again_as_it_was_made(desk: Desk):
+    repeated = counters.REPEATED._value.get()
+    async with marking(desk) as made:
+        send(desk, marked(at=10))
+        await settled(desk, made)
+        send(desk, marked(at=5_000))
+        await settled(desk, made)
+    told = desk.arrived("intake")
+    assert told[:2] == told[2:]
+    assert (await desk.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
+    assert counters.REPEATED._value.get() == repeated + 1
+
+
+async def test_two_services_do_a_mark_twice_and_readers_see_it_once(desk: Desk):
+    async with running(desk) as router:
+        for _ in range(2):
+            async with marking(desk) as made:
+                send(desk, marked())
+                await settled(desk, made)
+        await desk.none_owed(router)
+        assert len(desk.envelopes()) == 2
+
+
+async def test_the_earlier_of_two_marks_stands_though_it_comes_later(desk: Desk):
+    async with marking(desk) as made:
+        send(desk, marked(at=5_000))
+        await settled(desk, made)
+        send(desk, marked(at=10))
+        await settled(desk, made)
+    assert (await desk.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
+
+
+async def test_a_gateway_whose_clock_is_ahead_marks_nothing_in_the_future(desk: Desk):
+    async with marking(desk) as made:
+        send(desk, marked(at=3_600_000))
+        await settled(desk, made)
+    kept = await desk.store.kept("user.42", LETTER.id)
+    assert kept is not None
+    assert [mark.at_ms for mark in kept.marks] == [NOW_MS]
+
+
+@pytest.mark.parametrize(
+    ("app_id", "told"),
+    [
+        ("billing", ["user.42", "marks.billing"]),
+        ("paywall.eu", ["user.42", "marks.paywall.eu"]),
+        (None, ["user.42"]),
+        ("billing system", ["user.42"]),
+        ("#", ["user.42"]),
+        ("x" * 255, ["user.42"]),
+    ],
+)
+async def test_the_note_goes_to_the_topic_of_its_publisher_if_that_can_be_one(
+    desk: Desk, app_id: str | None, told: list[str]
+):
+    letter = envelope(3, topic="user.42", app_id=app_id)
+    await desk.store.write([letter])
+    async with marking(desk) as made:
+        send(desk, marked(letter=letter))
+        await settled(desk, made)
+    assert [message.topic for message in desk.arrived("intake")] == told
+
+
+GOOD = {"topic": "user.42", "id": LETTER.id, "mark": "read", "at": START_MS}
+BAD = {
+    "no JSON": b"{",
+    "no object": b"[]",
+    "nothing": b"{}",
+    "no topic": {**GOOD, "topic": None},
+    "another topic": {**GOOD, "topic": "news.world"},
+    "a topic that isn't there": {**GOOD, "topic": "nobody.42"},
+    "a pattern": {**GOOD, "topic": "user.*"},
+    "empty words": {**GOOD, "topic": "user..42"},
+    "no user": {**GOOD, "topic": "user." + "x" * 65},
+    "a giant topic": {**GOOD, "topic": "a." * 120 + "b"},
+    "no id": {**GOOD, "id": "7"},
+    "another id": {**GOOD, "id": LETTER.id.upper()},
+    "a number for an id": {**GOOD, "id": 7},
+    "another mark": {**GOOD, "mark": "undo"},
+    "no text for a mark": {**GOOD, "mark": ["read"]},
+    "no time": {**GOOD, "at": "now"},
+    "a time before time": {**GOOD, "at": -1},
+    "a time after time": {**GOOD, "at": 2**48},
+    "true": {**GOOD, "at": True},
+    "half a millisecond": {**GOOD, "at": 1.5},
+    "surrogates": b'{"topic": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
+async def test_what_is_no_mark_is_counted_and_dropped(desk: Desk, body: Any):
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    bad = counters.BAD._value.get()
+    async with marking(desk) as made:
+        send(desk, Message(MARK_KEY, raw, Properties(type=MARK)), marked("ack"))
+        await settled(desk, made)
+    assert counters.BAD._value.get() == bad + 1
+    assert [json.loads(m.body)["mark"] for m in desk.arrived("intake")] == ["ack", "ack"]
+
+
+async def test_a_message_that_says_it_is_something_else_is_no_mark(desk: Desk):
+    stranger = dataclasses.replace(encode_mark(marked()), properties=Properties(type="load"))
+    async with marking(desk) as made:
+        send(desk, stranger, marked("ack"))
+        await settled(desk, made)
+    assert len(desk.arrived("intake")) == 2
+
+
+async def test_a_mark_on_what_comes_a_little_later_is_carried_out_then(desk: Desk):
+    late = envelope(9, topic="user.42", app_id="billing")
+    later = counters.LATER._value.get()
+    async with marking(desk) as made:
+        send(desk, marked(letter=late), marked("ack"))
+        await until(lambda: counters.LATER._value.get() > later)
+        # Others don't wait for it.
+        await until(lambda: len(desk.arrived("intake")) == 2)
+        await desk.store.write([late])
+        await settled(desk, made)
+    assert await desk.store.kept("user.42", late.id) == Kept(late, (marked(letter=late),))
+    assert len(desk.arrived("intake")) == 4
+
+
+async def test_a_mark_on_what_isnt_there_comes_to_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("wholesale.mailbox.waiting.DELAYS", (0.0, 0.0))
+    unknown = counters.UNKNOWN._value.get()
+    theirs = envelope(5, topic="user.43")
+    await desk.store.write([theirs])
+    async with marking(desk) as made:
+        # One that never was, and another user's.
+        send(desk, marked(letter=envelope(9, topic="user.42")))
+        send(desk, marked(letter=dataclasses.replace(theirs, topic="user.42")))
+        await settled(desk, made)
+    assert counters.UNKNOWN._value.get() == unknown + 2
+    assert desk.arrived("intake") == []
+    assert await desk.store.mailboxes(["user.43"], limit=9) == [[Kept(theirs)]]
+
+
+@pytest.mark.parametrize(("call", "times"), [("kept", 3), ("mark", 1)])
+async def test_one_that_the_store_cant_do_doesnt_hold_up_the_others(
+    desk: Desk, call: str, times: int, caplog: pytest.LogCaptureFixture
+):
+    assert isinstance(desk.store, FailingStore)
+    # For the batch, and then for the one that comes first alone.
+    desk.store.fails = [(call, StoreError("garbage"))] * (times + 1)
+    failed = counters.FAILED._value.get()
+    async with marking(desk) as made:
+        send(desk, marked("read"), marked("dismiss"), marked("ack"))
+        await settled(desk, made)
+    assert counters.FAILED._value.get() == failed + 1
+    assert [json.loads(m.body)["mark"] for m in desk.arrived("intake")[::2]] == ["dismiss", "ack"]
+    assert "garbage" in caplog.text
+
+
+async def test_a_store_that_is_ill_is_waited_for_whatever_it_says(desk: Desk):
+    assert isinstance(desk.store, FailingStore)
+    desk.store.fails = [("kept", StoreError("no such table")), ("check", StoreError("ill"))]
+    async with marking(desk) as made:
+        send(desk, marked())
+        await settled(desk, made)
+    assert len(desk.arrived("intake")) == 2
+
+
+@pytest.mark.parametrize("call", ["kept", "mark"])
+async def test_while_the_store_is_away_marks_wait(desk: Desk, call: str):
+    assert isinstance(desk.store, FailingStore)
+    desk.store.fails = [(call, StoreUnavailable("away"))] * 2
+    async with marking(desk) as made:
+        send(desk, marked())
+        await settled(desk, made)
+        assert made.store_answers
+    assert len(desk.arrived("intake")) == 2
+
+
+async def test_what_a_dead_service_had_begun_another_does_again(desk: Desk):
+    assert isinstance(desk.store, FailingStore)
+    desk.store.fails = [("mark", StoreUnavailable("away"))] * 50
+    async with marking(desk) as made:
+        send(desk, marked(), marked("dismiss"))
+        await until(lambda: not made.store_answers)
+    desk.store.fails = []
+    assert desk.broker.depth("mailbox.1") == 2
+    async with marking(desk) as other:
+        await settled(desk, other)
+    assert await desk.store.mailboxes(["user.42"], limit=9) == [[]]
+
+
+async def test_announcements_are_sent_again_until_the_broker_has_them(desk: Desk):
+    async with marking(desk) as made:
+        send(desk, marked())
+        await settled(desk, made)
+        desk.broker.cut()
+        send(desk, marked("dismiss"))
+        await desk.broker.heal()
+        await settled(desk, made)
+    kinds = {json.loads(message.body)["mark"] for message in desk.arrived("intake")}
+    assert kinds == {"read", "dismiss"}

@@ -1,0 +1,77 @@
+"""Who may publish what: the router's own look at topics.toml, whatever brokers let through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from core_desk import EPOCH, Desk, message, running
+
+from newsfabric.amqp import Message
+from newsfabric.amqp.fields import encode_table
+from newsfabric.amqp.message import SHOVELLED, Undecoded
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import parse_topics
+
+pytestmark = pytest.mark.promise("F3")
+
+TOPICS = parse_topics(
+    {
+        "topic": [{"pattern": "news.*"}, {"pattern": "fabric.canary"}],
+        "publisher": [{"app_id": "cms", "topics": ["news.world", "news.asia"]}],
+    }
+)
+
+
+def shovelled(
+    topic: str = "news.world", *, shovel: str = "publish.oregon.1", **properties: Any
+) -> Message:
+    """A message that came from a client cluster, as the shovel marks it."""
+    table = encode_table({"shovel-name": shovel})
+    headers = {SHOVELLED: Undecoded(b"F" + table)}
+    return message(topic, headers=headers, reply_to="r", message_id=topic, **properties)
+
+
+async def answers(messages: Sequence[Message]) -> list[str]:
+    broker = StubBroker()
+    desk = Desk(broker, broker.connect(), MemoryStore(TOPICS, now_ms=lambda: EPOCH), TOPICS)
+    await desk.open()
+    async with running(desk) as router:
+        desk.publish(*messages)
+        await desk.none_owed(router)
+    found = {receipt.topic: receipt.reason or receipt.status for receipt in desk.receipts()}
+    return [found[m.topic] for m in messages]
+
+
+async def test_a_publisher_publishes_within_its_rights() -> None:
+    sent = [shovelled("news.world", app_id="cms"), shovelled("news.sport", app_id="cms")]
+    assert await answers(sent) == ["routed", "publisher_not_allowed"]
+
+
+@pytest.mark.parametrize("app_id", [None, "", "web", "CMS"])
+async def test_who_isnt_listed_publishes_nothing(app_id: str | None) -> None:
+    assert await answers([shovelled(app_id=app_id)]) == ["publisher_not_allowed"]
+
+
+async def test_who_logged_in_counts_more_than_who_it_says_it_is() -> None:
+    assert await answers([shovelled(app_id="cms", user_id="web")]) == ["publisher_not_allowed"]
+    assert await answers([shovelled(app_id="cms", user_id="cms")]) == ["routed"]
+
+
+async def test_what_came_through_any_shovel_is_a_publishers() -> None:
+    assert await answers([shovelled(app_id="web", shovel="x")]) == ["publisher_not_allowed"]
+
+
+async def test_canaries_are_everyones() -> None:
+    assert await answers([shovelled("fabric.canary", app_id="newsfabric-canary")]) == ["routed"]
+
+
+async def test_what_enters_the_core_directly_is_the_fabrics_own() -> None:
+    own = message("news.sport", reply_to="r", message_id="m", app_id="newsfabric-mailbox")
+    assert await answers([own]) == ["routed"]
+
+
+async def test_a_topic_that_there_isnt_is_still_that() -> None:
+    assert await answers([shovelled("sport.x", app_id="cms")]) == ["topic_not_allowed"]

@@ -1,0 +1,250 @@
+"""Carries marks out: looks their messages up, writes them, announces them, acknowledges them.
+
+It knows no broker and no socket, so tests run it over stubs; service.py gives it real ones.
+
+What comes while a batch is worked on is the next batch. The decision that one would question: a
+mark that is there already is announced again, as the first one was made. Whoever has it drops the
+repeat by its identity, and a service that died between writing and announcing is made good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from newsfabric import topology
+from newsfabric.amqp import Publisher
+from newsfabric.amqp.message import Delivery, Message
+from newsfabric.backoff import Backoff
+from newsfabric.errors import LinkError, StoreError, StoreUnavailable
+from newsfabric.mailbox import Kept, Mark, announcement, decode_mark, note
+from newsfabric.store import Store, rules
+from newsfabric.topics import TopicTable
+from wholesale.mailbox import counters
+from wholesale.mailbox.waiting import Job, Waiting
+from wholesale.progress import Progress
+from wholesale.seldom import Seldom
+from wholesale.source import QueueSource
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCH: Final = 64
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Known:
+    """A job whose message is there; ``mark`` stands, whether it is a ``new`` one or was there."""
+
+    job: Job
+    kept: Kept
+    mark: Mark
+    new: bool
+
+
+class Marking:
+    """Takes deliveries with :meth:`offer` while :meth:`run` is running."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        topics: TopicTable,
+        publisher: Publisher,
+        now_ms: Callable[[], int] = rules.clock_ms,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._publisher = publisher
+        self._now_ms = now_ms
+        self._waiting = Waiting()
+        self._progress = Progress()
+        self._wake = asyncio.Event()
+        self._failing = Seldom(every=10.0)
+        self.store_answers = True
+
+    @property
+    def under_way(self) -> int:
+        """How many marks are neither carried out nor given up."""
+        return self._progress.under_way
+
+    async def settled(self) -> None:
+        """Return when everything taken so far is carried out or given up."""
+        await self._progress.idle()
+
+    def offer(self, source: QueueSource, delivery: Delivery) -> None:
+        """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
+        if source.saw(delivery):
+            # The broker delivers again what was unacknowledged: without this each reconnect while
+            # the store is away would add a prefetch to the memory.
+            for _ in range(self._waiting.remove_if(lambda job: job.is_stale)):
+                self._progress.end()
+        try:
+            mark = self._checked(decode_mark(delivery.message))
+        except ValueError as exc:
+            counters.BAD.inc()
+            logger.debug("not a mark: %s", exc)
+            source.ack(delivery)
+            return
+        self._progress.begin()
+        self._waiting.put(Job(mark, delivery, source, time.monotonic()))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Carry marks out, batch by batch, until cancelled."""
+        while True:
+            jobs = self._waiting.take(MAX_BATCH, time.monotonic())
+            counters.WAITING.set(len(self._waiting))
+            if jobs:
+                await self._carry_out(jobs)
+                continue
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._waiting.due_in(time.monotonic())):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _checked(self, mark: Mark) -> Mark:
+        policy = self._topics.find(mark.topic)
+        if policy is None or policy.access != "owner":
+            raise ValueError(f"nobody owns {mark.topic}")
+        # A gateway whose clock is ahead must not say what happens tomorrow.
+        return dataclasses.replace(mark, at_ms=min(mark.at_ms, self._now_ms()))
+
+    async def _carry_out(self, jobs: Sequence[Job]) -> None:
+        try:
+            found = await self._written_down(jobs)
+        except StoreError as exc:
+            # The store is well and can't do one of these: the others must not share its fate.
+            if len(jobs) == 1:
+                self._give_up(jobs[0], exc)
+                return
+            for job in jobs:
+                await self._carry_out([job])
+            return
+        known = [one for one in found if isinstance(one, _Known)]
+        await self._announce([message for one in known for message in self._told(one)])
+        for one in found:
+            if isinstance(one, _Known):
+                self._settle(one)
+            else:
+                self._look_again(one)
+
+    async def _written_down(self, jobs: Sequence[Job]) -> list[_Known | Job]:
+        """What :meth:`_look_up` has found, with the new marks written."""
+        found = await self._patiently(lambda: self._look_up(jobs))
+        marks = [one.mark for one in found if isinstance(one, _Known) and one.new]
+        await self._patiently(lambda: self._store.mark(marks))
+        return found
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the store until it answers; StoreError if the fault isn't its own."""
+        backoff = Backoff(base=0.1, cap=5.0)
+        while True:
+            try:
+                answer = await ask()
+            except StoreError as exc:
+                if not isinstance(exc, StoreUnavailable) and await self._store_is_well():
+                    raise
+                self._note_failure(exc)
+                await asyncio.sleep(backoff.failed(time.monotonic()))
+            else:
+                self._note_success()
+                return answer
+
+    async def _store_is_well(self) -> bool:
+        try:
+            await self._store.check()
+        except StoreError:
+            return False
+        return True
+
+    async def _look_up(self, jobs: Sequence[Job]) -> list[_Known | Job]:
+        """Jobs with their messages; as they are, where there is none."""
+        found = await asyncio.gather(
+            *(self._store.kept(job.mark.topic, job.mark.id) for job in jobs)
+        )
+        return [
+            job if kept is None else _known(job, kept)
+            for job, kept in zip(jobs, found, strict=True)
+        ]
+
+    def _look_again(self, job: Job) -> None:
+        if self._waiting.put_again(job, time.monotonic()):
+            counters.LATER.inc()
+        else:
+            counters.UNKNOWN.inc()
+            self._end(job)
+
+    def _give_up(self, job: Job, exc: StoreError) -> None:
+        counters.FAILED.inc()
+        unsaid = self._failing.may_say(time.monotonic())
+        if unsaid is not None:
+            logger.warning("a mark comes to nothing (and %d more): %s", unsaid, exc)
+        self._end(job)
+
+    def _told(self, known: _Known) -> list[Message]:
+        marked = known.kept.envelope
+        until_ms = rules.lifetime(marked, self._topics).readable_until
+        told = [announcement(known.mark, until_ms=until_ms)]
+        for_tools = note(known.mark, marked, until_ms=until_ms)
+        if for_tools is not None and self._topics.find(for_tools.topic) is not None:
+            told.append(for_tools)
+        return told
+
+    async def _announce(self, messages: Sequence[Message]) -> None:
+        """Return when the broker has confirmed all ``messages``, whatever happens to the link."""
+        backoff = Backoff(base=0.05, cap=2.0)
+        while messages:
+            outcomes = await asyncio.gather(
+                *(self._publisher.publish(topology.INTAKE, message) for message in messages),
+                return_exceptions=True,
+            )
+            failed = []
+            for message, outcome in zip(messages, outcomes, strict=True):
+                if isinstance(outcome, LinkError):
+                    failed.append(message)
+                elif outcome is not None:
+                    raise outcome
+            messages = failed
+            if failed:
+                counters.PUBLISH_RETRIES.inc(len(failed))
+                await asyncio.sleep(backoff.failed(time.monotonic()))
+                await self._publisher.ready()
+
+    def _settle(self, known: _Known) -> None:
+        if known.new:
+            counters.WRITTEN[known.mark.kind].inc()
+        else:
+            counters.REPEATED.inc()
+        counters.SECONDS.observe(time.monotonic() - known.job.started)
+        self._end(known.job)
+
+    def _end(self, job: Job) -> None:
+        job.source.ack(job.delivery)
+        self._progress.end()
+
+    def _note_failure(self, exc: StoreError) -> None:
+        counters.STORE_RETRIES.inc()
+        if self.store_answers:
+            kind = "can't be asked now" if isinstance(exc, StoreUnavailable) else "fails"
+            logger.warning("the store %s, trying again: %s", kind, exc)
+            self.store_answers = False
+
+    def _note_success(self) -> None:
+        if not self.store_answers:
+            logger.info("the store answers again")
+            self.store_answers = True
+
+
+def _known(job: Job, kept: Kept) -> _Known:
+    first = kept.mark(job.mark.kind)
+    if first is not None and first.at_ms <= job.mark.at_ms:
+        return _Known(job, kept, first, new=False)
+    return _Known(job, kept, job.mark, new=True)

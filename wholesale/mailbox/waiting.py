@@ -1,0 +1,108 @@
+"""Marks that wait: for their turn, or until their message may be there. Pure.
+
+A reader may be quicker than the store: in another region's message the store has it there at once,
+here a moment later. So a mark on a message that isn't there is looked up again a few times.
+
+Only so many wait like that, and few of one user: a reader can make ids up, and must not keep
+others' marks waiting behind its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+from newsfabric.amqp.message import Delivery
+from newsfabric.mailbox import Mark
+from wholesale.source import QueueSource
+
+# Between two look-ups. Six seconds in all: far more than a region's lag, unless it is cut off.
+DELAYS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+# Half of what one queue gives us at a time.
+MOST_LATER: Final = 250
+MOST_LATER_OF_A_USER: Final = 16
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Job:
+    """A mark that must be carried out, and the delivery that is acknowledged then.
+
+    ``started`` is monotonic; ``tries`` counts look-ups that found nothing.
+    """
+
+    mark: Mark
+    delivery: Delivery
+    source: QueueSource
+    started: float
+    tries: int = 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the broker delivers it anew."""
+        return self.source.is_stale(self.delivery)
+
+
+class Waiting:
+    """Jobs in the order in which their turn comes. ``now`` is monotonic, in seconds."""
+
+    def __init__(
+        self, *, later: int = MOST_LATER, later_of_a_user: int = MOST_LATER_OF_A_USER
+    ) -> None:
+        self._most_later = later
+        self._most_of_a_user = later_of_a_user
+        self._users: collections.Counter[str] = collections.Counter()
+        self._ready: collections.deque[Job] = collections.deque()
+        self._later: list[tuple[float, int, Job]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._later)
+
+    def put(self, job: Job) -> None:
+        """``job`` is to be carried out in its turn."""
+        self._ready.append(job)
+
+    def put_again(self, job: Job, now: float) -> bool:
+        """Its message isn't there: look again later. False if it isn't to be looked for."""
+        if (
+            job.tries >= len(DELAYS)
+            or len(self._later) >= self._most_later
+            or self._users[job.mark.topic] >= self._most_of_a_user
+        ):
+            return False
+        self._users[job.mark.topic] += 1
+        due = now + DELAYS[job.tries]
+        job.tries += 1
+        heapq.heappush(self._later, (due, next(self._numbers), job))
+        return True
+
+    def take(self, most: int, now: float) -> list[Job]:
+        """The next ``most`` whose turn has come, or fewer."""
+        while self._later and self._later[0][0] <= now:
+            job = heapq.heappop(self._later)[2]
+            self._left(job)
+            self._ready.append(job)
+        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+
+    def due_in(self, now: float) -> float | None:
+        """Seconds until :meth:`take` may find more; None if it will find nothing by itself."""
+        return max(0.0, self._later[0][0] - now) if self._later else None
+
+    def remove_if(self, condition: Callable[[Job], bool]) -> int:
+        """Take out what meets ``condition``; returns how many."""
+        before = len(self)
+        self._ready = collections.deque(job for job in self._ready if not condition(job))
+        for _, _, job in (gone := [entry for entry in self._later if condition(entry[2])]):
+            self._left(job)
+        self._later = [entry for entry in self._later if entry not in gone]
+        heapq.heapify(self._later)
+        return before - len(self)
+
+    def _left(self, job: Job) -> None:
+        self._users[job.mark.topic] -= 1
+        if not self._users[job.mark.topic]:
+            del self._users[job.mark.topic]
