@@ -111,7 +111,8 @@ class Account:
     """What came of it all. ``owed`` and ``paid`` count pairs of a receipted message and a reader.
 
     ``missing_bronze`` are pairs too; ``unreceipted`` messages are owed to nobody. ``repeats`` were
-    dropped by identity, ``gaps`` are times that a gateway said ``recovered: false``.
+    dropped by identity, ``gaps`` are times that a gateway said ``recovered: false``, ``shed`` times
+    that bronze was dropped before it was stored, and its publisher told to send it again.
     """
 
     published: int
@@ -124,6 +125,7 @@ class Account:
     paid: int
     repeats: int
     gaps: int
+    shed: int
     missing_bronze: int
     wrong: tuple[Wrong, ...]
     delays: Mapping[str, Delays]
@@ -148,6 +150,8 @@ class Books:
         self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
         #: First deliveries so far.
         self.arrivals = 0
+        #: Receipts that told a publisher of bronze to come again later.
+        self.shed = 0
         self._repeats = 0
         self.told_gaps: list[Gap] = []
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
@@ -242,6 +246,7 @@ class Books:
             paid=owed - sum(len(names) for _, names in missing),
             repeats=self._repeats,
             gaps=len(self.told_gaps),
+            shed=self.shed,
             missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
             wrong=(
                 *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),

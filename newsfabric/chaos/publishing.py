@@ -15,9 +15,12 @@ from typing import Final
 
 import orjson
 
+from newsfabric.amqp import Message as AmqpMessage
+from newsfabric.backoff import Backoff
 from newsfabric.chaos.books import Books, Class, Message
 from newsfabric.cli.messages import make_message
 from newsfabric.cli.sending import Sender
+from newsfabric.control import Receipt
 from newsfabric.errors import PublishNacked
 
 APP_ID: Final = "newsfabric-chaos"
@@ -94,17 +97,26 @@ class Publishing:
             now_ms=int(now * 1000),
         )
         try:
-            while True:
-                try:
-                    receipt = await self._senders[region].send(message)
-                except PublishNacked:
-                    # The broker is short of something; the same message again, as promised.
-                    await asyncio.sleep(_AFTER_NACK)
-                else:
-                    break
+            receipt = await self._until_answered(message, region)
         finally:
             self._room.release()
         record.receipted = time.time() - self._began
         record.id = receipt.id
         record.router = receipt.router
         record.rejected = receipt.reason if receipt.status == "rejected" else None
+
+    async def _until_answered(self, message: AmqpMessage, region: str) -> Receipt:
+        """Send it until there is a receipt that isn't about the moment."""
+        backoff = Backoff(base=1.0, cap=10.0)
+        while True:
+            try:
+                receipt = await self._senders[region].send(message)
+            except PublishNacked:
+                # The broker is short of something; the same message again, as promised.
+                await asyncio.sleep(_AFTER_NACK)
+                continue
+            if receipt.reason != "overload":
+                return receipt
+            # Bronze that was dropped: docs/publishing.md says to come again later.
+            self._books.shed += 1
+            await asyncio.sleep(backoff.failed(time.monotonic(), self._rng))

@@ -218,6 +218,7 @@ def _account_rows(outcome: Outcome, account: Account) -> Iterator[tuple[str, str
     yield "deliveries made", str(account.paid)
     yield "messages lost to at least one reader", str(account.count("lost"))
     yield "messages doubled for at least one reader", str(account.count("doubled"))
+    yield "bronze dropped under load, sent again", str(account.shed)
     yield "bronze deliveries missing (allowed)", str(account.missing_bronze)
     yield "repeats after a reconnect, dropped by identity", str(account.repeats)
     yield "resumes told that something may be missing", str(account.gaps)

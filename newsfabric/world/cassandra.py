@@ -157,7 +157,8 @@ def configuration(node: StoreNode) -> dict[str, object]:
         "storage_compatibility_mode": "NONE",
         "sstable": {"selected_format": "bti"},
         "read_request_timeout": "5000ms",
-        "write_request_timeout": "2000ms",
+        # A node that has just started beside a busy world needs seconds for its first writes.
+        "write_request_timeout": "3500ms",
         "request_timeout": "10000ms",
         "cas_contention_timeout": "1000ms",
         **_log_sync(node),
