@@ -7,6 +7,8 @@
 
 export const TOKEN_EXPIRED = 4202;
 
+const MOST_ASKED_MS = 600_000;
+
 // RFC 6455 7.4.1: the other side takes what we send for broken, so the same again would end the same way.
 const HOPELESS = [1002, 1007, 1009];
 
@@ -15,6 +17,12 @@ export function closeAdvice(code) {
   if ((code >= 4000 && code <= 4099) || HOPELESS.includes(code)) return "stop";
   if (code >= 4200 && code <= 4299) return "now";
   return "back off";
+}
+
+/** What a gateway's `disconnect` push asks for, in ms, as far as it makes sense. */
+export function askedWait(notice) {
+  const asked = notice?.retry_after_ms;
+  return Number.isFinite(asked) ? Math.min(MOST_ASKED_MS, Math.max(0, asked)) : 0;
 }
 
 /** Waits between attempts, with full jitter: anything from 0 to a bound that doubles, in ms. */
@@ -42,7 +50,7 @@ export class Backoff {
 export function waitAfterLoss({ code, notice = null, openFor = 0 }, backoff, random) {
   const advice = closeAdvice(notice?.code ?? code);
   if (advice === "stop" || notice?.reconnect === false) return null;
-  const asked = Number.isFinite(notice?.retry_after_ms) ? Math.max(0, notice.retry_after_ms) : 0;
+  const asked = askedWait(notice);
   if (advice === "now" && openFor >= 1000) return asked;
   return asked + backoff.next(random, openFor);
 }

@@ -15,7 +15,7 @@
  * it was. The gateway obeys verbs one after the other, so replies say which messages are the newcomer's alone.
  */
 
-import { Backoff, TOKEN_EXPIRED, waitAfterLoss } from "./closing.js";
+import { Backoff, TOKEN_EXPIRED, askedWait, waitAfterLoss } from "./closing.js";
 import { Topics } from "./topics.js";
 
 /** state → event → next state. An event that a state doesn't list changes nothing. */
@@ -60,7 +60,7 @@ export class Session {
   #blockedUntil = 0;
   #notice = null;
   #surveys = 0;
-  #retryMs = 0;
+  #notBefore = 0; // when the gateway, or its region, lets us try again at the earliest
   #lastWake = 0;
   #hidden = false;
   #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
@@ -109,6 +109,7 @@ export class Session {
     for (const [what, at] of this.#due) this.#due.set(what, at + ms);
     this.#openedAt += ms;
     this.#heardAt += ms;
+    this.#notBefore += ms;
   }
 
   #when = {
@@ -125,7 +126,7 @@ export class Session {
   /** The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket. */
   rouse(now) {
     if (this.state === "open" && !this.#isDue("goodbye")) this.#ping(now);
-    if (this.state === "waiting") this.#soon("retry", now + this.random() * this.backoff.base);
+    if (this.state === "waiting") this.#soon("retry", Math.max(this.#notBefore, now + this.random() * this.backoff.base));
   }
 
   hide(hidden, now) {
@@ -157,10 +158,10 @@ export class Session {
     }
     const named = answers.map(({ endpoints }) => endpoints).filter(Boolean);
     this.details.alternates = named[0]?.alternates ?? this.details.alternates;
-    this.#retryMs = Math.max(0, ...named.map(({ retryMs }) => retryMs));
     if (candidates.length === 0) {
       // Nobody at all answers when the network is away: that is nobody's fault.
-      return this.#lost({ reason: named.length ? "no gateway" : "no answer", floor: this.#retryMs }, now);
+      const floor = Math.max(0, ...named.map(({ retryMs }) => retryMs));
+      return this.#lost({ reason: named.length ? "no gateway" : "no answer", floor }, now);
     }
     return this.#tryAll(candidates, now);
   }
@@ -306,6 +307,7 @@ export class Session {
     const why = { reason: notice?.reason || reason };
     if (wait === null) return this.#move("stop", { ...why, code: notice?.code ?? code });
     const pause = Math.max(wait, floor);
+    this.#notBefore = now + Math.max(askedWait(notice), floor);
     this.#due.set("retry", now + pause);
     return this.#move("lost", { ...why, wait: pause });
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Backoff, closeAdvice, waitAfterLoss } from "../src/closing.js";
+import { Backoff, askedWait, closeAdvice, waitAfterLoss } from "../src/closing.js";
 
 test("the range of a close code says whether to come back", () => {
   const codes = [1002, 1006, 1007, 1009, 1012, 3000, 4000, 4099, 4100, 4199, 4200, 4299, 4300];
@@ -40,6 +40,11 @@ test("the disconnect push counts when a proxy has eaten the close frame", () => 
 test("retry_after_ms is a floor under the backoff", () => {
   const notice = { code: 1012, reconnect: true, retry_after_ms: 2000 };
   assert.equal(waitAfterLoss({ code: 1012, notice, openFor: 5000 }, new Backoff(), 1), 2500);
+});
+
+test("what makes no sense as a wait is none, and no gateway can ask for more than ten minutes", () => {
+  assert.deepEqual([-5, "7", NaN, null, 1e12].map((ms) => askedWait({ retry_after_ms: ms })), [0, 0, 0, 0, 600_000]);
+  assert.equal(askedWait(null), 0);
 });
 
 test("at once is not for connections that end as soon as they are open", () => {

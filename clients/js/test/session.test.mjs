@@ -264,6 +264,18 @@ test("a page that waits tries again soon when the network is back or it is seen"
   }
 });
 
+test("nothing that happens to the page makes it try before the gateway said that it may", () => {
+  const rig = new Rig().connect();
+  rig.push({ type: "disconnect", code: 1013, reason: "this box is full", reconnect: true, retry_after_ms: 10_000 });
+  rig.do("closed", { code: 1013 });
+  rig.take();
+  rig.do("rouse");
+  rig.pass(9999);
+  assert.deepEqual(did(rig.take()), []);
+  rig.pass(1);
+  assert.deepEqual(did(rig.take()), ["survey"]);
+});
+
 test("a clock that is set back doesn't leave the page waiting", () => {
   const rig = new Rig({ random: () => 1 }).connect();
   rig.do("closed", { code: 1006 });
