@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cassandra import ConsistencyLevel
-from cassandra.cluster import Cluster, Session
+from cassandra import ConsistencyLevel, WriteTimeout
+from cassandra.cluster import Cluster, NoHostAvailable, Session
 from cassandra.protocol import ConfigurationException
 from cassandra.query import SimpleStatement
 
@@ -36,6 +36,8 @@ _LOCK_S: Final = 60
 _WAIT_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.5
 _DDL_S: Final = 30.0
+# How often a write that timed out is tried: a transaction beside another one's often does.
+_TRIES: Final = 5
 _OWN_TABLES: Final = {
     "schema_versions": "version int PRIMARY KEY, name text, checksum text, applied_at timestamp",
     "schema_lock": "name text PRIMARY KEY, owner uuid",
@@ -354,16 +356,28 @@ class Schema:
             )
 
     def _execute(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Run one statement; each of ours may be run again."""
         assert self._session is not None
         statement = SimpleStatement(text, serial_consistency_level=ConsistencyLevel.SERIAL)
-        try:
-            return list(
-                self._session.execute(
-                    statement, values or None, timeout=_DDL_S, execution_profile="schema"
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return list(
+                    self._session.execute(
+                        statement, values or None, timeout=_DDL_S, execution_profile="schema"
+                    )
                 )
-            )
-        except Exception as exc:
-            raise wrapped(exc, str(self._address)) from exc
+            except Exception as exc:
+                if not (tries_left and _timed_out(exc)):
+                    raise wrapped(exc, str(self._address)) from exc
+            time.sleep(_LOOK_AGAIN_S)
+        raise AssertionError("the last try returns or raises")
+
+
+def _timed_out(exc: Exception) -> bool:
+    """Whether replicas didn't confirm a write in time, which may have happened all the same."""
+    errors = exc.errors if isinstance(exc, NoHostAvailable) else None
+    found = [exc, *errors.values()] if isinstance(errors, dict) else [exc]
+    return any(isinstance(one, WriteTimeout) for one in found)
 
 
 def _own_table(name: str, columns: str) -> str:

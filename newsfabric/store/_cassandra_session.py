@@ -189,14 +189,12 @@ def cluster(
     here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
     # The driver's own questions may be answered by any node: a process that starts while all of
     # its region are down learns where the others are.
-    anywhere = functools.partial(here, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
-    others = functools.partial(
-        OtherRegions, address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE
-    )
+    anywhere = here(used_hosts_per_remote_dc=_NODES_ELSEWHERE)
+    others = OtherRegions(address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
 
-    def profile(level: int, nodes: Callable[[], Any] = here) -> ExecutionProfile:
+    def profile(level: int, nodes: Any) -> ExecutionProfile:
         return ExecutionProfile(
-            load_balancing_policy=TokenAwarePolicy(nodes()),
+            load_balancing_policy=nodes,
             retry_policy=AskAnother(),
             consistency_level=level,
             request_timeout=REQUEST_S,
@@ -214,8 +212,11 @@ def cluster(
         protocol_version=ProtocolVersion.V5,
         connect_timeout=CONNECT_S,
         control_connection_timeout=CONNECT_S,
-        execution_profiles={name: profile(level) for name, level in levels.items()}
+        execution_profiles={
+            name: profile(level, TokenAwarePolicy(here())) for name, level in levels.items()
+        }
         | {
+            # Aware of tokens it would begin with replicas of our own region.
             _ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
             EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),
         },
