@@ -27,6 +27,8 @@ final class Entrance
     private const FIRST_PAUSE = 0.2;
     private const LAST_PAUSE = 30.0;
 
+    /** Why it isn't connected, '' if it is or was never tried. */
+    public string $trouble = '';
     private ?AbstractConnection $connection = null;
     private ?AMQPChannel $channel = null;
     /** @var array<string, Sending> by messageId */
@@ -116,8 +118,10 @@ final class Entrance
                 $this->connection = AMQPConnectionFactory::create($broker);
                 $this->channel = $this->open($this->connection);
                 $this->pause = self::FIRST_PAUSE;
+                $this->trouble = '';
                 return;
             } catch (AMQPExceptionInterface | \ErrorException $error) {
+                $this->trouble = "{$broker->getHost()}:{$broker->getPort()}: {$error->getMessage()}";
                 $this->close();
             }
         }

@@ -26,11 +26,13 @@ final class Returned extends PublishError
 /** Neither receipt nor confirm in time: it may have been routed. Publish it again with this messageId. */
 final class Unanswered extends PublishError
 {
-    public function __construct(public readonly string $messageId, float $seconds)
+    /** @param string $trouble what the last try to connect came to, '' for nothing */
+    public function __construct(public readonly string $messageId, float $seconds, string $trouble = '')
     {
         parent::__construct(
             "no answer within $seconds s; the message may have been routed nevertheless: "
             . "publish it again with messageId $messageId"
+            . ($trouble === '' ? '' : " ($trouble)")
         );
     }
 }

@@ -169,7 +169,9 @@ final class Publisher
     {
         foreach ($this->waiting as $sending) {
             if ($now >= $sending->deadline) {
-                $this->settle($sending, new Unanswered($sending->messageId, $this->timeout));
+                $troubles = array_filter(array_map(fn (Entrance $e) => $e->trouble, $this->entrances));
+                $trouble = implode('; ', $troubles);
+                $this->settle($sending, new Unanswered($sending->messageId, $this->timeout, $trouble));
             } elseif ($now >= $sending->due) {
                 foreach ($this->entrances as $entrance) {
                     $entrance->leaveIfSilent($sending);
