@@ -17,6 +17,7 @@ from bench import (
     crowd,
     delivery,
     fabric,
+    failover,
     idle,
     login,
     losses,
@@ -37,9 +38,9 @@ PARTS are fabric (delays through a whole world, and a router's rate), store (Cas
 on it), delivery, connect, login, idle and crowd (the gateway beside its floor), upgrade (its
 processes replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in
 does), repair (messages that were lost on the way), losses (a core node, a router, a shovel, a
-store node is killed) and publishers (the libraries in Java, PHP and Python); all if none is named.
-A part that can't run says why; the others go on. A floor is measured in the same run: compare
-ratios, not figures of different days.
+store node is killed), failover (a web page whose gateway or region goes) and publishers (the
+libraries in Java, PHP and Python); all if none is named. A part that can't run says why; the others
+go on. A floor is measured in the same run: compare ratios, not figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -75,6 +76,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),
     "losses": lambda: _with_programs(losses.measure),
+    "failover": failover.measure,
     "publishers": publishers.measure,
 }
 
