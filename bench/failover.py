@@ -21,7 +21,7 @@ from playwright.async_api import BrowserContext, Page, async_playwright
 
 from bench.rows import Row
 from bench.world import running_world
-from newsfabric.errors import SetupError
+from newsfabric.errors import Disconnected, SetupError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.reader import fetch_endpoints
 from newsfabric.world.faults import Faults, Signal
@@ -122,7 +122,7 @@ async def _until_whole(region: RegionLayout) -> None:
     """Return when every box of ``region`` is listed."""
     async with asyncio.timeout(_WITHIN):
         while True:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Disconnected):
                 found = await fetch_endpoints(region.endpoints_url)
                 if len(found.gateways) == len(region.boxes):
                     return

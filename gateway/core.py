@@ -307,7 +307,10 @@ class Core:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         exc = None if task.cancelled() else task.exception()
-        if exc is not None and not isinstance(exc, NewsfabricError):
+        if isinstance(exc, NewsfabricError):
+            # Its awaiter's to tell, but where there is none this is all that is left of it.
+            logger.debug("a task of the gateway ended: %s", exc)
+        elif exc is not None:
             logger.error("a task of the gateway failed", exc_info=exc)
 
 
