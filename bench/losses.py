@@ -6,8 +6,9 @@ again, as systemd would sooner; the next loss waits until all is well. A wait is
 publisher's first try to a reader's first copy. One core node a region, with SQLite, is measured for
 comparison.
 
-``python -m bench.losses`` says which messages waited longest, too; with the folder of a running
-world it uses that one. The machine is shared by some forty processes: a broker or a Cassandra node
+``python -m bench.losses`` says which messages waited longest, too, and the way of those that waited
+too long; with the folder of a running world it uses that one, and with names of losses behind it
+only those. The machine is shared by some forty processes: a broker or a Cassandra node
 that boots takes both cores from those that carry on.
 """
 
@@ -33,6 +34,7 @@ from newsfabric.chaos.books import Books, Class, Message
 from newsfabric.chaos.publishing import Publishing
 from newsfabric.chaos.reading import Plan
 from newsfabric.chaos.run import Readers, settle
+from newsfabric.cli.trace import describe
 from newsfabric.errors import SetupError
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
@@ -59,6 +61,7 @@ _SEED: Final = 1
 # It is told to end sooner.
 _LONG: Final = 86_400.0
 _SHOWN: Final = 4
+_TRACED: Final = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +167,13 @@ def _rows(window: Window, limit: float | None, where: str) -> Iterator[Row]:
     )
 
 
-async def lose_each(layout: WorldLayout, say: Callable[[str], None]) -> list[Window]:
-    """Lose each in turn under steady publishing; the first window is one without a loss."""
+async def lose_each(
+    layout: WorldLayout, say: Callable[[str], None], only: Sequence[str] = ()
+) -> list[Window]:
+    """Lose each in turn under steady publishing; the first window is one without a loss.
+
+    ``only``: names of losses, if not all are wanted.
+    """
     run = secrets.token_hex(4)
     plans = _plans(layout)
     books = Books(plan.reader() for plan in plans)
@@ -182,7 +190,8 @@ async def lose_each(layout: WorldLayout, say: Callable[[str], None]) -> list[Win
             try:
                 await asyncio.sleep(_QUIET)
                 for loss in losses(layout):
-                    await conduct.lose(loss)
+                    if not only or loss.name in only:
+                        await conduct.lose(loss)
             finally:
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
@@ -193,6 +202,9 @@ async def lose_each(layout: WorldLayout, say: Callable[[str], None]) -> list[Win
     for window in found:
         for line in explain(window, books):
             say(line)
+        for message in _slowest(window, books)[:_TRACED]:
+            if _wait(message, books) > LIMIT:
+                say(await describe(f"{run}-{message.n}", layout))
     return found
 
 
@@ -341,12 +353,7 @@ def explain(window: Window, books: Books) -> Iterator[str]:
             f"  started again after {healed:.1f} s, all well after {well:.1f} s; longest of what "
             f"was sent before it was started {window.longest_away:.2f} s"
         )
-
-    def longest(message: Message) -> float:
-        arrived = books.first[message.n].values()
-        return max(arrived) - message.sent if arrived else math.inf
-
-    for message in sorted(window.messages, key=longest, reverse=True)[:_SHOWN]:
+    for message in _slowest(window, books)[:_SHOWN]:
         waits: dict[str, list[float]] = {}
         for reader, arrived in books.first[message.n].items():
             waits.setdefault(reader.partition("-")[0], []).append(arrived - message.sent)
@@ -362,15 +369,25 @@ def explain(window: Window, books: Books) -> Iterator[str]:
         )
 
 
+def _slowest(window: Window, books: Books) -> list[Message]:
+    return sorted(window.messages, key=lambda message: _wait(message, books), reverse=True)
+
+
+def _wait(message: Message, books: Books) -> float:
+    """Of the reader who waited longest, of those that got it; infinite if nobody did."""
+    arrived = books.first[message.n].values()
+    return max(arrived) - message.sent if arrived else math.inf
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure in a world of its own, or in the one in the folder that is named."""
+    """Measure in a world of its own, or in the one in the folder that is named first."""
     if arguments:
         layout, _ = known_world(Path(arguments[0]).resolve())
-        asyncio.run(lose_each(layout, _say))
+        asyncio.run(lose_each(layout, _say, arguments[1:]))
         return
     with contextlib.suppress(SetupError):
         measure()
