@@ -2,7 +2,8 @@
 
 A cluster is asked through the first of its nodes that answers. One that doesn't answer is named in
 the outcome, and everything else is done all the same; so is everything that doesn't depend
-on a step that failed.
+on a step that failed. Nothing is taken away in a round in which something couldn't be made: it may
+be what should take its place, and the next round comes soon.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from newsfabric.management import Management, ShovelState
 from newsfabric.settings import Credentials, Fabric, Node
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Binding, Cluster, Exchange, Queue, ShovelLink, mask, shovel_value
-from shovels.homes import wanted_now
-from shovels.plan import Action, Actual, diff, short_name
+from shovels.homes import Seen, wanted_now
+from shovels.plan import Action, Actual, diff, must_wait, short_name
 
-# What decides which nodes stay away: called once for each look, with the nodes of the clusters that
-# answered and those of them that run.
-Observe = Callable[[Iterable[str], frozenset[str]], frozenset[str]]
+# What decides which nodes stay away and which are steady: called once for each look, with the nodes
+# of the clusters that answered and those of them that run.
+Observe = Callable[[Iterable[str], frozenset[str]], Seen]
 
 
-def missing_now(expected: Iterable[str], running: frozenset[str]) -> frozenset[str]:
-    """The :data:`Observe` of whoever looks only once: away is what doesn't run now."""
-    return frozenset(expected) - running
+def seen_once(expected: Iterable[str], running: frozenset[str]) -> Seen:
+    """The :data:`Observe` of whoever looks only once: what doesn't run now is away."""
+    return Seen(away=frozenset(expected) - running, steady=running)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Brokers:
 
 
 async def look(
-    brokers: Brokers, region: str, topics: TopicTable, observe: Observe = missing_now
+    brokers: Brokers, region: str, topics: TopicTable, observe: Observe = seen_once
 ) -> Look:
     """Read the clusters of ``region`` and compare them with its plan. Changes nothing."""
     clusters = brokers.clusters
@@ -113,8 +114,8 @@ async def look(
     nodes = _clusters(brokers.fabric)
     expected = [node.name for cluster in actual for node in nodes[cluster]]
     running = frozenset[str]().union(*(each.running() for each in actual.values()))
-    away = observe(expected, running)
-    wanted = wanted_now(brokers.fabric, region, topics, actual, away)
+    seen = observe(expected, running)
+    wanted = wanted_now(brokers.fabric, region, topics, actual, seen)
     shovels = {(at, each.name) for at, part in wanted.parts.items() for each in part.shovels}
     return Look(
         actions=diff(region, wanted.parts, actual, brokers.credentials),
@@ -126,10 +127,12 @@ async def look(
 
 
 async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
-    """Do the actions of ``found`` in order; one that fails doesn't stop the others."""
+    """Do the actions of ``found`` in order, but those that must wait for one that failed."""
     apis: dict[Cluster, Management] = {}
-    done = []
+    done: list[Done] = []
     for action in found.actions:
+        if must_wait(action, [each.action for each in done if each.error]):
+            continue
         try:
             if action.cluster not in apis:
                 apis[action.cluster] = await brokers.reach(action.cluster)

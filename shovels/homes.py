@@ -1,18 +1,23 @@
 """On which node each source queue lives: its preferred one, or another while that stays away.
 
-Pure. The only memory is the brokers' own: a shovel's parameter names the queue it reads, and
-the queue's name tells its home. So keepers that started at different times agree, and a
-keeper that has just started doesn't move anything back to a node that is down.
+Pure. Where a queue lives is remembered by the brokers alone: a shovel's parameter names the queue
+it reads, and the queue's name tells its home. So keepers that started at different times agree,
+and a keeper that has just started doesn't move anything back to a node that is down.
 
-A move takes two rounds while the old home lives (*make before break*): first the new queue is
-made and bound beside the old one, so that both get each message; then the shovel changes
-over and the old queue goes. Copies are dropped by identity, as everywhere.
+A move takes two rounds or more while the old home lives (*make before break*): first the new
+queue is made and bound beside the old one, so that both get each message; then, once it is there
+and its node has been for a while, the shovel changes over and the old queue goes. Copies are
+dropped by identity, as everywhere.
+
+The decision that one would question: a node counts as missing after three seconds, though one
+that restarts is back in ten. Standing in for it costs little and is undone by itself; not to
+would have everything wait that goes one way only.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from newsfabric.settings import Fabric, Node
@@ -29,27 +34,46 @@ from newsfabric.topology import (
 )
 from shovels.plan import Actual
 
-# Rounds (of about 5 s) for which a node must be missing before its queues are made elsewhere: a
-# node restarts in less, and its durable queues come back with their bindings.
-AWAY_ROUNDS: Final = 4
+# Seconds for which a node must be missing before its queues are made elsewhere: beyond a hiccup.
+AWAY_AFTER: Final = 3.0
+# Seconds for which a node must run before a stand-in gives back to it: it says that it runs some
+# seconds before its queues can be bound, and is busy then.
+STEADY_AFTER: Final = 10.0
 
 
-class Absences:
-    """How many rounds running each node was missing. One per keeper."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """Nodes that stay ``away``, and nodes that run and did for so long that they are ``steady``."""
 
-    def __init__(self, rounds: int = AWAY_ROUNDS) -> None:
-        self._rounds = rounds
-        self._missing: dict[str, int] = {}
+    away: frozenset[str]
+    steady: frozenset[str]
 
-    def observe(self, expected: Iterable[str], running: frozenset[str]) -> frozenset[str]:
-        """One round's look at nodes; returns those that stay away.
+
+class Uptimes:
+    """Since when each node runs or is missing, as far as was seen. One per keeper."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[bool, float]] = {}
+
+    def observe(self, expected: Iterable[str], running: frozenset[str], now: float) -> Seen:
+        """One look at nodes, at ``now`` in seconds of a clock that never goes back.
 
         Pass only nodes of clusters that answered: of the others nothing is known, and
         nothing could be moved there anyway.
         """
         for name in expected:
-            self._missing[name] = 0 if name in running else self._missing.get(name, 0) + 1
-        return frozenset(name for name, count in self._missing.items() if count >= self._rounds)
+            runs = name in running
+            if self._since.get(name, (not runs, now))[0] != runs:
+                self._since[name] = runs, now
+        return Seen(
+            away=frozenset(self._for(AWAY_AFTER, now, runs=False)),
+            steady=frozenset(self._for(STEADY_AFTER, now, runs=True)),
+        )
+
+    def _for(self, seconds: float, now: float, *, runs: bool) -> Iterator[str]:
+        for name, (ran, since) in self._since.items():
+            if ran == runs and now - since >= seconds:
+                yield name
 
 
 def choose_home(
@@ -78,15 +102,11 @@ class Wanted:
 
 
 def wanted_now(
-    fabric: Fabric,
-    region: str,
-    topics: TopicTable,
-    actual: Mapping[Cluster, Actual],
-    away: frozenset[str],
+    fabric: Fabric, region: str, topics: TopicTable, actual: Mapping[Cluster, Actual], seen: Seen
 ) -> Wanted:
     """What ``region`` wants in this round, given what is there."""
     running = frozenset[str]().union(*(found.running() for found in actual.values()))
-    away |= _stood_in_for(fabric, region, actual) - running
+    away = seen.away | _stood_in_for(fabric, region, actual, seen.steady)
     now: dict[str, Node] = {}
     soon: dict[str, Node] = {}
     for link in region_links(fabric, region, topics):
@@ -94,8 +114,8 @@ def wanted_now(
         home = choose_home(link, current, running, away)
         soon[link.id] = home
         leaves_living = current is not None and current != home and current.name in running
-        made = _has_queue(link, home, actual)
-        now[link.id] = current if current and leaves_living and not made else home
+        ready = home.name in seen.steady and _is_made(link, home, actual)
+        now[link.id] = current if current and leaves_living and not ready else home
     parts = shovel_plan(fabric, region, topics, homes=now, away=away)
     moving = tuple(sorted(name for name in now if now[name] != soon[name]))
     if moving:
@@ -104,12 +124,17 @@ def wanted_now(
     return Wanted(parts, moving)
 
 
-def _stood_in_for(fabric: Fabric, region: str, actual: Mapping[Cluster, Actual]) -> frozenset[str]:
-    """The first core node, if the second router queue takes everything in its stead already."""
+def _stood_in_for(
+    fabric: Fabric, region: str, actual: Mapping[Cluster, Actual], steady: frozenset[str]
+) -> frozenset[str]:
+    """The first core node, if the second router queue takes everything in its stead and must go
+    on: the node isn't steady yet, or its own queue gets nothing."""
     found = actual.get(Cluster(region, "core"))
     if found is None or Binding(INTAKE, router_queue(2)) not in found.bindings:
         return frozenset()
-    return frozenset({fabric.region(region).core[0].name})
+    first = fabric.region(region).core[0].name
+    own = Binding(INTAKE, router_queue(1)) in found.bindings
+    return frozenset() if first in steady and own else frozenset({first})
 
 
 def _current(link: Link, actual: Mapping[Cluster, Actual]) -> Node | None:
@@ -119,9 +144,15 @@ def _current(link: Link, actual: Mapping[Cluster, Actual]) -> Node | None:
     return link.home_of(queue) if isinstance(queue, str) else None
 
 
-def _has_queue(link: Link, home: Node, actual: Mapping[Cluster, Actual]) -> bool:
+def _is_made(link: Link, home: Node, actual: Mapping[Cluster, Actual]) -> bool:
+    """Whether the queue on ``home`` is there and gets what it should."""
     found = actual.get(link.source)
-    return found is not None and link.queue(home).name in found.queues
+    part = link.source_part(home)
+    return (
+        found is not None
+        and all(queue.name in found.queues for queue in part.queues)
+        and found.bindings.issuperset(part.bindings)
+    )
 
 
 def _beside(part: Part, later: Part) -> Part:

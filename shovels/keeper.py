@@ -15,7 +15,7 @@ import functools
 import logging
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from newsfabric.topics import TopicTable
 from newsfabric.topology import Cluster, mask, region_links
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, restart, states
 from shovels.canaries import Canaries
-from shovels.homes import Absences
+from shovels.homes import Seen, Uptimes
 from shovels.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Keeper:
         rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._pace = Pace(rng)
         self.watch = Watch(region_links(brokers.fabric, region, topics), rng)
-        self._absences = Absences()
+        self._uptimes = Uptimes()
         self._complaints = Complaints()
         # Where shovels of ours run.
         self._own = [Cluster(region, "client"), Cluster(region, "core")]
@@ -129,13 +129,16 @@ class Keeper:
 
     async def round(self) -> bool:
         """Look and do what there is to do; whether plan and reality were the same already."""
-        found = await look(self._brokers, self._region, self._topics, self._absences.observe)
+        found = await look(self._brokers, self._region, self._topics, self._observe)
         done = await carry_out(self._brokers, found)
         await self._watch(found)
         self._as_planned = not done and not found.unreachable
         ROUNDS.labels("settled" if self._as_planned else "unsettled").inc()
         self._tell(found, done)
         return self._as_planned and self._all_run
+
+    def _observe(self, expected: Iterable[str], running: frozenset[str]) -> Seen:
+        return self._uptimes.observe(expected, running, asyncio.get_running_loop().time())
 
     async def _watch(self, found: Look) -> None:
         statuses = await states(self._brokers, self._own)

@@ -10,7 +10,7 @@ Bindings are compared for wanted queues alone: a queue that isn't wanted takes i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from newsfabric.management import QueueState
@@ -115,6 +115,33 @@ def diff(
         actions += _bindings(cluster, part, found)
         actions += _shovels(region, cluster, part, found, credentials)
     return tuple(sorted(actions, key=lambda action: action.order))
+
+
+def must_wait(action: Action, failed: Iterable[Action]) -> bool:
+    """Whether ``action`` must wait for another round, since those of ``failed`` came to nothing.
+
+    What is made doesn't wait, lest one fault keep everything from being made.
+    """
+    if action.verb == "delete":
+        return any(each.verb != "delete" for each in failed)
+    # A shovel that moves nothing yet harms nobody; one that works mustn't change to a queue that
+    # isn't there or gets nothing.
+    moves = action.verb == "update" and isinstance(action.wanted, ShovelLink)
+    return moves and any(_source_of(action) == _made_by(each) for each in failed)
+
+
+def _source_of(action: Action) -> str | None:
+    return action.wanted.queue.name if isinstance(action.wanted, ShovelLink) else None
+
+
+def _made_by(action: Action) -> str | None:
+    """The queue that ``action`` would have made or bound."""
+    match action.wanted:
+        case Queue() as queue:
+            return queue.name
+        case Binding() as binding:
+            return binding.queue
+    return None
 
 
 def short_name(erlang_node: str) -> str:

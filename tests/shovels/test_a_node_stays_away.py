@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from brokers import Brokers as Nodes
@@ -13,14 +13,24 @@ from newsfabric.settings import Credentials, Fabric, Region
 from newsfabric.topology import Binding, Cluster
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from shovels.apply import Brokers, Done, Status, carry_out, look, states
-from shovels.homes import Absences
+from shovels.homes import AWAY_AFTER, STEADY_AFTER, Seen, Uptimes
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 CLIENT, CORE = Cluster("oregon", "client"), Cluster("oregon", "core")
 FIRST, SECOND = "oregon-client-1", "oregon-client-2"
 CORE_1, CORE_2 = "oregon-core-1", "oregon-core-2"
-ROUNDS = 2
+
+
+class Clock:
+    """A keeper's memory of nodes, whose time passes when a test says so."""
+
+    def __init__(self) -> None:
+        self._uptimes = Uptimes()
+        self.now = 0.0
+
+    def observe(self, expected: Iterable[str], running: frozenset[str]) -> Seen:
+        return self._uptimes.observe(expected, running, self.now)
 
 
 @pytest.fixture
@@ -39,10 +49,10 @@ def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory)
         yield started
 
 
-async def _rounds(brokers: Brokers, absences: Absences, count: int) -> list[Done]:
+async def _rounds(brokers: Brokers, clock: Clock, count: int) -> list[Done]:
     done: list[Done] = []
     for _ in range(count):
-        found = await look(brokers, "oregon", TOPICS, absences.observe)
+        found = await look(brokers, "oregon", TOPICS, clock.observe)
         done += await carry_out(brokers, found)
     assert [(each.action.name, each.error) for each in done if each.error] == []
     return done
@@ -70,32 +80,36 @@ async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes) -> None:
         client=(nodes.node(FIRST), nodes.node(SECOND)),
         core=(nodes.node("oregon-core-1"),),
     )
-    absences = Absences(ROUNDS)
+    clock = Clock()
     async with Brokers(Fabric((region,)), Credentials()) as brokers:
-        await _rounds(brokers, absences, 1)
+        await _rounds(brokers, clock, 1)
         homes = {q.name: q.home for q in (await (await brokers.reach(CLIENT)).queues()).values()}
         assert homes["shovel.publish.oregon.1"] == f"{FIRST}@localhost"
         assert homes["shovel.publish.oregon.2"] == f"{SECOND}@localhost"
-        assert await _rounds(brokers, absences, 1) == []
+        assert await _rounds(brokers, clock, 1) == []
 
         await asyncio.to_thread(nodes.kill, FIRST)
-        assert await _rounds(brokers, absences, ROUNDS - 1) == []
-        await _rounds(brokers, absences, 1)
+        assert await _rounds(brokers, clock, 1) == []
+        clock.now += AWAY_AFTER
+        await _rounds(brokers, clock, 1)
         moved = f"shovel.publish.oregon.1.{SECOND}"
         assert await _source_queue(brokers) == moved
         client = await brokers.reach(CLIENT)
         assert Binding("publish", moved) in await client.bindings()
         await _until_running(brokers)
-        assert await _rounds(brokers, absences, 2) == []
+        assert await _rounds(brokers, clock, 2) == []
 
         await asyncio.to_thread(nodes.start, FIRST)
-        await _rounds(brokers, absences, 3)
+        await _rounds(brokers, clock, 2)
+        assert await _source_queue(brokers) == moved
+        clock.now += STEADY_AFTER
+        await _rounds(brokers, clock, 2)
         assert await _source_queue(brokers) == "shovel.publish.oregon.1"
         client = await brokers.reach(CLIENT)
         assert moved not in await client.queues()
         assert Binding("publish", "shovel.publish.oregon.1") in await client.bindings()
         await _until_running(brokers)
-        assert await _rounds(brokers, absences, 1) == []
+        assert await _rounds(brokers, clock, 1) == []
 
 
 async def _router_keys(brokers: Brokers) -> set[str]:
@@ -113,17 +127,22 @@ async def test_while_the_first_core_node_is_away_the_second_router_queue_takes_e
         core=(core_nodes.node(CORE_1), core_nodes.node(CORE_2)),
     )
     gold = set(TOPICS.patterns("gold"))
-    absences = Absences(ROUNDS)
+    clock = Clock()
     async with Brokers(Fabric((region,)), Credentials()) as brokers:
-        await _rounds(brokers, absences, 1)
+        await _rounds(brokers, clock, 1)
         assert await _router_keys(brokers) == gold
 
         await asyncio.to_thread(core_nodes.kill, CORE_1)
-        await _rounds(brokers, absences, ROUNDS)
+        await _rounds(brokers, clock, 1)
+        clock.now += AWAY_AFTER
+        await _rounds(brokers, clock, 1)
         assert await _router_keys(brokers) == {"#"}
-        assert await _rounds(brokers, absences, 1) == []
+        assert await _rounds(brokers, clock, 1) == []
 
         await asyncio.to_thread(core_nodes.start, CORE_1)
-        await _rounds(brokers, absences, 2)
+        await _rounds(brokers, clock, 1)
+        assert await _router_keys(brokers) == {"#"}
+        clock.now += STEADY_AFTER
+        await _rounds(brokers, clock, 2)
         assert await _router_keys(brokers) == gold
-        assert await _rounds(brokers, absences, 1) == []
+        assert await _rounds(brokers, clock, 1) == []

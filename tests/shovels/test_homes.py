@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fabrics import CREDENTIALS, TOPICS, fabric, fresh_fabric, performed, with_down
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newsfabric.settings import Fabric
 from newsfabric.topology import Binding, Cluster
-from shovels.homes import Absences, wanted_now
+from shovels.homes import AWAY_AFTER, STEADY_AFTER, Seen, Uptimes, wanted_now
 from shovels.plan import Action, Actual, diff
 
 CLIENT = Cluster("oregon", "client")
@@ -20,14 +22,25 @@ State = dict[Cluster, Actual]
 
 
 def _look(
-    known: Fabric, actual: State, away: frozenset[str], region: str = "oregon"
+    known: Fabric,
+    actual: State,
+    away: frozenset[str],
+    *,
+    just_back: frozenset[str] = NOBODY,
 ) -> tuple[tuple[Action, ...], tuple[str, ...]]:
-    wanted = wanted_now(known, region, TOPICS, actual, away)
-    return diff(region, wanted.parts, actual, CREDENTIALS), wanted.moving
+    steady = frozenset[str]().union(*(found.running() for found in actual.values())) - just_back
+    wanted = wanted_now(known, "oregon", TOPICS, actual, Seen(away, steady))
+    return diff("oregon", wanted.parts, actual, CREDENTIALS), wanted.moving
 
 
-def _round(known: Fabric, actual: State, away: frozenset[str] = NOBODY) -> State:
-    return performed(actual, _look(known, actual, away)[0])
+def _round(
+    known: Fabric,
+    actual: State,
+    away: frozenset[str] = NOBODY,
+    *,
+    just_back: frozenset[str] = NOBODY,
+) -> State:
+    return performed(actual, _look(known, actual, away, just_back=just_back)[0])
 
 
 def _settled(known: Fabric) -> State:
@@ -74,6 +87,29 @@ def test_a_node_that_is_back_gets_its_queue_back_and_the_stand_in_goes() -> None
     assert _look(known, back, NOBODY) == ((), ())
 
 
+def test_a_node_that_has_just_come_back_gets_its_copies_but_not_yet_its_shovel() -> None:
+    known = fabric(regions=("oregon",), client=2)
+    away = frozenset({FIRST})
+    moved = _round(known, with_down(_settled(known), away), away)
+    back = with_down(moved, [])
+    actions, moving = _look(known, back, NOBODY, just_back=away)
+    assert actions == ()
+    assert moving == ("oregon/core/publish.oregon.1",)
+    # It dies again before it was steady, and nothing has to be moved.
+    assert _look(known, with_down(back, away), NOBODY) == ((), ())
+
+
+def test_a_shovel_doesnt_change_over_to_a_queue_that_has_lost_its_bindings() -> None:
+    known = fabric(regions=("oregon",), client=2)
+    away = frozenset({FIRST})
+    back = with_down(_round(known, with_down(_settled(known), away), away), [])
+    own = Binding("publish", "shovel.publish.oregon.1")
+    back[CLIENT] = dataclasses.replace(back[CLIENT], bindings=back[CLIENT].bindings - {own})
+    actions, _ = _look(known, back, NOBODY)
+    assert [(each.verb, each.kind, each.wanted) for each in actions] == [("create", "binding", own)]
+    assert _source(_round(known, performed(back, actions))) == "shovel.publish.oregon.1"
+
+
 def test_a_node_that_comes_back_empty_gets_a_bound_queue_before_the_shovel_changes_over() -> None:
     known = fabric(regions=("oregon",), client=2)
     away = frozenset({FIRST})
@@ -114,9 +150,25 @@ def test_while_the_first_core_node_stays_away_the_second_router_queue_takes_ever
     assert Binding("intake", "router.2") in actual[CORE].bindings
     # A keeper that has just started, and has seen nobody stay away yet, leaves it so.
     assert _look(known, actual, NOBODY) == ((), ())
+    back = with_down(actual, [])
+    # Both take everything until the first has been there for a while.
+    assert _look(known, back, NOBODY, just_back=away)[0] == ()
     for _ in range(2):
-        actual = _round(known, with_down(actual, []))
-    assert actual == settled
+        back = _round(known, back)
+    assert back == settled
+
+
+def test_the_second_router_queue_takes_everything_until_the_first_is_bound_again() -> None:
+    known = fabric(regions=("oregon",), core=2)
+    away = frozenset({"oregon-core-1"})
+    actual = with_down(_round(known, with_down(_settled(known), away), away), [])
+    first, second = Binding("intake", "router.1"), Binding("intake", "router.2")
+    actual[CORE] = dataclasses.replace(actual[CORE], bindings=actual[CORE].bindings - {first})
+    actions, _ = _look(known, actual, NOBODY)
+    assert first in [each.wanted for each in actions]
+    bound = performed(actual, actions)
+    assert {first, second} <= bound[CORE].bindings
+    assert second not in _round(known, bound)[CORE].bindings
 
 
 def test_with_no_node_left_everything_stays_as_it_is() -> None:
@@ -147,18 +199,30 @@ def test_whatever_failed_before_once_all_are_back_the_plan_is_reached_in_three_r
     assert actual == planned
 
 
-def test_a_node_is_away_only_after_it_was_missing_for_several_rounds() -> None:
-    absences = Absences(rounds=3)
+def test_a_node_is_away_once_it_was_missing_for_three_seconds() -> None:
+    uptimes = Uptimes()
     up, down = frozenset({"a", "b"}), frozenset({"b"})
-    assert absences.observe(up, down) == NOBODY
-    assert absences.observe(up, down) == NOBODY
-    assert absences.observe(up, down) == {"a"}
-    assert absences.observe(up, up) == NOBODY
-    assert absences.observe(up, down) == NOBODY
+    assert uptimes.observe(up, up, 0.0).away == NOBODY
+    assert uptimes.observe(up, down, 1.0).away == NOBODY
+    assert uptimes.observe(up, down, 0.9 + AWAY_AFTER).away == NOBODY
+    assert uptimes.observe(up, down, 1.0 + AWAY_AFTER).away == {"a"}
+    assert uptimes.observe(up, up, 2.0 + AWAY_AFTER).away == NOBODY
+    assert uptimes.observe(up, down, 3.0 + AWAY_AFTER).away == NOBODY
+
+
+def test_a_node_is_steady_once_it_was_seen_to_run_for_ten_seconds() -> None:
+    uptimes = Uptimes()
+    up, down = frozenset({"a", "b"}), frozenset({"b"})
+    # Who has just begun to look doesn't know for how long it has run.
+    assert uptimes.observe(up, up, 0.0).steady == NOBODY
+    assert uptimes.observe(up, up, STEADY_AFTER).steady == up
+    assert uptimes.observe(up, down, 11.0).steady == {"b"}
+    assert uptimes.observe(up, up, 12.0).steady == {"b"}
+    assert uptimes.observe(up, up, 12.0 + STEADY_AFTER).steady == up
 
 
 def test_of_a_cluster_that_didnt_answer_nothing_new_is_known() -> None:
-    absences = Absences(rounds=2)
-    absences.observe(["a"], NOBODY)
-    assert absences.observe([], NOBODY) == NOBODY
-    assert absences.observe(["a"], NOBODY) == {"a"}
+    uptimes = Uptimes()
+    uptimes.observe(["a"], NOBODY, 0.0)
+    assert uptimes.observe([], NOBODY, 1.0).away == NOBODY
+    assert uptimes.observe(["a"], NOBODY, AWAY_AFTER).away == {"a"}

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from newsfabric.management import QueueState
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Binding, Cluster, shovel_plan
-from shovels.plan import Action, Actual, Change, diff
+from newsfabric.topology import Binding, Cluster, region_links, shovel_plan
+from shovels.plan import Action, Actual, Change, diff, must_wait
 
 OREGON_CORE = Cluster("oregon", "core")
 OREGON_CLIENT = Cluster("oregon", "client")
@@ -187,6 +187,39 @@ def test_a_queue_on_the_wrong_node_is_made_anew() -> None:
     (action,) = _actions(known, _edited(actual, OREGON_CORE, queues=queues))
     assert (action.verb, action.kind, action.name) == ("update", "queue", "router.2")
     assert action.changes == (Change("home", "oregon-core-1", "oregon-core-2"),)
+
+
+def _moving(known: Fabric) -> dict[tuple[str, str], Action]:
+    """The actions, by verb and kind, of a shovel that goes over to a stand-in."""
+    actual = _applied(known)
+    link = next(each for each in region_links(known, "oregon", TOPICS) if each.name == "receipts.1")
+    wanted = shovel_plan(known, "oregon", TOPICS, homes={link.id: link.nodes[1]})
+    actions = diff("oregon", wanted, actual, CREDENTIALS)
+    return {(action.verb, action.kind): action for action in actions}
+
+
+def test_a_shovel_doesnt_change_over_to_a_queue_that_couldnt_be_made_or_bound() -> None:
+    moving = _moving(fabric(core=2))
+    update = moving["update", "shovel"]
+    for kind in ("queue", "binding"):
+        assert must_wait(update, [moving["create", kind]])
+    assert not must_wait(update, [])
+
+
+def test_nothing_is_taken_away_while_something_couldnt_be_made() -> None:
+    moving = _moving(fabric(core=2))
+    delete = moving["delete", "queue"]
+    for made in (("create", "queue"), ("create", "binding"), ("update", "shovel")):
+        assert must_wait(delete, [moving[made]])
+    assert not must_wait(delete, [])
+    assert not must_wait(delete, [dataclasses.replace(delete, name="another")])
+
+
+def test_what_couldnt_be_made_keeps_nothing_else_from_being_made() -> None:
+    known = fabric()
+    actions = _actions(known, fresh_fabric(known))
+    assert {action.verb for action in actions} == {"create"}
+    assert not any(must_wait(action, actions) for action in actions)
 
 
 def test_a_broker_that_is_away_is_left_alone() -> None:
