@@ -8,8 +8,8 @@ read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finis
   same router's clock, so that clocks which differ do no harm; a clock that was set is what
   the margin is for, which grows with each try, and so is a second search around our own time.
 * The **tail** of a stream is what its router may have numbered after the last we heard of it. It
-  is read when the router was silent for three seconds, and again until it must be dead: it may
-  have stored what it never routed, or only be cut off from us.
+  is read when the router was silent for two seconds (it ticks each second), and again until it must
+  be dead: it may have stored what it never routed, or only be cut off from us.
 * A router's **start** is a reason to look at the time before it, for streams that it may have
   begun before this one and that nobody heard of here. So is the first we hear of an old one.
 * A **catch-up** is for the time before we began, or in which we were deaf: everything in it that is
@@ -59,7 +59,10 @@ _FORGOTTEN: Final = 4_096
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RepairLimits:
-    """When something is a hole, dead, or given up; seconds throughout.
+    """When something is a hole, overdue, dead, or given up; seconds throughout.
+
+    A router's tail is read after ``tail_seconds`` without a sign of it. We are deaf after
+    ``silent_seconds`` without one of our own region, which costs a longer read.
 
     ``margins`` are added to both ends of what is searched for a gap, one for each try. A stream has
     ``gaps`` at most; beyond, the two oldest are searched as one. ``start_seconds`` of the journal
@@ -67,6 +70,7 @@ class RepairLimits:
     """
 
     hole_seconds: float = 0.5
+    tail_seconds: float = 2.0
     silent_seconds: float = 3.0
     dead_seconds: float = 30.0
     patience_seconds: float = 480.0
@@ -221,17 +225,17 @@ class Repair:
     def rest(self, now: float) -> float:
         """How many seconds :meth:`look` and :meth:`plan` have nothing to do, if no hole opens.
 
-        A tenth of a second while anything is missing. Else until a router that is heard no more
-        would count as silent, but a second at most: that is how a stopped process is noticed.
+        A tenth of a second while anything is missing. Else until the tail of a router that is heard
+        no more would be due, but a second at most: that is how a stopped process is noticed.
         """
         deaf = self._deaf_ms is not None or self._catch_up_ms is not None
         if deaf or self._watched or any(self._streams.holed()):
             return LOOK_SECONDS
-        silent, patience = self.limits.silent_seconds, self.limits.patience_seconds
+        tail, patience = self.limits.tail_seconds, self.limits.patience_seconds
         due = [look.due for look in self._looks]
         for life in self._lives.values():
             if not life.over and now - life.heard <= patience:
-                due.append(max(life.heard + silent, life.next_try))
+                due.append(max(life.heard + tail, life.next_try))
         return min(CALM_SECONDS, max(LOOK_SECONDS, min(due, default=now + CALM_SECONDS) - now))
 
     def begin(self, wall_ms: int) -> None:
@@ -482,7 +486,7 @@ class Repair:
 
     def _is_silent(self, name: StreamName, now: float) -> bool:
         life = self._lives.get(name)
-        return life is None or now - life.heard >= self.limits.silent_seconds
+        return life is None or now - life.heard >= self.limits.tail_seconds
 
     def _is_dead(self, name: StreamName, now: float) -> bool:
         life = self._lives.get(name)
@@ -506,7 +510,7 @@ class Repair:
                 # Known from the journal alone, or from the gateway before us.
                 life = self._lives[name] = _Life("", now)
             silent = now - life.heard
-            if silent < self.limits.silent_seconds:
+            if silent < self.limits.tail_seconds:
                 continue
             waiting = not life.over and silent <= self.limits.patience_seconds
             if waiting and life.next_try <= now:

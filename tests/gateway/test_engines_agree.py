@@ -58,7 +58,9 @@ SETTINGS: Final[dict[str, Any]] = {
     "replay_bytes": REPLAY_BYTES,
     "streams": StreamLimits(streams=4),
     # When something is looked for in the journal is a matter of time, and not of the play.
-    "repair": RepairLimits(hole_seconds=3600.0, silent_seconds=3600.0, dead_seconds=3600.0),
+    "repair": RepairLimits(
+        hole_seconds=3600.0, tail_seconds=3600.0, silent_seconds=3600.0, dead_seconds=3600.0
+    ),
     "reader": ReaderLimits(
         frame_bytes=FRAME_BYTES, topics=4, verbs=1_000_000, history=5, rewind=5, ref_bytes=40
     ),

@@ -268,7 +268,7 @@ def test_a_router_that_goes_on_is_not_dead(box: Box) -> None:
 
 def test_what_a_dead_router_stored_after_its_last_sign_is_found(box: Box) -> None:
     box.tick(2)
-    box.go(2.9)
+    box.go(1.9)
     assert box.plan() is None
     assert not box.repair.wants(stored(3, at=box.now), box.now)
     box.go(0.2)
@@ -471,8 +471,8 @@ def test_it_looks_ten_times_a_second_while_a_number_is_missing(box: Box) -> None
     assert box.repair.rest(box.now) == 1.0
 
 
-def test_it_looks_again_at_the_moment_when_a_router_counts_as_silent(box: Box) -> None:
-    box.go(2.4)
+def test_it_looks_again_at_the_moment_when_a_silent_routers_tail_is_due(box: Box) -> None:
+    box.go(1.4)
     assert box.repair.rest(box.now) == pytest.approx(0.6)
     box.go(0.6)
     assert box.plan() is not None
