@@ -7,7 +7,8 @@ to the event loop together, since waking the loop for each would cost more than 
 Its libev reactor is asked for by name: under load the driver's asyncio reactor broke frames of
 protocol v5 (measured: more than half of all requests failed, none with libev).
 
-What its own region can't read another region is asked for. Writes wait for their own region:
+What its own region can't read another region is asked for, sooner where the answer is in a hurry
+and needn't be the last word (:data:`HASTY`). Writes wait for their own region:
 what was written elsewhere would be missing here, and nobody would know, from the return of
 this region's nodes until they have caught up.
 """
@@ -85,10 +86,9 @@ _LEVELS: Final = {
 _ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
 # So many nodes of each other region are connected to.
 _NODES_ELSEWHERE: Final = 2
-# So long after a failed read the next go elsewhere first: each would wait for a node that hangs.
-# And so long after this region's nodes have come back from being all away: what other regions
-# wrote meanwhile comes to them by hints (measured: within ten seconds).
-_ELSEWHERE_S: Final = 30.0
+# So long after this region's nodes have come back from being all away others are asked first: what
+# those wrote meanwhile comes to them by hints (measured: within ten seconds).
+_CATCHING_UP_S: Final = 30.0
 _PASSING: Final = (
     ConnectionException,
     CoordinationFailure,
@@ -140,6 +140,40 @@ class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
         return (host for host in plan if host.datacenter != self.local_dc)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a read waits for its own region before another one is asked, and for how long the
+    next such reads begin there then: each would wait for a node that hangs. In seconds."""
+
+    here: float
+    elsewhere: float
+
+
+PATIENT: Final = Patience(here=REQUEST_S, elsewhere=30.0)
+# For what is asked again until it is found. What another region lacks yet does no harm there.
+HASTY: Final = Patience(here=1.5, elsewhere=5.0)
+
+
+class Silence:
+    """Which reads had better begin in another region, because this one was silent. Pure."""
+
+    def __init__(self) -> None:
+        self._until = {PATIENT: float("-inf"), HASTY: float("-inf")}
+
+    def over(self, patience: Patience, now: float) -> bool:
+        """Whether a read of such ``patience`` begins in this region at ``now``."""
+        return now >= self._until[patience]
+
+    def met(self, patience: Patience, now: float) -> bool:
+        """Such a read has waited in vain; whether that is news. It is no proof for the more
+        patient."""
+        news = now > self._until[patience] + patience.elsewhere
+        for each in self._until:
+            if each.here <= patience.here:
+                self._until[each] = now + each.elsewhere
+        return news
+
+
 class Presence(HostStateListener):  # type: ignore[misc]
     """Whether this region's nodes are all away, and when they came back from that. The driver's
     threads tell it, and requests get through a little before they do."""
@@ -152,7 +186,7 @@ class Presence(HostStateListener):  # type: ignore[misc]
 
     def is_whole(self, now: float) -> bool:
         """Whether the nodes that are here were here for long enough to have what others wrote."""
-        return not self._all_away and now >= self._came_back + _ELSEWHERE_S
+        return not self._all_away and now >= self._came_back + _CATCHING_UP_S
 
     def on_up(self, host: Any) -> None:
         """The driver's word for a node that answers again."""
@@ -333,27 +367,33 @@ class Session:
         self._rest_until = 0.0
         self._failure: StoreError | None = None
         self._closed = False
-        # Until then our own region isn't asked first.
-        self._elsewhere_until = 0.0
+        self._silence = Silence()
 
-    async def read(self, statement: str, values: Values, consistency: Consistency) -> list[Row]:
-        """The rows that ``statement`` finds: in this region, or in another if it can't answer.
+    async def read(
+        self,
+        statement: str,
+        values: Values,
+        consistency: Consistency,
+        patience: Patience = PATIENT,
+    ) -> list[Row]:
+        """The rows that ``statement`` finds: in this region, or in another if it doesn't answer.
 
         The other one lacks what this one has written in its last moments and not passed on.
         """
         link = await self._connected()
         if link.presence is None:
             return await self._read(link, statement, values, consistency)
-        ways: list[Consistency | Literal["elsewhere"]] = [consistency, _ELSEWHERE]
         now = time.monotonic()
-        if now < self._elsewhere_until or not link.presence.is_whole(now):
-            ways.reverse()
+        if not (self._silence.over(patience, now) and link.presence.is_whole(now)):
+            with contextlib.suppress(StoreUnavailable):
+                return await self._read(link, statement, values, _ELSEWHERE)
+            return await self._read(link, statement, values, consistency)
         try:
-            return await self._read(link, statement, values, ways[0])
+            return await self._read(link, statement, values, consistency, within=patience.here)
         except StoreUnavailable as exc:
-            if ways[0] != _ELSEWHERE:
-                self._note_silence(exc)
-        return await self._read(link, statement, values, ways[1])
+            if self._silence.met(patience, time.monotonic()):
+                logger.warning("%s: another region is asked for what is read", exc)
+        return await self._read(link, statement, values, _ELSEWHERE)
 
     async def read_here(
         self, statement: str, values: Values, consistency: Consistency
@@ -367,16 +407,12 @@ class Session:
         statement: str,
         values: Values,
         profile: Consistency | Literal["elsewhere"],
+        *,
+        within: float = REQUEST_S,
     ) -> list[Row]:
         request = link.prepared[statement].bind(values)
         turn = await self._turn()
-        return await self._start(link, request, profile, turn)
-
-    def _note_silence(self, exc: StoreUnavailable) -> None:
-        now = time.monotonic()
-        if now > self._elsewhere_until + _ELSEWHERE_S:
-            logger.warning("%s: another region is asked for what is read", exc)
-        self._elsewhere_until = now + _ELSEWHERE_S
+        return await self._start(link, request, profile, turn, within=within)
 
     async def write(self, batches: Sequence[Batch]) -> None:
         """Write each batch by one request; return when all are done.
@@ -455,6 +491,8 @@ class Session:
         request: Any,
         profile: Consistency | Literal["elsewhere"],
         turn: _Turn,
+        *,
+        within: float = REQUEST_S,
     ) -> asyncio.Future[list[Row]]:
         """Send ``request``; the turn ends with the answer, whether anybody still waits or not."""
         assert self._bridge is not None
@@ -479,9 +517,9 @@ class Session:
             bridge.post(functools.partial(settle, None, error))
 
         try:
-            link.session.execute_async(request, execution_profile=profile).add_callbacks(
-                arrived, failed
-            )
+            link.session.execute_async(
+                request, execution_profile=profile, timeout=within
+            ).add_callbacks(arrived, failed)
         except Exception as exc:
             # What the driver finds wrong before it has sent anything.
             settle(None, exc)

@@ -29,7 +29,7 @@ from newsfabric.errors import StoreError
 from newsfabric.mailbox import Kept, Mark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
-from newsfabric.store._cassandra_session import Row, Session
+from newsfabric.store._cassandra_session import HASTY, PATIENT, Patience, Row, Session
 from newsfabric.store._cassandra_url import Address, login_from
 from newsfabric.topics import TopicTable, owner_of
 
@@ -159,9 +159,9 @@ class CassandraStore:
         span = from_ms, to_ms - 1
         first_day, last_day = (ms // rows.DAY_MS for ms in span)
         first_bucket, last_bucket = (ms // rows.BUCKET_MS for ms in span)
-        for day in await _slots(self._session, rows.JOURNAL_SCOPE, first_day, last_day):
+        for day in await _slots(self._session, rows.JOURNAL_SCOPE, first_day, last_day, HASTY):
             for bucket in await _slots(
-                self._session, rows.day_scope(day), first_bucket, last_bucket
+                self._session, rows.day_scope(day), first_bucket, last_bucket, HASTY
             ):
                 start = rows.first_place(from_ms)
                 while len(found) < limit:
@@ -183,7 +183,7 @@ class CassandraStore:
     ) -> tuple[list[Row], bool]:
         """Rows of all shards after ``start``, in order, and whether there are more."""
         pages = await _all(
-            self._session.read(rows.JOURNAL, (bucket, shard, *start, *end, size), "quorum")
+            self._session.read(rows.JOURNAL, (bucket, shard, *start, *end, size), "quorum", HASTY)
             for shard in range(rows.SHARDS)
         )
         merged = sorted((row for page in pages for row in page), key=rows.place)
@@ -310,8 +310,10 @@ class _Backwards:
                 yield e
 
 
-async def _slots(session: Session, scope: str, first: int, last: int) -> list[int]:
-    found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), "quorum")
+async def _slots(
+    session: Session, scope: str, first: int, last: int, patience: Patience = PATIENT
+) -> list[int]:
+    found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), "quorum", patience)
     return [slot for (slot,) in found]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +16,7 @@ from worlds import ROOT
 from newsfabric.envelope import Envelope
 from newsfabric.errors import SetupError, StoreError, StoreUnavailable
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
+from newsfabric.store._cassandra_session import PATIENT
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -80,6 +83,25 @@ async def test_what_a_region_cant_read_another_one_is_asked_for_and_writes_wait(
         await asyncio.to_thread(regions.start, "oregon-store-1")
         await _until_it_works(store.check)
         assert await store.history("news.elsewhere", limit=100) == batch + meanwhile
+
+
+async def test_while_a_node_hangs_the_journal_is_read_elsewhere_and_so_is_what_needs_the_last_word(
+    regions,
+):
+    batch = [envelope(n, at=n, topic="news.hangs") for n in range(5)]
+    async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
+        await _until_it_works(lambda: store.write(batch))
+        await _until_it_has(other, "news.hangs", batch)
+        regions.signal("oregon-store-1", signal.SIGSTOP)
+        try:
+            found = await store.journal(from_ms=0, to_ms=batch[-1].published_ms * 2, limit=1_000)
+            assert [one for one in found if one.topic == "news.hangs"] == batch
+            # Whoever needs the last word would still ask here first: that was a hasty question.
+            assert store._session._silence.over(PATIENT, time.monotonic())
+            assert await store.history("news.hangs", limit=100) == batch
+            assert not store._session._silence.over(PATIENT, time.monotonic())
+        finally:
+            regions.signal("oregon-store-1", signal.SIGCONT)
 
 
 async def test_a_single_node_that_is_killed_keeps_all_that_it_has_acknowledged(regions):
