@@ -28,7 +28,7 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
     if not is_user(user):
         raise ConfigError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
     fabric = running_world(state)[0].fabric() if fabric_file is None else load_fabric(fabric_file)
-    told = asyncio.run(_tell_all(fabric, user, credentials_from(os.environ), seconds))
+    told = asyncio.run(tell_all(fabric, user, credentials_from(os.environ), seconds))
     silent = [region for region, problem in told.items() if problem is not None]
     if len(silent) == len(told):
         why = "; ".join(f"{region}: {problem}" for region, problem in told.items())
@@ -38,10 +38,13 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
     click.echo(f"{user} is revoked")
 
 
-async def _tell_all(
+async def tell_all(
     fabric: Fabric, user: str, credentials: Credentials, seconds: float
 ) -> dict[str, str | None]:
-    """What went wrong in each region; None for nothing."""
+    """Revoke ``user`` now, everywhere at once; what went wrong in each region, None for nothing.
+
+    A region gets ``seconds`` to answer.
+    """
     at_ms = time.time_ns() // 1_000_000
     answers = (_tell(region, user, at_ms, credentials, seconds) for region in fabric.regions)
     problems = await asyncio.gather(*answers)

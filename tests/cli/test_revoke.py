@@ -75,7 +75,7 @@ async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, Core]:
 
 async def told(cores: dict[str, Core], seconds: float = 5.0) -> dict[str, str | None]:
     fabric = Fabric(tuple(core.region for core in cores.values()))
-    return await revoke._tell_all(fabric, "42", Credentials(), seconds)
+    return await revoke.tell_all(fabric, "42", Credentials(), seconds)
 
 
 async def test_every_region_is_told_the_same_at_once(cores: dict[str, Core]) -> None:
