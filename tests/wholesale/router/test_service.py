@@ -145,7 +145,7 @@ async def test_it_stops_in_time_when_the_store_never_comes_back(
     desk.link.lose()
     assert desk.broker.depth("router.1") == 1
     assert desk.ticks()[-1].void == (1,)
-    assert "leaves 1 messages to the other routers" in caplog.text
+    assert "leaves 1 deliveries to the others" in caplog.text
 
 
 async def test_a_taken_port_is_one_clear_line(desk: Desk):
