@@ -163,7 +163,8 @@ class Books:
         self._repeats = 0
         self.told_gaps: list[Gap] = []
         self._dismissed: set[int] = set()
-        self._unheard: set[int] = set()
+        #: Dismissed messages of which the device that dismissed them wasn't told yet.
+        self.unheard: set[int] = set()
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
         self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
         for reader in self.readers.values():
@@ -205,11 +206,11 @@ class Books:
     def dismissed(self, n: int) -> None:
         """A device is about to dismiss message ``n``, which it has."""
         self._dismissed.add(n)
-        self._unheard.add(n)
+        self.unheard.add(n)
 
     def dismissal_heard(self, n: int) -> None:
         """It was told that message ``n`` is dismissed."""
-        self._unheard.discard(n)
+        self.unheard.discard(n)
 
     def overdue(self, *, at: float, after: float) -> Iterator[Message]:
         """Those of :meth:`missing` whose receipts are ``after`` seconds old at ``at``."""
@@ -242,7 +243,7 @@ class Books:
     def settled(self) -> bool:
         """Whether every publisher and device has its answer and every reader what it is owed."""
         answered = all(message.receipted is not None for message in self.messages.values())
-        return answered and not self._unheard and next(self.missing(), None) is None
+        return answered and not self.unheard and next(self.missing(), None) is None
 
     def prompt(self, n: int) -> list[float]:
         """When message ``n`` came to those of its readers who don't go away."""
@@ -281,7 +282,7 @@ class Books:
             shed=self.shed,
             missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
             dismissed=len(self._dismissed),
-            unheard=len(self._unheard),
+            unheard=len(self.unheard),
             wrong=(
                 *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),
                 *self._doubled(),

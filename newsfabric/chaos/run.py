@@ -272,12 +272,12 @@ class _Breaker:
 async def settle(books: Books, say: Callable[[str], None]) -> float | None:
     """Wait until everything has arrived; how long that took, None if it never did."""
     began = moved = time.monotonic()
-    arrived = books.arrivals
+    seen = books.arrivals, len(books.unheard)
     say("the last message is sent; waiting for what is under way")
     while not books.settled():
         now = time.monotonic()
-        if books.arrivals != arrived:
-            arrived, moved = books.arrivals, now
+        if (found := (books.arrivals, len(books.unheard))) != seen:
+            seen, moved = found, now
         if now > min(moved + _SILENT_FOR, began + _SETTLE_WITHIN):
             return None
         await asyncio.sleep(0.5)
