@@ -59,13 +59,13 @@ export class Connection {
 
   #effects = {
     survey: async () => {
-      const answers = await survey(this.regions);
+      const answers = await survey(this.regions, Date.now());
       this.#do((now) => this.session.surveyed(answers, now));
       remember(this.memory, this.regions.memory(answers));
     },
     open: ({ target, transport }) => this.#open(target.gateway, transport),
-    probe: async ({ target }) => {
-      const alive = await probe(target.gateway);
+    probe: async ({ target, ms }) => {
+      const alive = await probe(target.gateway, ms);
       this.#do((now) => this.session.probed(alive, now));
     },
     send: ({ verb }) => this.#socket?.send(JSON.stringify(verb)),

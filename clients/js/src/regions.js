@@ -2,15 +2,17 @@
  * Which region to read from, and which of its gateways. Pure: answers, time and randomness come as arguments.
  *
  * Home is the fastest healthy region, by measured time. Another one replaces it only when it was clearly
- * faster twice in a row: a measurement over a cold connection is mostly chance, and readers that move to and
- * fro cost more than they gain. Until there is a measurement the region named first is home.
+ * faster twice in a row, asked at the same moment: a measurement over a cold connection, or while a page is
+ * being built, is mostly chance, and readers that move to and fro cost more than they gain. Until there is a
+ * measurement the region named first is home.
  *
  * endpoints.json comes from elsewhere: whatever it holds, what comes out here is bounded and harmless.
  */
 
 const MOST_REGIONS = 16;
 const AVOIDED_MS = 30_000; // a gateway that failed; as long as it may take to be missed in endpoints.json, and more
-const CLEARLY = { share: 0.75, ms: 20 };
+const CLEARLY = { share: 0.75, ms: 20, times: 2 };
+const HOME_MS = 1000;
 const CANDIDATES = 4;
 
 /** `text` as an absolute URL of one of `schemes`, or null. */
@@ -59,7 +61,9 @@ export function keyOf({ websocket, sockjs }) {
 
 export class Regions {
   #failed = new Map(); // gateway's key → when
+  #doubted = -Infinity; // when a gateway of home failed
   #faster = null; // the URL that was clearly faster than home the last time
+  #times = 0; // in a row, in a fair comparison
 
   /** `urls` of endpoints.json, home first; `known` is what `memory()` returned to an earlier page. */
   constructor(urls, known = null) {
@@ -87,8 +91,9 @@ export class Regions {
     return isNew;
   }
 
-  /** A gateway failed or sent us away: others come first for a while. */
-  failed(gateway, now) {
+  /** The gateway of a candidate failed or sent us away: others come first for a while. */
+  failed({ url, gateway }, now) {
+    if (url === this.home) this.#doubted = now;
     this.#failed.delete(keyOf(gateway));
     this.#failed.set(keyOf(gateway), now);
     if (this.#failed.size > 64) this.#failed.delete(this.#failed.keys().next().value);
@@ -100,24 +105,24 @@ export class Regions {
   }
 
   /**
-   * The gateways to try, best first, as [{url, region, gateway}…]; empty if there are none.
+   * The gateways to try, best first, as [{url, ms, region, gateway}…]; empty if there are none.
    *
-   * `answers` is [{url, ms, endpoints}…] with endpoints null where there was no usable answer. Of home two
+   * `answers` is [{url, ms, isLate, endpoints}…] with endpoints null where there was no usable answer. Of home two
    * gateways come first, then one of each region by time; those that failed lately come last.
    */
   candidates(answers, now, random) {
     const ranked = this.#rank(answers.filter(({ endpoints }) => endpoints?.gateways.length));
     const good = [];
     const avoided = [];
-    for (const [place, { url, endpoints }] of ranked.entries()) {
+    for (const [place, { url, ms, endpoints }] of ranked.entries()) {
       const usable = endpoints.gateways.filter((gateway) => !this.#isAvoided(gateway, now));
       for (let n = place === 0 ? 2 : 1; n > 0 && usable.length; n -= 1) {
         const gateway = chooseGateway(usable, random());
         usable.splice(usable.indexOf(gateway), 1);
-        good.push({ url, region: endpoints.region, gateway });
+        good.push({ url, ms, region: endpoints.region, gateway });
       }
       const rest = endpoints.gateways.filter((gateway) => this.#isAvoided(gateway, now));
-      if (rest.length) avoided.push({ url, region: endpoints.region, gateway: chooseGateway(rest, random()) });
+      if (rest.length) avoided.push({ url, ms, region: endpoints.region, gateway: chooseGateway(rest, random()) });
     }
     return [...good, ...avoided].slice(0, CANDIDATES);
   }
@@ -129,7 +134,10 @@ export class Regions {
     if (!home) return byTime;
     const [fastest] = byTime;
     const clearly = fastest.ms < home.ms * CLEARLY.share && home.ms - fastest.ms > CLEARLY.ms;
-    if (clearly && this.#faster === fastest.url) this.home = fastest.url;
+    if (!clearly || fastest.url !== this.#faster) this.#times = 0;
+    // Who is asked later, once the page has been built, is not compared: it seems faster than it is.
+    if (clearly && !fastest.isLate) this.#times += 1;
+    if (this.#times === CLEARLY.times) this.home = fastest.url;
     this.#faster = clearly && this.home !== fastest.url ? fastest.url : null;
     const first = fastest.url === this.home ? fastest : home;
     return [first, ...byTime.filter((answer) => answer !== first)];
@@ -139,14 +147,16 @@ export class Regions {
   get undecided() {
     return this.#faster !== null;
   }
-}
 
-/**
- * How long to wait for further answers, in ms after the first healthy one that took `ms`: who needs more than
- * twice as long is not the fastest, but one that was asked only when the first had named it gets its chance.
- */
-export function patience(ms) {
-  return Math.min(1000, Math.max(100, ms));
+  /**
+   * How long to wait for further answers, in ms after the first healthy one that took `ms`: who needs more than
+   * twice as long is not the fastest, but one that was asked only when the first had named it gets its chance.
+   * Home gets more while `isHomeAwaited`, unless it has just failed us: a slow moment is no reason to leave it.
+   */
+  patience(ms, isHomeAwaited, now) {
+    if (isHomeAwaited && now - this.#doubted > AVOIDED_MS) return HOME_MS;
+    return Math.min(1000, Math.max(100, ms));
+  }
 }
 
 function nameOf(value) {

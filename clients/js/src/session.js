@@ -6,7 +6,7 @@
  *
  *   {do: "survey"}                         ask every region for its endpoints, then call surveyed()
  *   {do: "open", target, transport}        connect; then opened(), heard(), push() and closed()
- *   {do: "probe", target}                  does its SockJS answer at all? then probed()
+ *   {do: "probe", target, ms}              does its SockJS answer within `ms`? then probed()
  *   {do: "send", verb}, {do: "hangup"}
  *   {do: "note", note}                     tell the tabs; their notes come in through note()
  *
@@ -33,11 +33,12 @@ export function nextState(state, event) {
   return STATES[state]?.[event] ?? state;
 }
 
-const DIAL_MS = 3000;
+const DIAL = { least: 3000, most: 15_000 };
 const BLOCKED_MS = 600_000; // so long WebSocket isn't tried again where something forbids it
 const TOKEN_MS = 5000;
 const GOODBYE_MS = 1000; // from a `disconnect` push to the close that proxies may have eaten
 const HOME_MS = 300_000;
+const MOST_SURVEYS = 3; // one that names the regions, two that compare them
 const LOOKED_MS = 15_000;
 const ASLEEP_MS = 45_000; // callers wake us each 30 s
 const MOST_ASKED = 256;
@@ -48,7 +49,7 @@ const SLACK = { least: 2500, most: 10_000 };
 
 export class Session {
   #due = new Map(); // what → when
-  #target = null; // {url, region, gateway}
+  #target = null; // {url, ms, region, gateway}
   #transport = "";
   #candidates = [];
   #openedAt = 0;
@@ -59,7 +60,7 @@ export class Session {
   #mute = 0; // WebSockets in a row that opened and never said a word
   #blockedUntil = 0;
   #notice = null;
-  #surveys = 0;
+  #surveys = 0; // in a row
   #notBefore = 0; // when the gateway, or its region, lets us try again at the earliest
   #lastWake = 0;
   #hidden = false;
@@ -152,8 +153,8 @@ export class Session {
     const candidates = this.regions.candidates(answers, now, this.random);
     if (this.state === "open") return this.#surveyedForHome(candidates, now);
     if (this.state !== "finding") return undefined;
-    if (this.regions.undecided && this.#surveys === 1) {
-      this.#surveys = 2;
+    if (this.regions.undecided && this.#surveys < MOST_SURVEYS) {
+      this.#surveys += 1;
       return this.emit({ do: "survey" });
     }
     const named = answers.map(({ endpoints }) => endpoints).filter(Boolean);
@@ -218,7 +219,7 @@ export class Session {
     this.#notice = null;
     this.#spoken = false;
     // sockjs-client tries its transports one after the other, and may have to be loaded first.
-    this.#due.set("dial", now + DIAL_MS * (this.#transport === "websocket" ? 1 : 4));
+    this.#due.set("dial", now + this.#dialMs() * (this.#transport === "websocket" ? 1 : 4));
     this.emit({ do: "open", target: this.#target, transport: this.#transport });
   }
 
@@ -272,8 +273,14 @@ export class Session {
 
   #refused(now) {
     if (this.#transport !== "websocket" || !this.#target.gateway.sockjs || !this.#mayFallBack()) return this.#failed(now);
-    this.#due.set("dial", now + DIAL_MS);
-    return this.emit({ do: "probe", target: this.#target });
+    // Its answer comes in any case, and must not be taken for that of the next one.
+    this.#due.delete("dial");
+    return this.emit({ do: "probe", target: this.#target, ms: this.#dialMs() });
+  }
+
+  /** Opening takes some round trips: where endpoints.json alone took long, all do. */
+  #dialMs() {
+    return Math.min(DIAL.most, Math.max(DIAL.least, 8 * this.#target.ms));
   }
 
   /** `alive`: the gateway answers over HTTP, so that something between here and there forbids WebSocket. */
@@ -287,7 +294,7 @@ export class Session {
 
   #failed(now) {
     this.#due.delete("dial");
-    this.regions.failed(this.#target.gateway, now);
+    this.regions.failed(this.#target, now);
     this.#dial(now);
   }
 
@@ -314,7 +321,7 @@ export class Session {
 
   /** What the lost connection says about its gateway and about WebSocket here. */
   #judge(openFor, now) {
-    this.regions.failed(this.#target.gateway, now);
+    this.regions.failed(this.#target, now);
     const isMute = this.#transport === "websocket" && !this.#spoken && !this.#notice && openFor < 10_000;
     this.#mute = isMute ? this.#mute + 1 : 0;
     if (this.#mute >= 2 && this.#mayFallBack()) this.#blockedUntil = now + BLOCKED_MS;

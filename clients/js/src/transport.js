@@ -8,8 +8,6 @@
 /** WebSocket is ours; the others, in the order in which they are tried where it fails, are sockjs-client's. */
 export const TRANSPORTS = ["websocket", "xhr-streaming", "eventsource", "iframe-eventsource", "xhr-polling", "iframe-xhr-polling"];
 
-const PROBE_MS = 2500;
-
 export function openWebSocket({ websocket }, on) {
   const socket = new WebSocket(websocket);
   return listen(socket, on, () => "websocket");
@@ -53,10 +51,10 @@ function listen(socket, on, transport) {
   };
 }
 
-/** Whether the gateway's SockJS answers over HTTP. */
-export async function probe({ sockjs }) {
+/** Whether the gateway's SockJS answers over HTTP within `ms`. */
+export async function probe({ sockjs }, ms) {
   try {
-    const answer = await fetch(`${sockjs}/info`, { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(PROBE_MS) });
+    const answer = await fetch(`${sockjs}/info`, { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(ms) });
     return answer.ok;
   } catch {
     return false;

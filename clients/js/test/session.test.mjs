@@ -62,6 +62,30 @@ test("a gateway that says nothing for three seconds is given up", () => {
   assert.deepEqual(opened(effects), [["dublin", "websocket"]]);
 });
 
+test("where even endpoints.json took long, opening may take longer, up to 15 s", () => {
+  for (const [ms, patience] of [[400, 3200], [1000, 8000], [3900, 15_000]]) {
+    const rig = new Rig({ transports: ["websocket"] });
+    rig.do("start");
+    rig.do("surveyed", answersOf([HOME, ms, ["oregon-1"]], [AWAY, ms, ["dublin-1"]]));
+    rig.take();
+    rig.pass(patience - 1);
+    assert.deepEqual(rig.take(), []);
+    rig.pass(1);
+    assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+  }
+});
+
+test("a region that only home has named is measured twice before it is believed", () => {
+  const rig = new Rig();
+  const answers = answersOf([HOME, 300, ["oregon-1"]], [AWAY, 20, ["dublin-1"]]);
+  rig.do("start");
+  rig.do("surveyed", [answers[0], { ...answers[1], isLate: true }]);
+  rig.do("surveyed", answers);
+  assert.deepEqual(did(rig.take()), ["survey", "survey", "survey"]);
+  rig.do("surveyed", answers);
+  assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+});
+
 test("where WebSocket is refused and HTTP is answered, SockJS is used, and remembered for ten minutes", () => {
   const rig = new Rig();
   rig.do("start");
