@@ -43,8 +43,11 @@ const LOOKED_MS = 15_000;
 const ASLEEP_MS = 45_000; // callers wake us each 30 s
 const MOST_ASKED = 256;
 
-/** How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. */
-export const HEARTBEAT = { visible: 4000, hidden: 25_000 };
+/**
+ * How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. Longer than
+ * the 25 s between a gateway's heartbeats: over SockJS those can be seen, and nothing need be asked.
+ */
+export const HEARTBEAT = { visible: 4000, hidden: 30_000 };
 const SLACK = { least: 2500, most: 10_000 };
 
 export class Session {

@@ -229,7 +229,27 @@ test("a slow network has longer for its answers", () => {
   assert.equal(rig.session.state, "waiting");
 });
 
-test("hidden pages, and SockJS with its own heartbeat, are asked each 25 s", () => {
+test("over SockJS the gateway's heartbeats are signs of life, and none is asked for", () => {
+  const rig = new Rig({ transports: ["xhr-streaming"] });
+  rig.do("start");
+  rig.do("surveyed", BOTH);
+  rig.do("opened", "xhr-streaming");
+  for (let n = 0; n < 20; n += 1) {
+    rig.pass(25_000);
+    rig.do("heard");
+  }
+  assert.equal(rig.session.state, "open");
+  assert.deepEqual(rig.sent(), []);
+});
+
+test("a sign of life is asked for in the words that a gateway answers soonest", () => {
+  const rig = new Rig().connect();
+  rig.take();
+  rig.pass(4000);
+  assert.deepEqual(rig.sent().map((verb) => JSON.stringify(verb)), ['{"action":"ping"}']);
+});
+
+test("hidden pages, and SockJS without heartbeats, are asked after 30 s", () => {
   const hidden = new Rig().connect();
   hidden.do("hide", true);
   hidden.do("heard");
@@ -239,7 +259,7 @@ test("hidden pages, and SockJS with its own heartbeat, are asked each 25 s", () 
   sockjs.do("opened", "xhr-polling");
   for (const rig of [hidden, sockjs]) {
     rig.take();
-    rig.pass(24_999);
+    rig.pass(29_999);
     assert.deepEqual(rig.take(), []);
     rig.pass(1);
     assert.deepEqual(rig.sent(), [{ action: "ping" }]);
