@@ -2,25 +2,36 @@
 
 import { parseEndpoints } from "./regions.js";
 
+/**
+ * @import { Regions } from "./regions.js"
+ * @import { Answer } from "./types"
+ */
+
 const ANSWER_MS = 4000;
 
 /**
  * Resolves to [{url, ms, isLate, endpoints}…], endpoints null where no usable answer came (in time); `isLate` says that
  * this one was asked after the others. Never rejects. `now` is the time as `regions` knows it, `clock` runs meanwhile.
+ * @param {Regions} regions
+ * @param {number} now
+ * @returns {Promise<Answer[]>}
  */
 export function survey(regions, now, { ask = askEndpoints, clock = () => performance.now() } = {}) {
-  const answers = new Map(); // url → answer
+  /** @type {Map<string, Answer>} */
+  const answers = new Map(); // by url
   const { home } = regions;
   return new Promise((resolve) => {
     const begun = clock();
+    /** @type {number | null} */
     let first = null; // how long the first healthy answer took
-    let timer = null;
+    let timer = 0;
     const look = () => {
       clearTimeout(timer);
       const left = first === null ? Infinity : first + regions.patience(first, !answers.get(home)?.isIn, now) - (clock() - begun);
       if (left <= 0 || [...answers.values()].every(({ isIn }) => isIn)) resolve([...answers.values()]);
       else if (first !== null) timer = setTimeout(look, left);
     };
+    /** @type {(url: string, isLate: boolean) => Promise<void>} */
     const askOne = async (url, isLate) => {
       answers.set(url, { url, ms: Infinity, isLate, endpoints: null });
       const start = clock();
@@ -34,7 +45,10 @@ export function survey(regions, now, { ask = askEndpoints, clock = () => perform
   });
 }
 
-/** The endpoints at `url`, or null when there is no usable answer in time. */
+/**
+ * The endpoints at `url`, or null when there is no usable answer in time.
+ * @param {string} url
+ */
 async function askEndpoints(url) {
   try {
     const signal = AbortSignal.timeout(ANSWER_MS);

@@ -249,6 +249,28 @@ test("a sign of life is asked for in the words that a gateway answers soonest", 
   assert.deepEqual(rig.sent().map((verb) => JSON.stringify(verb)), ['{"action":"ping"}']);
 });
 
+test("what a gateway in a hurry didn't read is asked again, ten verbs a second", async () => {
+  const rig = new Rig({ random: () => 0 }).connect();
+  const { desk } = rig.desk("a");
+  const marks = Array.from({ length: 25 }, (_, n) => desk.ask({ action: "read", topic: "user.7", id: `m${n}` }));
+  const first = rig.sent();
+  assert.equal(first.length, 25);
+  for (const { ref, id } of first.slice(0, 2)) rig.push({ type: "marked", ref, id });
+  rig.push({ type: "error", code: 111, temporary: true });
+  const asked = [];
+  for (const count of [10, 10, 3]) {
+    rig.pass(1000);
+    const again = rig.sent().filter(({ action }) => action === "read");
+    assert.equal(again.length, count);
+    for (const { ref, id } of again) rig.push({ type: "marked", ref, id });
+    asked.push(...again);
+  }
+  assert.deepEqual(asked, first.slice(2));
+  assert.equal((await Promise.all(marks)).length, 25);
+  rig.pass(3000);
+  assert.deepEqual(rig.sent().filter(({ action }) => action === "read"), []);
+});
+
 test("hidden pages, and SockJS without heartbeats, are asked after 30 s", () => {
   const hidden = new Rig().connect();
   hidden.do("hide", true);
