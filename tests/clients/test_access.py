@@ -144,8 +144,18 @@ async def test_over_tls_with_an_authority_of_ones_own(
 ) -> None:
     region = await regions("oregon")
     url = secured(node, region, authority=ours.authority)
-    (told,) = await publisher.run(settings(url, timeout=20.0), MESSAGE)
-    assert told["published"]["region"] == "oregon"
+    told = await publisher.run(settings(url, timeout=20.0), MESSAGE, {**MESSAGE, "many": 500})
+    assert told[0]["published"]["region"] == "oregon"
+    assert told[1]["failed"] == 0
+    assert len(region.seen) == 501
+
+
+async def test_a_missing_file_of_authorities_is_an_error_at_once(
+    publisher: Program, regions: Regions, node: LocalNode, tmp_path: Path
+) -> None:
+    url = secured(node, await regions("oregon"), authority=tmp_path / "none.pem")
+    with pytest.raises(AssertionError, match=r"none\.pem"):
+        await publisher.run(settings(url), MESSAGE)
 
 
 @pytest.mark.parametrize("trusted", ["another", "those of the machine"])

@@ -125,8 +125,10 @@ final class Entrance
                 break;
             } catch (AMQPExceptionInterface | \ErrorException $error) {
                 $where = $broker->getHost() . ':' . $broker->getPort();
-                $this->troubles[$where] = "$where: {$error->getMessage()}";
-                $refusals += self::refuses($error) ? 1 : 0;
+                $untrusted = $broker->isSecure() ? self::untrusted($broker) : null;
+                $this->troubles[$where] = "$where: " . ($untrusted ?? $error->getMessage());
+                // 530, not-allowed, is also for no such virtual host.
+                $refusals += $untrusted !== null || in_array($error->getCode(), [403, 530], true) ? 1 : 0;
                 $this->close();
             }
         }
@@ -179,11 +181,18 @@ final class Entrance
         }
     }
 
-    /** Whether waiting won't help: access-refused, not-allowed (no such virtual host), a bad certificate. */
-    private static function refuses(\Throwable $error): bool
+    /** What PHP finds wrong with its certificate, null for nothing: the library doesn't pass it on. */
+    private static function untrusted(AMQPConnectionConfig $broker): ?string
     {
-        return in_array($error->getCode(), [403, 530], true)
-            || preg_match('/certificate verify failed|did not match expected/', $error->getMessage()) === 1;
+        $said = [];
+        set_error_handler(function (int $_, string $text) use (&$said) {
+            $said[] = str_contains($text, 'certificate') ? strtr($text, "\n", ' ') : null;
+        });
+        $context = stream_context_create(['ssl' => array_filter(['cafile' => $broker->getSslCaCert()])]);
+        $where = "ssl://{$broker->getHost()}:{$broker->getPort()}";
+        stream_socket_client($where, $_, $_, self::CONNECT_TIMEOUT, STREAM_CLIENT_CONNECT, $context);
+        restore_error_handler();
+        return array_values(array_filter($said))[0] ?? null;
     }
 
     private static function broker(string $url): AMQPConnectionConfig
@@ -193,6 +202,9 @@ final class Entrance
             throw new \InvalidArgumentException('not an AMQP URL: ' . preg_replace('#//.*@#', '//', $url));
         }
         parse_str($parts['query'] ?? '', $more);
+        if (!is_readable($more['cacertfile'] ?? __FILE__)) {
+            throw new \InvalidArgumentException("no certificates in {$more['cacertfile']}");
+        }
         $secure = $parts['scheme'] === 'amqps';
         $config = new AMQPConnectionConfig();
         $config->setHost($parts['host']);
@@ -201,13 +213,15 @@ final class Entrance
         $config->setPassword(rawurldecode($parts['pass'] ?? 'guest'));
         $config->setVhost(rawurldecode(substr($parts['path'] ?? '', 1)) ?: '/');
         $config->setIsSecure($secure);
+        // Without it the library speaks no TLS, and with TLS it knows no keepalive.
+        $config->setNetworkProtocol($secure ? 'ssl' : 'tcp');
+        $config->setKeepalive(!$secure && function_exists('socket_import_stream'));
         $config->setSslVerify(true);
         $config->setSslVerifyName(true);
         $config->setSslCaCert($more['cacertfile'] ?? null);
         $config->setConnectionTimeout(self::CONNECT_TIMEOUT);
         $config->setReadTimeout(self::READ_WRITE_TIMEOUT);
         $config->setWriteTimeout(self::READ_WRITE_TIMEOUT);
-        $config->setKeepalive(function_exists('socket_import_stream'));
         $config->setConnectionName('publisher');
         return $config;
     }
