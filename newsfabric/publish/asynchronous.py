@@ -150,20 +150,20 @@ class AsyncPublisher:
         """
         now_ms = time.time_ns() // 1_000_000
         message = make_message(topic, body, options, app_id=self._app_id, now_ms=now_ms)
-        receipt = await self.send(
+        receipt = await self._send(
             message,
             receipt=options.get("receipt", self._receipt),
             copies=options.get("copies", self._copies),
         )
         return published(receipt, message.properties.message_id or "")
 
-    async def send(
-        self, message: Message, *, receipt: bool = True, copies: int = 1
-    ) -> Receipt | None:
-        """As :meth:`publish`, for a ``message`` with a ``message_id``.
+    async def send(self, message: Message) -> Receipt:
+        """As :meth:`publish`, for a ``message`` with a ``message_id``; a rejection is an answer."""
+        receipt = await self._send(message, receipt=True, copies=self._copies)
+        assert receipt is not None
+        return receipt
 
-        Returns the receipt, also one that rejects it, and None for a confirm.
-        """
+    async def _send(self, message: Message, *, receipt: bool, copies: int) -> Receipt | None:
         message_id = message.properties.message_id
         assert message_id is not None
         try:
