@@ -5,6 +5,7 @@ Each takes SETTINGS and reads messages; tests/clients/driver.py says which.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def command(language: str) -> list[str]:
     return [sys.executable, str(PYTHON_DRIVER), language.removeprefix("python-")]
 
 
+@functools.cache
 def java_classpath() -> str:
     """Where the compiled Java library and its tests are; SetupError if they can't be built."""
     if shutil.which("mvn") is None or shutil.which("javac") is None:
