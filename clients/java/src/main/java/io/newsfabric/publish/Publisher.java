@@ -30,6 +30,9 @@ public final class Publisher implements AutoCloseable {
   /** How long the nearest region is waited for at first, before the next one is used. */
   private static final long FIRST_MS = 1_000;
 
+  /** How long a broker may take to say goodbye. */
+  private static final long GOODBYE_MS = 2_000;
+
   private final Settings settings;
   private final List<Entrance> entrances;
   private final Map<String, Sending> waiting = new ConcurrentHashMap<>();
@@ -101,6 +104,13 @@ public final class Publisher implements AutoCloseable {
     room.acquireUninterruptibly(settings.window);
     timer.shutdownNow();
     entrances.forEach(Thread::interrupt);
+    try {
+      for (Entrance entrance : entrances) {
+        entrance.join(GOODBYE_MS);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   /** If it is due, hand it to as many regions as wanted, each time beginning with the next: none is relied on. */
