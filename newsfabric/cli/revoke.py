@@ -14,9 +14,10 @@ from pathlib import Path
 import click
 
 from newsfabric.amqp.link import connect
-from newsfabric.cli.sending import Sender
+from newsfabric.cli.sending import APP_ID, send_patiently
 from newsfabric.control import Receipt, revocation
-from newsfabric.errors import ConfigError, LinkError, NewsfabricError
+from newsfabric.errors import ConfigError, LinkError, NewsfabricError, PublishError
+from newsfabric.publish import AsyncPublisher
 from newsfabric.settings import Credentials, Fabric, Region, credentials_from, load_fabric
 from newsfabric.tokens import is_user
 from newsfabric.topology import INTAKE
@@ -59,7 +60,7 @@ async def _tell(
             receipt = await _send(region, user, at_ms, credentials)
     except TimeoutError:
         return f"no answer within {seconds:g} s"
-    except LinkError as exc:
+    except (LinkError, PublishError) as exc:
         return str(exc)
     return None if receipt.status == "routed" else f"{receipt.reason}: {receipt.detail}"
 
@@ -67,8 +68,8 @@ async def _tell(
 async def _send(region: Region, user: str, at_ms: int, credentials: Credentials) -> Receipt:
     urls = [node.amqp_url for node in region.core]
     link = await connect(urls, name="newsfabric revoke", credentials=credentials)
-    sender = await Sender.over(link, exchange=INTAKE)
     try:
-        return await sender.send(revocation(user, at_ms))
+        publisher = await AsyncPublisher.over([link], app_id=APP_ID, exchange=INTAKE, timeout=None)
+        return await send_patiently(publisher, revocation(user, at_ms))
     finally:
-        await sender.close()
+        await link.close()
