@@ -31,12 +31,13 @@ pub enum Count {
     Error105,
     Error106,
     Error111,
+    Pings,
     DroppedDisconnect,
     DroppedConflate,
     DroppedOldest,
 }
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "readers.websocket",
     "readers.sockjs-websocket",
     "closing",
@@ -58,6 +59,7 @@ const NAMES: [&str; 24] = [
     "errors.105",
     "errors.106",
     "errors.111",
+    "verbs.ping",
     "dropped.disconnect",
     "dropped.conflate",
     "dropped.drop_oldest",

@@ -41,11 +41,11 @@ impl DataPlane {
     }
 
     pub fn attach(&self) -> (Plane, u16) {
-        self.attach_with(2, b"session")
+        self.attach_with(3, 0)
     }
 
-    /// A control plane that speaks this version, and names this cookie if there were any in it.
-    pub fn attach_with(&self, version: u8, cookie: &[u8]) -> (Plane, u16) {
+    /// A control plane that speaks this version, and in it wants pings to be answered.
+    pub fn attach_with(&self, version: u8, pong_ms: u32) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
         plane.send(1, &[b'n', b'f', b'd', b'p', version, 0]);
         let attached = plane.wait_for(129);
@@ -53,8 +53,10 @@ impl DataPlane {
         let port = u16::from_le_bytes([attached[15], attached[16]]);
         let mut settings = settings();
         if version > 1 {
-            settings.push(cookie.len() as u8);
-            settings.extend(cookie);
+            settings.extend(b"\x07session");
+        }
+        if version > 2 {
+            settings.extend(pong_ms.to_le_bytes());
         }
         plane.send(2, &settings);
         plane.wait_for(134);
@@ -192,6 +194,11 @@ impl Plane {
             }
             self.kept.push((head[4], body));
         }
+    }
+
+    /// Whether an event of this type has come while another was waited for.
+    pub fn has(&self, wanted: u8) -> bool {
+        self.kept.iter().any(|(kind, _)| *kind == wanted)
     }
 
     /// The next verb: its connection and its text.

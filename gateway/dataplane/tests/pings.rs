@@ -1,0 +1,139 @@
+//! Pings: which ones a data plane answers by itself, and which are a control plane's like all verbs.
+
+mod driver;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use driver::{DataPlane, Plane, Reader, text};
+
+/// Longer than any test.
+const LONG_MS: u32 = 600_000;
+const PING: &[u8] = br#"{"action":"ping"}"#;
+const PONG: &[u8] = br#"{"type":"pong"}"#;
+
+fn reply(plane: &mut Plane, connection: [u8; 10]) {
+    let mut body = connection.to_vec();
+    body.extend(b"\x02\0\0\0[]");
+    plane.send(7, &body);
+}
+
+/// The total of pings that the data plane says it answered.
+fn pings(plane: &mut Plane) -> u64 {
+    plane.send(12, &[]);
+    loop {
+        let body = plane.wait_for(134);
+        if let Some(at) = body.windows(11).position(|it| it == b"\x0averbs.ping") {
+            return u64::from_le_bytes(body[at + 11..at + 19].try_into().expect("eight bytes"));
+        }
+    }
+}
+
+#[test]
+fn a_plain_ping_never_reaches_the_control_plane() {
+    let data_plane = DataPlane::start("ping");
+    let (mut plane, port) = data_plane.attach_with(3, LONG_MS);
+    let mut reader = Reader::connect(port);
+    reader.say(PING);
+    assert_eq!(reader.frame(), text(PONG));
+    reader.say(br#"{"action":"ping","ref":"s1"}"#);
+    assert_eq!(reader.frame(), text(br#"{"type":"pong","ref":"s1"}"#));
+    let mut other = Reader::on_sockjs(port);
+    assert_eq!(other.frame(), text(b"o"));
+    other.say(br#"["{\"action\":\"ping\",\"ref\":1}","{\"action\":\"ping\"}"]"#);
+    assert_eq!(other.frame(), text(br#"a["{\"type\":\"pong\",\"ref\":1}"]"#));
+    assert_eq!(other.frame(), text(br#"a["{\"type\":\"pong\"}"]"#));
+    reader.say(b"something else");
+    assert_eq!(plane.verb().1, b"something else");
+    assert_eq!(pings(&mut plane), 4);
+}
+
+#[test]
+fn it_waits_for_the_answers_to_the_verbs_before_it() {
+    let data_plane = DataPlane::start("ping-waits");
+    let (mut plane, port) = data_plane.attach_with(3, LONG_MS);
+    let mut reader = Reader::connect(port);
+    for verb in [b"first", PING, b"second", PING, PING] {
+        reader.say(verb);
+    }
+    for expected in [b"first".to_vec(), b"second".to_vec()] {
+        let (connection, verb) = plane.verb();
+        assert_eq!(verb, expected);
+        reply(&mut plane, connection);
+    }
+    let pushes: Vec<_> = (0..5).map(|_| reader.frame().1).collect();
+    assert_eq!(pushes, [b"[]", PONG, b"[]", PONG, PONG]);
+}
+
+#[test]
+fn without_a_control_plane_it_waits_for_one_like_any_verb() {
+    let data_plane = DataPlane::start("ping-alone");
+    let (plane, port) = data_plane.attach_with(3, LONG_MS);
+    drop(plane);
+    let mut reader = Reader::connect(port);
+    reader.say(PING);
+    reader.say(b"behind it");
+    let (mut plane, _) = data_plane.attach_with(3, 0);
+    let (connection, verb) = plane.verb();
+    assert_eq!(verb, PING);
+    reply(&mut plane, connection);
+    assert_eq!(plane.verb(), (connection, b"behind it".to_vec()));
+}
+
+#[test]
+fn it_goes_to_a_control_plane_that_has_been_silent_whose_answer_is_a_sign_of_life() {
+    let data_plane = DataPlane::start("ping-silent");
+    let (mut plane, port) = data_plane.attach_with(3, 1_500);
+    let mut reader = Reader::connect(port);
+    sleep(Duration::from_millis(1_600));
+    reader.say(PING);
+    let (connection, verb) = plane.verb();
+    assert_eq!(verb, PING);
+    reply(&mut plane, connection);
+    assert_eq!(reader.frame(), text(b"[]"));
+    reader.say(PING);
+    // On a machine that is too busy for that it is asked once more.
+    while pings(&mut plane) == 0 {
+        if plane.has(130) {
+            plane.verb();
+            reply(&mut plane, connection);
+            reader.say(PING);
+        }
+    }
+}
+
+#[test]
+fn to_a_control_plane_that_does_not_want_that_it_is_a_verb() {
+    let data_plane = DataPlane::start("ping-unwanted");
+    for version in [1, 2, 3] {
+        let (mut plane, port) = data_plane.attach_with(version, 0);
+        let mut reader = Reader::connect(port);
+        reader.say(PING);
+        assert_eq!(plane.verb().1, PING, "version {version}");
+    }
+}
+
+#[test]
+fn it_counts_as_a_verb_for_the_flood_limit() {
+    let data_plane = DataPlane::start("ping-flood");
+    let (_plane, port) = data_plane.attach_with(3, LONG_MS);
+    let mut reader = Reader::connect(port);
+    for _ in 0..320 {
+        reader.say(PING);
+    }
+    let mut pushes = Vec::new();
+    loop {
+        match reader.frame() {
+            (1, push) => pushes.push(push),
+            (8, close) => {
+                assert_eq!(close[..2], 4102u16.to_be_bytes());
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let pongs = pushes.iter().filter(|push| *push == PONG).count();
+    let refused = pushes.iter().filter(|push| push.starts_with(b"{\"type\":\"error\"")).count();
+    // 256 at once, some more while they come, 20 that are refused.
+    assert!((256..300).contains(&pongs) && refused == 20, "{pongs} {refused}");
+}
