@@ -194,6 +194,7 @@ impl Reactor {
             self.on_time();
             self.end_doomed();
         }
+        debug_assert_eq!(self.held_bytes, 0, "nobody is left whose verbs could be held");
         self.note_sizes();
         self.parts.reports.put(Report::Gone);
         Ok(())
