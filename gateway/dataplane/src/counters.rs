@@ -78,6 +78,8 @@ pub struct Counters {
     pub memory_bytes: AtomicU64,
     /// See `topics`.
     pub identities: AtomicU64,
+    /// Bytes of verbs that wait or are asked.
+    pub held_bytes: AtomicU64,
     /// Publications and copies that this thread's hub was offered; every thread is offered all.
     pub publications: AtomicU64,
     /// See `publications`.
@@ -146,6 +148,8 @@ pub fn report(threads: &[&Counters], draining: bool) -> Vec<(String, u64)> {
     out.push(("topics".to_owned(), most(|one| &one.topics)));
     out.push(("memory_bytes".to_owned(), most(|one| &one.memory_bytes)));
     out.push(("identities".to_owned(), most(|one| &one.identities)));
+    let held = threads.iter().map(|one| one.held_bytes.load(Relaxed)).sum();
+    out.push(("held_bytes".to_owned(), held));
     out.push(("draining".to_owned(), draining.into()));
     out.push(("threads".to_owned(), threads.len() as u64));
     for (number, one) in threads.iter().enumerate() {

@@ -149,3 +149,33 @@ fn of_very_many_pings_at_once_the_last_is_answered_and_not_all() {
     assert!(pongs.is_sorted() && pongs.len() < 1_000, "{}", pongs.len());
     assert_eq!(pongs[..3], [0, 1, 2]);
 }
+
+#[test]
+fn what_is_held_of_verbs_is_counted_until_they_are_answered_or_their_reader_goes() {
+    let mut data_plane = DataPlane::start("shell-held");
+    let (mut plane, port) = data_plane.attach();
+    let mut first = Reader::connect(port);
+    let mut second = Reader::connect(port);
+    first.say(b"asked");
+    first.say(b"waiting");
+    let (connection, _) = plane.verb();
+    plane.wait_for_count("held_bytes", 12);
+    second.say(b"also asked");
+    plane.verb();
+    plane.wait_for_count("held_bytes", 22);
+    drop(plane);
+    let (mut plane, _) = data_plane.attach();
+    plane.verb();
+    plane.wait_for_count("held_bytes", 22);
+    data_plane.renew();
+    let (mut plane, _) = data_plane.attach();
+    plane.verb();
+    plane.wait_for_count("held_bytes", 22);
+    plane.reply(connection);
+    plane.wait_for_count("held_bytes", 17);
+    drop(second);
+    plane.wait_for_count("held_bytes", 7);
+    plane.verb();
+    plane.reply(connection);
+    plane.wait_for_count("held_bytes", 0);
+}

@@ -51,14 +51,7 @@ impl DataPlane {
         let attached = plane.wait_for(129);
         assert_eq!(attached[..2], [version, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
-        let mut settings = settings();
-        if version > 1 {
-            settings.extend(b"\x07session");
-        }
-        if version > 2 {
-            settings.extend(pong_ms.to_le_bytes());
-        }
-        plane.send(2, &settings);
+        plane.settle(version, pong_ms);
         plane.wait_for(134);
         (plane, port)
     }
@@ -196,9 +189,42 @@ impl Plane {
         }
     }
 
-    /// Whether an event of this type has come while another was waited for.
-    pub fn has(&self, wanted: u8) -> bool {
-        self.kept.iter().any(|(kind, _)| *kind == wanted)
+    /// Send the settings that this version has.
+    pub fn settle(&mut self, version: u8, pong_ms: u32) {
+        let mut settings = settings();
+        if version > 1 {
+            settings.extend(b"\x07session");
+        }
+        if version > 2 {
+            settings.extend(pong_ms.to_le_bytes());
+        }
+        self.send(2, &settings);
+    }
+
+    /// Return when the data plane says that this counter has this value.
+    pub fn wait_for_count(&mut self, wanted: &str, value: u64) {
+        let (started, mut last) = (Instant::now(), None);
+        while last != Some(value) {
+            assert!(started.elapsed() < PATIENCE, "{wanted} is {last:?}");
+            self.send(12, &[]);
+            let counters = self.wait_for(134);
+            let mut rest = &counters[2..];
+            while let [size, more @ ..] = rest {
+                let (name, more) = more.split_at(usize::from(*size));
+                let (count, more) = more.split_at(8);
+                if name == wanted.as_bytes() {
+                    last = Some(u64::from_le_bytes(count.try_into().expect("eight bytes")));
+                }
+                rest = more;
+            }
+        }
+    }
+
+    /// Answer a verb with `[]`.
+    pub fn reply(&mut self, connection: [u8; 10]) {
+        let mut body = connection.to_vec();
+        body.extend(b"\x02\0\0\0[]");
+        self.send(7, &body);
     }
 
     /// The next verb: its connection and its text.
