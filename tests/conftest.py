@@ -3,6 +3,7 @@
 - Async tests run on uvloop, as the services do.
 - A log record at ERROR or above fails the test, unless it asked for ``expect_error_log``.
 - A task that a test leaves behind fails it.
+- A property is about values: how long one takes is up to the machine.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from hypothesis import HealthCheck, settings
 
 from newsfabric.errors import SetupError
 from newsfabric.settings import Node
@@ -29,6 +31,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Tasks that a cancelled server or a closing socket still needs a few turns for.
 GRACE_SECONDS = 0.5
+
+settings.register_profile("newsfabric", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("newsfabric")
 
 _loops: list[asyncio.AbstractEventLoop] = []
 
