@@ -4,6 +4,7 @@
 - A log record at ERROR or above fails the test, unless it asked for ``expect_error_log``.
 - A task that a test leaves behind fails it.
 - A property is about values: how long one takes is up to the machine.
+- What tests have started is ended with pytest, also when it is killed (tests/support/reaper.py).
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import dataclasses
 import logging
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
+from reaper import watch
 
 from newsfabric.errors import SetupError
 from newsfabric.settings import Node
@@ -46,6 +49,15 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"uvloop": _new_loop}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    reaper = watch(f"{os.getpid()}-{secrets.token_hex(8)}")
+
+    def done() -> None:
+        reaper.communicate()
+
+    config.add_cleanup(done)
 
 
 @pytest.fixture(autouse=True)

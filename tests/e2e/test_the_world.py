@@ -88,10 +88,22 @@ def test_a_missing_rabbitmq_is_named_in_one_line(
     assert "rabbitmq" in up.stderr.lower()
 
 
-def test_down_finds_what_a_killed_up_left_behind(second: World) -> None:
+def test_a_killed_up_leaves_nothing_running(second: World) -> None:
     up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
     # The moment with most to lose: brokers are starting, nothing is ready.
     _eventually(lambda: len(second.pids()) > 3, "brokers are being started", 60)
+    up.kill()
+    up.communicate()
+    _eventually(lambda: second.pids() == set(), "the watchdog has ended everything", 60)
+    assert ports_in_use(SECOND_BASE, 500) == []
+    assert [entry.name for entry in second.state.iterdir()] == ["logs"]
+
+
+def test_down_finds_what_is_left_when_the_watchdog_was_killed_too(second: World) -> None:
+    up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
+    _eventually(lambda: len(second.pids()) > 3, "brokers are being started", 60)
+    (watchdog,) = [pid for pid in second.pids() if psutil.Process(pid).name() == "sh"]
+    os.kill(watchdog, signal.SIGKILL)
     up.kill()
     up.communicate()
     assert second.pids() != set()
