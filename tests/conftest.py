@@ -60,6 +60,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(done)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole worlds last, and those that are broken most after those that are not.
+
+    They stay up until the end, and would slow down everything that comes after them.
+    """
+    items.sort(key=_weight)
+
+
+def _weight(item: pytest.Item) -> int:
+    fixtures = getattr(item, "fixturenames", ())
+    return item.path.is_relative_to(ROOT / "tests" / "e2e") + ("boxes" in fixtures)
+
+
 @pytest.fixture(autouse=True)
 def no_task_left() -> Iterator[None]:
     """Fails a test whose loop still has tasks when all its fixtures are done."""

@@ -1,26 +1,65 @@
-"""A real two-region world, started once for all end-to-end tests by the command users type."""
+"""Real worlds, each started once for all tests that need its like, by the command users type.
+
+Starting one takes most of a minute on two cores, so tests share them. What a test breaks it mends:
+see :meth:`worlds.World.mend`. What can't be mended (no world, half a world, a world that is
+stopped) happens in worlds of tests/e2e/test_the_world.py.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from worlds import World, ports_in_use, require_rabbitmq
+from worlds import ROOT, World, ports_in_use, require_rabbitmq
+
+from newsfabric.errors import SetupError
+from newsfabric.world.cassandra_home import find_cassandra
 
 # Below the kernel's ephemeral range, away from the default world and the bench.
+FAR_PORTS = 20000
+BOXES_PORTS = 23000
 PORT_BASE = 24000
+START = 300.0
 
 
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Two regions with one box each; taken down at the end with nothing left behind."""
+@contextlib.contextmanager
+def _running(folder: Path, port_base: int, *options: str) -> Iterator[World]:
+    """A world that is taken down at the end, with nothing left behind."""
     require_rabbitmq()
-    world = World(tmp_path_factory.mktemp("e2e") / "world")
-    up = world.run("up", "--detach", "--port-base", str(PORT_BASE))
+    world = World(folder / "world")
+    up = world.run("up", "--detach", "--port-base", str(port_base), *options, timeout=START)
     assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
     yield world
     down = world.run("down")
     assert down.returncode == 0, f"{down.stdout}\n{down.stderr}"
     assert world.pids() == set()
-    assert ports_in_use(PORT_BASE) == []
+    assert ports_in_use(port_base) == []
     assert not world.state.exists()
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two regions with one box each."""
+    with _running(tmp_path_factory.mktemp("e2e"), PORT_BASE) as world:
+        yield world
+
+
+@pytest.fixture(scope="session")
+def boxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two regions with two boxes each, for tests that break most of it."""
+    with _running(tmp_path_factory.mktemp("boxes"), BOXES_PORTS, "--retail", "2") as world:
+        yield world
+
+
+@pytest.fixture(scope="session")
+def far_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two regions and a proxy cluster; with Cassandra where it is installed."""
+    options = ["--proxy"]
+    with contextlib.suppress(SetupError):
+        find_cassandra(ROOT, os.environ)
+        options += ["--store", "cassandra"]
+    with _running(tmp_path_factory.mktemp("far"), FAR_PORTS, *options) as world:
+        yield world
