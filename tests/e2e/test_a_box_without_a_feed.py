@@ -9,7 +9,7 @@ import pytest
 import websockets
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 # Ten seconds without a feed, two to drain, and what a busy machine takes.
 PATIENCE = 40.0

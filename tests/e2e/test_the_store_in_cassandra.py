@@ -15,7 +15,7 @@ from worlds import ROOT, World
 from newsfabric.errors import SetupError
 from newsfabric.world.cassandra_home import find_cassandra
 
-pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(420)]
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import pytest
 from gateways import ENGINES
 from tailing import Tail
 from websockets.sync.client import connect
-from worlds import World, gateways_in, ports_in_use, require_rabbitmq
+from worlds import PORTS, World, gateways_in, ports_in_use, require_rabbitmq
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
-SECOND_BASE = 25500
+SECOND_BASE = PORTS + 1000
 needs_native = pytest.mark.skipif("native" not in ENGINES, reason="the native engine isn't built")
 
 
@@ -38,7 +38,7 @@ def second(tmp_path: Path) -> Iterator[World]:
     yield world
     world.run("down")
     assert world.pids() == set()
-    assert ports_in_use(SECOND_BASE, 500) == []
+    assert ports_in_use(SECOND_BASE, 200) == []
 
 
 def test_status_lists_every_part_with_a_living_pid(world: World) -> None:
@@ -94,7 +94,7 @@ def test_a_killed_up_leaves_nothing_running(second: World) -> None:
     up.kill()
     up.communicate()
     _eventually(lambda: second.pids() == set(), "the watchdog has ended everything", 60)
-    assert ports_in_use(SECOND_BASE, 500) == []
+    assert ports_in_use(SECOND_BASE, 200) == []
     assert [entry.name for entry in second.state.iterdir()] == ["logs"]
 
 
@@ -109,7 +109,7 @@ def test_down_finds_what_is_left_when_the_watchdog_was_killed_too(second: World)
     down = second.run("down")
     assert down.returncode == 0, down.stderr
     assert second.pids() == set()
-    assert ports_in_use(SECOND_BASE, 500) == []
+    assert ports_in_use(SECOND_BASE, 200) == []
 
 
 def test_a_world_of_the_tornado_engine_runs_in_the_foreground_until_ctrl_c(
@@ -130,7 +130,7 @@ def test_a_world_of_the_tornado_engine_runs_in_the_foreground_until_ctrl_c(
     up.communicate(timeout=60)
     assert up.returncode == 0
     assert second.pids() == set()
-    assert ports_in_use(SECOND_BASE, 500) == []
+    assert ports_in_use(SECOND_BASE, 200) == []
     assert not second.state.exists()
 
 
@@ -161,8 +161,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(tmp_path_factory.mktemp("cluster") / "world")
     up = world.run(
         *("up", "--detach", "--regions", "oregon", "--core-nodes", "3", "--retail", "2"),
-        *("--port-base", str(SECOND_BASE)),
-        timeout=240,
+        *("--port-base", str(SECOND_BASE), "--timeout", "240"),
+        timeout=300,
     )
     assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
     yield world
@@ -211,7 +211,7 @@ def test_down_ends_a_data_plane_whose_gateway_was_killed(cluster: World) -> None
         assert cluster.run("down").returncode == 0
         assert json.loads(reader.recv(timeout=5))["type"] == "disconnect"
     assert cluster.pids() == set()
-    assert ports_in_use(SECOND_BASE, 500) == []
+    assert ports_in_use(SECOND_BASE, 200) == []
     assert not cluster.state.exists()
 
 
