@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from brokers import tell_news_at_once
 from hypothesis import HealthCheck, settings
 from reaper import watch
 
@@ -34,6 +35,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Tasks that a cancelled server or a closing socket still needs a few turns for.
 GRACE_SECONDS = 0.5
+# Those that tests share, in the order in which they are started.
+WORLDS = ("world", "far_world", "boxes")
 
 settings.register_profile("newsfabric", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("newsfabric")
@@ -61,16 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole worlds last, and those that are broken most after those that are not.
-
-    They stay up until the end, and would slow down everything that comes after them.
-    """
-    items.sort(key=_weight)
+    """Whole worlds last, those with the same one side by side: see tests/e2e/conftest.py."""
+    items.sort(key=_world_of)
 
 
-def _weight(item: pytest.Item) -> int:
+def _world_of(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
-    return item.path.is_relative_to(ROOT / "tests" / "e2e") + ("boxes" in fixtures)
+    kinds = [n for n, kind in enumerate(WORLDS, 2) if kind in fixtures]
+    return max(kinds, default=int(item.path.is_relative_to(ROOT / "tests" / "e2e")))
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +148,9 @@ def rabbitmq(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Node]:
     """One node for the whole session: use names of your own, leave nothing behind."""
-    with LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home) as node:
+    node = LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home)
+    tell_news_at_once(node.broker)
+    with node:
         yield Node(node.broker.name, node.amqp_url, node.management_url)
 
 

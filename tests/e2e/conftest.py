@@ -1,8 +1,9 @@
 """Real worlds, each started once for all tests that need its like, by the command users type.
 
-Starting one takes most of a minute on two cores, so tests share them. What a test breaks it mends:
-see :meth:`worlds.World.mend`. What can't be mended (no world, half a world, a world that is
-stopped) happens in worlds of tests/e2e/test_the_world.py.
+Starting one takes half a minute on two cores, so tests share them; one at a time, since a world at
+rest takes its part of a core too. tests/conftest.py puts those that share one side by side. What a
+test breaks it mends: see :meth:`worlds.World.mend`. What can't be mended (no world, half a world,
+one that is stopped) happens in worlds of tests/e2e/test_the_world.py.
 """
 
 from __future__ import annotations
@@ -38,26 +39,47 @@ def _running(folder: Path, first_port: int, *options: str) -> Iterator[World]:
     assert not world.state.exists()
 
 
+class Standing:
+    """The world that is up. Asked for another kind, it takes this one down and starts that."""
+
+    def __init__(self, factory: pytest.TempPathFactory, stack: contextlib.ExitStack) -> None:
+        self._factory = factory
+        self._stack = stack
+        self._kind = ""
+        self._world: World | None = None
+
+    def of(self, kind: str, first_port: int, *options: str) -> World:
+        if self._world is None or self._kind != kind:
+            self._world = None
+            self._stack.close()
+            started = _running(self._factory.mktemp(kind), first_port, *options)
+            self._kind, self._world = kind, self._stack.enter_context(started)
+        return self._world
+
+
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    with contextlib.ExitStack() as stack:
+        yield Standing(tmp_path_factory, stack)
+
+
+@pytest.fixture
+def world(standing: Standing) -> World:
     """Two regions with one box each."""
-    with _running(tmp_path_factory.mktemp("e2e"), PORTS) as world:
-        yield world
+    return standing.of("world", PORTS)
 
 
-@pytest.fixture(scope="session")
-def boxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Two regions with two boxes each, for tests that break most of it."""
-    with _running(tmp_path_factory.mktemp("boxes"), PORTS + 300, "--retail", "2") as world:
-        yield world
-
-
-@pytest.fixture(scope="session")
-def far_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.fixture
+def far_world(standing: Standing) -> World:
     """Two regions and a proxy cluster; with Cassandra where it is installed."""
     options = ["--proxy"]
     with contextlib.suppress(SetupError):
         find_cassandra(ROOT, os.environ)
         options += ["--store", "cassandra"]
-    with _running(tmp_path_factory.mktemp("far"), PORTS + 600, *options) as world:
-        yield world
+    return standing.of("far", PORTS + 600, *options)
+
+
+@pytest.fixture
+def boxes(standing: Standing) -> World:
+    """Two regions with two boxes each, for tests that break most of it."""
+    return standing.of("boxes", PORTS + 300, "--retail", "2")
