@@ -1,4 +1,4 @@
-"""A source queue's node dies, stays away and comes back, in a real cluster of two."""
+"""A node dies, stays away and comes back, in a real cluster of two."""
 
 from __future__ import annotations
 
@@ -23,19 +23,11 @@ CORE_1, CORE_2 = "oregon-core-1", "oregon-core-2"
 ROUNDS = 2
 
 
-@pytest.fixture
-def core_nodes(
-    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Nodes]:
-    folder = tmp_path_factory.mktemp("core")
-    with Nodes(folder, rabbitmq_home, [["oregon-client-1"], [CORE_1, CORE_2]]) as started:
-        yield started
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    folder = tmp_path_factory.mktemp("cluster")
-    with Nodes(folder, rabbitmq_home, [[FIRST, SECOND], ["oregon-core-1"]]) as started:
+    """Two clusters of two. Each test makes a fabric of some of them, and leaves all running."""
+    folder = tmp_path_factory.mktemp("clusters")
+    with Nodes(folder, rabbitmq_home, [[FIRST, SECOND], [CORE_1, CORE_2]]) as started:
         yield started
 
 
@@ -68,7 +60,7 @@ async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes) -> None:
         name="oregon",
         frontdesk_url="http://127.0.0.1:1",
         client=(nodes.node(FIRST), nodes.node(SECOND)),
-        core=(nodes.node("oregon-core-1"),),
+        core=(nodes.node(CORE_1),),
     )
     absences = Absences(ROUNDS)
     async with Brokers(Fabric((region,)), Credentials()) as brokers:
@@ -104,13 +96,13 @@ async def _router_keys(brokers: Brokers) -> set[str]:
 
 
 async def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything(
-    core_nodes: Nodes,
+    nodes: Nodes,
 ) -> None:
     region = Region(
         name="oregon",
         frontdesk_url="http://127.0.0.1:1",
-        client=(core_nodes.node("oregon-client-1"),),
-        core=(core_nodes.node(CORE_1), core_nodes.node(CORE_2)),
+        client=(nodes.node(FIRST),),
+        core=(nodes.node(CORE_1), nodes.node(CORE_2)),
     )
     gold = set(TOPICS.patterns("gold"))
     absences = Absences(ROUNDS)
@@ -118,12 +110,12 @@ async def test_while_the_first_core_node_is_away_the_second_router_queue_takes_e
         await _rounds(brokers, absences, 1)
         assert await _router_keys(brokers) == gold
 
-        await asyncio.to_thread(core_nodes.kill, CORE_1)
+        await asyncio.to_thread(nodes.kill, CORE_1)
         await _rounds(brokers, absences, ROUNDS)
         assert await _router_keys(brokers) == {"#"}
         assert await _rounds(brokers, absences, 1) == []
 
-        await asyncio.to_thread(core_nodes.start, CORE_1)
+        await asyncio.to_thread(nodes.start, CORE_1)
         await _rounds(brokers, absences, 2)
         assert await _router_keys(brokers) == gold
         assert await _rounds(brokers, absences, 1) == []
