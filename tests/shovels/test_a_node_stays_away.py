@@ -25,10 +25,21 @@ ROUNDS = 2
 
 @pytest.fixture(scope="module")
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """Two clusters of two. Each test makes a fabric of some of them, and leaves all running."""
+    """Two clusters of two; the tests leave all running."""
     folder = tmp_path_factory.mktemp("clusters")
     with Nodes(folder, rabbitmq_home, [[FIRST, SECOND], [CORE_1, CORE_2]]) as started:
         yield started
+
+
+@pytest.fixture
+def known(nodes: Nodes) -> Fabric:
+    region = Region(
+        name="oregon",
+        frontdesk_url="http://127.0.0.1:1",
+        client=(nodes.node(FIRST), nodes.node(SECOND)),
+        core=(nodes.node(CORE_1), nodes.node(CORE_2)),
+    )
+    return Fabric((region,))
 
 
 async def _rounds(brokers: Brokers, absences: Absences, count: int) -> list[Done]:
@@ -55,15 +66,9 @@ async def _until_running(brokers: Brokers) -> None:
             await asyncio.sleep(0.2)
 
 
-async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes) -> None:
-    region = Region(
-        name="oregon",
-        frontdesk_url="http://127.0.0.1:1",
-        client=(nodes.node(FIRST), nodes.node(SECOND)),
-        core=(nodes.node(CORE_1),),
-    )
+async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes, known: Fabric) -> None:
     absences = Absences(ROUNDS)
-    async with Brokers(Fabric((region,)), Credentials()) as brokers:
+    async with Brokers(known, Credentials()) as brokers:
         await _rounds(brokers, absences, 1)
         homes = {q.name: q.home for q in (await (await brokers.reach(CLIENT)).queues()).values()}
         assert homes["shovel.publish.oregon.1"] == f"{FIRST}@localhost"
@@ -96,17 +101,11 @@ async def _router_keys(brokers: Brokers) -> set[str]:
 
 
 async def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything(
-    nodes: Nodes,
+    nodes: Nodes, known: Fabric
 ) -> None:
-    region = Region(
-        name="oregon",
-        frontdesk_url="http://127.0.0.1:1",
-        client=(nodes.node(FIRST),),
-        core=(nodes.node(CORE_1), nodes.node(CORE_2)),
-    )
     gold = set(TOPICS.patterns("gold"))
     absences = Absences(ROUNDS)
-    async with Brokers(Fabric((region,)), Credentials()) as brokers:
+    async with Brokers(known, Credentials()) as brokers:
         await _rounds(brokers, absences, 1)
         assert await _router_keys(brokers) == gold
 
