@@ -16,7 +16,7 @@ from newsfabric.control import Receipt, encode_receipt
 from newsfabric.errors import PublishNacked
 from newsfabric.topology import declare_client
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 SEND_AGAIN = 0.05
 
 

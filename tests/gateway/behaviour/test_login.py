@@ -526,7 +526,7 @@ async def _over_sockjs(
     said = json.dumps([json.dumps(verb) for verb in verbs]).encode()
     wanted, pushes = len(verbs) + more, list[dict[str, Any]]()
     base = "/sockjs/0/session-1"
-    async with asyncio.timeout(5.0), box.opened() as raw:
+    async with asyncio.timeout(20), box.opened() as raw:
         if transport == "websocket":
             await raw.upgrade(f"{base}/websocket")
             assert (await raw.read_frame())[1] == b"o"
