@@ -15,7 +15,7 @@ from newsfabric.control import Receipt, encode_receipt
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topology import declare_client
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 SEND_AGAIN = 0.05
 
 

@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 
 def token(world: World, user: str, *options: str) -> str:

@@ -16,7 +16,7 @@ from chromium import launched
 from playwright.sync_api import Browser, Page, expect
 from worlds import ROOT, World
 
-pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
 LONG = 60_000
 
