@@ -244,7 +244,7 @@ async def test_a_bounded_number_is_under_way(publisher: Program, regions: Region
 async def test_a_connection_that_breaks_costs_nothing(publisher: Program, regions: Regions) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, _n: None
-    given = settings(region, send_again=3.0)
+    given = settings(region, send_again=8.0)
     running = asyncio.create_task(publisher.run(given, {"topic": "news.x", "many": 5}))
     first = {m.properties.message_id for m in await region.saw(5)}
     # Receipts go with the queue that they wait in, so the messages come again.
