@@ -43,7 +43,7 @@ test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@test ! -x $(DATAPLANE) || $(MAKE) --no-print-directory dataplane-test
-	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest $(PYTEST_ARGS)
 
 lint: python ## Check style and formatting
 	$(BIN)/ruff check

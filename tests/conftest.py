@@ -34,8 +34,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Tasks that a cancelled server or a closing socket still needs a few turns for.
 GRACE_SECONDS = 0.5
-# Marks of tests that need one.
-SERVERS = ("broker", "cassandra", "world", "browser")
 # Those that tests share, in the order in which they are started.
 WORLDS = ("world", "far_world", "boxes")
 
@@ -64,18 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(done)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Whole worlds last, those with the same one side by side: see tests/e2e/conftest.py.
-
-    With ``-n 2`` all that need a server are one worker's, in this order, and the other one has the
-    rest, file by file.
-    """
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole worlds last, those with the same one side by side: see tests/e2e/conftest.py."""
     items.sort(key=_world_of)
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            needs_server = any(item.get_closest_marker(kind) for kind in SERVERS)
-            item.add_marker(pytest.mark.xdist_group("servers" if needs_server else item.path.stem))
 
 
 def _world_of(item: pytest.Item) -> int:
