@@ -123,7 +123,9 @@ def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(
     assert account["paid"] == account["owed"] - account["missing_bronze"]
     assert account["connections"] > 2 * account["readers"]
     broken = {fault["kind"] for fault in report["faults"]}
-    assert {"core node", "gateway", "router", "dataplane"} <= broken
+    assert {"core node", "gateway", "router", "dataplane", "mailbox"} <= broken
+    assert account["dismissed"] > 20
+    assert account["unheard"] == 0
     assert all(fault["error"] is None for fault in report["faults"])
     assert (tmp_path / "plot.svg").read_text().startswith("<svg ")
     assert "Every promise was kept" in (tmp_path / "report.md").read_text()

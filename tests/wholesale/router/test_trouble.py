@@ -16,6 +16,7 @@ from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
+from wholesale import patience
 from wholesale.router import storing
 
 
@@ -81,7 +82,7 @@ async def test_a_broken_store_costs_no_message_while_it_says_that_it_is_broken(
 async def test_an_outage_of_the_store_is_logged_once_and_its_end_once(
     desk: Desk, store: FailingStore, caplog: pytest.LogCaptureFixture
 ):
-    caplog.set_level(logging.INFO, logger=storing.__name__)
+    caplog.set_level(logging.INFO, logger=patience.__name__)
     store.fails = away
     async with running(desk) as router:
         desk.publish(message())
