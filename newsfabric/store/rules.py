@@ -17,7 +17,7 @@ from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.mailbox import Mark
 from newsfabric.topics import TopicPolicy, TopicTable
 
-# What a gateway may look back for when it repairs; the dedup window is as long.
+# What a gateway may look back for when it repairs; identities are remembered for longer.
 JOURNAL_MS: Final = 600_000
 # Bodies that `latest` may be asked to hold in memory at once.
 MAX_LATEST: Final = 1_000

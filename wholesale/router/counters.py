@@ -28,6 +28,9 @@ LEAD = metrics.histogram(
 SHED = metrics.counter(
     "router_shed", "Bronze messages dropped because the store was behind; not sent to rejected."
 )
+EXPIRED = metrics.counter(
+    "router_expired", "Messages given up because store or broker kept them waiting for too long."
+)
 STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again.")
 PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again.")
 VOID = metrics.counter("router_void", "Numbers that came to nothing.")

@@ -72,10 +72,12 @@ class Router:
         limits: Limits = DEFAULT_LIMITS,
         bronze_room: int = BRONZE_ROOM,
         now_ms: Callable[[], int] = wall_clock_ms,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         sender = Sender(identity.region, identity.name)
         self.stream = Stream(origin=identity.region, router=identity.name, epoch=identity.epoch)
         self._now_ms = now_ms
+        self._now = now
         self._routes = routes
         self._progress = Progress()
         self._identities = Identities(Window())
@@ -95,15 +97,17 @@ class Router:
             answering=self._answering,
             progress=self._progress,
             now_ms=now_ms,
+            now=now,
             sightings=races.sightings,
         )
-        self._routing = Routing(publisher=routes, settling=settling)
+        self._routing = Routing(publisher=routes, settling=settling, now=now)
         self._storing = Storing(
             store=store,
             stream=self.stream,
             settling=settling,
             hand_on=self._routing.put,
             now_ms=now_ms,
+            now=now,
             bronze_room=bronze_room,
         )
 
@@ -125,7 +129,7 @@ class Router:
             # It has come as far as the keeper of shovels wants it to.
             source.ack(delivery)
             return
-        taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=time.monotonic())
+        taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=self._now())
         match taken:
             case Job():
                 self._progress.begin()
