@@ -39,6 +39,7 @@ _COUNTERS: Final[Mapping[str, Counter]] = {
     "errors": measures.ERRORS,
     "dropped": measures.DROPPED,
     "copies": measures.DUPLICATES,
+    "evicted_early": measures.EVICTED_EARLY,
     "accepts": ACCEPTS,
     "accept_pauses": measures.ACCEPT_PAUSES,
     "bad_requests": BAD_REQUESTS,

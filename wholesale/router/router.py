@@ -21,6 +21,7 @@ from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
+from wholesale.router import counters
 from wholesale.router.answering import Answering
 from wholesale.router.identities import Identities
 from wholesale.router.intake import Intake
@@ -81,6 +82,7 @@ class Router:
         self._routes = routes
         self._progress = Progress()
         self._identities = Identities(Window())
+        self._evicted_early = 0
         self._intake = Intake(
             sender=sender,
             topics=topics,
@@ -170,7 +172,12 @@ class Router:
     async def _tick_on(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            self._count_evicted()
             await self.tick()
+
+    def _count_evicted(self) -> None:
+        before, self._evicted_early = self._evicted_early, self._identities.evicted_early
+        counters.EVICTED_EARLY.inc(self._evicted_early - before)
 
     def _forget_stale(self) -> None:
         # The broker delivers again what was unacknowledged on the old channel. Without this,

@@ -428,6 +428,7 @@ impl Reactor {
         note(&counters.memory_bytes, self.hub.memory_bytes());
         note(&counters.identities, self.hub.identities());
         note(&counters.copies, self.hub.copies() as usize);
+        note(&counters.evicted_early, self.hub.evicted_early() as usize);
     }
 
     pub(crate) fn counters(&self) -> &Counters {
