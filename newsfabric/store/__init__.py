@@ -71,7 +71,8 @@ class Store(Protocol):
         """All envelopes routed in [from_ms, to_ms) by their ids' time, in id order.
 
         The first ``limit`` of them; to go on, ask again from the time of the last one. Those of
-        topics with a short ttl and those that expired are here for ten minutes at least.
+        topics with a short ttl and those that expired are here for ten minutes at least. Rows that
+        can't be read are left out and counted; everywhere else one of those is a StoreError.
         """
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
