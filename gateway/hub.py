@@ -117,6 +117,8 @@ class Hub:
         self.streams = streams
         self.memory_bytes = 0
         self.copies = 0
+        # Copies with another body than the one that was published, as far as that is remembered.
+        self.differing = 0
         self.unknown_topics = 0
         self._table = topics
         self._seen = SeenIdentities(
@@ -155,6 +157,7 @@ class Hub:
             self.copies += 1
             if known is not None:
                 known.memory.note_copy(envelope.identity, copy_of(envelope))
+                self.differing += known.memory.differs(envelope)
             return None
         self._seen.add(envelope.identity, now)
         publication = Publication(envelope, policy, self.streams.position(now))

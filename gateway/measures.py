@@ -16,6 +16,9 @@ CLOSES = metrics.counter("gateway_closes", "Connections ended", ["reason"])
 DELIVERIES = metrics.counter("gateway_deliveries", "Frames given to readers", ["transport"])
 PUBLICATIONS = metrics.counter("gateway_publications", "Messages published", ["class"])
 DUPLICATES = metrics.counter("gateway_duplicates", "Copies and repeats dropped")
+DIFFERING = metrics.counter(
+    "gateway_differing", "Copies with another body than the first, which was published"
+)
 COPIES = metrics.counter(
     "gateway_copies", "Arrivals by the shovels that brought them and their place", ["way", "place"]
 )

@@ -46,7 +46,9 @@ class Store(Protocol):
 
         ``since_ms`` leaves out those routed before it (the time in their id);
         ``before`` is an id: only older ones (to page backwards), ValueError if it is none.
-        Of several copies the newest among these stands for all. Expired ones are left out.
+        Of several copies the oldest among those read stands for all, as connected readers had the
+        first: it is read from the newest back until there are ``limit`` messages. Expired ones are
+        left out.
         """
 
     async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:

@@ -357,7 +357,7 @@ def history(
     end = rules.first_id(MAX_MS + 1) if before is None else rules.checked_id(before)
     # Twice as many as wanted: of a gold message both regions' copies are here.
     newest_first = _newest_first(connection, topic, since_ms, end, now_ms, 2 * limit)
-    return rules.newest_of_each(newest_first, limit)[::-1]
+    return rules.oldest_of_each(newest_first, limit)[::-1]
 
 
 def since(

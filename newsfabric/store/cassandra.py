@@ -105,7 +105,7 @@ class CassandraStore:
             span = rows.place_before(before), ms_of_id(before)
         # Twice as many as wanted: of a gold message both regions' copies are here.
         backwards = self._backwards(topic, since_ms, *span, page_rows=2 * limit)
-        return await backwards.read(limit, rules.newest_of_each)
+        return await backwards.read(limit, rules.oldest_of_each)
 
     async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
         end = rows.first_place(MAX_MS + 1)

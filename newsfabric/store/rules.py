@@ -117,6 +117,23 @@ def newest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelop
     return list(found.values())
 
 
+def oldest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelope]:
+    """At most ``limit`` envelopes, newest first, of each identity the last one met.
+
+    It ends where there are ``limit`` identities: an older copy that lies beyond isn't looked for.
+    """
+    found: dict[int, Envelope] = {}
+    if limit <= 0:
+        return []
+    for envelope in newest_first:
+        # At the end again, which is its place.
+        found.pop(envelope.identity, None)
+        found[envelope.identity] = envelope
+        if len(found) == limit:
+            break
+    return list(found.values())
+
+
 def mailbox_limit(limit: int) -> int:
     """What ``limit`` of :meth:`newsfabric.store.Store.mailboxes` comes to."""
     return min(max(limit, 0), MAX_MAILBOX)

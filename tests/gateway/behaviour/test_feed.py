@@ -122,6 +122,19 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
     assert [y - x for x, y in zip(before, after, strict=True)] == [2, 2, 1, 1, 1, 1]
 
 
+@pytest.mark.promise("S2")
+async def test_of_two_bodies_of_a_message_readers_get_the_first_and_it_is_counted(box: Box) -> None:
+    before = await box.metric("newsfabric_gateway_differing_total")
+    first = box.envelope(body="first")
+    second = dataclasses.replace(first, body=b'"second"', router="oregon-router-2")
+    async with box.reader("news.breaking") as reader:
+        for each in (first, second):
+            box.send(encode(each))
+        box.publish(body="after")
+        assert await reader.hear_bodies(2) == ["first", "after"]
+    assert await box.metric("newsfabric_gateway_differing_total") == before + 1
+
+
 async def test_identities_that_had_to_go_early_are_counted(engine: str) -> None:
     early = "newsfabric_gateway_identities_evicted_early_total"
     async with opened_box(engine, hub=HubLimits(identities=4)) as box:

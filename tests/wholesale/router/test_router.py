@@ -10,6 +10,8 @@ import pytest
 from core_desk import EPOCH, Desk, message, running, until
 from shovelled import shovelled
 
+from gateway.hub import Hub
+from gateway.streams import Streams
 from newsfabric.amqp import Message
 from newsfabric.amqp.message import SHOVELLED
 from newsfabric.control import Canary, encode_canary, revocation
@@ -111,6 +113,24 @@ async def test_after_a_quarter_of_an_hour_it_is_routed_again(desk: Desk):
             clock[0] += 15 * 60_000
         first, second = desk.envelopes()
         assert (first.identity, first.seq + 1) == (second.identity, second.seq)
+
+
+@pytest.mark.promise("S2")
+async def test_of_two_bodies_that_met_different_routers_readers_and_history_have_the_first(
+    desk: Desk,
+):
+    async with running(desk) as first:
+        desk.publish(message(body=b'"first"', message_id="m1"))
+        await desk.none_owed(first)
+    other = {"name": "oregon-router-2", "link": desk.broker.connect()}
+    async with running(desk, now_ms=lambda: EPOCH + 5, **other) as second:
+        desk.publish(message(body=b'"second"', message_id="m1"))
+        await desk.none_owed(second)
+    hub = Hub(desk.topics, Streams(EPOCH / 1000))
+    given = [e.body for e in desk.envelopes() if hub.offer(e, EPOCH / 1000) is not None]
+    found = await desk.store.history("news.world", limit=10)
+    assert (given, [e.body for e in found]) == ([b'"first"'], [b'"first"'])
+    assert hub.differing == 1
 
 
 async def test_identities_that_had_to_go_early_are_counted(
