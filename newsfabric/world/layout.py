@@ -31,7 +31,16 @@ from newsfabric.errors import ConfigError
 from newsfabric.settings import Fabric, Node, ProxyCluster, Region, is_name
 from newsfabric.world.broker import HOST, Broker
 from newsfabric.world.cassandra import StoreNode, tokens
-from newsfabric.world.links import API, MOST, Proxy, lay_proxies, view
+from newsfabric.world.links import (
+    API,
+    MOST,
+    Proxy,
+    lay_proxies,
+    lay_store_proxies,
+    store_host,
+    view,
+)
+from newsfabric.world.paths import Paths
 
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
@@ -208,85 +217,6 @@ class Program:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Paths:
-    """Where things are in a world's state folder."""
-
-    state: Path
-
-    @property
-    def fabric(self) -> Path:
-        """fabric.json, what every service is told."""
-        return self.state / "fabric.json"
-
-    @property
-    def topics(self) -> Path:
-        """The world's own copy of topics.toml."""
-        return self.state / "topics.toml"
-
-    @property
-    def token_key(self) -> Path:
-        """What `newsfabric token` signs with."""
-        return self.state / "token-key.pem"
-
-    @property
-    def token_keys(self) -> Path:
-        """What gateways check readers' tokens with."""
-        return self.state / "token-keys.pem"
-
-    @property
-    def store(self) -> Path:
-        """The SQLite store; one for all regions, as one Cassandra with two DCs would be."""
-        return self.state / "store.sqlite"
-
-    @property
-    def logs(self) -> Path:
-        """One log for each process."""
-        return self.state / "logs"
-
-    @property
-    def cassandra(self) -> Path:
-        """One folder for each Cassandra node."""
-        return self.state / "cassandra"
-
-    @property
-    def brokers(self) -> Path:
-        """One folder for each RabbitMQ node."""
-        return self.state / "brokers"
-
-    @property
-    def erlang(self) -> Path:
-        """HOME of everything Erlang: holds the cookie."""
-        return self.state / "erlang"
-
-    @property
-    def sockets(self) -> Path:
-        """Where gateways and their data planes meet."""
-        return self.state / "sockets"
-
-    @property
-    def links(self) -> Path:
-        """What Toxiproxy is told."""
-        return self.state / "links.json"
-
-    @property
-    def publishers(self) -> Path:
-        """The passwords of publishers with rights of their own, a file for each."""
-        return self.state / "publishers"
-
-    def fabric_seen_from(self, region: str) -> Path:
-        """fabric.json as ``region`` sees it, which reaches the others through Toxiproxy."""
-        return self.state / "fabric" / f"{region}.json"
-
-    def definitions(self, name: str) -> Path:
-        """A generated definitions.json."""
-        return self.state / "definitions" / f"{name}.json"
-
-    def log(self, process: str) -> Path:
-        """The log of the process of that name."""
-        return self.logs / f"{process}.log"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorldLayout:
     """A whole world. Make it with :func:`lay_out`."""
 
@@ -373,7 +303,8 @@ class WorldLayout:
         if self.proxies:
             yield self.toxiproxy_port, "Toxiproxy"
         for proxy in self.proxies:
-            yield proxy.port, f"{proxy.node} as {proxy.region} sees it"
+            if proxy.what != "store":
+                yield proxy.port, f"{proxy.node} as {proxy.region} sees it"
         for region in self.regions:
             yield from _region_ports(region)
         for broker in self.proxy_nodes:
@@ -488,7 +419,9 @@ def _proxies(
     lookers = [region.name for region in regions]
     found = lay_proxies(lookers, nodes, port_base=options.port_base)
     # So many regions or nodes that their wires don't fit between the ports: then straight ones.
-    return found if len(found) <= MOST else ()
+    if len(found) > MOST:
+        return ()
+    return found + lay_store_proxies([(r.name, r.store_nodes) for r in regions])
 
 
 def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> RegionLayout:
@@ -517,9 +450,11 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
         return options.port_base + _REGION_PORTS * (centre + 1) + _STORE + 2 * n
 
     centre = options.regions.index(region)
+    # The wires of two regions always fit between the ports.
+    host = HOST if options.toxiproxy is None else store_host(options.regions)
     # All are seeds: a cluster that starts as a whole has nobody else to ask.
     seeds = tuple(
-        f"{HOST}:{port(c, n) + 1}" for c in range(len(options.regions)) for n in range(count)
+        f"{host}:{port(c, n) + 1}" for c in range(len(options.regions)) for n in range(count)
     )
     return tuple(
         StoreNode(
@@ -531,6 +466,7 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
             tokens=tokens(centre=centre, node=n, nodes=count),
             seeds=seeds,
             single=count == 1,
+            wire_host=host,
         )
         for n in range(count)
     )

@@ -8,34 +8,20 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from tailing import Tail
-from worlds import ROOT, World, ports_in_use, require_rabbitmq
+from worlds import ROOT, World, gateways_in
 
 from newsfabric.world.toxiproxy import find_toxiproxy
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(600)]
 
-PORT_BASE = 25000
 
-
-@pytest.fixture(scope="module")
-def boxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Two regions with two boxes each, for this file alone: whatever breaks here stays here."""
-    require_rabbitmq()
-    world = World(tmp_path_factory.mktemp("chaos") / "world")
-    up = world.run(
-        *("up", "--detach", "--retail", "2", "--port-base", str(PORT_BASE)),
-        *("--timeout", "240"),
-        timeout=300,
-    )
-    assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
-    yield world
-    world.run("down")
-    assert world.pids() == set()
-    assert ports_in_use(PORT_BASE, 300) == []
+@pytest.fixture(autouse=True)
+def mended(boxes: World) -> Iterator[None]:
+    yield
+    boxes.mend()
 
 
 @pytest.fixture
@@ -75,18 +61,9 @@ def test_what_is_killed_stays_dead_until_it_is_healed(boxes: World) -> None:
     assert _chaos(boxes, "heal") == [(frontdesk, "started")]
     assert _pid(boxes, frontdesk) not in (None, before)
     _eventually(
-        lambda: len(_gateways(boxes.region("oregon")["endpoints_url"])) == 2,
+        lambda: len(gateways_in(boxes.region("oregon")["endpoints_url"])) == 2,
         "the new frontdesk knows both boxes",
     )
-
-
-def _gateways(endpoints_url: str) -> list[object]:
-    try:
-        with urlopen(endpoints_url, timeout=5) as answer:
-            found: list[object] = json.load(answer)["gateways"]
-    except OSError:
-        return []
-    return found
 
 
 def test_a_wrong_name_breaks_nothing_and_is_answered_with_the_right_one(boxes: World) -> None:
@@ -96,7 +73,7 @@ def test_a_wrong_name_breaks_nothing_and_is_answered_with_the_right_one(boxes: W
     assert _pid(boxes, "oregon-router-1") is not None
 
 
-def test_what_a_cut_region_missed_comes_when_it_is_healed(linked: World) -> None:
+def test_a_region_that_is_cut_off_goes_on_and_misses_nothing(linked: World) -> None:
     tail = Tail(linked, "news.world", region="dublin", count=2)
     assert _chaos(linked, "cut", "dublin") == [("oregon-dublin-link", "cut")]
     published = linked.run("publish", "news.world", '"far"', "--region", "oregon")
@@ -104,7 +81,10 @@ def test_what_a_cut_region_missed_comes_when_it_is_healed(linked: World) -> None
     published = linked.run("publish", "news.world", '"near"', "--region", "dublin")
     assert published.returncode == 0, published.stderr
     assert _chaos(linked, "heal") == [("oregon-dublin-link", "healed")]
-    assert [message["body"] for message in tail.messages()] == ["near", "far"]
+    # In which order is open: the regions share the one SQLite file, which can't be cut, and there
+    # dublin's gateway reads what a silent region's routers have stored. What a whole cut keeps
+    # away is tested with Cassandra (test_the_store_in_cassandra.py).
+    assert {message["body"] for message in tail.messages()} == {"near", "far"}
 
 
 def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -11,36 +12,26 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from worlds import ROOT, World, ports_in_use, require_rabbitmq
+from tailing import Tail
+from worlds import ROOT, World
 
 from newsfabric.errors import SetupError
 from newsfabric.world.cassandra_home import find_cassandra
+from newsfabric.world.toxiproxy import find_toxiproxy
 
-pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(360)]
-
-# Away from the world of the other end-to-end tests, which is running too.
-PORT_BASE = 25000
+pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(420)]
 
 
-@pytest.fixture(scope="module")
-def cassandra_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    require_rabbitmq()
+@pytest.fixture
+def cassandra_world(far_world: World) -> World:
+    """Skips on a laptop without Cassandra."""
     try:
         find_cassandra(ROOT, os.environ)
     except SetupError as exc:
         if os.environ.get("CI"):
             pytest.fail(f"CI must have Cassandra: {exc}")
         pytest.skip(str(exc))
-    world = World(tmp_path_factory.mktemp("e2e-cassandra") / "world")
-    words = ("--store", "cassandra", "--port-base", str(PORT_BASE), "--timeout", "240")
-    up = world.run("up", "--detach", *words, timeout=280)
-    assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
-    yield world
-    down = world.run("down")
-    assert down.returncode == 0, f"{down.stdout}\n{down.stderr}"
-    assert world.pids() == set()
-    assert ports_in_use(PORT_BASE, 300) == []
-    assert not world.state.exists()
+    return far_world
 
 
 def history(region: dict[str, Any], topic: str) -> list[dict[str, Any]]:
@@ -55,12 +46,52 @@ def test_what_oregon_routed_is_in_the_history_of_both_regions(cassandra_world: W
     assert [store["name"] for store in stores] == ["oregon-store-1", "dublin-store-1"]
     assert all(store["running"] for store in stores)
     body = {"headline": f"A headline {uuid.uuid4()}"}
-    published = cassandra_world.run("publish", "news.world", json.dumps(body))
+    topic = f"news.stored-{uuid.uuid4()}"
+    published = cassandra_world.run("publish", topic, json.dumps(body))
     assert published.returncode == 0, published.stderr
     # The receipt says that it is stored here; Cassandra carries it to the other region.
-    assert [message["body"] for message in history(regions[0], "news.world")] == [body]
+    assert [message["body"] for message in history(regions[0], topic)] == [body]
     deadline = time.monotonic() + 10
-    while not (there := history(regions[1], "news.world")) and time.monotonic() < deadline:
+    while not (there := history(regions[1], topic)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert [message["id"] for message in there] == [published.stdout.strip()]
     assert [message["body"] for message in there] == [body]
+
+
+@pytest.fixture
+def cut_world(cassandra_world: World) -> Iterator[World]:
+    """Its regions are cut from each other; all is well again afterwards."""
+    if find_toxiproxy(ROOT, os.environ) is None:
+        if os.environ.get("CI") and shutil.which("go"):
+            pytest.fail("CI must have Toxiproxy: `make setup` installs it where Go is")
+        pytest.skip("Toxiproxy is not installed")
+    cut = cassandra_world.run("chaos", "cut", "oregon-dublin-link")
+    assert cut.returncode == 0, cut.stderr
+    yield cassandra_world
+    cassandra_world.mend()
+
+
+def age_of_silence(world: World, shovel: str) -> float:
+    """Seconds since dublin heard of oregon by ``shovel``."""
+    shovels = world.region("dublin")["shovels"]
+    (age,) = (each["canary_age_ms"] for each in shovels if each["name"] == shovel)
+    return float(age) / 1000
+
+
+def test_nothing_crosses_a_cut_and_everything_comes_when_it_is_healed(cut_world: World) -> None:
+    topic = f"news.cut-{uuid.uuid4()}"
+    tail = Tail(cut_world, topic, region="dublin", count=2)
+    far = cut_world.run("publish", topic, '"far"', "--region", "oregon")
+    assert far.returncode == 0, far.stderr
+    # By then dublin's gateway has long asked its own store what oregon's silent routers did.
+    deadline = time.monotonic() + 60
+    while age_of_silence(cut_world, "outbound.oregon.1") < 8:
+        assert time.monotonic() < deadline, "dublin still hears of oregon"
+        time.sleep(0.2)
+    near = cut_world.run("publish", topic, '"near"', "--region", "dublin")
+    assert near.returncode == 0, near.stderr
+    assert tail.first()["body"] == "near"
+    stored = [message["body"] for message in history(cut_world.region("dublin"), topic)]
+    assert stored == ["near"]
+    assert cut_world.run("chaos", "heal").returncode == 0
+    assert [message["body"] for message in tail.messages()] == ["near", "far"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from core_desk import EPOCH, Desk, message, running, until
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.hub import Hub
@@ -225,7 +225,7 @@ async def test_a_message_under_way_when_the_link_breaks_keeps_its_number(desk: D
 
 
 @pytest.mark.promise("R4")
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 120))
 async def test_whatever_is_cut_each_receipted_message_is_stored_and_routed(
     turns_between_cuts: list[int], count: int

@@ -8,12 +8,16 @@
 use dataplane::control::{Command, ConnectionId, Event, MAX_MESSAGE, Uncovered, split};
 use libfuzzer_sys::fuzz_target;
 
+const SETTINGS: u8 = 2;
+
 fuzz_target!(|data: &[u8]| {
     let mut rest = data;
     while let Ok(Some((kind, body, size))) = split(rest) {
         assert!(size == body.len() + 5 && size <= MAX_MESSAGE + 4);
         assert_eq!(split(&rest[..size - 1]), Ok(None));
-        if Command::decode(kind, body).is_ok() {
+        let decoded = Command::decode(kind, body);
+        // Settings of an earlier version end before those of a later one do.
+        if kind != SETTINGS && decoded.is_ok() {
             assert!(Command::decode(kind, &[body, b"\0"].concat()).is_err());
             if let Some((_, shorter)) = body.split_last() {
                 assert!(Command::decode(kind, shorter).is_err());
