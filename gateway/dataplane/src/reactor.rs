@@ -436,6 +436,7 @@ impl Reactor {
         note(&counters.identities, self.hub.identities());
         note(&counters.held_bytes, self.held_bytes);
         note(&counters.copies, self.hub.copies() as usize);
+        note(&counters.evicted_early, self.hub.evicted_early() as usize);
     }
 
     pub(crate) fn counters(&self) -> &Counters {
