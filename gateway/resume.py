@@ -217,7 +217,8 @@ class Resumer:
             return None
         start = _start(told, memory.policy, now)
         if window.reach_ms <= start:
-            return Recalled(_beyond(memory, window, told, now))
+            gap = Gap.GIVEN_UP if streams.lacks(told) else None
+            return Recalled(_beyond(memory, window, told, now), gap)
         if window.asked_ms <= start and now < window.read_at + _SHORT_SECONDS:
             return Recalled(_beyond(memory, window, told, now), Gap.TOO_MANY)
         return None

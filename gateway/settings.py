@@ -85,7 +85,7 @@ class GatewaySettings:
     latest_keys: int = 200
     replay_bytes: int = 1 << 20
     resume_rows: int = 10_000
-    # Measured, 10,000 mailboxes of five messages in SQLite: see bench/README.md.
+    # Measured, 10,000 mailboxes of five messages in SQLite: see docs/performance.md.
     mailbox_reads: int = 2
     mailbox_batch: int = 64
     mailboxes_waiting: int = 100_000

@@ -12,6 +12,7 @@ import pytest
 from envelopes import envelope
 from gateways import TABLE, Box, Reader, opened_box, until
 
+from gateway.hub import HubLimits
 from gateway.repair import RepairLimits
 from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import Envelope, encode, id_of
@@ -245,3 +246,24 @@ async def test_what_was_repaired_is_counted(box: Box) -> None:
     after = [await box.metric(sample) for sample in samples]
     assert [b - a for a, b in zip(before, after, strict=True)] == [1, 1, 1]
     assert await box.metric("newsfabric_gateway_holes_open") == 0
+
+
+@pytest.mark.promise("D1", "D5")
+async def test_what_a_region_that_was_cut_off_routed_comes_once_and_no_copy_of_it(
+    engine: str,
+) -> None:
+    # A second of silence is a cut, and an identity is forgotten after ten.
+    limits = RepairLimits(dead_seconds=1.0)
+    hub = HubLimits(identity_seconds=0.0)
+    async with opened_box(engine, repair=limits, hub=hub) as box, box.reader(TOPIC) as reader:
+        far = {"origin": "dublin", "router": "dublin-router-1"}
+        tick(box, 0, **far)
+        both = await route(box, body="both")
+        await lose(box, **far, body="both", message_id=both.message_id, identity=both.identity)
+        assert await hear_soon(reader, 1) == ["both"]
+        cut_at = time.monotonic()
+        await until(lambda: time.monotonic() > cut_at + 1.5)
+        # Of a router that lived and died meanwhile.
+        await lose(box, origin="dublin", router="dublin-router-9", body="unheard", seq=1)
+        tick(box, 0, **far)
+        assert await hear_soon(reader, 1, 5.0) == ["unheard"]
