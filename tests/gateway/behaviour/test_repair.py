@@ -206,6 +206,31 @@ async def test_a_gateway_isnt_ready_before_it_has_read_the_journal(engine: str) 
         await until(lambda: box.gateway.core.readiness().ready)
 
 
+async def test_a_page_that_fails_now_and_then_costs_a_catch_up_only_that_page(engine: str) -> None:
+    rows, pages = 15_000, 30
+    store = BrokenStore(TABLE)
+    async with opened_box(engine, store=store) as box:
+        began_ms = int(time.time() * 1000) - 400_000
+        await store.write([box.envelope(TOPIC, n, ms=began_ms + n * 20) for n in range(rows)])
+
+    def each_twelfth_fails(page: list[Envelope]) -> Any:
+        if store.asked % 12 == 0:
+            raise StoreUnavailable("one page timed out")
+        return page
+
+    store.answer, store.asked = each_twelfth_fails, 0
+    async with opened_box(engine, store=store) as box:
+
+        def fed_and_ready() -> bool:
+            box.tick()
+            return box.gateway.core.readiness().ready
+
+        async with asyncio.timeout(60):
+            while not fed_and_ready():  # noqa: ASYNC110 - what is waited for sets no event
+                await asyncio.sleep(0.1)
+        assert store.asked < 2 * pages
+
+
 async def test_a_gateway_that_was_deaf_is_ready_when_it_has_what_it_missed(engine: str) -> None:
     limits = RepairLimits(silent_seconds=0.3)
     store = BrokenStore(TABLE)

@@ -52,7 +52,7 @@ def test_what_was_given_up_is_known_to_the_next_one() -> None:
     [7, [], [[], 1, 1], [[[2, 1]], 1, 1], [[[1]], 1, 1], [[[0, 1]], 1, 1], [[[1, 2]], -1, 1]],
 )
 def test_what_cant_have_been_given_up_is_refused(lost: object) -> None:
-    with pytest.raises(ValueError, match="lost|marks|unpack"):
+    with pytest.raises(ValueError, match=r"lost|marks|unpack"):
         decode_marks(orjson.dumps([3, 1, 1, 1, [["oregon-router-1", 7, 5, 1, lost]]]))
 
 
