@@ -24,7 +24,8 @@ Positions (:mod:`gateway.position`) are made and judged here:
   than ten minutes since it started, and died before the position was made.
 * What was given up counts as seen, so that it holds nothing up here, but for six hours no position
   covers it (:meth:`Stream.lose`): who resumes elsewhere may get it, and who does here is told. The
-  same goes for the past of a router that is older than we are and was cut off when we began.
+  same goes for the past of a router that is older than we are and was cut off when we began, if
+  somebody was told meanwhile that the store has everything.
 
 The decision that one would question: :meth:`Streams.vouches` goes by clocks in one point.
 What a gateway heard is known by numbers; that there was no router it never heard of, only
@@ -51,8 +52,6 @@ _HEARD: Final = 32
 _SILENT_SECONDS: Final = 3.0
 # What another gateway may have heard of a router before we do.
 _AHEAD: Final = 100_000
-# Who lives is heard so soon after the first tick that comes.
-_CUT_OFF_SECONDS: Final = 60.0
 # Runs of lost numbers of a stream that are told apart.
 _LOST: Final = 64
 
@@ -252,6 +251,8 @@ class Streams:
         self._heard_at = now
         # When a tick came for the first time.
         self._ticked_at: float | None = None
+        # Whether a reader was told that what the store has is all.
+        self.store_was_trusted = False
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -449,9 +450,9 @@ class Streams:
             young = self._is_young(epoch)
             start, first_ms = (0, min(epoch, ms)) if young else (past, ms)
             stream = self._streams[name] = Stream(router, epoch, start, first_ms)
-            cut_off = self._ticked_at is not None and now > self._ticked_at + _CUT_OFF_SECONDS
-            if start > 0 and cut_off:
-                # Who resumed here meanwhile was given what the store had of it.
+            # Routers tick each second: one that lives was heard soon after the first.
+            cut_off = self._ticked_at is not None and now > self._ticked_at + _SILENT_SECONDS
+            if start > 0 and cut_off and self.store_was_trusted:
                 stream.lose(1, start, from_ms=min(epoch, ms), at_ms=int(now * 1000))
                 self._lossy[name] = stream
             if len(self._streams) > self.limits.streams:

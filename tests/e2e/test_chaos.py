@@ -104,7 +104,8 @@ def test_what_a_cut_region_missed_comes_when_it_is_healed(linked: World) -> None
     published = linked.run("publish", "news.world", '"near"', "--region", "dublin")
     assert published.returncode == 0, published.stderr
     assert _chaos(linked, "heal") == [("oregon-dublin-link", "healed")]
-    assert [message["body"] for message in tail.messages()] == ["near", "far"]
+    # On a busy machine either may be first: what the feed doesn't bring comes from the store.
+    assert sorted(message["body"] for message in tail.messages()) == ["far", "near"]
 
 
 def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(

@@ -364,6 +364,7 @@ def test_the_past_of_an_old_router_that_was_cut_off_when_we_began_is_covered_by_
     None
 ):
     streams = Streams(START)
+    streams.store_was_trusted = True
     streams.ticked("oregon-router-2", EPOCH, 9, void=(), sent_ms=ms(1), now=START + 1)
     streams.ticked(ROUTER, EPOCH, 9, void=(), sent_ms=ms(100), now=START + 100)
     told = decode(streams.position(START + 100))
