@@ -34,13 +34,14 @@ from newsfabric.errors import SetupError
 
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
-PARTS are fabric (delays through a whole world, and a router's rate), store (Cassandra, and a router
-on it), delivery, connect, login, idle and crowd (the gateway beside its floor), upgrade (its
-processes replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in
-does), repair (messages that were lost on the way), losses (a core node, a router, a shovel, a
-store node is killed), failover (a web page whose gateway or region goes) and publishers (the
-libraries in Java, PHP and Python); all if none is named. A part that can't run says why; the others
-go on. A floor is measured in the same run: compare ratios, not figures of different days.
+PARTS are fabric (delays through a whole world, a revocation, and a router's rate), store
+(Cassandra, and a router on it), delivery, connect, login, idle and crowd (the gateway beside its
+floor), upgrade (its processes replaced under load), resume (a crowd comes back), mailbox (a
+crowd that is logged in does), repair (messages that were lost on the way), losses (a core node,
+a router, a shovel, a store node is killed), failover (a web page whose gateway or region goes)
+and publishers (the libraries in Java, PHP and Python); all if none is named. A part that can't
+run says why; the others go on. A floor is measured in the same run: compare ratios, not figures
+of different days.
 
 \b
   python -m bench                       everything (25 minutes)

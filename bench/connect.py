@@ -29,8 +29,8 @@ async def measure(programs: Path) -> list[Row]:
     async with running_box("native") as box:
         for _ in range(TIMES):
             floors.append(await _floor(programs))
-            raw.append(await _gateway(programs, box, ""))
-            subscribed.append(await _gateway(programs, box, subscribe_verb()))
+            raw.append(await spent(programs, box, "", readers=READERS))
+            subscribed.append(await spent(programs, box, subscribe_verb(), readers=READERS))
     floor, plain, answered = (statistics.median(each) for each in (floors, raw, subscribed))
     return [
         Row(figure="accept, read and answer, the floor", value=1 / floor, unit="/s", digits=0),
@@ -65,12 +65,13 @@ async def _floor(programs: Path) -> float:
             return (processor_seconds(floor.pid) - before) / READERS
 
 
-async def _gateway(programs: Path, box: Box, say: str) -> float:
+async def spent(programs: Path, box: Box, say: str, *, readers: int) -> float:
+    """Processor seconds of the gateway for each of ``readers`` who connect and say this."""
     before = box.spent()
     async with running_crowd(
-        programs, port=box.port, source="127.0.0.12", connections=READERS, say=say
+        programs, port=box.port, source="127.0.0.12", connections=readers, say=say
     ) as crowd:
         await crowd.said()
-        spent = (box.spent() - before).total / READERS
+        found = (box.spent() - before).total / readers
     await asyncio.sleep(REST_SECONDS)
-    return spent
+    return found

@@ -5,6 +5,7 @@ Each takes SETTINGS and reads messages; tests/clients/driver.py says which.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ LANGUAGES: Final = ("python-async", "python-sync", "java", "php")
 def command(language: str) -> list[str]:
     """The program in ``language``, compiled; SetupError if its toolchain is missing."""
     if language == "java":
-        return ["java", "-cp", _java_classpath(), "io.newsfabric.publish.Driver"]
+        return ["java", "-cp", java_classpath(), "io.newsfabric.publish.Driver"]
     if language == "php":
         if shutil.which("php") is None or not PHP_AMQPLIB.exists():
             raise SetupError("PHP is missing: install php-cli and php-amqplib")
@@ -34,7 +35,9 @@ def command(language: str) -> list[str]:
     return [sys.executable, str(PYTHON_DRIVER), language.removeprefix("python-")]
 
 
-def _java_classpath() -> str:
+@functools.cache
+def java_classpath() -> str:
+    """Where the compiled Java library and its tests are; SetupError if they can't be built."""
     if shutil.which("mvn") is None or shutil.which("javac") is None:
         raise SetupError("Java is missing: install default-jdk-headless and maven")
     file = JAVA / "target" / "classpath"

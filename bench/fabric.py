@@ -1,4 +1,4 @@
-"""The fabric as a whole: a world's start, delays through it, and what a router gets through."""
+"""The fabric as a whole: a world's start, delays through it, a revocation, a router's rate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import uvloop
 
-from bench import chain, latency, router
+from bench import chain, latency, revocation, router
 from bench.rows import Row
 from bench.world import running_world
 
@@ -20,6 +20,7 @@ def measure() -> list[Row]:
     with running_world() as (status, took):
         rows = [Row(figure="newsfabric up, ready", value=took, unit="s", at_most=45)]
         rows += _latency_rows(status)
+        rows.append(revocation.measure(status))
     rate = router.messages_per_second()
     figure = "router, memory store"
     rows.append(Row(figure=figure, value=rate, unit="messages/s", digits=0, at_least=5_000))

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from pathlib import Path
 from typing import Final
 
 from bench.box import TOPIC, Box, running_box, subscribe_verb
+from bench.login import Issuer
 from bench.programs import Crowd, running_crowd
 from bench.rows import Row
+from newsfabric.errors import SetupError
 
 FEW: Final = 2_000
 MANY: Final = 18_000
@@ -26,7 +29,7 @@ async def measure(programs: Path) -> list[Row]:
     """Memory and processor time of an idle reader."""
     rows = []
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
-        slope = await _slope(programs, box, crowds, TOPIC)
+        slope = await _slope(programs, box, crowds, subscribe_verb())
         rows.append(
             Row(
                 figure=f"memory per idle reader, {FEW:,} to {MANY:,}, one topic",
@@ -45,15 +48,32 @@ async def measure(programs: Path) -> list[Row]:
         figure = "… of that the control plane"
         rows.append(Row(figure=figure, value=spent.control * each, unit="µs", digits=3))
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
-        slope = await _slope(programs, box, crowds, TOPIC + ".%d")
+        slope = await _slope(programs, box, crowds, subscribe_verb(TOPIC + ".%d"))
         rows.insert(
             1, Row(figure="… each with a topic of its own", value=slope, unit="B", digits=0)
         )
+    rows.insert(2, await _logged_in(programs))
     return rows
 
 
-async def _slope(programs: Path, box: Box, crowds: contextlib.AsyncExitStack, topic: str) -> float:
-    """Bytes per reader; the readers stay until ``crowds`` is left."""
+async def _logged_in(programs: Path) -> Row:
+    """All as the same user; each connection has a badge of its own all the same."""
+    issuer = Issuer()
+    with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
+        options = issuer.options(Path(folder))
+        async with (
+            running_box("native", options=options) as box,
+            contextlib.AsyncExitStack() as crowds,
+        ):
+            say = f"{issuer.verb('42')}\n{subscribe_verb()}"
+            slope = await _slope(programs, box, crowds, say)
+            if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < MANY:
+                raise SetupError("the logins were refused")
+    return Row(figure="… one topic, logged in", value=slope, unit="B", digits=0)
+
+
+async def _slope(programs: Path, box: Box, crowds: contextlib.AsyncExitStack, say: str) -> float:
+    """Bytes per reader who says so much; the readers stay until ``crowds`` is left."""
 
     async def come(first: int, count: int, source: str) -> int:
         crowd: Crowd = await crowds.enter_async_context(
@@ -63,7 +83,7 @@ async def _slope(programs: Path, box: Box, crowds: contextlib.AsyncExitStack, to
                 source=source,
                 first=first,
                 connections=count,
-                say=subscribe_verb(topic),
+                say=say,
             )
         )
         await crowd.said()

@@ -9,20 +9,19 @@ For other parts that need readers with names: :class:`Issuer`.
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import jwt
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from bench.box import Box, running_box
-from bench.programs import running_crowd
+from bench.box import running_box
+from bench.connect import spent
 from bench.rows import Row
 from newsfabric.errors import SetupError
 from newsfabric.tokens import Key, KeySet, TokenRules, verify
@@ -30,17 +29,16 @@ from newsfabric.tokens import Key, KeySet, TokenRules, verify
 READERS: Final = 10_000
 TIMES: Final = 3
 CHECKS: Final = 10_000
-# Readers of the last round leave, which isn't to be counted.
-REST_SECONDS: Final = 1.5
-_AUDIENCE: Final = "bench"
 
 
 class Issuer:
     """Issues tokens that gateways started with :meth:`options` take."""
 
+    AUDIENCE: ClassVar = "bench"
+
     def __init__(self) -> None:
         self._key = Ed25519PrivateKey.generate()
-        self.rules = TokenRules(audience=_AUDIENCE)
+        self.rules = TokenRules(audience=self.AUDIENCE)
 
     @property
     def keys(self) -> KeySet:
@@ -49,15 +47,19 @@ class Issuer:
 
     def options(self, folder: Path) -> list[str]:
         """What a gateway is told; the key is written into ``folder``."""
+        return ["--token-keys", str(self.write_keys(folder)), "--token-audience", self.AUDIENCE]
+
+    def write_keys(self, folder: Path) -> Path:
+        """The file in ``folder`` that has its public key now."""
         path = folder / "keys.pem"
         pem = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         path.write_bytes(pem)
-        return ["--token-keys", str(path), "--token-audience", _AUDIENCE]
+        return path
 
     def token(self, user: str) -> str:
         """A token of ``user`` for an hour."""
         now = int(time.time())
-        claims = {"sub": user, "iat": now, "exp": now + 3600, "aud": _AUDIENCE}
+        claims = {"sub": user, "iat": now, "exp": now + 3600, "aud": self.AUDIENCE}
         return jwt.encode(claims, self._key, algorithm="EdDSA", headers={"kid": "bench"})
 
     def verb(self, user: str) -> str:
@@ -82,8 +84,8 @@ async def measure(programs: Path) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         async with running_box("native", options=issuer.options(Path(folder))) as box:
             for _ in range(TIMES):
-                plain.append(await _spent(programs, box, ""))
-                logged_in.append(await _spent(programs, box, issuer.verb("42")))
+                plain.append(await spent(programs, box, "", readers=READERS))
+                logged_in.append(await spent(programs, box, issuer.verb("42"), readers=READERS))
             if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < READERS:
                 raise SetupError("the logins were refused")
     login = statistics.median(logged_in) - statistics.median(plain)
@@ -122,15 +124,3 @@ def _checked(issuer: Issuer) -> float:
     for _ in range(CHECKS):
         verify(token, keys, rules, now)
     return (time.process_time() - began) / CHECKS
-
-
-async def _spent(programs: Path, box: Box, say: str) -> float:
-    """Processor seconds of the gateway for each reader who connects and says this."""
-    before = box.spent()
-    async with running_crowd(
-        programs, port=box.port, source="127.0.0.12", connections=READERS, say=say
-    ) as crowd:
-        await crowd.said()
-        spent = (box.spent() - before).total / READERS
-    await asyncio.sleep(REST_SECONDS)
-    return spent

@@ -73,7 +73,12 @@ class Core:
             publish=self.publish,
         )
         self.mailroom = Mailroom(
-            hub=self.hub, store=store, told=settings, spawn=self.spawn, publish=self.publish
+            hub=self.hub,
+            store=store,
+            told=settings,
+            spawn=self.spawn,
+            publish=self.publish,
+            store_is_away=self.archive.failed,
         )
         self.upstream = Upstream(settings)
         self.gate = Gate(settings, table, store, self.evict)

@@ -124,8 +124,7 @@ class Desk:
     async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
         try:
             kept = await self._core.mailroom.collect(verb.topic)
-        except StoreError as exc:
-            self._core.archive.failed(exc)
+        except StoreError:
             connection.refuse(store_away(verb))
         else:
             replay, gap = kept.publications, kept.gap

@@ -3,8 +3,8 @@
 It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked (:mod:`gateway.revocations`),
 and no reader: where one stands comes in and goes out as a value.
 
-A token is decided at once, unless it names a key that isn't known: then the keys are read again
-first, at most every few seconds, and the reader's next verbs wait. Until the revocations have
+A token is decided at once, unless it was signed with a key that isn't known: then the keys are read
+again first, at most every few seconds, and the reader's next verbs wait. Until the revocations have
 been read from the store nobody is let in by name: who was locked out must not come back
 because a gateway has just started.
 """
@@ -232,9 +232,12 @@ class Gate:
             try:
                 await self._read_all()
                 break
-            except (StoreError, TimeoutError) as exc:
+            except Exception as exc:
                 if not failing:
-                    logger.warning("the revocations can't be read, trying again: %r", exc)
+                    ours = not isinstance(exc, (StoreError, TimeoutError))
+                    level = logging.ERROR if ours else logging.WARNING
+                    text = "the revocations can't be read, trying again: %r"
+                    logger.log(level, text, exc, exc_info=ours)
                 failing = True
                 await asyncio.sleep(backoff.failed(time.monotonic()))
         logger.info("%d users are revoked", len(self.revocations))

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
@@ -34,6 +35,8 @@ from newsfabric.mailbox import Kept, announced_again
 from newsfabric.store import Store
 from newsfabric.store.rules import MAX_MAILBOX
 from newsfabric.topics import TopicPolicy
+
+logger = logging.getLogger(__name__)
 
 # More than a region's store lags behind the messages of another, unless it is cut off.
 _LAG_MS: Final = 60_000
@@ -57,7 +60,8 @@ class _Read:
 class Mailroom:
     """Reads mailboxes for all readers of one gateway. Lives on the loop that made it.
 
-    ``now`` is a clock in seconds since the epoch.
+    ``store_is_away`` is told why, when the store itself failed. ``now`` is a clock in seconds
+    since the epoch.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Mailroom:
         told: GatewaySettings,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         publish: Callable[[Publication], None],
+        store_is_away: Callable[[StoreError], None],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._hub = hub
@@ -75,6 +80,7 @@ class Mailroom:
         self._told = told
         self._spawn = spawn
         self._publish = publish
+        self._store_is_away = store_is_away
         self._now = now
         # By topic, in the order in which they were asked for. Those that are being read are gone.
         self._waiting: collections.OrderedDict[str, asyncio.Future[_Read]] = (
@@ -126,8 +132,13 @@ class Mailroom:
         try:
             async with asyncio.timeout(self._told.store_timeout):
                 found = await self._store.mailboxes(topics, limit=MAX_MAILBOX)
-        except (StoreError, TimeoutError) as exc:
-            self._fail(batch, StoreUnavailable(str(exc) or "the store doesn't answer"))
+        except (StoreUnavailable, TimeoutError) as exc:
+            away = StoreUnavailable(str(exc) or "the store doesn't answer")
+            self._store_is_away(away)
+            self._fail(batch, away)
+            return
+        except StoreError as exc:
+            await self._read_apart(batch, exc)
             return
         except BaseException:
             self._fail(batch, StoreUnavailable("the gateway ends"))
@@ -135,6 +146,17 @@ class Mailroom:
         for (_, waiting), kept, memory, count in zip(batch, found, memories, arrived, strict=True):
             if not waiting.done():
                 waiting.set_result(_Read(kept, memory, count, began_ms))
+
+    async def _read_apart(
+        self, batch: Sequence[tuple[str, asyncio.Future[_Read]]], why: StoreError
+    ) -> None:
+        """One of ``batch`` is spoilt, which is nothing to the others."""
+        if len(batch) == 1:
+            logger.warning("a mailbox can't be read: %s", why)
+            self._fail(batch, why)
+            return
+        for one in batch:
+            await self._read_batch([one])
 
     def _fail(self, batch: Iterable[tuple[str, asyncio.Future[_Read]]], why: StoreError) -> None:
         for _, waiting in batch:

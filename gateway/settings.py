@@ -23,7 +23,8 @@ class NativeSettings:
     ``threads`` its I/O threads (0: one per core). With ``proxy_protocol`` every connection begins
     with a PROXY header, which only a load balancer in front may send. Alone for
     ``alone_seconds`` it drains. Messages of ``deflate_bytes`` or more are compressed for those who
-    want it (0: never); one address may have ``per_address`` connections (0: any number).
+    want it (0: never); one address may have ``per_address`` connections (0: any number). Plain
+    pings are answered for a control plane that was heard within ``pong_seconds`` (0: never).
     """
 
     socket: Path | None = None
@@ -34,6 +35,8 @@ class NativeSettings:
     handshake_seconds: float = 10.0
     deflate_bytes: int = 256
     per_address: int = 0
+    # We leave our marks each second; who is frozen must not seem well for long.
+    pong_seconds: float = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

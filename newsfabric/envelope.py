@@ -26,7 +26,7 @@ import orjson
 from newsfabric.amqp.message import SHOVELLED, Message, Properties, Undecodable
 from newsfabric.errors import Rejected
 from newsfabric.hops import last_hop
-from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, REVOKED, is_topic
+from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, NOTES, REVOKED, is_topic
 
 IDENTITY_BITS: Final = 74
 JSON: Final = "application/json"
@@ -179,7 +179,7 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
     _check_body(message.body, properties.content_type, limits)
     headers = properties.headers
     _check_headers(headers)
-    _check_author(properties)
+    _check_author(topic, properties)
     stamp = _integer(headers, "timestamp_in_ms", MAX_MS)
     if stamp is None and properties.timestamp is not None:
         stamp = _seconds_to_ms(properties.timestamp)
@@ -255,11 +255,13 @@ def _check_headers(headers: Mapping[str, Any]) -> None:
             raise Rejected("bad_header", f"{name!a} is no AMQP value")
 
 
-def _check_author(properties: Properties) -> None:
+def _check_author(topic: str, properties: Properties) -> None:
     # What the fabric itself publishes it publishes on the core's exchange intake, without a shovel.
     # No publisher has access to a core, and none can take away what a shovel has added.
     if SHOVELLED not in properties.headers:
         return
+    if topic.split(".", 1)[0] == NOTES:
+        raise Rejected("topic_not_allowed", f"{NOTES!r} is where the fabric itself tells of marks")
     for name, value in (("type", properties.type), ("app_id", properties.app_id)):
         if isinstance(value, str) and value.split(".", 1)[0] == CONTROL_WORD:
             raise Rejected("bad_property", f"{name}: {CONTROL_WORD!r} is the fabric's own word")

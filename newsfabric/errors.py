@@ -13,12 +13,14 @@
     ├── PublishError          a message could not be published
     │   ├── Rejected          it can't be accepted (``reason``, ``detail``)
     │   ├── Returned          no region waits for it: every broker that was asked gave it back
+    │   ├── AccessRefused     every broker turns the publisher away: waiting won't help
     │   └── Unanswered        nobody said in time what became of it (``message_id``)
 
     ├── ReaderError           a reader's verb can't be obeyed (``code``, ``reason``, ``temporary``)
     ├── Disconnected          a gateway ended a reader's connection, or it broke
     ├── LinkError             an AMQP link failed; reconnect and send again
     │   ├── LinkClosed        it closed under the operation
+    │   ├── LinkRefused       the broker turns us away, or can't be trusted: waiting won't help
     │   ├── PublishNacked     the broker refused the message
     │   │   └── PublishReturned   it returned the message: no queue waits for it
     │   └── LinkBusy          too many publications are in flight; slow down
@@ -79,16 +81,26 @@ class Returned(PublishError):
     """Brokers took the message and gave it back: no queue of the fabric is bound there."""
 
 
+class AccessRefused(PublishError):
+    """It was not sent, and waiting won't help.
+
+    Every broker refuses the login, the virtual host or the queue for receipts, or has a
+    certificate that can't be trusted.
+    """
+
+
 class Unanswered(PublishError):
     """Neither receipt nor confirm in time: it may have been routed.
 
-    Publish it again with this ``message_id``, and readers get it once.
+    Publish it again with this ``message_id``, and readers get it once. ``trouble`` is why there
+    is no connection, empty if there is one.
     """
 
-    def __init__(self, message_id: str, seconds: float) -> None:
+    def __init__(self, message_id: str, seconds: float, trouble: str = "") -> None:
         super().__init__(
             f"no answer within {seconds:g} s; the message may have been routed nevertheless: "
             f"publish it again with message_id {message_id!r}"
+            + (f" ({trouble})" if trouble else "")
         )
         self.message_id = message_id
 
@@ -126,6 +138,13 @@ class LinkError(NewsfabricError):
 
 class LinkClosed(LinkError):
     """The link closed before the operation was known to have worked: send again."""
+
+
+class LinkRefused(LinkError):
+    """The broker refuses what we are or ask for, or its certificate can't be trusted.
+
+    Waiting won't help, a person may.
+    """
 
 
 class PublishNacked(LinkError):

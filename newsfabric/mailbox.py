@@ -32,7 +32,7 @@ from newsfabric.envelope import (
     identity_of_id,
     identity_text,
 )
-from newsfabric.topics import CONTROL_WORD, TopicPolicy, is_topic, owner_of
+from newsfabric.topics import CONTROL_WORD, NOTES, TopicPolicy, is_topic, owner_of
 
 MarkKind = Literal["ack", "read", "dismiss"]
 MARK_KINDS: Final[tuple[MarkKind, ...]] = get_args(MarkKind)
@@ -48,7 +48,6 @@ ANNOUNCEMENT: Final = f"{CONTROL_WORD}.mark"
 _DEVICES: Final = f"{CONTROL_WORD}.mailbox"
 _TOOLS: Final = f"{CONTROL_WORD}.marks"
 _KEPT: Final = f"{CONTROL_WORD}.kept"
-NOTES: Final = "marks"
 
 # So that a topic, an identity and a kind of mark fit into one message_id.
 _MOST_TOPIC_BYTES: Final = 200

@@ -2,8 +2,8 @@
 
 What was read once is used until something better is read: a URL that is down, slow or hands
 out garbage costs nobody a login. Keys are read again every few minutes, and at once when a
-token names a key that isn't known, but not more often than every few seconds: strangers can
-name keys too. Redirects are not followed.
+token was signed with a key that isn't known, but not more often than every few seconds:
+strangers can do that too. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TokenKeys:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def look_again(self) -> bool:
-        """A token names a key that isn't known: read again, if that wasn't done just now.
+        """A token came that no key here signed: read again, if that wasn't done just now.
 
         Whoever asks while one read is under way waits for that one. Returns whether there was one.
         """

@@ -28,6 +28,8 @@ SlowPolicy = Literal["disconnect", "conflate", "drop_oldest"]
 MAX_TOPIC_BYTES: Final = 255
 # First word of everything the fabric says to itself; no publisher may use it.
 CONTROL_WORD: Final = "_fabric"
+# First word of the topics on which publishers' tools hear what became of individual messages.
+NOTES: Final = "marks"
 # Users whose tokens aren't good any more: the one thing that the fabric says to itself and keeps.
 REVOKED: Final = f"{CONTROL_WORD}.revoked"
 # What `newsfabric up` and operators send to see that the way is open. It says nothing, so
@@ -38,6 +40,9 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*|#)(\.([A-Za-z0-9_-]+|\*|#))*", re.ASCII)
 # An app_id with rights becomes a broker's user and the first word of its queues' names.
 _APP_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+# First words of queues on client clusters that are the fabric's or RabbitMQ's own, and the user
+# that brokers come with.
+_TAKEN: Final = frozenset({"shovel", "frontdesk", "amq", "guest"})
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # How long a reader's token is good at most, unless topics.toml says otherwise.
@@ -231,6 +236,8 @@ def _rights(entry: Any, where: str) -> PublisherRights:
     app_id, topics = entry.get("app_id"), entry.get("topics")
     if not isinstance(app_id, str) or not _APP_ID.fullmatch(app_id):
         raise ConfigError(f"{where}: app_id has A-Z a-z 0-9 _ and -, at most 64; got {app_id!r}")
+    if app_id in _TAKEN:
+        raise ConfigError(f"{where}: {app_id!r} isn't free; take another name")
     where = f"{where} ({app_id})"
     if not isinstance(topics, list) or not topics:
         raise ConfigError(f"{where}: topics must be a list of patterns")

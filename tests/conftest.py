@@ -3,6 +3,8 @@
 - Async tests run on uvloop, as the services do.
 - A log record at ERROR or above fails the test, unless it asked for ``expect_error_log``.
 - A task that a test leaves behind fails it.
+- A property is about values: how long one takes is up to the machine.
+- What tests have started is ended with pytest, also when it is killed (tests/support/reaper.py).
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ import dataclasses
 import logging
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import uvloop
+from brokers import tell_news_at_once
+from hypothesis import HealthCheck, settings
+from reaper import watch
 
 from newsfabric.errors import SetupError
 from newsfabric.settings import Node
@@ -29,6 +35,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Tasks that a cancelled server or a closing socket still needs a few turns for.
 GRACE_SECONDS = 0.5
+# Those that tests share, in the order in which they are started.
+WORLDS = ("world", "far_world", "boxes")
+
+settings.register_profile("newsfabric", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("newsfabric")
 
 _loops: list[asyncio.AbstractEventLoop] = []
 
@@ -41,6 +52,26 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"uvloop": _new_loop}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    reaper = watch(f"{os.getpid()}-{secrets.token_hex(8)}")
+
+    def done() -> None:
+        reaper.communicate()
+
+    config.add_cleanup(done)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole worlds last, those with the same one side by side: see tests/e2e/conftest.py."""
+    items.sort(key=_world_of)
+
+
+def _world_of(item: pytest.Item) -> int:
+    fixtures = getattr(item, "fixturenames", ())
+    kinds = [n for n, kind in enumerate(WORLDS, 2) if kind in fixtures]
+    return max(kinds, default=int(item.path.is_relative_to(ROOT / "tests" / "e2e")))
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +148,9 @@ def rabbitmq(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Node]:
     """One node for the whole session: use names of your own, leave nothing behind."""
-    with LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home) as node:
+    node = LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home)
+    tell_news_at_once(node.broker)
+    with node:
         yield Node(node.broker.name, node.amqp_url, node.management_url)
 
 

@@ -362,6 +362,15 @@ def test_nobody_but_the_fabric_speaks_in_its_name(own):
     assert receive(message(**own), now_ms=NOW_MS).identity
 
 
+@pytest.mark.promise("M5")
+def test_nobody_but_the_fabric_says_that_something_was_read():
+    noted = message(topic="marks.billing", headers=shovelled("publish.oregon.1"))
+    assert reason_of(noted) == "topic_not_allowed"
+    assert receive(message(topic="marks.billing"), now_ms=NOW_MS).topic == "marks.billing"
+    other = message(topic="marksmen.billing", headers=shovelled("publish.oregon.1"))
+    assert receive(other, now_ms=NOW_MS).topic == "marksmen.billing"
+
+
 @pytest.mark.parametrize("fine", [{"type": "_fabrics.mark"}, {"app_id": "cms._fabric"}])
 def test_other_names_are_free(fine):
     assert receive(message(headers=shovelled("publish.oregon.1"), **fine), now_ms=NOW_MS).identity

@@ -13,8 +13,10 @@ import pytest
 from fabrics import CREDENTIALS, TOPICS, fabric, node
 
 from gateway.hub import HubLimits
+from newsfabric.errors import ConfigError
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Fabric, ProxyCluster
+from newsfabric.topics import parse_topics
 from newsfabric.topology import (
     ALL,
     DIRECT,
@@ -200,6 +202,19 @@ def test_what_another_region_plans_on_a_cluster_is_disjoint_from_the_regions_own
     for cluster in plans[0].keys() & plans[1].keys():
         queues = [{queue.name for queue in plan[cluster].queues} for plan in plans]
         assert queues[0].isdisjoint(queues[1])
+
+
+@pytest.mark.promise("F2")
+def test_no_publisher_may_be_called_as_the_queues_begin_that_others_messages_wait_in() -> None:
+    known = fabric(client=2, core=2)
+    links = [link for region in known.regions for link in region_links(known, region.name, TOPICS)]
+    queues = [link.queue_name for link in links if link.source.role != "core"]
+    assert queues
+    for app_id in {name.split(".", 1)[0] for name in queues}:
+        with pytest.raises(ConfigError, match="isn't free"):
+            parse_topics(
+                {"topic": [{"pattern": "#"}], "publisher": [{"app_id": app_id, "topics": ["#"]}]}
+            )
 
 
 def test_every_planned_shovel_and_source_queue_is_its_regions_by_name_and_nobody_elses() -> None:

@@ -13,7 +13,7 @@ import click
 
 from newsfabric import service, topology
 from newsfabric.amqp.link import PikaLink, connect
-from newsfabric.settings import Node, credentials_from, is_name, load_fabric
+from newsfabric.settings import Node, Region, credentials_from, is_name, load_fabric
 from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
 from wholesale.frontdesk.access import read_keys
@@ -98,7 +98,7 @@ def main() -> None:
 
 @main.command(epilog=_ROUTER_EXAMPLES)
 @_common
-def router(*, name: str, log_level: str, **options: Any) -> None:
+def router(*, name: str, log_level: str, host: str, port: int, **where: Any) -> None:
     """Number, store and route what publishers send.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
@@ -106,14 +106,19 @@ def router(*, name: str, log_level: str, **options: Any) -> None:
     """
 
     async def run(stop: asyncio.Event) -> None:
-        await _run_router(stop, name=name, **options)
+        async with _on_core(name, **where) as (own, opened):
+            queues = topology.router_queues()
+            settings = RouterSettings(
+                name=name, region=own.name, queues=queues, host=host, port=port
+            )
+            await RouterService(settings, **opened).serve(stop)
 
     service.run(run, name=name, log_level=log_level)
 
 
 @main.command(epilog=_MAILBOX_EXAMPLES)
 @_common
-def mailbox(*, name: str, log_level: str, **options: Any) -> None:
+def mailbox(*, name: str, log_level: str, host: str, port: int, **where: Any) -> None:
     """Keep and announce what users did with their individual messages.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
@@ -121,7 +126,10 @@ def mailbox(*, name: str, log_level: str, **options: Any) -> None:
     """
 
     async def run(stop: asyncio.Event) -> None:
-        await _run_mailbox(stop, name=name, **options)
+        async with _on_core(name, **where) as (own, opened):
+            queues = topology.mailbox_queues(len(own.core))
+            settings = MailboxSettings(name=name, queues=queues, host=host, port=port)
+            await MailboxService(settings, **opened).serve(stop)
 
     service.run(run, name=name, log_level=log_level)
 
@@ -133,59 +141,7 @@ def mailbox(*, name: str, log_level: str, **options: Any) -> None:
     type=_FILE,
     help="Publishing takes a key of this file: lines KEY or APP_ID KEY.",
 )
-def frontdesk(*, name: str, log_level: str, **options: Any) -> None:
-    """Answer endpoints, publications and history over HTTP, and serve the reader's page.
-
-    On other addresses than loopback it insists on --api-key-file.
-    """
-
-    async def run(stop: asyncio.Event) -> None:
-        await _run_frontdesk(stop, name=name, **options)
-
-    service.run(run, name=name, log_level=log_level)
-
-
-async def _run_router(
-    stop: asyncio.Event,
-    *,
-    name: str,
-    region: str,
-    fabric: Path,
-    topics: Path,
-    store: str,
-    host: str,
-    port: int,
-) -> None:
-    own = load_fabric(fabric).region(region)
-    table = load_topics(topics)
-    settings = RouterSettings(
-        name=name, region=region, queues=topology.router_queues(), host=host, port=port
-    )
-    async with _store(store, table) as opened, _link(own.core, name) as link:
-        await RouterService(settings, link=link, store=opened, topics=table).serve(stop)
-
-
-async def _run_mailbox(
-    stop: asyncio.Event,
-    *,
-    name: str,
-    region: str,
-    fabric: Path,
-    topics: Path,
-    store: str,
-    host: str,
-    port: int,
-) -> None:
-    own = load_fabric(fabric).region(region)
-    table = load_topics(topics)
-    queues = topology.mailbox_queues(len(own.core))
-    settings = MailboxSettings(name=name, queues=queues, host=host, port=port)
-    async with _store(store, table) as opened, _link(own.core, name) as link:
-        await MailboxService(settings, link=link, store=opened, topics=table).serve(stop)
-
-
-async def _run_frontdesk(
-    stop: asyncio.Event,
+def frontdesk(
     *,
     name: str,
     region: str,
@@ -195,22 +151,42 @@ async def _run_frontdesk(
     host: str,
     port: int,
     api_key_file: Path | None,
+    log_level: str,
 ) -> None:
-    regions = load_fabric(fabric)
-    own = regions.region(region)
-    table = load_topics(topics)
-    settings = FrontdeskSettings(
-        name=name, region=region, host=host, port=port, api_keys=read_keys(api_key_file)
-    )
-    async with (
-        _store(store, table) as opened,
-        _link(own.core, f"{name} core") as core,
-        _link(own.client, f"{name} client") as client,
-    ):
-        desk = FrontdeskService(
-            settings, fabric=regions, topics=table, core=core, client=client, store=opened
+    """Answer endpoints, publications and history over HTTP, and serve the reader's page.
+
+    On other addresses than loopback it insists on --api-key-file.
+    """
+
+    async def run(stop: asyncio.Event) -> None:
+        regions = load_fabric(fabric)
+        own = regions.region(region)
+        table = load_topics(topics)
+        settings = FrontdeskSettings(
+            name=name, region=region, host=host, port=port, api_keys=read_keys(api_key_file)
         )
-        await desk.serve(stop)
+        async with (
+            _store(store, table) as opened,
+            _link(own.core, f"{name} core") as core,
+            _link(own.client, f"{name} client") as client,
+        ):
+            desk = FrontdeskService(
+                settings, fabric=regions, topics=table, core=core, client=client, store=opened
+            )
+            await desk.serve(stop)
+
+    service.run(run, name=name, log_level=log_level)
+
+
+@contextlib.asynccontextmanager
+async def _on_core(
+    name: str, *, region: str, fabric: Path, topics: Path, store: str
+) -> AsyncIterator[tuple[Region, dict[str, Any]]]:
+    """The region, and what a service on its core cluster works with."""
+    own = load_fabric(fabric).region(region)
+    table = load_topics(topics)
+    async with _store(store, table) as opened, _link(own.core, name) as link:
+        yield own, {"store": opened, "link": link, "topics": table}
 
 
 @contextlib.asynccontextmanager

@@ -105,6 +105,7 @@ def settings(told: GatewaySettings, *, capacity: int) -> bytes:
         U8.pack(len(CLOSE_REASONS)),
         *(_reason(reason) for reason in CLOSE_REASONS),
         _text8(told.tokens.cookie or ""),
+        U32.pack(_ms(native.pong_seconds, least=0)),
     )
 
 

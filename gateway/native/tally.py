@@ -37,6 +37,7 @@ _COUNTERS: Final[Mapping[str, Counter]] = {
     "rejected": measures.REJECTED_CONNECTS,
     "deliveries": measures.DELIVERIES,
     "errors": measures.ERRORS,
+    "verbs": measures.VERBS,
     "dropped": measures.DROPPED,
     "copies": measures.DUPLICATES,
     "accepts": ACCEPTS,

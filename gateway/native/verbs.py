@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -233,10 +234,8 @@ class NativeDesk:
     async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
         attachment = self._plane.attachment
         kept: Recalled | None = None
-        try:
+        with contextlib.suppress(StoreError):
             kept = await self._mailroom.collect(verb.topic)
-        except StoreError as exc:
-            self._archive.failed(exc)
         if attachment != self._plane.attachment:
             # The verb comes again.
             return

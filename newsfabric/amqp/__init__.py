@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from newsfabric.amqp.message import Delivery, Message, Properties
+from newsfabric.errors import LinkError, LinkRefused
 
 __all__ = [
     "Consumer",
@@ -106,6 +107,13 @@ class Link(Protocol):
     @property
     def connected(self) -> bool:
         """Whether the link is up now."""
+
+    @property
+    def trouble(self) -> LinkError | None:
+        """Why it isn't up: what the last try came to. None before, and while it is up."""
+
+    async def refused(self) -> LinkRefused:
+        """Return their words as soon as every broker turned it away when it was last asked."""
 
     async def publisher(self, *, in_flight: int = 1000) -> Publisher:
         """A publisher on its own channel in confirm mode; usable at once if the link is up."""

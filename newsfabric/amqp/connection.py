@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
@@ -29,7 +30,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.wire import FrameReader, Returned, WireError
-from newsfabric.errors import ConfigError, LinkClosed, LinkError
+from newsfabric.errors import ConfigError, LinkClosed, LinkError, LinkRefused
 from newsfabric.settings import Credentials
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)
 # Seconds. pika looks each interval and five seconds whether anything came since it last
 # looked, so a silent peer is noticed after 15 to 30 s. A closed socket is noticed at once.
 HEARTBEAT: Final = 10
+# AMQP 0-9-1's reply codes access-refused and not-allowed; the latter also for no such virtual host.
+_REFUSALS: Final = (403, 530)
 # A broker that has stopped reading for so long is left; another node may do better.
 BLOCKED_TIMEOUT: Final = 300.0
 
@@ -65,23 +68,42 @@ def parameters_of(url: str, *, name: str, credentials: Credentials | None) -> An
     """pika's parameters for ``url``; ConfigError if it isn't an AMQP URL.
 
     ``name`` is what operators see the connection as. Without ``credentials`` those in the URL
-    hold, and else ``guest``.
+    hold, and else ``guest``. A broker at ``amqps://`` must show a certificate for its host's name,
+    by an authority that this machine knows or that is in the PEM file ``?cacertfile=``.
     """
     shown = url.rsplit("@", 1)[-1]
     if not url.startswith(("amqp://", "amqps://")):
         raise ConfigError(f"not an AMQP URL (amqp:// or amqps://): {shown!r}")
     try:
-        parameters = pika.URLParameters(credentials.in_url(url) if credentials else url)
+        parameters = _Parameters(credentials.in_url(url) if credentials else url)
     except (ValueError, TypeError) as exc:
         raise ConfigError(f"not an AMQP URL: {shown!r}: {exc}") from exc
+    except OSError as exc:
+        raise ConfigError(f"{shown!r}: no certificates in cacertfile: {exc}") from exc
     parameters.heartbeat = HEARTBEAT
     parameters.blocked_connection_timeout = BLOCKED_TIMEOUT
     parameters.client_properties = {"connection_name": name, "product": "newsfabric"}
     return parameters
 
 
+class _Parameters(pika.URLParameters):  # type: ignore[misc] # pika is untyped
+    """Those in an AMQP URL."""
+
+    ssl_options: Any
+
+    def _set_url_cacertfile(self, value: str) -> None:
+        # pika looks for a method of this name. RabbitMQ has the parameter in its shovels' URLs.
+        if self.ssl_options is None:
+            raise ValueError("cacertfile is for amqps://")
+        context = ssl.create_default_context(cafile=value)
+        self.ssl_options = pika.SSLOptions(context)
+
+
 async def open_connection(parameters: Any, *, within: float) -> Connection:
-    """Connect, log in and open the virtual host, or LinkClosed ``within`` that many seconds."""
+    """Connect, log in and open the virtual host ``within`` that many seconds, or LinkClosed.
+
+    LinkRefused for a wrong login, no such virtual host, or a certificate that can't be trusted.
+    """
     loop = asyncio.get_running_loop()
     connection = Connection(parameters)
     tls = parameters.ssl_options
@@ -99,6 +121,8 @@ async def open_connection(parameters: Any, *, within: float) -> Connection:
     except TimeoutError as exc:
         connection.abort()
         raise LinkClosed(f"no answer within {within:g} s") from exc
+    except ssl.SSLCertVerificationError as exc:
+        raise LinkRefused(f"certificate verify failed: {exc.verify_message}") from exc
     except (OSError, UnicodeError) as exc:
         # UnicodeError is what a host name with a part of 64 letters gives.
         raise LinkClosed(str(exc)) from exc
@@ -133,6 +157,7 @@ class Connection(AsyncioConnection):  # type: ignore[misc] # pika is untyped
         # Resolves, never fails, with the reason.
         self.closed: asyncio.Future[LinkError] = self._loop.create_future()
         self.blocked = False
+        self._why: BaseException | None = None
         self._reader: FrameReader | None = None
         self._owners: dict[int, ChannelOwner] = {}
         super().__init__(
@@ -198,6 +223,8 @@ class Connection(AsyncioConnection):  # type: ignore[misc] # pika is untyped
         self._transport = None
         if exc is None and self._error is None:
             exc = pika.exceptions.StreamLostError("closed by the broker")
+        # pika makes a guess of it.
+        self._why = exc or self._error
         self._on_stream_terminated(exc)
 
     def on_deliver(
@@ -228,8 +255,7 @@ class Connection(AsyncioConnection):  # type: ignore[misc] # pika is untyped
             self.opened.set_result(None)
 
     def _on_gone(self, _connection: Any, reason: BaseException) -> None:
-        error = LinkClosed(_text(reason))
-        error.__cause__ = reason
+        error = _refusal(self._why or reason)
         if not self.closed.done():
             self.closed.set_result(error)
         if not self.opened.done():
@@ -339,8 +365,12 @@ def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:
     return set_result
 
 
-def _refusal(reason: Exception) -> LinkError:
-    if isinstance(reason, pika.exceptions.ChannelClosedByBroker):
+def _refusal(reason: BaseException) -> LinkError:
+    """``reason`` as an error of ours: whose words it is, and whether waiting may help."""
+    closed = (pika.exceptions.ConnectionClosedByBroker, pika.exceptions.ChannelClosedByBroker)
+    if isinstance(reason, closed) and reason.reply_code in _REFUSALS:
+        error: LinkError = LinkRefused(_text(reason))
+    elif isinstance(reason, pika.exceptions.ChannelClosedByBroker):
         error = LinkError(_text(reason))
     else:
         error = LinkClosed(_text(reason))

@@ -28,7 +28,7 @@ from newsfabric.amqp.consumer import LinkConsumer
 from newsfabric.amqp.declaring import Declaration
 from newsfabric.amqp.publisher import LinkPublisher
 from newsfabric.amqp.retry import broker_backoff
-from newsfabric.errors import ConfigError, LinkError
+from newsfabric.errors import ConfigError, LinkError, LinkRefused
 from newsfabric.settings import Credentials
 
 logger = logging.getLogger(__name__)
@@ -97,6 +97,9 @@ class PikaLink:
         self._declarations: list[_Seat] = []
         self._users: list[_Seat] = []
         self._connection: Connection | None = None
+        self._trouble: LinkError | None = None
+        # A try to connect came to nothing, or to something.
+        self._tried = asyncio.Condition()
         # Every declaration was tried on this connection: publishers and consumers have theirs.
         self._serving = False
         self._closing = False
@@ -106,6 +109,18 @@ class PikaLink:
     def connected(self) -> bool:
         """Whether the link is up now, with its declarations tried."""
         return self._serving and self._connection is not None and self._connection.is_open
+
+    @property
+    def trouble(self) -> LinkError | None:
+        """See :attr:`newsfabric.amqp.Link.trouble`."""
+        return self._trouble
+
+    async def refused(self) -> LinkRefused:
+        """See :meth:`newsfabric.amqp.Link.refused`."""
+        async with self._tried:
+            while not isinstance(self._trouble, LinkRefused):
+                await self._tried.wait()
+            return self._trouble
 
     async def publisher(self, *, in_flight: int = 1000) -> LinkPublisher:
         """See :meth:`newsfabric.amqp.Link.publisher`."""
@@ -171,26 +186,44 @@ class PikaLink:
         while True:
             try:
                 connection = await self._connect_to_any()
+                await self._note(None)
                 backoff.succeeded(loop.time())
                 complaints.over()
                 await self._use(connection)
             except LinkError as exc:
                 if complaints.is_news(str(exc), loop.time()):
                     logger.warning("link %s: %s; trying again", self._name, exc)
+                await self._note(exc)
             except Exception:
                 # A bug must not end in a link that is down for good and says nothing.
                 logger.exception("link %s: trying again", self._name)
             await asyncio.sleep(backoff.failed(loop.time()))
 
+    async def _note(self, trouble: LinkError | None) -> None:
+        async with self._tried:
+            self._trouble = trouble
+            self._tried.notify_all()
+
     async def _connect_to_any(self) -> Connection:
-        """The first URL, in random order, that answers; LinkError with the reasons of all."""
+        """The first URL, in random order, that answers; LinkError with the reasons of all.
+
+        LinkRefused if every one turns us away: as long as another may take us, waiting may help.
+        """
         reasons = []
+        refused = 0
         for parameters in random.sample(self._parameters, len(self._parameters)):
             try:
-                return await open_connection(parameters, within=self._connect_timeout)
+                connection = await open_connection(parameters, within=self._connect_timeout)
             except LinkError as exc:
                 reasons.append(f"{parameters.host}:{parameters.port}: {exc}")
-        raise LinkError("; ".join(sorted(reasons)))
+                refused += isinstance(exc, LinkRefused)
+                continue
+            if refused:
+                # Otherwise nobody would hear of it before the others are gone.
+                logger.warning("link %s: %s; another took us", self._name, "; ".join(reasons))
+            return connection
+        text = "; ".join(sorted(reasons))
+        raise LinkRefused(text) if refused == len(reasons) else LinkError(text)
 
     async def _use(self, connection: Connection) -> None:
         """Serve everything on ``connection`` until it is lost."""

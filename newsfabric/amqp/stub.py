@@ -31,7 +31,14 @@ from typing import Any, Final
 from newsfabric.amqp import Declare, OnDelivery
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.wire import encode_publish
-from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked, PublishReturned
+from newsfabric.errors import (
+    LinkBusy,
+    LinkClosed,
+    LinkError,
+    LinkRefused,
+    PublishNacked,
+    PublishReturned,
+)
 from newsfabric.topics import matches
 
 logger = logging.getLogger(__name__)
@@ -278,10 +285,16 @@ class StubLink:
     def __init__(self, broker: StubBroker) -> None:
         self.broker = broker
         self.connected = broker.up
+        self.trouble: LinkError | None = None
         self._closed = False
         self._declarations: list[Callable[[Declare], Awaitable[None]]] = []
         self._publishers: list[StubPublisher] = []
         self._consumers: list[StubConsumer] = []
+
+    async def refused(self) -> LinkRefused:
+        """See :meth:`newsfabric.amqp.Link.refused`. A broker in memory turns nobody away."""
+        refused: asyncio.Future[LinkRefused] = asyncio.get_running_loop().create_future()
+        return await refused
 
     async def publisher(self, *, in_flight: int = 1000) -> StubPublisher:
         """See :meth:`newsfabric.amqp.Link.publisher`."""

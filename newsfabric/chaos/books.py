@@ -3,7 +3,8 @@
 Times are seconds since the run began. A reader should get each message of its topics that a
 publisher tried to send, since all readers are subscribed before the first is; it is *owed* those
 whose publisher holds a receipt. Bronze may be dropped under pressure, so what is missing of it is
-told and breaks nothing.
+told and breaks nothing. What a user has dismissed on one device is owed to no other any more, but
+the device that dismissed it has to be told that it is.
 """
 
 from __future__ import annotations
@@ -37,11 +38,15 @@ class Message:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Who reads what. ``habit`` is staying, reconnecting or roaming."""
+    """Who reads what. ``habit`` is staying, reconnecting, roaming, or a kind of device.
+
+    What waits for one that ``goes_away`` for a while isn't late, so it has no part in delays.
+    """
 
     name: str
     habit: str
     topics: frozenset[str]
+    goes_away: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ class Account:
     ``missing_bronze`` are pairs too; ``unreceipted`` messages are owed to nobody. ``repeats`` were
     dropped by identity, ``gaps`` are times that a gateway said ``recovered: false``, ``shed`` times
     that bronze was dropped before it was stored, and its publisher told to send it again.
+    ``unheard`` of the ``dismissed`` messages were never announced as such.
     """
 
     published: int
@@ -127,6 +133,8 @@ class Account:
     gaps: int
     shed: int
     missing_bronze: int
+    dismissed: int
+    unheard: int
     wrong: tuple[Wrong, ...]
     delays: Mapping[str, Delays]
 
@@ -154,6 +162,9 @@ class Books:
         self.shed = 0
         self._repeats = 0
         self.told_gaps: list[Gap] = []
+        self._dismissed: set[int] = set()
+        #: Dismissed messages of which the device that dismissed them wasn't told yet.
+        self.unheard: set[int] = set()
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
         self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
         for reader in self.readers.values():
@@ -192,6 +203,15 @@ class Books:
             self.first[arrival.n][arrival.reader] = arrival.at
             self.arrivals += 1
 
+    def dismissed(self, n: int) -> None:
+        """A device is about to dismiss message ``n``, which it has."""
+        self._dismissed.add(n)
+        self.unheard.add(n)
+
+    def dismissal_heard(self, n: int) -> None:
+        """It was told that message ``n`` is dismissed."""
+        self.unheard.discard(n)
+
     def overdue(self, *, at: float, after: float) -> Iterator[Message]:
         """Those of :meth:`missing` whose receipts are ``after`` seconds old at ``at``."""
         for message, _ in self.missing():
@@ -204,7 +224,7 @@ class Books:
             if message.receipted is None or message.rejected is not None:
                 continue
             have = self.first.get(message.n, {})
-            names = self.readers_of(message.topic)
+            names = self.owed_to(message)
             if len(have) < len(names) and (lack := tuple(n for n in names if n not in have)):
                 yield message, lack
 
@@ -212,20 +232,33 @@ class Books:
         """Who reads ``topic``."""
         return self._by_topic.get(topic, [])
 
+    def owed_to(self, message: Message) -> list[str]:
+        """Who is to have ``message``; when it is dismissed, those alone who had it before."""
+        names = self.readers_of(message.topic)
+        if message.n not in self._dismissed:
+            return names
+        have = self.first.get(message.n, {})
+        return [name for name in names if name in have]
+
     def settled(self) -> bool:
-        """Whether every publisher has its answer and every reader what it is owed."""
+        """Whether every publisher and device has its answer and every reader what it is owed."""
         answered = all(message.receipted is not None for message in self.messages.values())
-        return answered and next(self.missing(), None) is None
+        return answered and not self.unheard and next(self.missing(), None) is None
+
+    def prompt(self, n: int) -> list[float]:
+        """When message ``n`` came to those of its readers who don't go away."""
+        had = self.first.get(n, {})
+        return [at for name, at in had.items() if not self.readers[name].goes_away]
 
     def delays(
         self, *, since: float = 0.0, until: float = float("inf"), klass: Class | None = None
     ) -> list[float]:
-        """Of all first deliveries of messages (of ``klass``) first sent in ``[since, until)``."""
+        """Of :meth:`prompt` deliveries of messages (of ``klass``) sent in ``[since, until)``."""
         return [
             at - message.sent
             for message in self.messages.values()
             if since <= message.sent < until and klass in (None, message.klass)
-            for at in self.first.get(message.n, {}).values()
+            for at in self.prompt(message.n)
         ]
 
     def account(self) -> Account:
@@ -234,7 +267,7 @@ class Books:
         routed = [m for m in messages if m.receipted is not None and m.rejected is None]
         missing = list(self.missing())
         lost = [(m, names) for m, names in missing if m.klass != "bronze"]
-        owed = sum(len(self.readers_of(m.topic)) for m in routed)
+        owed = sum(len(self.owed_to(m)) for m in routed)
         return Account(
             published=len(messages),
             receipted=len(routed),
@@ -248,6 +281,8 @@ class Books:
             gaps=len(self.told_gaps),
             shed=self.shed,
             missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
+            dismissed=len(self._dismissed),
+            unheard=len(self.unheard),
             wrong=(
                 *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),
                 *self._doubled(),

@@ -19,13 +19,13 @@ from newsfabric.amqp import Message as AmqpMessage
 from newsfabric.backoff import Backoff
 from newsfabric.chaos.books import Books, Class, Message
 from newsfabric.cli.messages import make_message
-from newsfabric.cli.sending import Sender
+from newsfabric.cli.sending import send_patiently
 from newsfabric.control import Receipt
-from newsfabric.errors import PublishNacked
+from newsfabric.errors import AccessRefused
+from newsfabric.publish import AsyncPublisher
 
 APP_ID: Final = "newsfabric-chaos"
 _IN_FLIGHT: Final = 5_000
-_AFTER_NACK: Final = 0.5
 
 #: Topics of each class. They match the project's topics.toml.
 TOPICS: Final[Mapping[str, Class]] = {
@@ -54,21 +54,23 @@ class Publishing:
         self._run = run
         self._began = began
         self._rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
-        self._senders: dict[str, Sender] = {}
+        self._publishers: dict[str, AsyncPublisher] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_IN_FLIGHT)
 
     async def __aenter__(self) -> Publishing:
         for region, urls in self._urls.items():
-            self._senders[region] = await Sender.open(urls, name=f"chaos {region}")
+            self._publishers[region] = await AsyncPublisher.open(
+                [",".join(urls)], app_id=APP_ID, timeout=None, window=_IN_FLIGHT
+            )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._sending:
             task.cancel()
         await asyncio.gather(*self._sending, return_exceptions=True)
-        for sender in self._senders.values():
-            await sender.close()
+        for publisher in self._publishers.values():
+            await publisher.close()
 
     async def publish(self, *, rate: float, seconds: float) -> None:
         """Begin to send ``rate`` messages a second for ``seconds``; returns when all are begun."""
@@ -110,10 +112,10 @@ class Publishing:
         backoff = Backoff(base=1.0, cap=10.0)
         while True:
             try:
-                receipt = await self._senders[region].send(message)
-            except PublishNacked:
-                # The broker is short of something; the same message again, as promised.
-                await asyncio.sleep(_AFTER_NACK)
+                receipt = await send_patiently(self._publishers[region], message)
+            except AccessRefused:
+                # A broker that is being killed or started may say so; it isn't for long.
+                await asyncio.sleep(backoff.failed(time.monotonic(), self._rng))
                 continue
             if receipt.reason != "overload":
                 return receipt

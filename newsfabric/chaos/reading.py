@@ -1,11 +1,10 @@
-"""Readers of a chaos run, in a process of their own: ``python -m newsfabric.chaos.reading``.
+"""Readers of a chaos run, and the lines in which they say what happened to them.
 
 They do what the readers' library does: fetch the endpoints, connect, subscribe from the position of
 each topic (or with a rewind where that can't be served), drop repeats by identity, and come
 again after a pause. Some stay, some reconnect now and then, some roam between regions; over
-WebSocket, SockJS and event streams, which go on from the last event's id. Every delivery becomes
-a line on stdout; ``ready`` says that all are subscribed. The plan is the first line of stdin,
-and they end when it is closed.
+WebSocket, SockJS and event streams, which go on from the last event's id. Those who are logged in
+are in ``devices``; the process of them all is ``crowd``.
 """
 
 from __future__ import annotations
@@ -13,13 +12,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Final, TextIO
-
-import orjson
+from typing import Final, TextIO
 
 from newsfabric.backoff import Backoff
 from newsfabric.chaos.books import Arrival, Books, Connection, Gap, Reader, Sort
@@ -39,6 +34,7 @@ class Plan:
     """Who reads what and how. ``regions``: endpoints' URLs, the reader's home first.
 
     ``stays`` is for how many seconds a connection is kept, about; None: as long as it lasts.
+    ``away`` is for how many it then stays away, about. A ``token`` logs it in.
     """
 
     name: str
@@ -47,10 +43,17 @@ class Plan:
     regions: tuple[str, ...]
     transport: Transport
     stays: float | None
+    away: float = 0.0
+    token: str | None = dataclasses.field(default=None, repr=False)
 
     def reader(self) -> Reader:
         """As the books know it."""
-        return Reader(name=self.name, habit=self.habit, topics=frozenset(self.topics))
+        return Reader(
+            name=self.name,
+            habit=self.habit,
+            topics=frozenset(self.topics),
+            goes_away=self.away > 0,
+        )
 
 
 def make_plans(
@@ -110,6 +113,10 @@ def read_line(line: str, books: Books, began: float) -> None:
     elif what == "gap":
         topic, reason = rest
         books.gap(Gap(reader, int(connection), topic, at, reason))
+    elif what == "dismiss":
+        books.dismissed(int(rest[0]))
+    elif what == "dismissed":
+        books.dismissal_heard(int(rest[0]))
 
 
 class ChaosReader:
@@ -135,13 +142,14 @@ class ChaosReader:
             try:
                 await self._connect(backoff)
             except Disconnected as exc:
-                self._log.write("closed", self._plan.name, self._connection, exc)
+                self._write("closed", exc)
                 # Nobody here: the next region's endpoints are in endpoints.json as alternates.
                 self._turn += self._plan.habit == "roaming" or exc.code in (1006, 1013)
                 await asyncio.sleep(backoff.failed(loop.time(), self._rng))
             except TimeoutError:
                 # It has stayed long enough.
                 self._turn += self._plan.habit == "roaming"
+                await asyncio.sleep(self._plan.away * self._rng.uniform(0.5, 1.5))
 
     async def _connect(self, backoff: Backoff) -> None:
         plan = self._plan
@@ -151,10 +159,8 @@ class ChaosReader:
         self._connection += 1
         self._here.clear()
         async with reader:
-            rewind = _REWIND if self._was_here else None
-            for topic in plan.topics:
-                await reader.subscribe(topic, rewind=rewind, position=self._positions.get(topic))
-            self._log.write("connected", plan.name, self._connection, gateway.websocket_url)
+            await self._ask(reader)
+            self._write("connected", gateway.websocket_url)
             stays = None if plan.stays is None else plan.stays * self._rng.uniform(0.5, 1.5)
             try:
                 async with asyncio.timeout(stays):
@@ -163,6 +169,11 @@ class ChaosReader:
                         backoff.succeeded(asyncio.get_running_loop().time())
             finally:
                 self._was_here = True
+
+    async def _ask(self, reader: NewsReader) -> None:
+        rewind = _REWIND if self._was_here else None
+        for topic in self._plan.topics:
+            await reader.subscribe(topic, rewind=rewind, position=self._positions.get(topic))
 
     async def _next(self, reader: NewsReader) -> Push:
         try:
@@ -184,32 +195,34 @@ class ChaosReader:
         return regions[self._turn % len(regions)]
 
     def _take(self, push: Push) -> None:
-        topic = str(push.fields.get("topic"))
         if push.is_message:
             self._message(push)
         elif push.type == "subscribed":
-            if self._was_here and not push.fields.get("recovered"):
-                had_one = topic in self._positions
-                reason = push.fields.get("reason", "unsaid") if had_one else "no position yet"
-                self._log.write("gap", self._plan.name, self._connection, topic, reason)
-            self._log.write("subscribed", self._plan.name, self._connection, topic)
-            self.subscribed.set()
+            self._subscribed(push)
         elif push.type == "error":
-            self._log.write("error", self._plan.name, self._connection, push.text)
+            self._write("error", push.text)
             raise Disconnected(1013, str(push.fields.get("reason")))
         if self._plan.transport == "sse":
             self._goes_on_after(push.last_id)
             return
-        position = push.fields.get("position")
         # What a rewind brings may be older than the position that `subscribed` stands for.
         complete = push.is_message or not self._was_here or push.fields.get("recovered")
-        if isinstance(position, str) and complete:
-            self._positions[topic] = position
+        if push.position is not None and complete:
+            self._positions[push.topic] = push.position
 
-    def _message(self, push: Push) -> None:
+    def _subscribed(self, push: Push) -> None:
+        if self._was_here and not push.fields.get("recovered"):
+            had_one = push.topic in self._positions
+            reason = push.fields.get("reason", "unsaid") if had_one else "no position yet"
+            self._write("gap", push.topic, reason)
+        self._write("subscribed", push.topic)
+        self.subscribed.set()
+
+    def _message(self, push: Push) -> Sort | None:
+        """Count it, and say what it was; None if it isn't of this run."""
         body = push.fields.get("body")
         if not isinstance(body, dict) or body.get("run") != self._log.run:
-            return
+            return None
         identity = identity_of_id(str(push.fields["id"]))
         sort: Sort = "new"
         if identity in self._here:
@@ -218,41 +231,14 @@ class ChaosReader:
             sort = "repeat"
         self._here.add(identity)
         self._seen.add(identity)
-        self._log.write(sort, self._plan.name, self._connection, body["n"])
+        self._write(sort, body["n"])
+        return sort
+
+    def _write(self, what: str, *words: object) -> None:
+        self._log.write(what, self._plan.name, self._connection, *words)
 
 
 def _pick(endpoints: Endpoints, rng: random.Random) -> Gateway:
     if not endpoints.gateways:
         raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
     return endpoints.choose(rng)
-
-
-async def read_all(plans: Sequence[Plan], log: Log, *, seed: int) -> None:
-    """All of them at once, until cancelled; says ``ready`` when each is subscribed."""
-    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    readers = [ChaosReader(plan, log, random.Random(rng.random())) for plan in plans]  # noqa: S311
-    async with asyncio.TaskGroup() as group:
-        group.create_task(log.flush())
-        for reader in readers:
-            group.create_task(reader.run())
-            await asyncio.sleep(0.01)
-        for reader in readers:
-            await reader.subscribed.wait()
-        log.write("ready", "-", 0)
-
-
-async def _main(document: dict[str, Any]) -> None:
-    plans = [
-        Plan(**entry | {"topics": tuple(entry["topics"]), "regions": tuple(entry["regions"])})
-        for entry in document["plans"]
-    ]
-    log = Log(sys.stdout, document["run"])
-    reading = asyncio.create_task(read_all(plans, log, seed=document["seed"]))
-    # Nothing more is written to us: stdin is readable when whoever started us closes it or dies.
-    asyncio.get_running_loop().add_reader(sys.stdin, reading.cancel)
-    with suppress(asyncio.CancelledError):
-        await reading
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(orjson.loads(sys.stdin.buffer.readline())))

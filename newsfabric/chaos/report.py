@@ -220,6 +220,8 @@ def _account_rows(outcome: Outcome, account: Account) -> Iterator[tuple[str, str
     yield "messages doubled for at least one reader", str(account.count("doubled"))
     yield "bronze dropped under load, sent again", str(account.shed)
     yield "bronze deliveries missing (allowed)", str(account.missing_bronze)
+    yield "individual messages dismissed by their users", str(account.dismissed)
+    yield "… of which no device was told", str(account.unheard)
     yield "repeats after a reconnect, dropped by identity", str(account.repeats)
     yield "resumes told that something may be missing", str(account.gaps)
     settled = outcome.settled_after
@@ -247,7 +249,9 @@ def _plot(outcome: Outcome, account: Account) -> str:
         owed[_second(message.sent, seconds)] += len(books.readers_of(message.topic))
         for at in books.first.get(message.n, {}).values():
             delivered[_second(at, seconds)] += 1
-            delays[_second(message.sent, seconds)].append(at - message.sent)
+        delays[_second(message.sent, seconds)] += [
+            at - message.sent for at in books.prompt(message.n)
+        ]
     of = [Delays.of(samples) for samples in delays]
     return draw(
         title=verdict(account),

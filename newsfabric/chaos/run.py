@@ -17,13 +17,15 @@ from typing import IO, Final
 
 import orjson
 
-from newsfabric.chaos.books import Books
+from newsfabric.chaos.books import Books, Class
+from newsfabric.chaos.devices import USERS, make_devices
 from newsfabric.chaos.publishing import TOPICS, Publishing
 from newsfabric.chaos.reading import Plan, make_plans, read_line
 from newsfabric.chaos.schedule import Fault, make_schedule
 from newsfabric.chaos.tracing import Tracer
 from newsfabric.errors import NewsfabricError, WorldError
 from newsfabric.world.faults import LINK, Faults
+from newsfabric.world.issuer import issue
 from newsfabric.world.layout import WorldLayout
 from newsfabric.world.parts import box_name, find_parts, links, parts
 
@@ -36,6 +38,8 @@ _SETTLE_WITHIN: Final = 600.0
 _LATENCY_MS: Final = 120
 _JITTER_MS: Final = 30
 _LINE_LIMIT: Final = 1 << 20
+# For which the tokens are good besides: until all are connected, and until all has arrived.
+_MORE_THAN_A_RUN: Final = 3600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,23 +89,26 @@ async def run_chaos(
     """
     run = secrets.token_hex(4)
     seconds = options.minutes * 60
-    plans = make_plans(
-        list(TOPICS),
-        [region.endpoints_url for region in layout.regions],
-        count=options.readers,
-        seed=options.seed,
-    )
+    endpoints = [region.endpoints_url for region in layout.regions]
+    plans = make_plans(list(TOPICS), endpoints, count=options.readers, seed=options.seed)
+    users = [f"chaos-{run}-{n}" for n in range(USERS)]
+    tokens = {user: issue(layout.paths, user, (), seconds + _MORE_THAN_A_RUN) for user in users}
+    devices = make_devices(tokens, endpoints, seed=options.seed)
+    topics: dict[str, Class] = {**TOPICS, **{f"user.{user}": "gold" for user in users}}
     schedule = make_schedule(kinds(layout), seconds=seconds, seed=options.seed)
-    books = Books(plan.reader() for plan in plans)
+    everyone = [*plans, *devices]
+    books = Books(plan.reader() for plan in everyone)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
-    say(f"{options.readers} readers connect")
+    say(f"{options.readers} readers and {len(devices)} devices of {USERS} users connect")
     tracer = Tracer(layout, books, run=run)
-    async with Readers.start(plans, books, log, run=run, seed=options.seed) as readers:
+    async with Readers.start(everyone, books, log, run=run, seed=options.seed) as readers:
         await readers.ready()
         began = readers.began = time.time()
         say(f"{options.rate:g} messages a second for {seconds:.0f} s, {len(schedule)} faults")
         breaker = _Breaker(layout, began, say)
-        async with Publishing(urls, books, run=run, began=began, seed=options.seed) as publishing:
+        async with Publishing(
+            urls, books, run=run, began=began, seed=options.seed, topics=topics
+        ) as publishing:
             try:
                 async with tracer.watching(began), asyncio.TaskGroup() as group:
                     group.create_task(publishing.publish(rate=options.rate, seconds=seconds))
@@ -157,7 +164,7 @@ class Readers:
     ) -> AsyncGenerator[Readers]:
         """Start it; it is ended with the block."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "newsfabric.chaos.reading"),
+            *(sys.executable, "-m", "newsfabric.chaos.crowd"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
@@ -265,12 +272,12 @@ class _Breaker:
 async def settle(books: Books, say: Callable[[str], None]) -> float | None:
     """Wait until everything has arrived; how long that took, None if it never did."""
     began = moved = time.monotonic()
-    arrived = books.arrivals
+    seen = books.arrivals, len(books.unheard)
     say("the last message is sent; waiting for what is under way")
     while not books.settled():
         now = time.monotonic()
-        if books.arrivals != arrived:
-            arrived, moved = books.arrivals, now
+        if (found := (books.arrivals, len(books.unheard))) != seen:
+            seen, moved = found, now
         if now > min(moved + _SILENT_FOR, began + _SETTLE_WITHIN):
             return None
         await asyncio.sleep(0.5)

@@ -47,6 +47,7 @@ _FIRST: Final = (
     _Recipe("kill", "gateway", 2, 8),
     _Recipe("kill", "router", 2, 6),
     _Recipe("kill", "dataplane", 0, 8),
+    _Recipe("kill", "mailbox", 2, 6),
     _Recipe("kill", "retail node", 3, 15),
     _Recipe("kill", "keeper", 2, 6),
     _Recipe("kill", "store node", 8, 22),

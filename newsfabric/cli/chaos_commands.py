@@ -204,5 +204,6 @@ def run(state: Path, minutes: float, seed: int, rate: float, readers: int, repor
     for text in (*outcome.faulty, *broken(outcome, account)):
         click.echo(text)
     click.echo(f"{verdict(account)}; the report is {report / 'report.md'}")
-    if outcome.faulty or not account.kept or account.unreceipted or account.rejected:
+    unanswered = account.unreceipted or account.rejected or account.unheard
+    if outcome.faulty or not account.kept or unanswered:
         raise SystemExit(1)

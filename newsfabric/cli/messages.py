@@ -7,12 +7,13 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
-from newsfabric.amqp import Message, Properties
+from newsfabric.amqp import Message
 from newsfabric.errors import ConfigError
+from newsfabric.publish import Options, message
 
 # AMQP 0-9-1 section 4.2.5.3: a short string, such as a routing key, has at most 255 octets.
 _MAX_SHORT: Final = 255
@@ -48,19 +49,9 @@ def make_message(
     for name, text in (("topic", topic), ("message id", message_id), ("app id", app_id)):
         if (size := len(text.encode("utf-8", "surrogateescape"))) > _MAX_SHORT:
             raise ConfigError(f"the {name} has {size} bytes; AMQP takes at most {_MAX_SHORT}")
-    headers: dict[str, Any] = {"timestamp_in_ms": now_ms}
-    if key is not None:
-        headers["key"] = key
-    if version is not None:
-        headers["version"] = version
-    properties = Properties(
-        content_type="application/json",
-        message_id=message_id,
-        app_id=app_id,
-        type=type,
-        headers=headers,
-    )
-    return Message(topic, body, properties)
+    said: dict[str, Any] = {"message_id": message_id, "key": key, "version": version, "type": type}
+    options = cast(Options, {name: value for name, value in said.items() if value is not None})
+    return message.make_message(topic, body, options, app_id=app_id, now_ms=now_ms)
 
 
 def headline(body: Any) -> str:

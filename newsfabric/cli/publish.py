@@ -14,9 +14,10 @@ import click
 from newsfabric.amqp import Message
 from newsfabric.cli.find_world import world_to_publish_to
 from newsfabric.cli.messages import make_message, read_body
-from newsfabric.cli.sending import APP_ID, Sender
+from newsfabric.cli.sending import APP_ID, send_patiently
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected
+from newsfabric.publish import AsyncPublisher
 
 
 def run_publish(
@@ -57,11 +58,11 @@ def run_publish(
 async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
     try:
         async with asyncio.timeout(seconds):
-            sender = await Sender.open(urls, name="newsfabric publish")
-            try:
-                return await sender.send(message)
-            finally:
-                await sender.close()
+            region = ",".join(urls)
+            async with await AsyncPublisher.open(
+                [region], app_id=APP_ID, timeout=None
+            ) as publisher:
+                return await send_patiently(publisher, message)
     except TimeoutError as exc:
         again = message.properties.message_id
         raise NewsfabricError(

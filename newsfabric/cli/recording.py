@@ -17,9 +17,10 @@ import orjson
 
 from newsfabric.amqp import Message
 from newsfabric.cli.messages import make_message
-from newsfabric.cli.sending import APP_ID, Sender
+from newsfabric.cli.sending import APP_ID, send_patiently
 from newsfabric.control import Receipt
-from newsfabric.errors import ConfigError, PublishNacked
+from newsfabric.errors import AccessRefused, ConfigError
+from newsfabric.publish import AsyncPublisher
 
 # Messages that wait for their receipts at a time; more would only wait in a broker.
 _AT_ONCE: Final = 200
@@ -135,23 +136,22 @@ class Tally:
 
 async def play(
     lines: Sequence[Line],
-    senders: Sequence[Sender],
+    publishers: Sequence[AsyncPublisher],
     *,
     speed: float,
     suffix: str,
     on_receipt: Callable[[Tally], None],
 ) -> Tally:
-    """Send every line when it is due, by ``senders`` in turn; returns when all are answered."""
+    """Send every line when it is due, by ``publishers`` in turn; returns when all are answered."""
     tally = Tally()
     places = asyncio.Semaphore(_AT_ONCE)
     began = asyncio.get_running_loop().time()
 
-    async def send(sender: Sender, message: Message) -> None:
+    async def send(publisher: AsyncPublisher, message: Message) -> None:
         try:
-            receipt = await sender.send(message)
-            tally.count(receipt)
-        except PublishNacked:
-            tally.rejected["nacked"] += 1
+            tally.count(await send_patiently(publisher, message))
+        except AccessRefused:
+            tally.rejected["access_refused"] += 1
         finally:
             places.release()
         on_receipt(tally)
@@ -162,5 +162,5 @@ async def play(
             await places.acquire()
             now_ms = time.time_ns() // 1_000_000
             message = message_of(line, number=number, suffix=suffix, now_ms=now_ms)
-            group.create_task(send(senders[number % len(senders)], message))
+            group.create_task(send(publishers[number % len(publishers)], message))
     return tally

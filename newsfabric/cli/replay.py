@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from newsfabric.cli.find_world import world_to_publish_to
 from newsfabric.cli.recording import Line, Tally, play, read_recording
-from newsfabric.cli.sending import Sender
+from newsfabric.cli.sending import APP_ID
 from newsfabric.cli.show import console
 from newsfabric.errors import NewsfabricError
+from newsfabric.publish import AsyncPublisher
 from newsfabric.world.layout import RegionLayout
 
 
@@ -38,13 +39,11 @@ async def _replay(
     lines: Sequence[Line], regions: Sequence[RegionLayout], speed: float, suffix: str
 ) -> Tally:
     async with AsyncExitStack() as stack:
-        senders = []
+        publishers = []
         for region in regions:
-            sender = await Sender.open(
-                [b.amqp_url for b in region.client], name="newsfabric replay"
-            )
-            stack.push_async_callback(sender.close)
-            senders.append(sender)
+            urls = ",".join(broker.amqp_url for broker in region.client)
+            opening = AsyncPublisher.open([urls], app_id=APP_ID, timeout=None)
+            publishers.append(await stack.enter_async_context(await opening))
         with Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -55,7 +54,7 @@ async def _replay(
             bar = bars.add_task("replaying", total=len(lines))
             return await play(
                 lines,
-                senders,
+                publishers,
                 speed=speed,
                 suffix=suffix,
                 on_receipt=lambda tally: bars.update(bar, completed=tally.answered),

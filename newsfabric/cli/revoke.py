@@ -14,9 +14,10 @@ from pathlib import Path
 import click
 
 from newsfabric.amqp.link import connect
-from newsfabric.cli.sending import Sender
+from newsfabric.cli.sending import APP_ID, send_patiently
 from newsfabric.control import Receipt, revocation
-from newsfabric.errors import ConfigError, LinkError, NewsfabricError
+from newsfabric.errors import ConfigError, LinkError, NewsfabricError, PublishError
+from newsfabric.publish import AsyncPublisher
 from newsfabric.settings import Credentials, Fabric, Region, credentials_from, load_fabric
 from newsfabric.tokens import is_user
 from newsfabric.topology import INTAKE
@@ -28,7 +29,7 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
     if not is_user(user):
         raise ConfigError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
     fabric = running_world(state)[0].fabric() if fabric_file is None else load_fabric(fabric_file)
-    told = asyncio.run(_tell_all(fabric, user, credentials_from(os.environ), seconds))
+    told = asyncio.run(tell_all(fabric, user, credentials_from(os.environ), seconds))
     silent = [region for region, problem in told.items() if problem is not None]
     if len(silent) == len(told):
         why = "; ".join(f"{region}: {problem}" for region, problem in told.items())
@@ -38,10 +39,13 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
     click.echo(f"{user} is revoked")
 
 
-async def _tell_all(
+async def tell_all(
     fabric: Fabric, user: str, credentials: Credentials, seconds: float
 ) -> dict[str, str | None]:
-    """What went wrong in each region; None for nothing."""
+    """Revoke ``user`` now, everywhere at once; what went wrong in each region, None for nothing.
+
+    A region gets ``seconds`` to answer.
+    """
     at_ms = time.time_ns() // 1_000_000
     answers = (_tell(region, user, at_ms, credentials, seconds) for region in fabric.regions)
     problems = await asyncio.gather(*answers)
@@ -56,7 +60,7 @@ async def _tell(
             receipt = await _send(region, user, at_ms, credentials)
     except TimeoutError:
         return f"no answer within {seconds:g} s"
-    except LinkError as exc:
+    except (LinkError, PublishError) as exc:
         return str(exc)
     return None if receipt.status == "routed" else f"{receipt.reason}: {receipt.detail}"
 
@@ -64,8 +68,8 @@ async def _tell(
 async def _send(region: Region, user: str, at_ms: int, credentials: Credentials) -> Receipt:
     urls = [node.amqp_url for node in region.core]
     link = await connect(urls, name="newsfabric revoke", credentials=credentials)
-    sender = await Sender.over(link, exchange=INTAKE)
     try:
-        return await sender.send(revocation(user, at_ms))
+        publisher = await AsyncPublisher.over([link], app_id=APP_ID, exchange=INTAKE, timeout=None)
+        return await send_patiently(publisher, revocation(user, at_ms))
     finally:
-        await sender.close()
+        await link.close()

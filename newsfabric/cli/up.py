@@ -24,6 +24,7 @@ from newsfabric.world.start import bring_up, check_ports, write_files
 from newsfabric.world.state import Notes, check_free, locked, make_folder, shown
 from newsfabric.world.stop import stop_world
 from newsfabric.world.toxiproxy import find_toxiproxy
+from newsfabric.world.watchdog import Watchdog
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # A closed terminal ends a foreground world as Ctrl-C does.
@@ -67,22 +68,25 @@ def run_up(
         keeper = process_id(os.getpid())
         notes = Notes(options=options, processes=dict(planned(layout)), keeper=keeper)
         running = Running(layout, notes, home, store_home)
-        try:
-            make_folder(state, notes)
-            write_files(layout, topics)
-            limit = patience(layout) if seconds is None else seconds
-            asyncio.run(_run(running, seconds=limit, detach=detach))
-        except asyncio.CancelledError:
-            _ignore_signals()
-            stop_world(state, say=_say)
-            if not running.notes.ready:
-                raise WorldError("stopped before it was ready; nothing is left running") from None
-            _say("stopped; nothing is left running")
-        except BaseException:
-            _ignore_signals()
-            stop_world(state, keep_logs=True, say=_say)
-            _say(f"the logs are kept in {shown(layout.paths.logs)}")
-            raise
+        with Watchdog(state):
+            try:
+                make_folder(state, notes)
+                write_files(layout, topics)
+                limit = patience(layout) if seconds is None else seconds
+                asyncio.run(_run(running, seconds=limit, detach=detach))
+            except asyncio.CancelledError:
+                _ignore_signals()
+                stop_world(state, say=_say)
+                if not running.notes.ready:
+                    raise WorldError(
+                        "stopped before it was ready; nothing is left running"
+                    ) from None
+                _say("stopped; nothing is left running")
+            except BaseException:
+                _ignore_signals()
+                stop_world(state, keep_logs=True, say=_say)
+                _say(f"the logs are kept in {shown(layout.paths.logs)}")
+                raise
 
 
 async def _run(running: Running, *, seconds: float, detach: bool) -> None:

@@ -11,18 +11,20 @@
 It returns when the message is stored and routed (a receipt), or, told ``receipt=False``, when a
 broker has it. Until then it sends the message again with the same ``message_id``, by the next
 region if there is one. What can't work is an error: :class:`~newsfabric.errors.Rejected`,
-:class:`~newsfabric.errors.Returned`, :class:`~newsfabric.errors.Unanswered`.
+:class:`~newsfabric.errors.Returned`, :class:`~newsfabric.errors.AccessRefused`,
+:class:`~newsfabric.errors.Unanswered`.
 
 The libraries for Java and PHP (``clients/``) have the same names, defaults and errors. What goes
 over the wire is in docs/publishing.md; nothing here is needed to publish.
 """
 
-from newsfabric.errors import PublishError, Rejected, Returned, Unanswered
+from newsfabric.errors import AccessRefused, PublishError, Rejected, Returned, Unanswered
 from newsfabric.publish.asynchronous import AsyncPublisher
 from newsfabric.publish.message import Options, Published
 from newsfabric.publish.synchronous import Publisher
 
 __all__ = [
+    "AccessRefused",
     "AsyncPublisher",
     "Options",
     "PublishError",

@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self, Unpack
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from newsfabric.amqp.link import connect
 from newsfabric.backoff import Backoff
 from newsfabric.control import PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.errors import (
+    AccessRefused,
     ConfigError,
     LinkClosed,
     LinkError,
@@ -31,7 +33,7 @@ from newsfabric.errors import (
     Returned,
     Unanswered,
 )
-from newsfabric.publish.entrance import Entrance
+from newsfabric.publish.entrance import Entrance, cancel, first_of
 from newsfabric.publish.message import (
     SEND_AGAIN,
     SEND_AGAIN_AT_LAST,
@@ -54,7 +56,8 @@ class AsyncPublisher:
 
     A region is the AMQP URLs of its client cluster, with commas between them; the nearest comes
     first. ``receipt`` and ``copies`` are the defaults of :class:`~newsfabric.publish.Options`; an
-    answer is waited for ``timeout`` seconds in all; at most ``window`` messages are under way.
+    answer is waited for ``timeout`` seconds in all (None: for ever); at most ``window`` messages
+    are under way.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class AsyncPublisher:
         *,
         receipt: bool = True,
         copies: int = 1,
-        timeout: float = TIMEOUT,
+        timeout: float | None = TIMEOUT,
         window: int = WINDOW,
         send_again: float = SEND_AGAIN,
     ) -> None:
@@ -75,8 +78,7 @@ class AsyncPublisher:
         self._send_again = send_again
         self._room = asyncio.Semaphore(window)
         self._entrances: list[Entrance] = []
-        # Those who wait for an answer, by correlation_id, which is the message_id.
-        self._waiting: dict[str, asyncio.Future[Receipt | None]] = {}
+        self._waiting: dict[str, _Sending] = {}
 
     @classmethod
     async def open(cls, regions: Sequence[str], *, app_id: str, **settings: Any) -> Self:
@@ -86,47 +88,47 @@ class AsyncPublisher:
         """
         if not regions:
             raise ConfigError("a publisher needs the AMQP URLs of one region at least")
-        links: list[Link] = []
-        try:
-            users = []
-            for region in regions:
-                urls = [url.strip() for url in region.split(",")]
-                links.append(await connect(urls, name=f"publisher {app_id}", credentials=None))
-                users.append({urlsplit(url).username for url in urls})
+        listed = [[url.strip() for url in region.split(",")] for region in regions]
+        users = {urlsplit(url).username for urls in listed for url in urls}
+        async with AsyncExitStack() as stack:
+            links = []
+            for urls in listed:
+                link = await connect(urls, name=f"publisher {app_id}", credentials=None)
+                stack.push_async_callback(link.close)
+                links.append(link)
             # Said, a broker vouches for it, and routers needn't take the app_id's word.
-            said = app_id if all(user == {app_id} for user in users) else None
+            said = app_id if users == {app_id} else None
             publisher = await cls.over(links, app_id=app_id, user_id=said, **settings)
-            await publisher._wait_for_the_nearest()
+            nearest = publisher._entrances[: publisher._copies]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_SECONDS):
+                    await asyncio.gather(*(first_of(e.ready(), e.refused()) for e in nearest))
+            stack.pop_all()
             return publisher
-        except BaseException:
-            for link in links:
-                await link.close()
-            raise
 
     @classmethod
     async def over(
-        cls, links: Iterable[Link], *, app_id: str, user_id: str | None = None, **settings: Any
+        cls,
+        links: Iterable[Link],
+        *,
+        app_id: str,
+        user_id: str | None = None,
+        exchange: str = PUBLISH,
+        **settings: Any,
     ) -> Self:
         """A publisher over ``links``, one to each region, which it closes."""
         publisher = cls(app_id, **settings)
         for link in links:
-            entrance = await Entrance.over(
+            entrance = Entrance(
                 link,
                 app_id=app_id,
-                # Copies and repeats beside what the window lets in.
-                window=2 * publisher._window,
                 on_receipt=publisher._on_receipt,
                 user_id=user_id,
+                exchange=exchange,
             )
-            publisher._entrances.append(entrance)
+            # Copies and repeats beside what the window lets in.
+            publisher._entrances.append(await entrance.open(window=2 * publisher._window))
         return publisher
-
-    async def _wait_for_the_nearest(self) -> None:
-        nearest = [asyncio.create_task(e.ready()) for e in self._entrances[: self._copies]]
-        try:
-            await asyncio.wait(nearest, timeout=FIRST_SECONDS)
-        finally:
-            await _cancel(nearest)
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,90 +145,89 @@ class AsyncPublisher:
         """Publish, and return when it is known to be routed (``receipt=False``: taken).
 
         ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON.
-        Raises Rejected, Returned or Unanswered; after Unanswered the message may have been routed:
-        send it again with the error's ``message_id``.
+        Raises Rejected, Returned, AccessRefused or Unanswered; after Unanswered the message may
+        have been routed: send it again with the error's ``message_id``.
         """
-        message = make_message(
-            topic, body, options, app_id=self._app_id, now_ms=time.time_ns() // 1_000_000
-        )
-        return await self.send(
+        now_ms = time.time_ns() // 1_000_000
+        message = make_message(topic, body, options, app_id=self._app_id, now_ms=now_ms)
+        receipt = await self._send(
             message,
             receipt=options.get("receipt", self._receipt),
             copies=options.get("copies", self._copies),
         )
+        return published(receipt, message.properties.message_id or "")
 
-    async def send(self, message: Message, *, receipt: bool = True, copies: int = 1) -> Published:
-        """As :meth:`publish`, for a ``message`` whose ``correlation_id`` is its ``message_id``."""
+    async def send(self, message: Message) -> Receipt:
+        """As :meth:`publish`, for a ``message`` with a ``message_id``; a rejection is an answer."""
+        receipt = await self._send(message, receipt=True, copies=self._copies)
+        assert receipt is not None
+        return receipt
+
+    async def _send(self, message: Message, *, receipt: bool, copies: int) -> Receipt | None:
         message_id = message.properties.message_id
         assert message_id is not None
-        assert message_id == message.properties.correlation_id
         try:
             async with asyncio.timeout(self._timeout), self._room:
                 if message_id in self._waiting:
                     raise ValueError(f"message_id {message_id!r} is under way already")
-                return await self._answered(message, message_id, receipt=receipt, copies=copies)
+                sending = self._waiting[message_id] = _Sending(message, receipt=receipt)
+                try:
+                    return await self._until_answered(sending, copies)
+                finally:
+                    del self._waiting[message_id]
+                    await sending.cancel()
         except TimeoutError as exc:
-            raise Unanswered(message_id, self._timeout) from exc
+            raise Unanswered(message_id, self._timeout or 0, self._troubles()) from exc
 
-    async def _answered(
-        self, message: Message, message_id: str, *, receipt: bool, copies: int
-    ) -> Published:
-        answer: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
-        self._waiting[message_id] = answer
-        sending = _Sending(message, answer, receipt=receipt)
-        try:
-            await self._send_until_answered(sending, copies)
-        finally:
-            del self._waiting[message_id]
-            await sending.cancel()
-        found = answer.result()
-        if found is None:
-            return Published(message_id=message_id, routed=False)
-        return published(found, message_id)
-
-    async def _send_until_answered(self, sending: _Sending, copies: int) -> None:
+    async def _until_answered(self, sending: _Sending, copies: int) -> Receipt | None:
         backoff = Backoff(base=0.1, cap=2.0)
         waits = pauses(self._send_again, SEND_AGAIN_AT_LAST)
         for turn in itertools.count():
-            usable = await self._usable(sending)
+            usable = await self._usable(sending, patient=turn > 0)
             # Each time it begins with the next, so that no region is relied on.
             for n in range(min(copies, len(usable))):
                 sending.start(usable[(turn + n) % len(usable)])
             failed = await sending.wait(next(waits))
             if sending.answer.done():
-                return
+                break
             if len(sending.returned) == len(self._entrances):
-                raise Returned(str(next(iter(sending.returned.values()))))
+                raise Returned("; ".join(sending.returned.values()))
             if failed and turn:
                 # A broker that refuses at once isn't asked again at once, for ever.
                 await asyncio.sleep(backoff.failed(0.0))
+        return sending.answer.result()
 
-    async def _usable(self, sending: _Sending) -> list[Entrance]:
-        """Entrances that are connected, nearest first; waits while none is."""
+    async def _usable(self, sending: _Sending, *, patient: bool) -> list[Entrance]:
+        """Entrances that are connected, nearest first; waits while none is.
+
+        AccessRefused as soon as none can be, unless it is ``patient``.
+        """
         open_ones = [e for e in self._entrances if e not in sending.returned]
         while not (usable := [e for e in open_ones if e.connected]):
-            tasks = [asyncio.create_task(e.ready()) for e in open_ones]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                await _cancel(tasks)
+            waits = [e.ready() for e in open_ones]
+            await first_of(*waits, *([] if patient else [self._refused()]))
         return usable
+
+    async def _refused(self) -> None:
+        """Raise AccessRefused as soon as no region will have us."""
+        await asyncio.gather(*(entrance.refused() for entrance in self._entrances))
+        raise AccessRefused(self._troubles())
+
+    def _troubles(self) -> str:
+        return "; ".join(str(e.trouble) for e in self._entrances if e.trouble is not None)
 
     def _on_receipt(self, correlation_id: str, receipt: Receipt) -> None:
         # More than one may come for one message (R3): the first counts.
-        answer = self._waiting.get(correlation_id)
-        if answer is not None and not answer.done():
-            answer.set_result(receipt)
+        if (sending := self._waiting.get(correlation_id)) is not None:
+            sending.settle(receipt)
 
 
 class _Sending:
     """One message under way: its tries, and the answer that the first receipt or confirm gives."""
 
-    def __init__(
-        self, message: Message, answer: asyncio.Future[Receipt | None], *, receipt: bool
-    ) -> None:
-        self.answer = answer
-        self.returned: dict[Entrance, PublishReturned] = {}
+    def __init__(self, message: Message, *, receipt: bool) -> None:
+        self.answer: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
+        self.returned: dict[Entrance, str] = {}
         self._message = message
         self._receipt = receipt
         self._tries: dict[asyncio.Task[None], Entrance] = {}
@@ -234,6 +235,11 @@ class _Sending:
     def start(self, entrance: Entrance) -> None:
         """Begin a try by ``entrance``."""
         self._tries[asyncio.create_task(entrance.publish(self._message))] = entrance
+
+    def settle(self, answer: Receipt | None) -> None:
+        """The first answer is it."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
 
     async def wait(self, seconds: float) -> bool:
         """Return when answered, after ``seconds``, or, with True, when a try came to nothing."""
@@ -253,7 +259,7 @@ class _Sending:
             entrance = self._tries.pop(task)
             error = task.exception()
             if isinstance(error, PublishReturned):
-                self.returned[entrance] = error
+                self.returned[entrance] = str(error)
                 again = True
             elif isinstance(error, LinkClosed):
                 if _refuses(str(error), self._message.topic):
@@ -261,13 +267,13 @@ class _Sending:
                 again = True
             elif error is not None and not isinstance(error, LinkError):
                 raise error
-            elif error is None and not self._receipt and not self.answer.done():
-                self.answer.set_result(None)
+            elif error is None and not self._receipt:
+                self.settle(None)
         return again
 
     async def cancel(self) -> None:
         """End the tries that nobody waits for any more."""
-        await _cancel(self._tries)
+        await cancel([*self._tries])
 
 
 def _refuses(error: str, topic: str) -> bool:
@@ -275,9 +281,3 @@ def _refuses(error: str, topic: str) -> bool:
     return "ACCESS_REFUSED" in error and (
         f"topic '{topic}'" in error or f"access to exchange '{PUBLISH}'" in error
     )
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import secrets
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Coroutine
+from typing import Any, Self
 
 from newsfabric.amqp import Consumer, Declare, Delivery, Link, Message, Publisher
 from newsfabric.control import Receipt, decode_receipt
+from newsfabric.errors import LinkError, LinkRefused
 from newsfabric.topology import PUBLISH, RECEIPTS
 
 logger = logging.getLogger(__name__)
@@ -18,7 +20,8 @@ logger = logging.getLogger(__name__)
 class Entrance:
     """Publishes into one region. Made by :meth:`over`; close it.
 
-    ``on_receipt`` is given each receipt with its ``correlation_id``.
+    ``on_receipt`` is given each receipt with its ``correlation_id``; ``user_id`` is what the link
+    logs in as, where messages shall say so.
     """
 
     _consumer: Consumer
@@ -27,65 +30,74 @@ class Entrance:
     def __init__(
         self,
         link: Link,
+        *,
         app_id: str,
         on_receipt: Callable[[str, Receipt], None],
-        user_id: str | None,
+        user_id: str | None = None,
+        exchange: str = PUBLISH,
     ) -> None:
         self._link = link
         self._user_id = user_id
+        self._exchange = exchange
         # Its name is its key, and what receipts are addressed to. A publisher's rights
         # (docs/guarantees.md) cover what begins with its name.
         self._reply_to = f"{app_id}.receipts.{secrets.token_hex(8)}"
         self._on_receipt = on_receipt
+        # Whether there is the queue for receipts, or why the broker will have none.
+        self._declared, self._forbidden = asyncio.Event(), asyncio.Event()
+        self._refusal: LinkError | None = None
 
-    @classmethod
-    async def over(
-        cls,
-        link: Link,
-        *,
-        app_id: str,
-        window: int,
-        on_receipt: Callable[[str, Receipt], None],
-        user_id: str | None = None,
-    ) -> Self:
-        """An entrance over ``link``, which it closes; at most ``window`` unconfirmed at a time.
-
-        ``user_id`` is what it logs in as, where messages shall say so.
-        """
-        entrance = cls(link, app_id, on_receipt, user_id)
-        try:
-            await link.on_connect(entrance._declare)
-            entrance._consumer = await link.consumer(entrance._reply_to, entrance._on_delivery)
-            entrance._publisher = await link.publisher(in_flight=window)
-        except BaseException:
-            await link.close()
-            raise
-        return entrance
+    async def open(self, *, window: int) -> Self:
+        """Begin; at most ``window`` will be unconfirmed at a time."""
+        await self._link.on_connect(self._declare)
+        self._consumer = await self._link.consumer(self._reply_to, self._on_delivery)
+        self._publisher = await self._link.publisher(in_flight=window)
+        return self
 
     @property
     def connected(self) -> bool:
-        """Whether its link is up now."""
-        return self._link.connected
+        """Whether it can be used now."""
+        return self._link.connected and self._declared.is_set()
+
+    @property
+    def trouble(self) -> LinkError | None:
+        """Why it can't be used, None if there is nothing to tell."""
+        return self._link.trouble or self._refusal
 
     async def ready(self) -> None:
         """Return as soon as the broker would take a message."""
+        await self._declared.wait()
         await self._publisher.ready()
+
+    async def refused(self) -> None:
+        """Return as soon as its brokers won't have it; :attr:`trouble` is why."""
+        await first_of(self._link.refused(), self._forbidden.wait())
 
     async def publish(self, message: Message) -> None:
         """Publish until the broker has confirmed; LinkError if it won't, or is gone."""
+        said = message.properties
         properties = dataclasses.replace(
-            message.properties, reply_to=self._reply_to, user_id=self._user_id
+            said, correlation_id=said.message_id, reply_to=self._reply_to, user_id=self._user_id
         )
         addressed = dataclasses.replace(message, properties=properties)
-        await self._publisher.publish(PUBLISH, addressed, mandatory=True)
+        await self._publisher.publish(self._exchange, addressed, mandatory=True)
 
     async def close(self) -> None:
         """Close the link."""
         await self._link.close()
 
     async def _declare(self, declare: Declare) -> None:
-        await declare.queue(self._reply_to, durable=False, exclusive=True, auto_delete=True)
-        await declare.bind(self._reply_to, RECEIPTS, self._reply_to)
+        self._declared.clear()
+        try:
+            await declare.queue(self._reply_to, durable=False, exclusive=True, auto_delete=True)
+            await declare.bind(self._reply_to, RECEIPTS, self._reply_to)
+        except LinkRefused as exc:
+            self._refusal = exc
+            self._forbidden.set()
+            raise
+        self._refusal = None
+        self._forbidden.clear()
+        self._declared.set()
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self._consumer.ack(delivery)
@@ -95,3 +107,21 @@ class Entrance:
             logger.debug("no receipt: %s", exc)
             return
         self._on_receipt(delivery.message.properties.correlation_id or "", receipt)
+
+
+async def first_of(*work: Coroutine[Any, Any, Any]) -> None:
+    """Return, or raise, as the first of ``work`` does; the others are cancelled."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await cancel(tasks)
+
+
+async def cancel(tasks: list[asyncio.Task[None]]) -> None:
+    """End ``tasks``."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -69,7 +69,6 @@ def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms
         content_type=JSON,
         headers=headers,
         message_id=message_id,
-        correlation_id=message_id,
         app_id=app_id,
         type=options.get("type"),
         expiration=None if expiration is None else str(expiration),
@@ -78,8 +77,10 @@ def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms
     return Message(topic, _encode(body), properties)
 
 
-def published(receipt: Receipt, message_id: str) -> Published:
-    """What ``receipt`` says; Rejected if it says that."""
+def published(receipt: Receipt | None, message_id: str) -> Published:
+    """What ``receipt`` says, or a confirm, which is None; Rejected if it says that."""
+    if receipt is None:
+        return Published(message_id=message_id, routed=False)
     if receipt.status == "rejected":
         raise Rejected(receipt.reason or "?", receipt.detail or "")
     return Published(

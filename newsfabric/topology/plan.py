@@ -224,6 +224,11 @@ def _to_proxy(proxy: ProxyCluster, region: Region) -> Iterator[Link]:
 
 
 def _rotations(nodes: Sequence[Node]) -> Iterator[tuple[int, tuple[Node, ...]]]:
-    """``nodes`` once for each path, numbered from 1, each beginning with its preferred home."""
-    for n in range(paths(len(nodes))):
-        yield n + 1, (*nodes[n:], *nodes[:n])
+    """``nodes`` once for each path, numbered from 1: its preferred home, then who stands in for it.
+
+    The other path's home stands in last: on one node both would be lost with it.
+    """
+    count = paths(len(nodes))
+    for n in range(count):
+        spare = nodes[count:]
+        yield n + 1, (nodes[n], *spare[n:], *spare[:n], *nodes[:n], *nodes[n + 1 : count])

@@ -42,7 +42,8 @@ class Broker:
     """What a node is: its name, its folder, its ports, its peers.
 
     ``peers`` are the names of all nodes of its cluster, itself included; empty for a node
-    of its own. ``definitions`` is loaded at boot and must then also make the user.
+    of its own. ``definitions`` is loaded at boot and must then also make the user. ``settings``
+    are more lines for ``rabbitmq.conf``.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Broker:
     epmd_port: int
     peers: tuple[str, ...] = ()
     definitions: Path | None = None
+    settings: tuple[str, ...] = ()
 
     @property
     def node(self) -> str:
@@ -89,6 +91,7 @@ def configuration(broker: Broker, version: str) -> str:
         lines.append("message_interceptors.incoming.set_header_timestamp.overwrite = false")
     if broker.definitions is not None:
         lines.append(f"load_definitions = {broker.definitions}")
+    lines += broker.settings
     if len(broker.peers) > 1:
         lines.append("cluster_formation.peer_discovery_backend = classic_config")
         lines += [
@@ -215,11 +218,17 @@ class LocalNode:
     """A single node with an epmd of its own, for tests: start, kill, start again.
 
     Blocking; in a running loop use ``asyncio.to_thread``. The ports stay the same over
-    restarts, so that a link can come back. ``definitions`` is given over to the node.
+    restarts, so that a link can come back. ``definitions`` and ``settings`` are given over to the
+    node.
     """
 
     def __init__(
-        self, folder: Path, home: RabbitmqHome, *, definitions: Path | None = None
+        self,
+        folder: Path,
+        home: RabbitmqHome,
+        *,
+        definitions: Path | None = None,
+        settings: Sequence[str] = (),
     ) -> None:
         amqp, management, distribution, epmd = free_ports(4)
         self.folder = folder
@@ -231,6 +240,7 @@ class LocalNode:
             distribution_port=distribution,
             epmd_port=epmd,
             definitions=definitions,
+            settings=tuple(settings),
         )
         self._home = home
         self._environment = environment(

@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 from newsfabric.errors import WorldError
 from newsfabric.tokens import MAX_PATTERN_BYTES, MAX_PATTERNS, is_user
 from newsfabric.topics import is_pattern
-from newsfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER, Paths
+from newsfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
+from newsfabric.world.paths import Paths
 from newsfabric.world.state import write_private
 
 

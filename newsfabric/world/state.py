@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -177,8 +177,10 @@ def changing(state: Path) -> Iterator[None]:
 
 
 def _remove_if_empty(state: Path) -> None:
-    if state.is_dir() and not any(state.iterdir()):
-        state.rmdir()
+    # Somebody else may be removing it too: a person's `down` beside the watchdog's.
+    with suppress(FileNotFoundError):
+        if not any(state.iterdir()):
+            state.rmdir()
 
 
 def _lock(descriptor: int, state: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -86,11 +87,57 @@ async def stranger(piece: bytes) -> AsyncIterator[tuple[Stranger, str]]:
             transport.abort()
 
 
-@pytest.mark.parametrize("urls", [[], ["http://host/"], ["host:5672"], ["amqp://host:port/"]])
+@pytest.mark.parametrize(
+    "urls",
+    [
+        [],
+        ["http://host/"],
+        ["host:5672"],
+        ["amqp://host:port/"],
+        ["amqps://host/?cacertfile=/nowhere/ca.pem"],
+        ["amqp://host/?cacertfile=/etc/hosts"],
+    ],
+)
 async def test_a_bad_url_is_a_config_error_without_the_password(urls: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         await connect(urls, name="test", credentials=Credentials("user", "secret"))
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.broker
+async def test_who_is_turned_away_everywhere_is_told(rabbitmq: Node) -> None:
+    async with link_to(rabbitmq.amqp_url, credentials=Credentials("guest", "wrong")) as link:
+        async with asyncio.timeout(PATIENCE):
+            error = await link.refused()
+        assert "403 ACCESS_REFUSED - Login was refused" in str(error)
+        assert link.trouble is not None
+        assert not link.connected
+
+
+@pytest.mark.broker
+async def test_who_is_taken_somewhere_isnt_turned_away_and_the_log_says_who_refused(
+    rabbitmq: Node, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random, "sample", lambda urls, _count: urls)
+    wrong = Credentials("guest", "wrong").in_url(rabbitmq.amqp_url)
+    async with link_to(wrong, rabbitmq.amqp_url, credentials=None) as link:
+        await ready(await link.publisher())
+        await warnings.matching("ACCESS_REFUSED")
+        assert link.trouble is None
+
+
+@pytest.mark.broker
+async def test_while_one_of_its_brokers_is_down_nobody_knows_yet(
+    rabbitmq: Node, warnings: Warnings
+) -> None:
+    wrong = Credentials("guest", "wrong").in_url(rabbitmq.amqp_url)
+    down = f"amqp://127.0.0.1:{free_ports(1)[0]}"
+    async with link_to(wrong, down, credentials=None) as link:
+        text = await warnings.matching("trying again")
+        assert "ACCESS_REFUSED" in text
+        assert link.trouble is not None
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(link.refused(), 0.5)
 
 
 async def test_it_keeps_trying_where_nobody_listens_and_says_so_once(warnings: Warnings) -> None:
@@ -332,11 +379,14 @@ async def test_a_broker_that_is_out_of_memory_is_not_published_to(
         assert await inbox.bodies(2) == [b"1", b"2"]
 
 
-async def test_closing_a_link_that_never_was_up_is_quick() -> None:
+async def test_closing_a_link_that_never_was_up_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("newsfabric.amqp.link.CLOSE_TIMEOUT", 60.0)
     async with stranger(b"") as (served, url):
-        link = await connect([url], name="test")
+        link = await connect([url], name="test", connect_timeout=60.0)
         await served.visits.get()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await link.close()
             await link.close()
 
@@ -345,7 +395,7 @@ async def test_closing_a_link_that_never_was_up_is_quick() -> None:
 async def test_a_proxy_that_vanishes_mid_close_does_not_hold_it_up(rabbit: RabbitHandle) -> None:
     link = await rabbit.link()
     rabbit.proxy.silence()
-    async with asyncio.timeout(6):
+    async with asyncio.timeout(PATIENCE):
         await link.close()
 
 

@@ -62,7 +62,8 @@ async def test_on_the_awkward_cases(rabbit: RabbitHandle, name: str) -> None:
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     patterns=st.lists(dotted, min_size=20, max_size=20, unique=True),

@@ -109,6 +109,40 @@ def test_a_delivery_may_be_entered_before_its_publisher_holds_the_receipt() -> N
     assert books.account().paid == 2
 
 
+def test_what_a_user_has_dismissed_is_owed_to_those_of_its_devices_who_had_it() -> None:
+    books = _books()
+    _send(books, 0)
+    _arrive(books, BOB, 0)
+    books.dismissed(0)
+    account = books.account()
+    assert (account.owed, account.paid, account.wrong) == (1, 1, ())
+    _arrive(books, ANN, 0)
+    assert (books.account().owed, books.account().paid) == (2, 2)
+
+
+def test_it_isnt_over_before_a_device_was_told_of_what_it_dismissed() -> None:
+    books = _books()
+    _send(books, 0)
+    for reader in (ANN, BOB):
+        _arrive(books, reader, 0)
+    books.dismissed(0)
+    assert not books.settled()
+    assert (books.account().dismissed, books.account().unheard) == (1, 1)
+    books.dismissal_heard(0)
+    assert books.settled()
+    assert (books.account().dismissed, books.account().unheard) == (1, 0)
+
+
+def test_what_waits_for_a_reader_who_is_away_isnt_late() -> None:
+    page = Reader(name="page", habit="page", topics=ANN.topics, goes_away=True)
+    books = Books([ANN, page])
+    _send(books, 0)
+    _arrive(books, ANN, 0, at=1.5)
+    _arrive(books, page, 0, at=9.0)
+    assert books.delays() == [0.5]
+    assert books.account().paid == 2
+
+
 def test_delays_count_from_the_first_try() -> None:
     books = _books()
     _send(books, 0, klass="gold", receipted=6.0)

@@ -28,6 +28,14 @@ def test_a_gap_is_entered_with_its_reason_and_when_it_was_told() -> None:
     assert books.account().gaps == 1
 
 
+def test_a_dismissal_is_entered_when_it_is_asked_for_and_when_it_is_heard_back() -> None:
+    books = Books(plan.reader() for plan in PLANS)
+    read_line(f"1000.5000\tdismiss\t{PLANS[0].name}\t1\t7\n", books, 990.0)
+    assert (books.account().dismissed, books.account().unheard) == (1, 1)
+    read_line(f"1000.6000\tdismissed\t{PLANS[0].name}\t2\t7\n", books, 990.0)
+    assert (books.account().dismissed, books.account().unheard) == (1, 0)
+
+
 def test_lines_about_what_is_not_counted_change_nothing() -> None:
     books = Books(plan.reader() for plan in PLANS)
     before = books.account()

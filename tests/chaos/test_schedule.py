@@ -8,7 +8,7 @@ from newsfabric.chaos.schedule import Fault, make_schedule
 
 KINDS = (
     *("core node", "client node", "retail node", "router", "frontdesk", "keeper"),
-    *("agent", "gateway", "dataplane", "store node", "box", "link"),
+    *("agent", "gateway", "dataplane", "mailbox", "store node", "box", "link"),
 )
 NAMES = {kind: [f"{kind}-{n}" for n in (1, 2)] for kind in KINDS}
 
@@ -59,10 +59,10 @@ def test_in_ten_minutes_a_region_is_cut_off_for_half_a_minute_and_a_box_destroye
     assert [fault.verb for fault in faults if fault.kind == "box"] == ["kill"]
 
 
-def test_two_minutes_kill_a_core_node_a_gateway_both_its_processes_and_a_router() -> None:
+def test_two_minutes_kill_a_core_node_both_processes_of_a_gateway_and_the_services() -> None:
     faults = make_schedule(NAMES, seconds=120, seed=1)
     kinds = {fault.kind for fault in faults if fault.verb == "kill"}
-    assert {"core node", "gateway", "dataplane", "router"} <= kinds
+    assert {"core node", "gateway", "dataplane", "router", "mailbox"} <= kinds
 
 
 def test_a_kind_that_there_is_none_of_is_left_out() -> None:

@@ -75,7 +75,7 @@ async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, Core]:
 
 async def told(cores: dict[str, Core], seconds: float = 5.0) -> dict[str, str | None]:
     fabric = Fabric(tuple(core.region for core in cores.values()))
-    return await revoke._tell_all(fabric, "42", Credentials(), seconds)
+    return await revoke.tell_all(fabric, "42", Credentials(), seconds)
 
 
 async def test_every_region_is_told_the_same_at_once(cores: dict[str, Core]) -> None:
@@ -89,7 +89,7 @@ async def test_a_region_that_doesnt_answer_costs_the_others_nothing(
     cores: dict[str, Core],
 ) -> None:
     cores["dublin"].silent = True
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(20):
         assert await told(cores, 0.2) == {"oregon": None, "dublin": "no answer within 0.2 s"}
 
 

@@ -17,7 +17,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from newsfabric.publish import AsyncPublisher, Published, Publisher, PublishError
+from newsfabric.publish import (
+    AccessRefused,
+    AsyncPublisher,
+    Published,
+    Publisher,
+    PublishError,
+)
 
 BODY = '{"headline": "Comet seen over the bay", "padding": "' + 46 * "x" + '"}'
 
@@ -27,6 +33,7 @@ def described(done: Callable[[], Published]) -> dict[str, Any]:
         return {"published": dataclasses.asdict(done())}
     except PublishError as error:
         told = {n: getattr(error, n) for n in ("reason", "message_id") if hasattr(error, n)}
+        told |= {"text": str(error)} if isinstance(error, AccessRefused) else {}
         return {"error": type(error).__name__, **told}
     except ValueError:
         return {"error": "argument"}

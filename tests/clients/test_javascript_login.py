@@ -109,13 +109,17 @@ async def box(house: House, tmp_path: Path) -> AsyncIterator[Box]:
 
 @pytest.fixture
 async def page(house: House, box: Box) -> AsyncIterator[Page]:
-    """The site's page in a browser; ``freshToken`` makes tokens that last 3 s."""
+    """The site's page in a browser; ``freshToken`` makes tokens that last 6 s.
+
+    Nothing is random in it, so that a token is renewed 1.8 s before its end, busy machine or not.
+    """
     made = itertools.count(1)
     async with async_playwright() as playwright:
         program = find_chromium()
         browser = await playwright.chromium.launch(executable_path=program, args=FLAGS)
         page = await browser.new_page()
-        await page.expose_function("freshToken", lambda: token("42", ttl=3.0, jti=next(made)))
+        await page.expose_function("freshToken", lambda: token("42", ttl=6.0, jti=next(made)))
+        await page.add_init_script("Math.random = () => 0")
         await page.goto(house.url)
         yield page
         await browser.close()
@@ -144,7 +148,7 @@ async def test_a_page_with_a_token_reads_what_is_its_users(box: Box, page: Page)
 
 async def test_a_token_is_renewed_on_the_same_connection(box: Box, page: Page) -> None:
     await _connect(page, "user.42", "fresh")
-    await _log(page, "logins", "logins.length >= 3")
+    await _log(page, "logins", "logins.length >= 2")
     assert await page.evaluate("log.states.lastIndexOf('connecting') < log.states.indexOf('open')")
     box.publish("user.42", {"n": 1})
     assert await _log(page, "got", "got.length") == [{"n": 1}]

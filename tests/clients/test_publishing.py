@@ -9,17 +9,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 from client_programs import Program, program
-from client_regions import Region
+from client_regions import Regions, settings
 
 from bench.drivers import LANGUAGES
 from newsfabric.amqp import Message
-from newsfabric.management import Management
-from newsfabric.settings import Credentials, Node
+from newsfabric.settings import Node
 from newsfabric.topics import PublisherRights
 
 # Maven may take a minute to compile the Java library on a busy machine.
@@ -34,29 +31,10 @@ def publisher(request: pytest.FixtureRequest) -> Program:
     return program(request.param)
 
 
-class Regions:
-    """Makes regions, and takes them down at the end."""
-
-    def __init__(self, node: Node, management: Management, stack: AsyncExitStack) -> None:
-        self._node, self._management, self._stack = node, management, stack
-
-    async def __call__(self, name: str, *, queue: bool = True) -> Region:
-        region = Region(name, self._node, self._management)
-        self._stack.push_async_callback(region.close)
-        return await region.open(queue=queue)
-
-
 @pytest.fixture
 async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
-    async with AsyncExitStack() as stack:
-        management = Management(rabbitmq.management_url, Credentials())
-        stack.callback(management.close)
-        yield Regions(rabbitmq, management, stack)
-
-
-def settings(*regions: Region | str, **given: Any) -> dict[str, Any]:
-    urls = [region if isinstance(region, str) else region.url for region in regions]
-    return {"regions": urls, "app_id": "cms", "send_again": 10.0, **given}
+    async with Regions.on(rabbitmq) as made:
+        yield made
 
 
 async def test_what_is_said_of_a_message_is_on_the_wire(
@@ -211,7 +189,7 @@ async def test_told_so_it_publishes_to_two_regions_at_once(
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     oregon.answers = lambda _message, _n: None
-    given = settings(oregon, dublin, copies=2, timeout=9.0)
+    given = settings(oregon, dublin, copies=2, timeout=40.0, send_again=60.0)
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
     (told,) = await publisher.run(given, message)
     assert told["published"]["region"] == "dublin"

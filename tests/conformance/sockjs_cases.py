@@ -539,7 +539,7 @@ async def several_messages_in_one_frame(d: Dialogue) -> None:
         heard: list[str] = []
         while len(heard) < 2:
             # One frame or two: both say the same.
-            frame = str(await asyncio.wait_for(ws.connection.recv(), 5))
+            frame = str(await asyncio.wait_for(ws.connection.recv(), 20))
             heard += json.loads(frame.removeprefix("a"))
         assert heard == ["a", "b"]
 

@@ -1,26 +1,85 @@
-"""A real two-region world, started once for all end-to-end tests by the command users type."""
+"""Real worlds, each started once for all tests that need its like, by the command users type.
+
+Starting one takes half a minute on two cores, so tests share them; one at a time, since a world at
+rest takes its part of a core too. tests/conftest.py puts those that share one side by side. What a
+test breaks it mends: see :meth:`worlds.World.mend`. What can't be mended (no world, half a world,
+one that is stopped) happens in worlds of tests/e2e/test_the_world.py.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from worlds import World, ports_in_use, require_rabbitmq
+from worlds import PORTS, ROOT, World, ports_in_use, require_rabbitmq
 
-# Below the kernel's ephemeral range, away from the default world and the bench.
-PORT_BASE = 24000
+from newsfabric.errors import SetupError
+from newsfabric.world.cassandra_home import find_cassandra
+
+# A busy machine may need several times what a quiet one does.
+START = 300
 
 
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Two regions with one box each; taken down at the end with nothing left behind."""
+@contextlib.contextmanager
+def _running(folder: Path, first_port: int, *options: str) -> Iterator[World]:
+    """A world that is taken down at the end, with nothing left behind."""
     require_rabbitmq()
-    world = World(tmp_path_factory.mktemp("e2e") / "world")
-    up = world.run("up", "--detach", "--port-base", str(PORT_BASE))
+    world = World(folder / "world")
+    where = ("--port-base", str(first_port), "--timeout", str(START))
+    up = world.run("up", "--detach", *where, *options, timeout=START + 60)
     assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
     yield world
     down = world.run("down")
     assert down.returncode == 0, f"{down.stdout}\n{down.stderr}"
     assert world.pids() == set()
-    assert ports_in_use(PORT_BASE) == []
+    assert ports_in_use(first_port, 300) == []
     assert not world.state.exists()
+
+
+class Standing:
+    """The world that is up. Asked for another kind, it takes this one down and starts that."""
+
+    def __init__(self, factory: pytest.TempPathFactory, stack: contextlib.ExitStack) -> None:
+        self._factory = factory
+        self._stack = stack
+        self._kind = ""
+        self._world: World | None = None
+
+    def of(self, kind: str, first_port: int, *options: str) -> World:
+        if self._world is None or self._kind != kind:
+            self._world = None
+            self._stack.close()
+            started = _running(self._factory.mktemp(kind), first_port, *options)
+            self._kind, self._world = kind, self._stack.enter_context(started)
+        return self._world
+
+
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    with contextlib.ExitStack() as stack:
+        yield Standing(tmp_path_factory, stack)
+
+
+@pytest.fixture
+def world(standing: Standing) -> World:
+    """Two regions with one box each."""
+    return standing.of("world", PORTS)
+
+
+@pytest.fixture
+def far_world(standing: Standing) -> World:
+    """Two regions and a proxy cluster; with Cassandra where it is installed."""
+    options = ["--proxy"]
+    with contextlib.suppress(SetupError):
+        find_cassandra(ROOT, os.environ)
+        options += ["--store", "cassandra"]
+    return standing.of("far", PORTS + 600, *options)
+
+
+@pytest.fixture
+def boxes(standing: Standing) -> World:
+    """Two regions with two boxes each, for tests that break most of it."""
+    return standing.of("boxes", PORTS + 300, "--retail", "2")

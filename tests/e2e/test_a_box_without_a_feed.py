@@ -9,7 +9,7 @@ import pytest
 import websockets
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 # Ten seconds without a feed, two to drain, and what a busy machine takes.
 PATIENCE = 40.0
@@ -29,15 +29,6 @@ async def _goodbye(url: str, world: World, broker: str) -> dict[str, object]:
     return found
 
 
-async def _ready_again(world: World) -> None:
-    def ready() -> bool:
-        return bool(world.region("oregon")["gateways"][0]["ready"])
-
-    async with asyncio.timeout(2 * PATIENCE):
-        while not await asyncio.to_thread(ready):
-            """Each look takes a second."""
-
-
 async def test_a_reader_is_told_to_go_and_the_box_is_ready_again_when_it_is_fed(
     world: World,
 ) -> None:
@@ -46,6 +37,4 @@ async def test_a_reader_is_told_to_go_and_the_box_is_ready_again_when_it_is_fed(
         push = await _goodbye(gateway["websocket_url"], world, "oregon-retail-1")
         assert (push["code"], push["reconnect"]) == (4200, True)
     finally:
-        healed = world.run("chaos", "heal")
-        assert healed.returncode == 0, healed.stderr
-    await _ready_again(world)
+        await asyncio.to_thread(world.mend)

@@ -12,7 +12,7 @@ import pytest
 from tailing import Tail
 from worlds import ROOT, World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 TRANSPORTS = ("websocket", "sockjs", "xhr-streaming", "sse")
 

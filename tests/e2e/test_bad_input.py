@@ -8,7 +8,7 @@ import pika
 import pytest
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 BAD = {
     "not_json": ("news.world", "{not json"),

@@ -16,7 +16,7 @@ from worlds import ROOT, World
 
 from bench.drivers import LANGUAGES
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 
 @pytest.fixture(params=LANGUAGES)

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 import pytest
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 
 def _api(url: str, method: str, path: str, value: object = None) -> None:

@@ -1,4 +1,8 @@
-"""A real browser on both regions' pages sees what an AMQP publisher sends."""
+"""A real browser on both regions' pages sees what an AMQP publisher sends.
+
+A page reads from the region that answers fastest, which on a busy machine is a matter of chance:
+here each finds its own region alone.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,9 @@ from chromium import launched
 from playwright.sync_api import Browser, Page, expect
 from worlds import ROOT, World
 
-pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
-LONG = 30_000
+LONG = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +27,19 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-def _open(browser: Browser, url: str, region: str, *, websocket: bool) -> Page:
+def _open(browser: Browser, world: World, name: str, *, websocket: bool) -> Page:
+    """The page of region ``name``, which cannot ask the other ones for their gateways."""
     page = browser.new_page()
+    region = world.region(name)
+    for other in world.status()["regions"]:
+        if other["name"] != name:
+            page.route(other["endpoints_url"], lambda route: route.abort())
     if not websocket:
         # What a browser behind a hostile proxy amounts to.
         page.add_init_script("delete window.WebSocket")
-    page.goto(url)
+    page.goto(region["frontdesk_url"])
     expect(page.get_by_test_id("state")).to_contain_text("live", ignore_case=True, timeout=LONG)
-    expect(page.get_by_test_id("region")).to_contain_text(region, ignore_case=True)
+    expect(page.get_by_test_id("region")).to_contain_text(name, ignore_case=True)
     return page
 
 
@@ -44,7 +53,7 @@ def test_a_headline_appears_in_both_regions(
     world: World, browser: Browser, websocket: bool
 ) -> None:
     pages = [
-        _open(browser, region["frontdesk_url"], region["name"], websocket=websocket)
+        _open(browser, world, region["name"], websocket=websocket)
         for region in world.status()["regions"]
     ]
     headline = f"Seen in a browser {uuid.uuid4()}"
@@ -58,8 +67,7 @@ def test_a_headline_appears_in_both_regions(
 
 
 def test_a_new_version_replaces_the_old_one_in_place(world: World, browser: Browser) -> None:
-    region = world.region("dublin")
-    page = _open(browser, region["frontdesk_url"], "dublin", websocket=True)
+    page = _open(browser, world, "dublin", websocket=True)
     key = f"story-{uuid.uuid4()}"
     stories = page.locator(f'[data-testid="story"][data-key="{key}"]')
     for version in (1, 2):

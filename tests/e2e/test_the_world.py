@@ -9,18 +9,17 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import psutil
 import pytest
 from gateways import ENGINES
 from tailing import Tail
 from websockets.sync.client import connect
-from worlds import World, ports_in_use, require_rabbitmq
+from worlds import PORTS, World, gateways_in, ports_in_use, require_rabbitmq
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
-SECOND_BASE = 25500
+SECOND_BASE = PORTS + 1000
 needs_native = pytest.mark.skipif("native" not in ENGINES, reason="the native engine isn't built")
 
 
@@ -39,7 +38,7 @@ def second(tmp_path: Path) -> Iterator[World]:
     yield world
     world.run("down")
     assert world.pids() == set()
-    assert ports_in_use(SECOND_BASE, 500) == []
+    assert ports_in_use(SECOND_BASE, 200) == []
 
 
 def test_status_lists_every_part_with_a_living_pid(world: World) -> None:
@@ -88,61 +87,51 @@ def test_a_missing_rabbitmq_is_named_in_one_line(
     assert "rabbitmq" in up.stderr.lower()
 
 
-def test_down_finds_what_a_killed_up_left_behind(second: World) -> None:
+def test_a_killed_up_leaves_nothing_running(second: World) -> None:
     up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
     # The moment with most to lose: brokers are starting, nothing is ready.
     _eventually(lambda: len(second.pids()) > 3, "brokers are being started", 60)
+    up.kill()
+    up.communicate()
+    _eventually(lambda: second.pids() == set(), "the watchdog has ended everything", 60)
+    assert ports_in_use(SECOND_BASE, 200) == []
+    assert [entry.name for entry in second.state.iterdir()] == ["logs"]
+
+
+def test_down_finds_what_is_left_when_the_watchdog_was_killed_too(second: World) -> None:
+    up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
+    _eventually(lambda: len(second.pids()) > 3, "brokers are being started", 60)
+    (watchdog,) = [pid for pid in second.pids() if psutil.Process(pid).name() == "sh"]
+    os.kill(watchdog, signal.SIGKILL)
     up.kill()
     up.communicate()
     assert second.pids() != set()
     down = second.run("down")
     assert down.returncode == 0, down.stderr
     assert second.pids() == set()
-    assert ports_in_use(SECOND_BASE, 500) == []
+    assert ports_in_use(SECOND_BASE, 200) == []
 
 
-def test_ctrl_c_on_a_world_in_the_foreground_leaves_nothing_running(second: World) -> None:
+def test_a_world_of_the_tornado_engine_runs_in_the_foreground_until_ctrl_c(
+    second: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "tornado")
     up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
     assert up.stdout is not None
     lines = iter(up.stdout.readline, "")
     assert any("http://" in line for line in lines), "the page's address is never printed"
-    up.send_signal(signal.SIGINT)
-    up.communicate(timeout=60)
-    assert up.returncode == 0
-    assert second.pids() == set()
-    assert not second.state.exists()
-
-
-@needs_native
-def test_down_ends_a_data_plane_whose_gateway_was_killed(second: World) -> None:
-    up = second.run("up", "--detach", "--regions", "oregon", "--port-base", str(SECOND_BASE))
-    assert up.returncode == 0, up.stderr
-    (gateway,) = second.region("oregon")["gateways"]
-    with connect(gateway["websocket_url"]) as reader:
-        os.kill(gateway["pid"], signal.SIGKILL)
-        _eventually(lambda: not _alive(gateway["pid"]), "the control plane is dead")
-        (orphan,) = second.region("oregon")["gateways"]
-        assert (orphan["pid"], orphan["running"]) == (None, False)
-        assert (orphan["engine"], orphan["dataplane_pid"]) == ("native", gateway["dataplane_pid"])
-        assert second.run("down").returncode == 0
-        assert json.loads(reader.recv(timeout=5))["type"] == "disconnect"
-    assert second.pids() == set()
-    assert ports_in_use(SECOND_BASE, 500) == []
-    assert not second.state.exists()
-
-
-def test_a_world_runs_on_the_tornado_engine_too(
-    second: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "tornado")
-    up = second.run("up", "--detach", "--regions", "oregon", "--port-base", str(SECOND_BASE))
-    assert up.returncode == 0, up.stderr
     (gateway,) = second.region("oregon")["gateways"]
     assert (gateway["engine"], gateway["dataplane_pid"]) == ("tornado", None)
     for transport in ("websocket", "xhr-streaming"):
         tail = Tail(second, "news.world", region="oregon", options=("--transport", transport))
         assert second.run("publish", "news.world", f'"{transport}"').returncode == 0
         assert [message["body"] for message in tail.messages()] == [transport]
+    up.send_signal(signal.SIGINT)
+    up.communicate(timeout=60)
+    assert up.returncode == 0
+    assert second.pids() == set()
+    assert ports_in_use(SECOND_BASE, 200) == []
+    assert not second.state.exists()
 
 
 def test_a_killed_router_leaves_its_messages_to_the_other(world: World) -> None:
@@ -162,17 +151,18 @@ def test_a_killed_router_leaves_its_messages_to_the_other(world: World) -> None:
     _, said = replay.communicate(timeout=120)
     assert replay.returncode == 0, said
     assert {m["body"] for m in tail.messages()} == set(range(300))
+    world.mend()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One region whose core is a real cluster of three nodes."""
+    """One region with a core cluster of three nodes and two boxes. The tests take it apart."""
     require_rabbitmq()
     world = World(tmp_path_factory.mktemp("cluster") / "world")
     up = world.run(
-        *("up", "--detach", "--regions", "oregon", "--core-nodes", "3"),
-        *("--port-base", str(SECOND_BASE)),
-        timeout=240,
+        *("up", "--detach", "--regions", "oregon", "--core-nodes", "3", "--retail", "2"),
+        *("--port-base", str(SECOND_BASE), "--timeout", "240"),
+        timeout=300,
     )
     assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
     yield world
@@ -184,7 +174,7 @@ def test_a_box_is_fed_from_two_core_nodes_and_survives_one(cluster: World) -> No
     region = cluster.region("oregon")
     assert len([b for b in region["brokers"] if b["role"] == "core"]) == 3
     feeds = [s["name"] for s in region["shovels"] if s["name"].startswith("postoffice.")]
-    assert len(feeds) == 2
+    assert len(feeds) == 4
     tail = Tail(cluster, "news.breaking", region="oregon", count=2)
     assert cluster.run("publish", "news.breaking", '{"headline": "before"}').returncode == 0
     victim = next(b for b in region["brokers"] if b["name"] == "oregon-core-2")
@@ -199,26 +189,31 @@ def test_a_box_that_is_told_to_stop_drains_and_leaves_nothing_on_the_core(
 ) -> None:
     region = cluster.region("oregon")
     endpoints = region["endpoints_url"]
-    agent = next(s for s in region["services"] if s["name"].endswith("-agent"))
+    agent = next(s for s in region["services"] if s["name"] == "oregon-retail-1-agent")
     gateway = region["gateways"][0]
     os.kill(agent["pid"], signal.SIGTERM)
     _eventually(lambda: not _alive(agent["pid"]), "the agent ends")
     _eventually(lambda: not _alive(gateway["pid"]), "the gateway has drained and ends")
-    _eventually(lambda: _gateways(endpoints) == [], "the box leaves endpoints.json")
+    _eventually(lambda: len(gateways_in(endpoints)) == 1, "the box leaves endpoints.json")
     status = cluster.run("shovels", "status", "--json").stdout
     assert "box.oregon-retail-1" not in status
 
 
+@needs_native
+def test_down_ends_a_data_plane_whose_gateway_was_killed(cluster: World) -> None:
+    gateway = cluster.region("oregon")["gateways"][1]
+    with connect(gateway["websocket_url"]) as reader:
+        os.kill(gateway["pid"], signal.SIGKILL)
+        _eventually(lambda: not _alive(gateway["pid"]), "the control plane is dead")
+        orphan = cluster.region("oregon")["gateways"][1]
+        assert (orphan["pid"], orphan["running"]) == (None, False)
+        assert (orphan["engine"], orphan["dataplane_pid"]) == ("native", gateway["dataplane_pid"])
+        assert cluster.run("down").returncode == 0
+        assert json.loads(reader.recv(timeout=20))["type"] == "disconnect"
+    assert cluster.pids() == set()
+    assert ports_in_use(SECOND_BASE, 200) == []
+    assert not cluster.state.exists()
+
+
 def _alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-
-
-def _gateways(endpoints_url: str) -> list[object]:
-    try:
-        with urlopen(endpoints_url, timeout=5) as response:
-            found = json.load(response)["gateways"]
-    except OSError as exc:
-        # 503 still carries the document.
-        found = json.loads(exc.read())["gateways"]  # type: ignore[attr-defined]
-    assert isinstance(found, list)
-    return found

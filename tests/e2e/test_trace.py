@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 
 def _publish(world: World, topic: str, message_id: str) -> dict[str, Any]:

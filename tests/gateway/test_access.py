@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from gateway.access import may_read, refusal
 from gateway.protocol import History, Subscribe
 from newsfabric.closing import ErrorCode
 from newsfabric.tokens import Login
-from newsfabric.topics import TopicPolicy, TopicTable, is_topic
+from newsfabric.topics import TopicPolicy, TopicTable, is_topic, load_topics
 
 POLICIES = {
     access: TopicPolicy(pattern="#", access=access)
@@ -52,6 +53,15 @@ def test_an_owners_topic_is_read_by_nobody_else_whatever_is_granted(
 ) -> None:
     mine = topic.split(".")[-1] == user
     assert may_read(topic, POLICIES["owner"], login(user, *granted)) is mine
+
+
+@pytest.mark.parametrize("topic", ["desk.plan", "desk.embargoes", "marks.billing"])
+def test_of_the_shipped_topics_the_newsrooms_own_take_more_than_a_login(topic: str) -> None:
+    policy = load_topics(Path(__file__).parents[2] / "topics.toml").find(topic)
+    assert policy is not None
+    assert not may_read(topic, policy, login())
+    assert not may_read(topic, policy, login("editor", "live.#"))
+    assert may_read(topic, policy, login("editor", topic.split(".")[0] + ".#"))
 
 
 def test_the_refusal_names_topic_and_ref() -> None:

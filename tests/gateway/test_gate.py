@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,13 @@ class Store(MemoryStore):
     def __init__(self) -> None:
         super().__init__(TopicTable([]))
         self.away = False
+        self.broken: Exception | None = None
 
     async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
         if self.away:
             raise StoreUnavailable("away")
+        if self.broken is not None:
+            raise self.broken
         return await super().history(*args, **kwargs)
 
 
@@ -104,6 +107,20 @@ async def test_while_the_store_is_away_nobody_is_let_in_by_name(
     assert len([r for r in caplog.records if "can't be read" in r.getMessage()]) == 1
 
 
+async def test_an_error_of_our_own_is_logged_and_the_revocations_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect_error_log: Callable[[str], None]
+) -> None:
+    expect_error_log("a row that nobody can read")
+    monkeypatch.setattr("gateway.gate._PATIENCE", 0.05)
+    store = Store()
+    store.broken = ValueError("a row that nobody can read")
+    async with gate_with(store, keys=keys_file(tmp_path)) as gate:
+        await gate.start()
+        assert not gate.ready
+        store.broken = None
+        await until(lambda: gate.ready)
+
+
 async def test_without_keys_it_is_ready_and_lets_nobody_in() -> None:
     async with gate_with(Store()) as gate:
         await gate.start()
@@ -125,6 +142,34 @@ async def test_a_key_that_isnt_known_is_looked_for_once(tmp_path: Path) -> None:
         assert (await gate.decide_later(STRANGER, verb)).refusal is not None
 
 
+@pytest.mark.parametrize("kid", [None, "second"])
+@pytest.mark.parametrize("keep", [False, True], ids=["replaced", "extended"])
+async def test_a_file_of_keys_without_ids_is_read_again_too(
+    tmp_path: Path, kid: str | None, keep: bool
+) -> None:
+    old, new = ed25519("old"), ed25519("new")
+    path = keys_file(tmp_path, old)
+    async with gate_with(Store(), keys=path, keys_again=0.0) as gate:
+        await gate.start()
+        keys_file(tmp_path, *([old] if keep else []), new)
+        verdict = await gate.decide_at_last(STRANGER, LogIn(token=token(key=new, kid=kid)))
+        assert verdict.refusal is None
+
+
+async def test_strangers_tokens_dont_have_the_keys_read_more_often(tmp_path: Path) -> None:
+    old, new = ed25519("old"), ed25519("new")
+    path = keys_file(tmp_path, old)
+    async with gate_with(Store(), keys=path, keys_again=3600.0) as gate:
+        await gate.start()
+        keys_file(tmp_path, new)
+        # They were read just now.
+        for one in (ed25519("forged"), new):
+            verdict = await gate.decide_at_last(STRANGER, LogIn(token=token(key=one)))
+            assert verdict.refusal is not None
+        verdict = await gate.decide_at_last(STRANGER, LogIn(token=token(key=old)))
+        assert verdict.refusal is None
+
+
 async def test_bad_tokens_are_logged_seldom_and_without_the_token(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -133,10 +178,10 @@ async def test_bad_tokens_are_logged_seldom_and_without_the_token(
         await gate.start()
         bad = [token(user=f"u{n}", key=ed25519("forged")) for n in range(100)]
         for one in bad:
-            gate.decide(STRANGER, LogIn(token=one))
+            await gate.decide_at_last(STRANGER, LogIn(token=one))
     lines = [r.getMessage() for r in caplog.records if "bad tokens" in r.getMessage()]
     assert len(lines) == 7
-    assert lines[-1] == "64 bad tokens so far, this one: not signed by the key that it names"
+    assert lines[-1] == "64 bad tokens so far, this one: signed with a key that isn't known here"
     assert not any(one in caplog.text or one.split(".")[2] in caplog.text for one in bad)
 
 

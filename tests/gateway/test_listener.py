@@ -61,7 +61,7 @@ async def test_without_descriptors_it_pauses_and_then_serves(
         assert caplog.text.count("no new connections") == 1
         descriptors.give_back()
         await loop.sock_sendall(waiting, b"GET / HTTP/1.0\r\n\r\n")
-        answer = await asyncio.wait_for(loop.sock_recv(waiting, 100), 5)
+        answer = await asyncio.wait_for(loop.sock_recv(waiting, 100), 20)
         assert answer.startswith(b"HTTP/1.1 404")
     listener.stop()
     listener.stop()

@@ -14,6 +14,7 @@ from envelopes import envelope
 from gateway.hub import Hub
 from gateway.mailroom import Mailroom
 from gateway.publication import Publication
+from gateway.resume import Recalled
 from gateway.settings import GatewaySettings
 from gateway.streams import Streams
 from newsfabric.envelope import Envelope
@@ -55,6 +56,7 @@ class Room:
     hub: Hub
     store: Store
     published: list[Publication]
+    away: list[StoreError]
 
     def arrives(self, *envelopes: Envelope) -> None:
         for one in envelopes:
@@ -73,10 +75,17 @@ async def a_room(**settings: Any) -> AsyncIterator[Room]:
         tasks.add(task)
         return task
 
+    away: list[StoreError] = []
     mailroom = Mailroom(
-        hub=hub, store=store, told=told, spawn=spawn, publish=published.append, now=lambda: NOW
+        hub=hub,
+        store=store,
+        told=told,
+        spawn=spawn,
+        publish=published.append,
+        store_is_away=away.append,
+        now=lambda: NOW,
     )
-    yield Room(mailroom, hub, store, published)
+    yield Room(mailroom, hub, store, published, away)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -188,14 +197,15 @@ async def test_a_mark_that_came_lately_counts_though_the_store_hasnt_got_it(room
     assert [one.position is None for one in found.publications] == [True, False]
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreError("garbage")])
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), TimeoutError()])
 async def test_a_store_that_fails_fails_all_who_wait_for_it_and_nobody_after(
-    room: Room, error: StoreError
+    room: Room, error: Exception
 ) -> None:
     room.store.error = error
     asked = [room.mailroom.collect(f"user.{n % 2}") for n in range(4)]
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(one, StoreUnavailable) for one in found)
+    assert len(room.away) == len(room.store.read) == 1
     room.store.error = None
     assert (await room.mailroom.collect("user.1")).recovered
 
@@ -223,3 +233,29 @@ async def test_one_who_leaves_takes_nothing_from_the_others(room: Room) -> None:
     await asyncio.sleep(0)
     first.cancel()
     assert numbers((await second).publications) == [1]
+
+
+async def test_a_spoilt_mailbox_costs_nobody_else_anything(room: Room) -> None:
+    await room.store.write([letter(n, user=str(n)) for n in range(1, 6)])
+
+    def spoil() -> None:
+        spoilt = "user.3" in room.store.read[-1]
+        room.store.error = StoreError("garbage") if spoilt else None
+
+    room.store.before = spoil
+    asked = [room.mailroom.collect(f"user.{n}") for n in range(1, 6)]
+    *others, last = await asyncio.gather(*asked[:2], *asked[3:], asked[2], return_exceptions=True)
+    assert isinstance(last, StoreError)
+    for n, recalled in zip((1, 2, 4, 5), others, strict=True):
+        assert isinstance(recalled, Recalled)
+        assert numbers(recalled.publications) == [n]
+    # The store itself is well.
+    assert room.away == []
+
+
+async def test_what_grows_too_fast_doesnt_make_the_store_rest(room: Room) -> None:
+    count = iter(range(1, 1_000))
+    room.store.before = lambda: room.arrives(*(letter(next(count)) for _ in range(5)))
+    with pytest.raises(StoreUnavailable):
+        await room.mailroom.collect("user.42")
+    assert room.away == []

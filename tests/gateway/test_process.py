@@ -67,15 +67,15 @@ async def test_a_message_crosses_the_broker_and_sigterm_drains(rabbitmq: Node, e
             tick = Tick(origin="oregon", router="r", epoch=1, seq=0, sent_ms=1)
             await publisher.publish(topology.POSTOFFICE, encode_tick(tick))
             await reader.send('{"action":"subscribe","topic":"news.breaking"}')
-            assert json.loads(await asyncio.wait_for(reader.recv(), 5))["type"] == "subscribed"
+            assert json.loads(await asyncio.wait_for(reader.recv(), 20))["type"] == "subscribed"
             await publisher.publish(topology.POSTOFFICE, encode(envelope(1)))
-            push = json.loads(await asyncio.wait_for(reader.recv(), 5))
+            push = json.loads(await asyncio.wait_for(reader.recv(), 20))
             assert (push["id"], push["body"]) == (envelope(1).id, {"headline": 1})
             process.send_signal(signal.SIGTERM)
-            goodbye = json.loads(await asyncio.wait_for(reader.recv(), 5))
+            goodbye = json.loads(await asyncio.wait_for(reader.recv(), 20))
             assert (goodbye["type"], goodbye["code"]) == ("disconnect", 1012)
             with pytest.raises(websockets.ConnectionClosed):
-                await asyncio.wait_for(reader.recv(), 5)
-            assert await asyncio.wait_for(process.wait(), 10) == 0
+                await asyncio.wait_for(reader.recv(), 20)
+            assert await asyncio.wait_for(process.wait(), 30) == 0
     finally:
         await link.close()

@@ -322,7 +322,7 @@ def cut_off(world: World, seconds: int) -> None:
 
 @pytest.mark.promise("D5")
 @given(st.integers(0, 2**32), st.integers(20, 250))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_message_that_was_routed_is_published_once_and_no_hole_stays(
     seed: int, steps: int
 ) -> None:

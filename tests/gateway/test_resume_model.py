@@ -444,7 +444,7 @@ class World:
 
 
 @pytest.mark.promise("D1", "D3", "D4")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32))
 @example(0)
 def test_nothing_is_missed_without_a_word_and_nothing_comes_twice(seed: int) -> None:

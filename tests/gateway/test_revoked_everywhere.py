@@ -57,7 +57,7 @@ async def test_a_user_is_out_well_within_two_seconds(
         carrying = asyncio.create_task(_carry(desk, box.broker))
         started = time.monotonic()
         fabric = Fabric((REGION,))
-        assert await revoke._tell_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
+        assert await revoke.tell_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
         assert (await reader.hear_close())[0] == 4001
         assert time.monotonic() - started < 2.0
         await other.is_up_to_date()

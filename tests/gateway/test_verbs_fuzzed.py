@@ -12,7 +12,7 @@ import random
 from typing import Any, Final
 
 import orjson
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.native.events import Decoder
@@ -46,9 +46,7 @@ SESSION: Final = Session(
     0.0,
 )
 
-fuzzed = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+fuzzed = settings(max_examples=EXAMPLES)
 texts = st.text(max_size=20)
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
 values = st.recursive(

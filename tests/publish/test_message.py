@@ -41,7 +41,6 @@ def test_everything_that_is_said_has_its_place() -> None:
         content_type="application/json",
         headers=headers,
         message_id="m-1",
-        correlation_id="m-1",
         app_id="cms",
         type="story",
         expiration="60000",

@@ -15,7 +15,7 @@ from newsfabric.errors import Disconnected, ReaderError, StoreUnavailable
 from newsfabric.reader import TRANSPORTS, Gateway, Push, Reader, Transport, connect, follow
 from newsfabric.store.memory import MemoryStore
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 TOPIC = "news.breaking"
 
 

@@ -34,16 +34,8 @@ TIMEOUT = 20.0
 
 @pytest.fixture(scope="module")
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """A box, and a core cluster of which most tests know one node. They leave all running."""
     folder = tmp_path_factory.mktemp("retail")
-    with Nodes(folder, rabbitmq_home, [["oregon-core-1"], [BOX]]) as started:
-        yield started
-
-
-@pytest.fixture
-def three_cores(
-    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Nodes]:
-    folder = tmp_path_factory.mktemp("cores")
     with Nodes(folder, rabbitmq_home, [list(CORES), [BOX]]) as started:
         yield started
 
@@ -266,23 +258,21 @@ async def test_of_a_box_that_disappears_nothing_is_left_on_the_core(
 
 @pytest.mark.timeout(240)
 async def test_a_feed_whose_core_node_died_moves_to_another_of_the_cluster(
-    three_cores: Nodes, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("retail.feed.SILENT_AFTER", 2.0)
-    urls = {three_cores.node(name).amqp_url: name for name in CORES}
+    urls = {nodes.node(name).amqp_url: name for name in CORES}
     first, second = (urls[url] for url in choose(BOX, tuple(urls)))
     (third,) = set(CORES) - {first, second}
-    link = await connect([three_cores.node(third).amqp_url], name="test core")
+    link = await connect([nodes.node(third).amqp_url], name="test core")
     core = Core(link)
-    running = asyncio.create_task(
-        _agent(three_cores, gateway.url, CORES).run(stop := asyncio.Event())
-    )
+    running = asyncio.create_task(_agent(nodes, gateway.url, CORES).run(stop := asyncio.Event()))
     try:
         await core.open()
         await core.until("ready")
-        await asyncio.to_thread(three_cores.kill, first)
-        box = Management(three_cores.node(BOX).management_url, GUEST)
-        there = Management(three_cores.node(third).management_url, GUEST)
+        await asyncio.to_thread(nodes.kill, first)
+        box = Management(nodes.node(BOX).management_url, GUEST)
+        there = Management(nodes.node(third).management_url, GUEST)
         async with box, there:
 
             async def moved() -> bool:
@@ -299,3 +289,4 @@ async def test_a_feed_whose_core_node_died_moves_to_another_of_the_cluster(
         async with asyncio.timeout(TIMEOUT):
             await asyncio.gather(running, core.until("draining"))
         await link.close()
+        await asyncio.to_thread(nodes.start, first)

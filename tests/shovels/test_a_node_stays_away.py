@@ -1,4 +1,4 @@
-"""A source queue's node dies, stays away and comes back, in a real cluster of two."""
+"""A node dies, stays away and comes back, in a real cluster of two."""
 
 from __future__ import annotations
 
@@ -33,20 +33,23 @@ class Clock:
         return self._uptimes.observe(expected, running, self.now)
 
 
-@pytest.fixture
-def core_nodes(
-    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Nodes]:
-    folder = tmp_path_factory.mktemp("core")
-    with Nodes(folder, rabbitmq_home, [["oregon-client-1"], [CORE_1, CORE_2]]) as started:
-        yield started
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    folder = tmp_path_factory.mktemp("cluster")
-    with Nodes(folder, rabbitmq_home, [[FIRST, SECOND], ["oregon-core-1"]]) as started:
+    """Two clusters of two; the tests leave all running."""
+    folder = tmp_path_factory.mktemp("clusters")
+    with Nodes(folder, rabbitmq_home, [[FIRST, SECOND], [CORE_1, CORE_2]]) as started:
         yield started
+
+
+@pytest.fixture
+def known(nodes: Nodes) -> Fabric:
+    region = Region(
+        name="oregon",
+        frontdesk_url="http://127.0.0.1:1",
+        client=(nodes.node(FIRST), nodes.node(SECOND)),
+        core=(nodes.node(CORE_1), nodes.node(CORE_2)),
+    )
+    return Fabric((region,))
 
 
 async def _rounds(brokers: Brokers, clock: Clock, count: int) -> list[Done]:
@@ -73,15 +76,9 @@ async def _until_running(brokers: Brokers) -> None:
             await asyncio.sleep(0.2)
 
 
-async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes) -> None:
-    region = Region(
-        name="oregon",
-        frontdesk_url="http://127.0.0.1:1",
-        client=(nodes.node(FIRST), nodes.node(SECOND)),
-        core=(nodes.node("oregon-core-1"),),
-    )
+async def test_its_queue_moves_to_the_other_node_and_back(nodes: Nodes, known: Fabric) -> None:
     clock = Clock()
-    async with Brokers(Fabric((region,)), Credentials()) as brokers:
+    async with Brokers(known, Credentials()) as brokers:
         await _rounds(brokers, clock, 1)
         homes = {q.name: q.home for q in (await (await brokers.reach(CLIENT)).queues()).values()}
         assert homes["shovel.publish.oregon.1"] == f"{FIRST}@localhost"
@@ -118,28 +115,22 @@ async def _router_keys(brokers: Brokers) -> set[str]:
 
 
 async def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything(
-    core_nodes: Nodes,
+    nodes: Nodes, known: Fabric
 ) -> None:
-    region = Region(
-        name="oregon",
-        frontdesk_url="http://127.0.0.1:1",
-        client=(core_nodes.node("oregon-client-1"),),
-        core=(core_nodes.node(CORE_1), core_nodes.node(CORE_2)),
-    )
     gold = set(TOPICS.patterns("gold"))
     clock = Clock()
-    async with Brokers(Fabric((region,)), Credentials()) as brokers:
+    async with Brokers(known, Credentials()) as brokers:
         await _rounds(brokers, clock, 1)
         assert await _router_keys(brokers) == gold
 
-        await asyncio.to_thread(core_nodes.kill, CORE_1)
+        await asyncio.to_thread(nodes.kill, CORE_1)
         await _rounds(brokers, clock, 1)
         clock.now += AWAY_AFTER
         await _rounds(brokers, clock, 1)
         assert await _router_keys(brokers) == {"#"}
         assert await _rounds(brokers, clock, 1) == []
 
-        await asyncio.to_thread(core_nodes.start, CORE_1)
+        await asyncio.to_thread(nodes.start, CORE_1)
         await _rounds(brokers, clock, 1)
         assert await _router_keys(brokers) == {"#"}
         clock.now += STEADY_AFTER

@@ -59,13 +59,13 @@ def test_a_node_that_is_down_for_a_moment_keeps_its_queues() -> None:
     assert _look(known, down, NOBODY) == ((), ())
 
 
-def test_a_node_that_stays_away_is_stood_in_for_by_the_next_one() -> None:
+def test_a_node_that_stays_away_is_stood_in_for_by_one_that_the_other_path_doesnt_need() -> None:
     known = fabric(regions=("oregon",), client=3)
     away = frozenset({FIRST})
     actual = _round(known, with_down(_settled(known), away), away)
-    assert _source(actual) == f"shovel.publish.oregon.1.{SECOND}"
+    assert _source(actual) == f"shovel.publish.oregon.1.{THIRD}"
     assert _source(actual, "publish.oregon.2") == "shovel.publish.oregon.2"
-    assert actual[CORE].shovels["publish.oregon.1"]["src-uri"].endswith(f"@{SECOND}.test/%2F")
+    assert actual[CORE].shovels["publish.oregon.1"]["src-uri"].endswith(f"@{THIRD}.test/%2F")
     assert _look(known, actual, away) == ((), ())
 
 
@@ -137,9 +137,20 @@ def test_a_node_that_comes_back_empty_gets_a_bound_queue_before_the_shovel_chang
 def test_when_the_stand_in_fails_too_the_next_one_takes_over() -> None:
     known = fabric(regions=("oregon",), client=3)
     actual = _settled(known)
-    for away in (frozenset({FIRST}), frozenset({FIRST, SECOND})):
+    for away in (frozenset({FIRST}), frozenset({FIRST, THIRD})):
         actual = _round(known, with_down(actual, away), away)
-    assert _source(actual) == f"shovel.publish.oregon.1.{THIRD}"
+    assert _source(actual) == f"shovel.publish.oregon.1.{SECOND}"
+
+
+def test_one_node_never_has_both_paths_while_there_are_two_others() -> None:
+    known = fabric(regions=("oregon",), client=3)
+    for lost in (FIRST, SECOND, THIRD):
+        away = frozenset({lost})
+        actual = _round(known, with_down(_settled(known), away), away)
+        queues = [_source(actual, f"publish.oregon.{n}") for n in (1, 2)]
+        homes = {actual[CLIENT].queues[queue].home for queue in queues}
+        assert len(homes) == 2
+        assert f"{lost}@host" not in homes
 
 
 def test_while_the_first_core_node_stays_away_the_second_router_queue_takes_everything() -> None:

@@ -705,11 +705,11 @@ HISTORIES = {
     "queries": st.lists(QUERIES),
 }
 # The opener holds nothing: each call of it gives a new store.
-OPENER_IS_FINE = [HealthCheck.function_scoped_fixture]
+OPENER_IS_FINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 @pytest.mark.parametrize("opener", STORES, indirect=True)
-@settings(max_examples=60, deadline=None, suppress_health_check=OPENER_IS_FINE)
+@settings(max_examples=60, suppress_health_check=OPENER_IS_FINE)
 @given(**HISTORIES)
 def test_a_store_agrees_with_the_model(opener, batches, queries):
     agrees_with_the_model(opener, batches, queries)
@@ -717,7 +717,7 @@ def test_a_store_agrees_with_the_model(opener, batches, queries):
 
 @pytest.mark.cassandra
 @pytest.mark.parametrize("opener", ["cassandra"], indirect=True)
-@settings(max_examples=20, deadline=None, suppress_health_check=OPENER_IS_FINE)
+@settings(max_examples=20, suppress_health_check=OPENER_IS_FINE)
 @given(**HISTORIES)
 def test_cassandra_agrees_with_the_model(opener, batches, queries):
     agrees_with_the_model(opener, batches, queries)

@@ -27,6 +27,13 @@ class Program:
 
     async def run(self, settings: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
         """What it prints for ``messages``; fails the test if it fails."""
+        told, _ = await self.run_and_listen(settings, *messages)
+        return told
+
+    async def run_and_listen(
+        self, settings: dict[str, Any], *messages: dict[str, Any]
+    ) -> tuple[list[Any], str]:
+        """The same, and what it logs."""
         process = await asyncio.create_subprocess_exec(
             *self.command,
             json.dumps(settings),
@@ -44,7 +51,7 @@ class Program:
             await process.wait()
             raise
         assert process.returncode == 0, err.decode()
-        return [json.loads(line) for line in out.splitlines()]
+        return [json.loads(line) for line in out.splitlines()], err.decode()
 
 
 def program(language: str) -> Program:

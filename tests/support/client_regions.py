@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -76,10 +77,15 @@ class Region:
     async def user(self, rights: PublisherRights) -> str:
         """The region's URL for a publisher with ``rights`` and no more."""
         name = rights.app_id
-        await self._management._send("PUT", f"/users/{name}", {"password": "secret", "tags": ""})
+        await self.add_user(name)
         await self._management._send("PUT", f"/permissions/{self.vhost}/{name}", permissions(name))
         topic = topic_permission(rights)
         await self._management._send("PUT", f"/topic-permissions/{self.vhost}/{name}", topic)
+        return Credentials(name, "secret").in_url(self.url)
+
+    async def add_user(self, name: str) -> str:
+        """The region's URL for somebody who may log in and nothing else."""
+        await self._management._send("PUT", f"/users/{name}", {"password": "secret", "tags": ""})
         return Credentials(name, "secret").in_url(self.url)
 
     async def cut_publishers(self) -> None:
@@ -124,3 +130,29 @@ class Region:
             receipt, reply_to=properties.reply_to, correlation_id=properties.correlation_id
         )
         self.publisher.publish_nowait(topology.RECEIPTS, encoded)
+
+
+class Regions:
+    """Makes regions on one broker, and takes them down at the end. Made by :meth:`on`."""
+
+    def __init__(self, node: Node, management: Management, stack: AsyncExitStack) -> None:
+        self._node, self._management, self._stack = node, management, stack
+
+    @classmethod
+    @asynccontextmanager
+    async def on(cls, node: Node) -> AsyncIterator[Self]:
+        async with AsyncExitStack() as stack:
+            management = Management(node.management_url, Credentials())
+            stack.callback(management.close)
+            yield cls(node, management, stack)
+
+    async def __call__(self, name: str, *, queue: bool = True) -> Region:
+        region = Region(name, self._node, self._management)
+        self._stack.push_async_callback(region.close)
+        return await region.open(queue=queue)
+
+
+def settings(*regions: Region | str, **given: Any) -> dict[str, Any]:
+    """What a driver takes, with a pause so long that nothing is sent again by itself."""
+    urls = [region if isinstance(region, str) else region.url for region in regions]
+    return {"regions": urls, "app_id": "cms", "send_again": 10.0, **given}

@@ -19,6 +19,7 @@ from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.router import counters
 from wholesale.router.router import Identity, Router
+from wholesale.source import QueueSource
 
 EPOCH = 1_735_689_600_000
 TIMEOUT = 10.0
@@ -113,7 +114,7 @@ async def running(
     task = asyncio.create_task(router.run())
     consumers = []
     for queue in queues:
-        source = router.source()
+        source = QueueSource()
         offer = functools.partial(router.offer, source)
         consumer = await link.consumer(queue, offer, prefetch=prefetch)
         source.attach(consumer)

@@ -138,26 +138,26 @@ async def dataplane(
 @contextlib.asynccontextmanager
 async def taking_over(plane: Dataplane) -> AsyncIterator[Successor]:
     """A newer data plane that takes over from ``plane``; killed at the end."""
-    process = await asyncio.create_subprocess_exec(
-        find_program(), "--take-over", "--control", plane.path, stdout=subprocess.PIPE
-    )
-    try:
-        yield Successor(process)
-    finally:
-        process.kill()
-        await process.wait()
+    command = [find_program(), "--take-over", "--control", plane.path]
+    # As above.
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: ASYNC220
+        try:
+            yield Successor(process)
+        finally:
+            process.kill()
 
 
 class Successor:
     """See :func:`taking_over`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     async def serves(self) -> None:
         """Return when it has all readers."""
         assert self._process.stdout is not None
-        assert await asyncio.wait_for(self._process.stdout.readline(), PATIENCE) == b"serving\n"
+        line = asyncio.to_thread(self._process.stdout.readline)
+        assert await asyncio.wait_for(line, PATIENCE) == b"serving\n"
 
 
 @contextlib.asynccontextmanager

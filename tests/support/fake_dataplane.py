@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 READER = struct.pack("<HII", 1, 7, 3)
 
 
@@ -74,6 +74,7 @@ def _settings(b: Body) -> dict[str, Any]:
         for _ in range(b.number("B"))
     ]
     found["cookie"] = b.data("B").decode()
+    found["pong_ms"] = b.number("I")
     return found
 
 
@@ -183,7 +184,7 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 2, pid, attachment, readers, 1, port, len(blob))
+    head = struct.pack("<HIIIBHI", 3, pid, attachment, readers, 1, port, len(blob))
     return event(129, head + blob)
 
 

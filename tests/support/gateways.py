@@ -39,7 +39,7 @@ with contextlib.ExitStack() as _stack:
         _stack.enter_context(contextlib.suppress(SetupError))
     find_program()
     ENGINES["native"] = native_app.running
-PATIENCE = 5.0
+PATIENCE = 20.0
 
 TABLE = TopicTable(
     [

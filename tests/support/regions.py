@@ -48,7 +48,7 @@ class Region:
         """An individual message; returns it as it was routed."""
         fields = {"app_id": "billing", "message_id": f"letter-{next(_NUMBERS)}"} | properties
         self.core.publish(Message(f"user.{user}", str(body).encode(), Properties(**fields)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while True:
                 for envelope in self.core.envelopes():
                     if envelope.message_id == fields["message_id"]:

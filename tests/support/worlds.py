@@ -8,14 +8,21 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# The first of 1,200 ports for the worlds of one test run: below the kernel's ephemeral range, away
+# from the default world and the bench. Two runs side by side need two of it.
+PORTS = int(os.environ.get("NEWSFABRIC_TEST_PORTS", "23000"))
+# Of a region or a proxy in its status.
+PARTS = ("brokers", "store", "services", "gateways")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +63,15 @@ class World:
         brokers = self.region(region)["brokers"]
         return str(next(b["amqp_url"] for b in brokers if b["role"] == role))
 
+    def mend(self, seconds: float = 120) -> None:
+        """Heal everything, and return when it works as if nothing had been."""
+        healed = self.run("chaos", "heal", timeout=seconds)
+        assert healed.returncode == 0, healed.stderr
+        deadline = time.monotonic() + seconds
+        while ill := _ill(self.status()):
+            assert time.monotonic() < deadline, f"not well after {seconds} s: {ill}"
+            time.sleep(0.2)
+
     def pids(self) -> set[int]:
         """Every live process that belongs to this world, by the mark in its environment."""
         return {p.pid for p in psutil.process_iter() if self._marked(p)}
@@ -67,7 +83,33 @@ class World:
             return False
 
 
-def ports_in_use(base: int, count: int = 1000) -> list[int]:
+def _ill(status: dict[str, Any]) -> list[str]:
+    """What does not work in a world, by name."""
+    ill = []
+    places = [*status["regions"], *([status["proxy"]] if status["proxy"] else [])]
+    for place in places:
+        parts = [part for kind in PARTS for part in place.get(kind, ())]
+        ill += [part["name"] for part in parts if not part["running"]]
+        ill += [shovel["name"] for shovel in place["shovels"] if shovel["state"] != "running"]
+        boxes = place.get("gateways", ())
+        ill += [gateway["name"] for gateway in boxes if not gateway["ready"]]
+        if "endpoints_url" in place and len(gateways_in(place["endpoints_url"])) < len(boxes):
+            ill.append("endpoints.json")
+    return ill
+
+
+def gateways_in(endpoints_url: str) -> list[dict[str, Any]]:
+    """The gateways that a region's readers are told of; none while it doesn't answer."""
+    try:
+        with urlopen(endpoints_url, timeout=5) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["gateways"]
+    except OSError:
+        # With 503, too, when there is none.
+        return []
+    return found
+
+
+def ports_in_use(base: int, count: int) -> list[int]:
     """Which TCP ports of [base, base + count) somebody listens on, on loopback."""
     used = []
     for port in range(base, base + count):

@@ -12,7 +12,8 @@ from newsfabric._jwks import parse_keys
 from newsfabric.errors import BadToken, WorldError
 from newsfabric.tokens import TokenRules, verify
 from newsfabric.world.issuer import issue, make_keys
-from newsfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER, Paths
+from newsfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
+from newsfabric.world.paths import Paths
 
 RULES = TokenRules(audience=READERS_AUDIENCE, issuer=READERS_ISSUER)
 

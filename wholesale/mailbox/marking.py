@@ -13,19 +13,20 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from newsfabric import topology
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.backoff import Backoff
-from newsfabric.errors import LinkError, StoreError, StoreUnavailable
+from newsfabric.errors import LinkError, StoreError
 from newsfabric.mailbox import Kept, Mark, announcement, decode_mark, note
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
 from wholesale.mailbox import counters
 from wholesale.mailbox.waiting import Job, Waiting
+from wholesale.patience import Patience
 from wholesale.progress import Progress
 from wholesale.seldom import Seldom
 from wholesale.source import QueueSource
@@ -33,8 +34,6 @@ from wholesale.source import QueueSource
 logger = logging.getLogger(__name__)
 
 MAX_BATCH: Final = 64
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,11 +61,16 @@ class Marking:
         self._topics = topics
         self._publisher = publisher
         self._now_ms = now_ms
+        self._patience = Patience(store, counters.STORE_RETRIES)
         self._waiting = Waiting()
         self._progress = Progress()
         self._wake = asyncio.Event()
         self._failing = Seldom(every=10.0)
-        self.store_answers = True
+
+    @property
+    def store_answers(self) -> bool:
+        """Whether the store answered the last time (True before the first)."""
+        return self._patience.store_answers
 
     @property
     def under_way(self) -> int:
@@ -138,32 +142,10 @@ class Marking:
 
     async def _written_down(self, jobs: Sequence[Job]) -> list[_Known | Job]:
         """What :meth:`_look_up` has found, with the new marks written."""
-        found = await self._patiently(lambda: self._look_up(jobs))
+        found = await self._patience.ask(lambda: self._look_up(jobs))
         marks = [one.mark for one in found if isinstance(one, _Known) and one.new]
-        await self._patiently(lambda: self._store.mark(marks))
+        await self._patience.ask(lambda: self._store.mark(marks))
         return found
-
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the store until it answers; StoreError if the fault isn't its own."""
-        backoff = Backoff(base=0.1, cap=5.0)
-        while True:
-            try:
-                answer = await ask()
-            except StoreError as exc:
-                if not isinstance(exc, StoreUnavailable) and await self._store_is_well():
-                    raise
-                self._note_failure(exc)
-                await asyncio.sleep(backoff.failed(time.monotonic()))
-            else:
-                self._note_success()
-                return answer
-
-    async def _store_is_well(self) -> bool:
-        try:
-            await self._store.check()
-        except StoreError:
-            return False
-        return True
 
     async def _look_up(self, jobs: Sequence[Job]) -> list[_Known | Job]:
         """Jobs with their messages; as they are, where there is none."""
@@ -229,18 +211,6 @@ class Marking:
     def _end(self, job: Job) -> None:
         job.source.ack(job.delivery)
         self._progress.end()
-
-    def _note_failure(self, exc: StoreError) -> None:
-        counters.STORE_RETRIES.inc()
-        if self.store_answers:
-            kind = "can't be asked now" if isinstance(exc, StoreUnavailable) else "fails"
-            logger.warning("the store %s, trying again: %s", kind, exc)
-            self.store_answers = False
-
-    def _note_success(self) -> None:
-        if not self.store_answers:
-            logger.info("the store answers again")
-            self.store_answers = True
 
 
 def _known(job: Job, kept: Kept) -> _Known:

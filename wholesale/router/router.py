@@ -117,10 +117,6 @@ class Router:
         """How many messages and answers are neither settled nor given up."""
         return self._progress.under_way
 
-    def source(self) -> QueueSource:
-        """A new queue to take deliveries from; attach its consumer once there is one."""
-        return QueueSource()
-
     def offer(self, source: QueueSource, delivery: Delivery) -> None:
         """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
         if source.saw(delivery):

@@ -7,21 +7,16 @@ broker's queues; bronze only while there is room (waiting.py), then its oldest g
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from newsfabric.backoff import Backoff
-from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store import Store
+from wholesale.patience import Patience
 from wholesale.router import counters
 from wholesale.router.jobs import Job
 from wholesale.router.settling import Settling
 from wholesale.router.stream import Stream
 from wholesale.router.waiting import Waiting
-
-logger = logging.getLogger(__name__)
 
 # Long enough to share one transaction, short enough that the last of it isn't late: 256 SQLite
 # rows take a few ms.
@@ -51,7 +46,12 @@ class Storing:
         self._waiting = Waiting(bronze_room=bronze_room)
         self._wake = asyncio.Event()
         self._writing: list[Job] = []
-        self.store_answers = True
+        self._patience = Patience(store, counters.STORE_RETRIES)
+
+    @property
+    def store_answers(self) -> bool:
+        """Whether the last write worked (True before the first)."""
+        return self._patience.store_answers
 
     def put(self, job: Job, *, under_way: int) -> None:
         """Store ``job`` in its turn, or drop bronze as there are ``under_way`` with it."""
@@ -119,33 +119,4 @@ class Storing:
     async def _write(self, jobs: Sequence[Job]) -> None:
         """Write until the store takes it; raises when the envelopes are at fault, not the store."""
         envelopes = [job.envelope for job in jobs if job.envelope is not None]
-        backoff = Backoff(base=0.1, cap=5.0)
-        while True:
-            try:
-                await self._store.write(envelopes)
-            except StoreError as exc:
-                if not isinstance(exc, StoreUnavailable) and await self._store_is_well():
-                    raise
-                self._note_failure(exc)
-                await asyncio.sleep(backoff.failed(time.monotonic()))
-            else:
-                self._note_success()
-                return
-
-    async def _store_is_well(self) -> bool:
-        try:
-            await self._store.check()
-        except StoreError:
-            return False
-        return True
-
-    def _note_failure(self, exc: StoreError) -> None:
-        counters.STORE_RETRIES.inc()
-        if self.store_answers:
-            logger.warning("the store is away: %s; trying again", exc)
-        self.store_answers = False
-
-    def _note_success(self) -> None:
-        if not self.store_answers:
-            logger.info("the store is back")
-        self.store_answers = True
+        await self._patience.ask(lambda: self._store.write(envelopes))

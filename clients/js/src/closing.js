@@ -5,6 +5,8 @@
  * codes added later are obeyed too; the table of codes is docs/protocol.md.
  */
 
+/** @import { Push } from "./types" */
+
 export const TOKEN_EXPIRED = 4202;
 
 const MOST_ASKED_MS = 600_000;
@@ -12,14 +14,21 @@ const MOST_ASKED_MS = 600_000;
 // RFC 6455 7.4.1: the other side takes what we send for broken, so the same again would end the same way.
 const HOPELESS = [1002, 1007, 1009];
 
-/** What a close code asks for: "stop", "now" or "back off". */
+/**
+ * What a close code asks for.
+ * @param {number} code
+ * @returns {"stop" | "now" | "back off"}
+ */
 export function closeAdvice(code) {
   if ((code >= 4000 && code <= 4099) || HOPELESS.includes(code)) return "stop";
   if (code >= 4200 && code <= 4299) return "now";
   return "back off";
 }
 
-/** What a gateway's `disconnect` push asks for, in ms, as far as it makes sense. */
+/**
+ * What a gateway's `disconnect` push asks for, in ms, as far as it makes sense.
+ * @param {Push | null} [notice]
+ */
 export function askedWait(notice) {
   const asked = notice?.retry_after_ms;
   return Number.isFinite(asked) ? Math.min(MOST_ASKED_MS, Math.max(0, asked)) : 0;
@@ -28,10 +37,16 @@ export function askedWait(notice) {
 /** Waits between attempts, with full jitter: anything from 0 to a bound that doubles, in ms. */
 export class Backoff {
   constructor({ base = 500, cap = 30_000, stable = 60_000 } = {}) {
-    Object.assign(this, { base, cap, stable, attempts: 0 });
+    this.base = base;
+    this.cap = cap;
+    this.stable = stable;
+    this.attempts = 0;
   }
 
-  /** The next wait. A connection that was open for `stable` ms has earned a fresh start. */
+  /**
+   * The next wait. A connection that was open for `stable` ms has earned a fresh start.
+   * @param {number} random
+   */
   next(random, openFor = 0) {
     if (openFor >= this.stable) this.attempts = 0;
     const bound = Math.min(this.cap, this.base * 2 ** this.attempts);
@@ -46,6 +61,10 @@ export class Backoff {
  * `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
  * counts before the socket's. "At once" is granted to connections that lasted a second, or a gateway
  * that closes each of them would be hammered.
+ * @param {{code: number, notice?: Push | null, openFor?: number}} loss
+ * @param {Backoff} backoff
+ * @param {number} random
+ * @returns {number | null}
  */
 export function waitAfterLoss({ code, notice = null, openFor = 0 }, backoff, random) {
   const advice = closeAdvice(notice?.code ?? code);

@@ -13,28 +13,45 @@
 
 import { Seen } from "./seen.js";
 
+/**
+ * @import { Ask, Handlers, Note, PageHandlers, Push, Refusal, Served, SubscribeOptions, Tell, Verb, Wish } from "./types"
+ * @import { Token } from "../newsfabric"
+ */
+
 /** What the gateway, or this library, refuses: `code` as in docs/protocol.md; `temporary` says that it may work later. */
 export class FabricError extends Error {
+  /** @param {Refusal} refusal */
   constructor({ code, reason, temporary = false, topic }) {
     super(reason || `error ${code}`);
     this.name = "FabricError";
-    Object.assign(this, { code, temporary, topic });
+    this.code = code;
+    this.temporary = temporary;
+    this.topic = topic;
   }
 }
 
+/** @type {Record<string, import("./types").Mark["mark"]>} */
 const MARKS = { acked: "ack", read: "read", dismissed: "dismiss" };
 
+/** @typedef {{wish: Wish, handlers: PageHandlers, seen: Seen, position: string | null}} Subscription */
+
 export class Desk {
-  #subscriptions = new Map(); // key → subscription
-  #asked = new Map(); // key → {resolve, reject}
+  /** @type {Map<string, Subscription>} */
+  #subscriptions = new Map(); // by key
+  /** @type {Map<string, {verb: Verb, resolve: (push: Push) => void, reject: (error: FabricError) => void}>} */
+  #asked = new Map(); // by key
   #made = 0;
 
   /**
    * `id` tells this tab from the others; `say` takes notes for the connection, `tell(event, value)` what the page
    * may hear. `token` is a string or a function that returns one or a promise of one; null if there is none.
+   * @param {{id: string, token?: Token | null, say: (note: Ask) => void, tell: Tell}} options
    */
   constructor({ id, token = null, say, tell }) {
-    Object.assign(this, { id, token, say, tell });
+    this.id = id;
+    this.token = token;
+    this.say = say;
+    this.tell = tell;
   }
 
   /** Everything this tab wishes and asks, for a connection that doesn't know it. Verbs may be repeated. */
@@ -47,9 +64,14 @@ export class Desk {
     for (const [key, { verb }] of this.#asked) this.say({ t: "ask", key, verb });
   }
 
+  /**
+   * @param {string} topic
+   * @param {SubscribeOptions<any>} options
+   */
   follow(topic, { since = null, rewind = null, ...handlers }) {
     const key = this.#key();
     const wish = { key, topic, position: since, rewind };
+    /** @type {Subscription} */
     const subscription = { wish, handlers, seen: new Seen(), position: since };
     this.#subscriptions.set(key, subscription);
     this.say({ t: "follow", wish });
@@ -64,7 +86,11 @@ export class Desk {
     };
   }
 
-  /** The reply to `verb`; rejects with a FabricError. It waits for as long as there is no connection. */
+  /**
+   * The reply to `verb`; rejects with a FabricError. It waits for as long as there is no connection.
+   * @param {Verb} verb
+   * @returns {Promise<Push>}
+   */
   ask(verb) {
     const key = this.#key();
     return new Promise((resolve, reject) => {
@@ -92,16 +118,20 @@ export class Desk {
     this.#subscriptions.clear();
   }
 
-  /** The connection says something. */
+  /**
+   * The connection says something.
+   * @param {Note} note
+   */
   note(note) {
-    this.#notes[note.t]?.(note);
+    /** @type {((note: any) => void) | undefined} */ (this.#notes[note.t])?.(note);
   }
 
+  /** @type {Handlers<Note>} */
   #notes = {
-    state: ({ state, details }) => this.tell("state", { state, ...details }),
+    state: ({ state, details }) => this.tell("state", /** @type {import("./types").State} */ ({ state, ...details })),
     login: ({ user, expires_at: expiresAt }) => this.tell("login", { user, expiresAt }),
     error: ({ error }) => this.tell("error", new FabricError(error)),
-    "token?": () => this.token === null || this.#bringToken(),
+    "token?": () => void (this.token === null || this.#bringToken()),
     answer: (note) => this.#answered(note),
     push: ({ push, keys }) => {
       for (const subscription of this.#of(push.topic, keys)) this.#pushed(subscription, push);
@@ -115,35 +145,50 @@ export class Desk {
   };
 
   async #bringToken() {
+    /** @type {unknown} */
     let token = null;
     try {
       token = await this.currentToken();
-    } catch (error) {
+    } catch (thrown) {
+      const error = /** @type {Error | undefined} */ (thrown);
       this.tell("error", new FabricError({ code: 101, reason: `no token: ${error?.message ?? error}`, temporary: true }));
     }
     this.say({ t: "token", token });
   }
 
+  /**
+   * @param {string} topic
+   * @param {string[] | null} keys
+   */
   #of(topic, keys) {
-    const found = keys ? keys.map((key) => this.#subscriptions.get(key)) : [...this.#subscriptions.values()];
-    return found.filter((subscription) => subscription?.wish.topic === topic);
+    const all = [...this.#subscriptions.values()].filter(({ wish }) => wish.topic === topic);
+    return keys ? all.filter(({ wish }) => keys.includes(wish.key)) : all;
   }
 
+  /** @param {{key: string, push: Push}} note */
   #answered({ key, push }) {
     const asked = this.#asked.get(key);
     this.#asked.delete(key);
-    if (push.type === "error") asked?.reject(new FabricError(push));
+    if (push.type === "error") asked?.reject(new FabricError(/** @type {any} */ (push)));
     else asked?.resolve(push);
   }
 
+  /**
+   * @param {Subscription} subscription
+   * @param {Push} push
+   */
   #pushed(subscription, push) {
     const { handlers, seen } = subscription;
     if (typeof push.position === "string") subscription.position = push.position;
     if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) return;
-    if (push.type === "message") call(handlers.onMessage, push);
-    else call(handlers.onMark, { topic: push.topic, id: push.id, mark: MARKS[push.type], at: push.at });
+    if (push.type === "message") call(handlers.onMessage, /** @type {any} */ (push));
+    else call(handlers.onMark, { topic: push.topic, id: push.id, mark: /** @type {any} */ (MARKS[push.type]), at: push.at });
   }
 
+  /**
+   * @param {Subscription} subscription
+   * @param {Served} note
+   */
   #subscribed(subscription, { topic, recovered, resumed, position, isNews }) {
     const { handlers } = subscription;
     if (position !== null) subscription.position = position;
@@ -152,6 +197,10 @@ export class Desk {
     if (resumed && !recovered) call(handlers.onGap, { topic });
   }
 
+  /**
+   * @param {Subscription} subscription
+   * @param {Refusal} error
+   */
   #refused({ wish, handlers }, error) {
     const problem = new FabricError({ ...error, topic: wish.topic });
     if (handlers.onError) call(handlers.onError, problem);
@@ -159,7 +208,12 @@ export class Desk {
   }
 }
 
-/** Call a function of the page's, if there is one; its faults are its own, and the browser's to report. */
+/**
+ * Call a function of the page's, if there is one; its faults are its own, and the browser's to report.
+ * @template Value
+ * @param {((value: Value) => void) | undefined} handler
+ * @param {Value} value
+ */
 export function call(handler, value) {
   try {
     handler?.(value);

@@ -9,18 +9,25 @@
 export const MOST = 10_000;
 export const KEPT_MS = 6 * 3_600_000;
 
-/** The identity in a message's id: all but the first 48 bits, which are a router's clock. */
+/**
+ * The identity in a message's id: all but the first 48 bits, which are a router's clock.
+ * @param {string} id
+ */
 export function identityOf(id) {
   return String(id).slice(14);
 }
 
-/** When the message with this id was routed, ms since the epoch; 0 if the id says nothing. */
+/**
+ * When the message with this id was routed, ms since the epoch; 0 if the id says nothing.
+ * @param {string} id
+ */
 export function routedAt(id) {
   const hex = String(id).slice(0, 13).replace("-", "");
   return /^[0-9a-f]{12}$/i.test(hex) ? parseInt(hex, 16) : 0;
 }
 
 export class Seen {
+  /** @type {Map<string, number>} */
   #at = new Map(); // identity → when it was routed, first seen first
   #newest = 0;
 
@@ -33,7 +40,10 @@ export class Seen {
     return this.#at.size;
   }
 
-  /** Note the message with this `id`; false if it was noted before. */
+  /**
+   * Note the message with this `id`; false if it was noted before.
+   * @param {string} id
+   */
   first(id) {
     const identity = identityOf(id);
     if (this.#at.has(identity)) return false;

@@ -6,7 +6,7 @@
  *
  *   {do: "survey"}                         ask every region for its endpoints, then call surveyed()
  *   {do: "open", target, transport}        connect; then opened(), heard(), push() and closed()
- *   {do: "probe", target}                  does its SockJS answer at all? then probed()
+ *   {do: "probe", target, ms}              does its SockJS answer within `ms`? then probed()
  *   {do: "send", verb}, {do: "hangup"}
  *   {do: "note", note}                     tell the tabs; their notes come in through note()
  *
@@ -16,9 +16,31 @@
  */
 
 import { Backoff, TOKEN_EXPIRED, askedWait, waitAfterLoss } from "./closing.js";
+import { keyOf } from "./regions.js";
 import { Topics } from "./topics.js";
 
-/** state → event → next state. An event that a state doesn't list changes nothing. */
+/**
+ * @import { Regions } from "./regions.js"
+ * @import { Answer, Ask, Candidate, Closing, Details, Effect, Handlers, Note, Push, Random, Refusal, State, Verb } from "./types"
+ */
+
+/**
+ * @typedef {object} Login
+ * @property {boolean} wanted
+ * @property {unknown} token the last one we were given
+ * @property {unknown} before the one before it
+ * @property {unknown} refused
+ * @property {Push | null} error why, to be told if no tab has a better one
+ * @property {{user: string, expires_at: number | null} | null} user
+ * @property {string[]} keys of those who await an answer
+ * @property {string | null} ref
+ * @property {boolean} asking whether tabs have been asked for a token
+ */
+
+/**
+ * state → event → next state. An event that a state doesn't list changes nothing.
+ * @type {Record<State["state"], Record<string, State["state"]>>}
+ */
 export const STATES = {
   idle: { start: "finding", stop: "stopped" },
   finding: { found: "connecting", lost: "waiting", stop: "stopped" },
@@ -28,28 +50,43 @@ export const STATES = {
   stopped: { start: "finding" },
 };
 
-/** The state after `event`; the same state if the table doesn't list it. */
+/**
+ * The state after `event`; the same state if the table doesn't list it.
+ * @param {State["state"]} state
+ * @param {string} event
+ */
 export function nextState(state, event) {
   return STATES[state]?.[event] ?? state;
 }
 
-const DIAL_MS = 3000;
+const DIAL = { least: 3000, most: 15_000 };
 const BLOCKED_MS = 600_000; // so long WebSocket isn't tried again where something forbids it
 const TOKEN_MS = 5000;
 const GOODBYE_MS = 1000; // from a `disconnect` push to the close that proxies may have eaten
 const HOME_MS = 300_000;
+const MOST_SURVEYS = 3; // one that names the regions, two that compare them
 const LOOKED_MS = 15_000;
 const ASLEEP_MS = 45_000; // callers wake us each 30 s
 const MOST_ASKED = 256;
+const TOO_MANY = 111;
+const REPEAT = { verbs: 10, ms: 1000 }; // what a gateway lets in, after the first rush
 
-/** How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. */
-export const HEARTBEAT = { visible: 4000, hidden: 25_000 };
+/**
+ * How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. Longer than
+ * the 25 s between a gateway's heartbeats: over SockJS those can be seen, and nothing need be asked.
+ */
+export const HEARTBEAT = { visible: 4000, hidden: 30_000 };
 const SLACK = { least: 2500, most: 10_000 };
 
+/** @typedef {"retry" | "dial" | "quiet" | "goodbye" | "token" | "refresh" | "home" | "again" | "repeat"} Due */
+
 export class Session {
+  /** @type {Map<Due, number>} */
   #due = new Map(); // what → when
-  #target = null; // {url, region, gateway}
+  /** Once one has been tried. */
+  #target = /** @type {Candidate} */ (/** @type {unknown} */ (null));
   #transport = "";
+  /** @type {Candidate[]} */
   #candidates = [];
   #openedAt = 0;
   #heardAt = 0;
@@ -58,24 +95,35 @@ export class Session {
   #spoken = false; // whether this connection has pushed anything
   #mute = 0; // WebSockets in a row that opened and never said a word
   #blockedUntil = 0;
+  /** @type {Push | null} */
   #notice = null;
-  #surveys = 0;
+  #surveys = 0; // in a row
   #notBefore = 0; // when the gateway, or its region, lets us try again at the earliest
   #lastWake = 0;
   #hidden = false;
   #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
-  #asked = new Map(); // key → {verb, ref}
+  /** @type {Map<string, {verb: Verb, ref: string | null}>} */
+  #asked = new Map(); // by key
   #refs = 0;
+  /** @type {Login} */
   #login = { wanted: false, token: null, before: null, refused: null, error: null, user: null, keys: [], ref: null, asking: false };
   #topics;
 
   /**
    * `random` returns a number in [0, 1); `transports` are the names that may be used, "websocket" and those of
    * sockjs-client; `emit` takes each effect.
+   * @param {{regions: Regions, random: Random, emit: (effect: Effect) => void, transports: string[],
+   *   heartbeat?: {visible: number, hidden: number}}} options
    */
   constructor({ regions, random, emit, transports, heartbeat = HEARTBEAT }) {
-    Object.assign(this, { regions, random, emit, transports, heartbeat });
+    this.regions = regions;
+    this.random = random;
+    this.emit = emit;
+    this.transports = transports;
+    this.heartbeat = heartbeat;
+    /** @type {State["state"]} */
     this.state = "idle";
+    /** @type {Details} */
     this.details = {};
     this.backoff = new Backoff();
     this.#topics = new Topics({
@@ -91,7 +139,10 @@ export class Session {
     return this.#due.size ? Math.min(...this.#due.values()) : null;
   }
 
-  /** Do what is due. Also right after the device has woken up: it may have slept through anything. */
+  /**
+   * Do what is due. Also right after the device has woken up: it may have slept through anything.
+   * @param {number} now
+   */
   wake(now) {
     if (this.#lastWake > now) this.#shift(now - this.#lastWake);
     const slept = this.#lastWake && now - this.#lastWake > ASLEEP_MS;
@@ -104,7 +155,10 @@ export class Session {
     }
   }
 
-  /** The clock was set back: what was due in a second is so still. */
+  /**
+   * The clock was set back: what was due in a second is so still.
+   * @param {number} ms
+   */
   #shift(ms) {
     for (const [what, at] of this.#due) this.#due.set(what, at + ms);
     this.#openedAt += ms;
@@ -112,6 +166,7 @@ export class Session {
     this.#notBefore += ms;
   }
 
+  /** @type {Record<Due, (now: number) => void>} */
   #when = {
     retry: () => this.#find("retry"),
     dial: (now) => this.#hangUpAnd(() => this.#failed(now)),
@@ -121,14 +176,22 @@ export class Session {
     refresh: () => this.#askForToken(),
     home: () => this.emit({ do: "survey" }),
     again: () => this.#topics.again(),
+    repeat: (now) => this.#repeat(now),
   };
 
-  /** The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket. */
+  /**
+   * The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket.
+   * @param {number} now
+   */
   rouse(now) {
     if (this.state === "open" && !this.#isDue("goodbye")) this.#ping(now);
     if (this.state === "waiting") this.#soon("retry", Math.max(this.#notBefore, now + this.random() * this.backoff.base));
   }
 
+  /**
+   * @param {boolean} hidden
+   * @param {number} now
+   */
   hide(hidden, now) {
     this.#hidden = hidden;
     if (!hidden) this.rouse(now);
@@ -136,27 +199,34 @@ export class Session {
 
   /* ---- Finding a gateway ---- */
 
+  /** @param {number} now */
   start(now) {
     this.#lastWake = now;
     this.#find("start");
   }
 
+  /** @param {string} event */
   #find(event) {
     this.#move(event);
     this.#surveys = 1;
     this.emit({ do: "survey" });
   }
 
-  /** What the regions answered: [{url, ms, endpoints}…], endpoints null where there was none. */
+  /**
+   * What the regions answered: [{url, ms, endpoints}…], endpoints null where there was none.
+   * @param {Answer[]} answers
+   * @param {number} now
+   * @returns {void}
+   */
   surveyed(answers, now) {
     const candidates = this.regions.candidates(answers, now, this.random);
     if (this.state === "open") return this.#surveyedForHome(candidates, now);
     if (this.state !== "finding") return undefined;
-    if (this.regions.undecided && this.#surveys === 1) {
-      this.#surveys = 2;
+    if (this.regions.undecided && this.#surveys < MOST_SURVEYS) {
+      this.#surveys += 1;
       return this.emit({ do: "survey" });
     }
-    const named = answers.map(({ endpoints }) => endpoints).filter(Boolean);
+    const named = answers.flatMap(({ endpoints }) => endpoints ?? []);
     this.details.alternates = named[0]?.alternates ?? this.details.alternates;
     if (candidates.length === 0) {
       // Nobody at all answers when the network is away: that is nobody's fault.
@@ -166,6 +236,10 @@ export class Session {
     return this.#tryAll(candidates, now);
   }
 
+  /**
+   * @param {Candidate[]} candidates
+   * @param {number} now
+   */
   #surveyedForHome(candidates, now) {
     if (candidates[0]?.url !== this.regions.home || this.#target.url === this.regions.home) {
       this.#armHome(now);
@@ -176,12 +250,17 @@ export class Session {
     this.#tryAll(candidates, now);
   }
 
+  /**
+   * @param {Candidate[]} candidates
+   * @param {number} now
+   */
   #tryAll(candidates, now) {
     this.#candidates = candidates;
-    this.#move("found", { region: candidates[0].region });
+    this.#move("found", { region: candidates[0]?.region });
     this.#dial(now);
   }
 
+  /** @param {number} now */
   #armHome(now) {
     if (this.#target.url !== this.regions.home) this.#due.set("home", now + HOME_MS * (0.5 + this.random()));
   }
@@ -196,14 +275,20 @@ export class Session {
     for (const asked of this.#asked.values()) asked.ref = null;
   }
 
+  /**
+   * @param {number} now
+   * @returns {void}
+   */
   #dial(now) {
-    this.#target = this.#candidates.shift();
-    if (!this.#target) return this.#lost({ reason: "no gateway can be reached" }, now);
+    const next = this.#candidates.shift();
+    if (!next) return this.#lost({ reason: "no gateway can be reached" }, now);
+    this.#target = next;
     this.#transport = this.#bestTransport(now);
     if (!this.#transport) return this.#dial(now);
     return this.#open(now);
   }
 
+  /** @param {number} now */
   #bestTransport(now) {
     const { websocket, sockjs } = this.#target.gateway;
     if (websocket && this.transports.includes("websocket") && now >= this.#blockedUntil) return "websocket";
@@ -214,27 +299,35 @@ export class Session {
     return this.transports.some((name) => name !== "websocket");
   }
 
+  /** @param {number} now */
   #open(now) {
     this.#notice = null;
     this.#spoken = false;
     // sockjs-client tries its transports one after the other, and may have to be loaded first.
-    this.#due.set("dial", now + DIAL_MS * (this.#transport === "websocket" ? 1 : 4));
+    this.#due.set("dial", now + this.#dialMs() * (this.#transport === "websocket" ? 1 : 4));
     this.emit({ do: "open", target: this.#target, transport: this.#transport });
   }
 
   /* ---- What happens to the socket ---- */
 
+  /**
+   * @param {string} transport
+   * @param {number} now
+   */
   opened(transport, now) {
     this.#due.clear();
     this.#openedAt = now;
     const { region, gateway } = this.#target;
-    this.#move("opened", { region, transport, gateway: gateway.websocket ?? gateway.sockjs });
+    this.#move("opened", { region, transport, gateway: keyOf(gateway) });
     this.heard(now);
     this.#armHome(now);
     this.#greet(now);
   }
 
-  /** Anything at all has come in. */
+  /**
+   * Anything at all has come in.
+   * @param {number} now
+   */
   heard(now) {
     if (this.#pingedAt) this.#rtt = this.#rtt ? (this.#rtt + now - this.#pingedAt) / 2 : now - this.#pingedAt;
     this.#pingedAt = 0;
@@ -242,21 +335,25 @@ export class Session {
     this.#due.set("quiet", now + this.#interval(now));
   }
 
+  /** @param {Due} what */
   #isDue(what) {
     return this.#due.has(what);
   }
 
+  /** @param {number} now */
   #interval(now) {
     // SockJS pushes heartbeats that can be seen; those of a WebSocket the browser keeps to itself.
     const isSeen = !this.#hidden || now - this.#lookedAt < LOOKED_MS;
     return isSeen && this.#transport === "websocket" ? this.heartbeat.visible : this.heartbeat.hidden;
   }
 
+  /** @param {number} now */
   #silent(now) {
     if (!this.#pingedAt) this.#ping(now);
     else this.#hangUpAnd(() => this.#lost({ code: 1006, reason: "no sign of life" }, now));
   }
 
+  /** @param {number} now */
   #ping(now) {
     this.#pingedAt = now;
     this.#send({ action: "ping" });
@@ -264,19 +361,37 @@ export class Session {
     this.#due.set("quiet", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
   }
 
-  /** The socket is closed, or never opened. */
+  /**
+   * The socket is closed, or never opened.
+   * @param {Closing} how
+   * @param {number} now
+   */
   closed({ code = 1006, reason = "" }, now) {
     if (this.state === "connecting") this.#refused(now);
     else if (this.state === "open") this.#lost({ code, reason }, now);
   }
 
+  /**
+   * @param {number} now
+   * @returns {void}
+   */
   #refused(now) {
     if (this.#transport !== "websocket" || !this.#target.gateway.sockjs || !this.#mayFallBack()) return this.#failed(now);
-    this.#due.set("dial", now + DIAL_MS);
-    return this.emit({ do: "probe", target: this.#target });
+    // Its answer comes in any case, and must not be taken for that of the next one.
+    this.#due.delete("dial");
+    return this.emit({ do: "probe", target: this.#target, ms: this.#dialMs() });
   }
 
-  /** `alive`: the gateway answers over HTTP, so that something between here and there forbids WebSocket. */
+  /** Opening takes some round trips: where endpoints.json alone took long, all do. */
+  #dialMs() {
+    return Math.min(DIAL.most, Math.max(DIAL.least, 8 * this.#target.ms));
+  }
+
+  /**
+   * `alive`: the gateway answers over HTTP, so that something between here and there forbids WebSocket.
+   * @param {boolean} alive
+   * @param {number} now
+   */
   probed(alive, now) {
     if (this.state !== "connecting") return;
     if (!alive) return void this.#failed(now);
@@ -285,18 +400,25 @@ export class Session {
     this.#open(now);
   }
 
+  /** @param {number} now */
   #failed(now) {
     this.#due.delete("dial");
-    this.regions.failed(this.#target.gateway, now);
+    this.regions.failed(this.#target, now);
     this.#dial(now);
   }
 
+  /** @param {() => void} next */
   #hangUpAnd(next) {
     this.emit({ do: "hangup" });
     next();
   }
 
-  /** The attempt or the connection is over: wait as the gateway asked, or stop. */
+  /**
+   * The attempt or the connection is over: wait as the gateway asked, or stop.
+   * @param {Closing & {floor?: number}} how
+   * @param {number} now
+   * @returns {void}
+   */
   #lost({ code = 1006, reason = "", floor = 0 }, now) {
     const openFor = this.#openedAt ? now - this.#openedAt : 0;
     if (this.state === "open") this.#judge(openFor, now);
@@ -312,21 +434,32 @@ export class Session {
     return this.#move("lost", { ...why, wait: pause });
   }
 
-  /** What the lost connection says about its gateway and about WebSocket here. */
+  /**
+   * What the lost connection says about its gateway and about WebSocket here.
+   * @param {number} openFor
+   * @param {number} now
+   */
   #judge(openFor, now) {
-    this.regions.failed(this.#target.gateway, now);
+    this.regions.failed(this.#target, now);
     const isMute = this.#transport === "websocket" && !this.#spoken && !this.#notice && openFor < 10_000;
     this.#mute = isMute ? this.#mute + 1 : 0;
     if (this.#mute >= 2 && this.#mayFallBack()) this.#blockedUntil = now + BLOCKED_MS;
   }
 
+  /**
+   * @param {string} event
+   * @param {Details} [details]
+   */
   #move(event, details = {}) {
     this.state = nextState(this.state, event);
     this.details = { region: this.details.region, alternates: this.details.alternates, ...details };
     this.#tell(this.stateNote());
   }
 
-  /** The note that tells a tab how things are. */
+  /**
+   * The note that tells a tab how things are.
+   * @returns {Note}
+   */
   stateNote() {
     const { user = null } = this.#login.user ?? {};
     return { t: "state", state: this.state, details: { ...this.details, user } };
@@ -334,7 +467,11 @@ export class Session {
 
   /* ---- What is pushed ---- */
 
-  /** A push has come in, as an object. */
+  /**
+   * A push has come in, as an object.
+   * @param {Push} push
+   * @param {number} now
+   */
   push(push, now) {
     this.#spoken = true;
     if (push.type === "disconnect") {
@@ -352,14 +489,26 @@ export class Session {
     else this.#answer(push, now);
   }
 
+  /**
+   * @param {boolean} isNeeded
+   * @param {number} now
+   */
   #later(isNeeded, now) {
     if (isNeeded) this.#soon("again", now + 1000 + this.random() * 4000);
   }
 
+  /**
+   * @param {Due} what
+   * @param {number} at
+   */
   #soon(what, at) {
     this.#due.set(what, Math.min(at, this.#due.get(what) ?? Infinity));
   }
 
+  /**
+   * @param {Push} push
+   * @param {number} now
+   */
   #answer(push, now) {
     for (const [key, { ref }] of this.#asked) {
       if (ref !== push.ref) continue;
@@ -369,12 +518,16 @@ export class Session {
     }
     if (push.type !== "error") return;
     this.#later(push.temporary, now);
-    this.#tell({ t: "error", error: push });
+    if (push.code === TOO_MANY) this.#soon("repeat", now + REPEAT.ms * (1 + 4 * this.random()));
+    this.#tell({ t: "error", error: /** @type {any} */ (push) });
   }
 
   /* ---- Login ---- */
 
-  /** First words on a new connection: who we are, then what we follow, then what is still to be asked. */
+  /**
+   * First words on a new connection: who we are, then what we follow, then what is still to be asked.
+   * @param {number} now
+   */
   #greet(now) {
     if (this.#login.wanted && this.#login.token === null) {
       this.#askForToken();
@@ -396,25 +549,33 @@ export class Session {
     this.#tell({ t: "token?" });
   }
 
-  /** A tab brings the token it was asked for; null if it has none. */
-  #gotToken(token, now) {
+  /**
+   * A tab brings the token it was asked for; null if it has none.
+   * @param {unknown} token
+   */
+  #gotToken(token) {
     if (!this.#login.asking) return;
     this.#login.asking = false;
     const { error } = this.#login;
     this.#login.error = null;
     const isNew = typeof token === "string" && token !== this.#login.refused && token !== this.#login.token;
     if (isNew) this.#login.token = token;
-    else if (error) this.#tell({ t: "error", error });
+    else if (error) this.#tell({ t: "error", error: /** @type {any} */ (error) });
     if (this.state !== "open") return;
     if (isNew) this.#sendLogin(this.#login.user ? "refresh" : "login");
-    if (this.#isDue("token")) this.#release(now);
+    if (this.#isDue("token")) this.#release();
   }
 
+  /** @param {"login" | "refresh"} action */
   #sendLogin(action) {
     this.#login.ref = this.#ref();
     this.#send({ action, token: this.#login.token, ref: this.#login.ref });
   }
 
+  /**
+   * @param {Push} push
+   * @param {number} now
+   */
   #loggedIn({ user, expires_at: expiresAt }, now) {
     this.#login.user = { user, expires_at: expiresAt ?? null };
     this.#login.refused = null;
@@ -427,6 +588,7 @@ export class Session {
     this.#topics.loggedIn();
   }
 
+  /** @param {Push} push */
   #loginRefused(push) {
     this.#login.refused = this.#login.token;
     this.#login.token = this.#login.user ? this.#login.before : null;
@@ -436,17 +598,23 @@ export class Session {
     return this.#askForToken();
   }
 
+  /** @param {Push} push */
   #answerLogins(push) {
     for (const key of this.#login.keys.splice(0)) this.#tell({ t: "answer", key, push });
   }
 
   /* ---- The tabs' notes ---- */
 
-  /** A tab says something; see desk.js for what there is. */
+  /**
+   * A tab says something; see desk.js for what there is.
+   * @param {Ask} note
+   * @param {number} now
+   */
   note(note, now) {
-    this.#notes[note.t]?.(note, now);
+    /** @type {((note: any, now: number) => void) | undefined} */ (this.#notes[note.t])?.(note, now);
   }
 
+  /** @type {Handlers<Ask, [now: number]>} */
   #notes = {
     hello: (note, now) => {
       if (note.token && !this.#login.wanted) {
@@ -459,12 +627,15 @@ export class Session {
     follow: (note) => this.#topics.follow(note.wish, this.#isReady()),
     leave: (note) => this.#topics.leave(note.key, this.#isReady()),
     ask: (note, now) => this.#ask(note, now),
-    token: (note, now) => this.#gotToken(note.token, now),
+    token: (note) => this.#gotToken(note.token),
     look: (note, now) => this.#looked(now),
     bye: (note) => this.#topics.leaveAll(note.desk, this.#isReady()),
   };
 
-  /** Another tab, that is seen, wants to be sure of its connection; it can, as its timers aren't slowed down. */
+  /**
+   * Another tab, that is seen, wants to be sure of its connection; it can, as its timers aren't slowed down.
+   * @param {number} now
+   */
   #looked(now) {
     this.#lookedAt = now;
     if (this.state === "open" && !this.#pingedAt) this.#soon("quiet", this.#heardAt + this.#interval(now));
@@ -474,6 +645,10 @@ export class Session {
     return this.state === "open" && !this.#isDue("token");
   }
 
+  /**
+   * @param {{key: string, verb: Verb}} note
+   * @param {number} now
+   */
   #ask({ key, verb }, now) {
     if (verb.action === "login" || verb.action === "refresh") return this.#askLogin(key, verb, now);
     if (this.#asked.size >= MOST_ASKED) {
@@ -486,11 +661,28 @@ export class Session {
     return undefined;
   }
 
+  /**
+   * Ask again, little by little, what has no answer: there were too many verbs, and the gateway doesn't say which it
+   * left unread. Those of pages may be obeyed twice.
+   * @param {number} now
+   */
+  #repeat(now) {
+    const unanswered = [...this.#asked.values()].filter(({ ref }) => ref !== null);
+    for (const asked of unanswered.slice(0, REPEAT.verbs)) this.#sendAsked(asked);
+    if (unanswered.length > REPEAT.verbs) this.#soon("repeat", now + REPEAT.ms);
+  }
+
+  /** @param {{verb: Verb, ref: string | null}} asked */
   #sendAsked(asked) {
-    asked.ref = this.#ref();
+    asked.ref ??= this.#ref();
     this.#send({ ...asked.verb, ref: asked.ref });
   }
 
+  /**
+   * @param {string} key
+   * @param {Verb} verb
+   * @param {number} now
+   */
   #askLogin(key, { token }, now) {
     this.#login.wanted = true;
     this.#login.before = this.#login.token;
@@ -506,10 +698,12 @@ export class Session {
     return `s${this.#refs}`;
   }
 
+  /** @param {Verb} verb */
   #send(verb) {
     this.emit({ do: "send", verb });
   }
 
+  /** @param {Note} note */
   #tell(note) {
     this.emit({ do: "note", note });
   }

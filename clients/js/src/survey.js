@@ -1,33 +1,54 @@
 /** Asks every region for its endpoints at once, and those that the answers name as well, until patience ends. */
 
-import { parseEndpoints, patience } from "./regions.js";
+import { parseEndpoints } from "./regions.js";
+
+/**
+ * @import { Regions } from "./regions.js"
+ * @import { Answer } from "./types"
+ */
 
 const ANSWER_MS = 4000;
 
-/** Resolves to [{url, ms, endpoints}…], endpoints null where no usable answer came (in time). Never rejects. */
-export function survey(regions, { ask = askEndpoints, clock = () => performance.now() } = {}) {
-  const answers = new Map(); // url → answer
+/**
+ * Resolves to [{url, ms, isLate, endpoints}…], endpoints null where no usable answer came (in time); `isLate` says that
+ * this one was asked after the others. Never rejects. `now` is the time as `regions` knows it, `clock` runs meanwhile.
+ * @param {Regions} regions
+ * @param {number} now
+ * @returns {Promise<Answer[]>}
+ */
+export function survey(regions, now, { ask = askEndpoints, clock = () => performance.now() } = {}) {
+  /** @type {Map<string, Answer>} */
+  const answers = new Map(); // by url
+  const { home } = regions;
   return new Promise((resolve) => {
     const begun = clock();
-    let timer = null;
-    const finish = () => {
+    /** @type {number | null} */
+    let first = null; // how long the first healthy answer took
+    let timer = 0;
+    const look = () => {
       clearTimeout(timer);
-      resolve([...answers.values()]);
+      const left = first === null ? Infinity : first + regions.patience(first, !answers.get(home)?.isIn, now) - (clock() - begun);
+      if (left <= 0 || [...answers.values()].every(({ isIn }) => isIn)) resolve([...answers.values()]);
+      else if (first !== null) timer = setTimeout(look, left);
     };
-    const askOne = async (url) => {
-      answers.set(url, { url, ms: Infinity, endpoints: null });
+    /** @type {(url: string, isLate: boolean) => Promise<void>} */
+    const askOne = async (url, isLate) => {
+      answers.set(url, { url, ms: Infinity, isLate, endpoints: null });
       const start = clock();
       const endpoints = await ask(url);
-      answers.set(url, { url, ms: clock() - start, endpoints, isIn: true });
-      if (endpoints) regions.learn(endpoints).forEach(askOne);
-      if ([...answers.values()].every(({ isIn }) => isIn)) finish();
-      else if (endpoints?.gateways.length) timer ??= setTimeout(finish, patience(clock() - begun));
+      answers.set(url, { url, ms: clock() - start, isLate, endpoints, isIn: true });
+      if (endpoints) for (const named of regions.learn(endpoints)) askOne(named, true);
+      if (endpoints?.gateways.length) first ??= clock() - begun;
+      look();
     };
-    regions.urls.slice().forEach(askOne);
+    for (const url of regions.urls.slice()) askOne(url, false);
   });
 }
 
-/** The endpoints at `url`, or null when there is no usable answer in time. */
+/**
+ * The endpoints at `url`, or null when there is no usable answer in time.
+ * @param {string} url
+ */
 async function askEndpoints(url) {
   try {
     const signal = AbortSignal.timeout(ANSWER_MS);

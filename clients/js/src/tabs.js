@@ -8,32 +8,50 @@
  * is seen and gets no answer steals it.
  */
 
+/**
+ * @import { Connection } from "./connection.js"
+ * @import { Desk } from "./desk.js"
+ * @import { Ask, Lead, Note } from "./types"
+ */
+
 const LOOK_MS = 5000;
 const ANSWER_MS = 2000;
 
 export class Tabs {
+  /** @type {Connection | null} */
   #connection = null;
+  /** @type {BroadcastChannel | null} */
   #channel = null;
+  /** @type {(() => void) | null} */
   #release = null; // ends our lead
   #isQueued = false; // whether we wait for the lead
-  #leaving = null; // AbortController of our wishes for locks
+  #leaving = new AbortController(); // of our wishes for locks
+  /** @type {Set<string>} */
   #others = new Set(); // tabs that we, leading, have heard of
-  #looking = null;
+  #looking = 0;
   #answered = true;
 
-  /** `desk` is this tab's; `open(tell)` makes a connection; `name` is that of the lock and the channel. */
+  /**
+   * `desk` is this tab's; `open(tell)` makes a connection; `name` is that of the lock and the channel.
+   * @param {{name: string, desk: Desk, open: (tell: (note: Note) => void) => Connection, share: boolean}} options
+   */
   constructor({ name, desk, open, share }) {
-    Object.assign(this, { name, desk, open });
+    this.name = name;
+    this.desk = desk;
+    this.open = open;
     this.isShared = share && "locks" in navigator && "BroadcastChannel" in globalThis;
   }
 
-  /** "alone", "leader" or "follower". */
+  /** @returns {"alone" | "leader" | "follower"} */
   get role() {
     if (!this.isShared) return "alone";
     return this.#connection ? "leader" : "follower";
   }
 
-  /** A note of our desk for the connection, wherever that is. What nobody hears now is said again in `hello`. */
+  /**
+   * A note of our desk for the connection, wherever that is. What nobody hears now is said again in `hello`.
+   * @param {Ask} note
+   */
   say(note) {
     if (this.#connection) this.#connection.note(note);
     else this.#post("leader", note);
@@ -66,6 +84,7 @@ export class Tabs {
     this.desk.hello();
   }
 
+  /** @param {AbortSignal} signal */
   #untilLeft(signal) {
     return new Promise((resolve) => signal.addEventListener("abort", resolve));
   }
@@ -73,19 +92,20 @@ export class Tabs {
   /** Give everything up; `join()` begins anew. */
   leave() {
     clearInterval(this.#looking);
-    this.#looking = null;
     this.say({ t: "bye", desk: this.desk.id });
     this.#resign();
-    this.#leaving?.abort();
+    this.#leaving.abort();
     this.#channel?.close();
     this.#channel = null;
   }
 
-  /** The page is seen or hidden. */
+  /**
+   * The page is seen or hidden.
+   * @param {boolean} hidden
+   */
   hide(hidden) {
     this.#connection?.hide(hidden);
     clearInterval(this.#looking);
-    this.#looking = null;
     if (hidden || !this.isShared) return;
     this.#looking = setInterval(() => this.#look(), LOOK_MS);
     this.#look();
@@ -115,22 +135,27 @@ export class Tabs {
     this.#deposed();
   }
 
-  /** Resolves when the lock is ours no more: released, stolen, or not waited for any longer. */
+  /**
+   * Resolves when the lock is ours no more: released, stolen, or not waited for any longer.
+   * @param {string} name
+   * @param {LockOptions} options
+   * @param {() => unknown} whenHeld
+   */
   async #lock(name, options, whenHeld) {
     try {
       await navigator.locks.request(name, options, whenHeld);
     } catch (error) {
-      if (error.name !== "AbortError") throw error;
+      if (/** @type {Error} */ (error).name !== "AbortError") throw error;
     }
   }
 
   #leadUntilReleased() {
     if (this.#channel === null || this.#connection) return undefined;
-    return new Promise((resolve) => {
+    return /** @type {Promise<void>} */ (new Promise((resolve) => {
       this.#release = resolve;
       this.#lead();
       this.#post("tabs", { t: "lead" });
-    });
+    }));
   }
 
   #lead() {
@@ -156,16 +181,24 @@ export class Tabs {
     this.#release = null;
   }
 
-  /** A note of our connection, for all. Not at once for our own page, which may answer by another note. */
+  /**
+   * A note of our connection, for all. Not at once for our own page, which may answer by another note.
+   * @param {Note} note
+   */
   #tell(note) {
     queueMicrotask(() => this.desk.note(note));
     if (this.#others.size) this.#post("tabs", note);
   }
 
+  /**
+   * @param {"leader" | "tabs"} to
+   * @param {Ask | Note | Lead} note
+   */
   #post(to, note) {
     this.#channel?.postMessage({ to, note, from: this.desk.id });
   }
 
+  /** @param {{to: string, note: any, from: string}} message */
   #heard({ to, note, from }) {
     if (to === "leader") {
       if (this.#connection) this.#serve(note, from);
@@ -176,18 +209,22 @@ export class Tabs {
     }
   }
 
+  /**
+   * @param {Ask} note
+   * @param {string} from
+   */
   #serve(note, from) {
     if (note.t === "look") this.#post("tabs", { t: "here" });
+    const connection = /** @type {Connection} */ (this.#connection);
     if (!this.#others.has(from) && note.t !== "bye") {
       this.#others.add(from);
-      const connection = this.#connection;
       // Granted when that tab is gone, however it went.
       this.#lock(`${this.name} ${from}`, { signal: this.#leaving.signal }, () => {
         this.#others.delete(from);
         connection.note({ t: "bye", desk: from });
       });
     }
-    this.#connection.note(note);
+    connection.note(note);
   }
 
   /* ---- Following ---- */

@@ -14,6 +14,25 @@
  *   any   --disconnected-->  away
  */
 
+/** @import { Note, Push, Refusal, Verb, Wish } from "./types" */
+
+/**
+ * @typedef {object} Topic
+ * @property {string} name
+ * @property {"away" | "asked" | "live" | "refused" | "again"} phase
+ * @property {Map<string, Wish>} wishes by key
+ * @property {Wish | null} first until it is served
+ * @property {Wish[]} late
+ * @property {Wish | null} newcomer the late one whose wish is being served
+ * @property {string[] | null} serving whom alone messages are for, at the moment
+ * @property {string | null} position
+ * @property {boolean} isExact no message has come since this position
+ * @property {boolean} isSettling a pong is awaited, before a newcomer is welcomed
+ * @property {Refusal} [error] the last one
+ *
+ * @typedef {{topic: Topic, what: string, key?: string, resumed?: boolean}} Asked
+ */
+
 const PUSHES = ["message", "acked", "read", "dismissed"];
 const UNAUTHORIZED = 101;
 const ALREADY = 105;
@@ -21,16 +40,26 @@ const EXPIRED = 109;
 const BAD_POSITION = 112;
 
 export class Topics {
-  #topics = new Map(); // name → topic
-  #asked = new Map(); // ref → {topic, what, key}
+  /** @type {Map<string, Topic>} */
+  #topics = new Map(); // by name
+  /** @type {Map<string, Asked>} */
+  #asked = new Map(); // by ref
   #refs = 0;
 
-  /** `send` takes verbs for the gateway, `tell` notes for the tabs. */
+  /**
+   * `send` takes verbs for the gateway, `tell` notes for the tabs.
+   * @param {{send: (verb: Verb) => void, tell: (note: Note) => void}} options
+   */
   constructor({ send, tell }) {
-    Object.assign(this, { send, tell });
+    this.send = send;
+    this.tell = tell;
   }
 
-  /** Serve `wish` from now on; `ready` says whether verbs can be sent. */
+  /**
+   * Serve `wish` from now on; `ready` says whether verbs can be sent.
+   * @param {Wish} wish
+   * @param {boolean} ready
+   */
   follow(wish, ready) {
     const topic = this.#topics.get(wish.topic) ?? this.#begin(wish);
     if (topic.wishes.has(wish.key)) return;
@@ -40,27 +69,33 @@ export class Topics {
     } else if (!isWhere(topic, wish)) {
       topic.late.push(wish);
       this.#settle(topic);
-      if (topic.phase === "refused") this.tell({ t: "refused", topic: topic.name, keys: [wish.key], error: topic.error });
+      if (topic.phase === "refused" && topic.error) this.tell({ t: "refused", topic: topic.name, keys: [wish.key], error: topic.error });
     }
   }
 
+  /** @param {Wish} wish */
   #begin(wish) {
+    /** @type {Topic} */
     const topic = {
       name: wish.topic,
       phase: "away",
-      wishes: new Map(), // by key
-      first: wish, // until it is served
+      wishes: new Map(),
+      first: wish,
       late: [],
-      newcomer: null, // the late one whose wish is being served
-      serving: null, // whom alone messages are for, at the moment
+      newcomer: null,
+      serving: null,
       position: wish.position ?? null,
-      isExact: true, // no message has come since this position
-      isSettling: false, // a pong is awaited, before a newcomer is welcomed
+      isExact: true,
+      isSettling: false,
     };
     this.#topics.set(wish.topic, topic);
     return topic;
   }
 
+  /**
+   * @param {string} key
+   * @param {boolean} ready
+   */
   leave(key, ready) {
     for (const topic of this.#topics.values()) {
       if (!topic.wishes.delete(key)) continue;
@@ -72,7 +107,11 @@ export class Topics {
     }
   }
 
-  /** Everything that a tab follows: it is gone. */
+  /**
+   * Everything that a tab follows: it is gone.
+   * @param {string} desk
+   * @param {boolean} ready
+   */
   leaveAll(desk, ready) {
     const keys = [...this.#topics.values()].flatMap(({ wishes }) => [...wishes.keys()]);
     for (const key of keys.filter((one) => one.startsWith(`${desk}/`))) this.leave(key, ready);
@@ -86,7 +125,7 @@ export class Topics {
     this.#asked.clear();
     for (const topic of this.#topics.values()) {
       topic.phase = "away";
-      if (topic.wishes.has(topic.newcomer?.key)) topic.late.unshift(topic.newcomer);
+      if (topic.newcomer && topic.wishes.has(topic.newcomer.key)) topic.late.unshift(topic.newcomer);
       topic.newcomer = null;
       topic.isSettling = false;
     }
@@ -103,11 +142,15 @@ export class Topics {
     this.#resume("asked");
   }
 
+  /** @param {Topic["phase"]} phase */
   #resume(phase) {
     for (const topic of this.#topics.values()) if (topic.phase === phase) this.#subscribe(topic);
   }
 
-  /** Take a push that is about a topic of ours, and say whether it was. */
+  /**
+   * Take a push that is about a topic of ours, and say whether it was.
+   * @param {Push} push
+   */
   push(push) {
     if (push.ref !== undefined && push.ref !== null) return this.#reply(push);
     if (!PUSHES.includes(push.type)) return false;
@@ -121,21 +164,23 @@ export class Topics {
     return true;
   }
 
+  /** @param {Push} push */
   #reply(push) {
     const asked = this.#asked.get(push.ref);
     if (!asked) return false;
     this.#asked.delete(push.ref);
     const { topic, what } = asked;
     if (this.#topics.get(topic.name) !== topic) return true;
-    if (push.type === "unsubscribed") topic.serving = what === "make way" ? [asked.key] : null;
-    else if (push.type === "subscribed") this.#subscribed(asked, push);
+    if (push.type === "unsubscribed") topic.serving = what === "make way" && asked.key ? [asked.key] : null;
+    else if (push.type === "subscribed") this.#subscribed(asked, /** @type {any} */ (push));
     else if (push.type === "pong") this.#settled(topic);
-    else if (push.type === "error") this.#refused(asked, push);
+    else if (push.type === "error") this.#refused(asked, /** @type {any} */ (push));
     return true;
   }
 
   /* ---- Subscribing ---- */
 
+  /** @param {Topic} topic */
   #subscribe(topic) {
     topic.phase = "asked";
     topic.serving = null;
@@ -145,17 +190,32 @@ export class Topics {
     this.#say(topic, resumed ? { position } : { rewind: first?.rewind }, { what: "subscribe", resumed });
   }
 
+  /**
+   * @param {Topic} topic
+   * @param {Partial<Wish>} wish
+   * @param {Omit<Asked, "topic">} asked
+   */
   #say(topic, { position, rewind }, asked) {
+    /** @type {Verb} */
     const verb = { action: "subscribe", topic: topic.name };
     if (position != null) verb.position = position;
     if (rewind != null) verb.rewind = rewind;
     this.#ask(verb, { topic, ...asked });
   }
 
+  /**
+   * @param {Topic} topic
+   * @param {string} what
+   * @param {string} [key]
+   */
   #leaveFor(topic, what, key) {
     this.#ask({ action: "unsubscribe", topic: topic.name }, { topic, what, key });
   }
 
+  /**
+   * @param {Verb} verb
+   * @param {Asked} asked
+   */
   #ask(verb, asked) {
     this.#refs += 1;
     const ref = `t${this.#refs}`;
@@ -163,7 +223,11 @@ export class Topics {
     this.send({ ...verb, ref });
   }
 
-  /** Subscribe as `wish` says, for it alone, and then for all from where they were. */
+  /**
+   * Subscribe as `wish` says, for it alone, and then for all from where they were.
+   * @param {Topic} topic
+   * @param {Wish} wish
+   */
   #welcome(topic, wish) {
     topic.phase = "asked";
     topic.newcomer = wish;
@@ -173,11 +237,15 @@ export class Topics {
     this.#say(topic, { position: topic.position }, { what: "go on", resumed: true });
   }
 
-  #subscribed({ topic, what, key, resumed }, push) {
+  /**
+   * @param {Asked} asked
+   * @param {{recovered: boolean, position?: string | null}} push
+   */
+  #subscribed({ topic, what, key = "", resumed = false }, push) {
     const { recovered, position = null } = push;
     if (what === "welcome") {
       // Should this be all it gets, it comes back from here.
-      topic.newcomer = { ...topic.newcomer, position, rewind: null };
+      if (topic.newcomer) topic.newcomer = { ...topic.newcomer, position, rewind: null };
       this.tell({ t: "subscribed", topic: topic.name, keys: [key], recovered, resumed, position, isNews: true });
       return;
     }
@@ -191,23 +259,31 @@ export class Topics {
     this.#settle(topic);
   }
 
-  /** Before a newcomer is welcomed: let what the topic may still be catching up with come, so that it is where it seems. */
+  /**
+   * Before a newcomer is welcomed: let what the topic may still be catching up with come, so that it is where it seems.
+   * @param {Topic} topic
+   */
   #settle(topic) {
     if (topic.phase !== "live" || topic.late.length === 0 || topic.isSettling) return;
     topic.isSettling = true;
     this.#ask({ action: "ping" }, { topic, what: "settle" });
   }
 
+  /** @param {Topic} topic */
   #settled(topic) {
     topic.isSettling = false;
-    const next = topic.phase === "live" && topic.late.shift();
+    const next = topic.phase === "live" ? topic.late.shift() : undefined;
     if (next) this.#welcome(topic, next);
   }
 
+  /**
+   * @param {Asked} asked
+   * @param {Refusal} error
+   */
   #refused(asked, error) {
-    const { topic, what, key } = asked;
+    const { topic, what, key = "" } = asked;
     if (error.code === BAD_POSITION) return this.#withoutPosition(asked);
-    if (error.code === ALREADY) return topic.phase === "live" || this.#subscribed(asked, { recovered: true });
+    if (error.code === ALREADY) return topic.phase === "live" ? undefined : this.#subscribed(asked, { recovered: true });
     if (what === "welcome") return this.tell({ t: "refused", topic: topic.name, keys: [key], error });
     const mendable = error.code === UNAUTHORIZED || error.code === EXPIRED;
     topic.phase = error.temporary ? "again" : "refused";
@@ -218,7 +294,10 @@ export class Topics {
     return undefined;
   }
 
-  /** Where we were is nothing that this fabric can have said: begin anew, and say that something may be missing. */
+  /**
+   * Where we were is nothing that this fabric can have said: begin anew, and say that something may be missing.
+   * @param {Asked} asked
+   */
   #withoutPosition({ topic, what, key }) {
     const keys = key ? [key] : served(topic);
     this.tell({ t: "subscribed", topic: topic.name, keys, recovered: false, resumed: true, position: null, isNews: true });
@@ -228,12 +307,19 @@ export class Topics {
   }
 }
 
-/** Whether `wish` is just where the topic is: whoever was told of everything has the position of the last message. */
+/**
+ * Whether `wish` is just where the topic is: whoever was told of everything has the position of the last message.
+ * @param {Topic} topic
+ * @param {Wish} wish
+ */
 function isWhere(topic, wish) {
   return wish.position !== null && wish.position === topic.position && topic.isExact;
 }
 
-/** Whom messages of the topic are for; null means everyone. */
+/**
+ * Whom messages of the topic are for; null means everyone.
+ * @param {Topic} topic
+ */
 function served({ wishes, late, newcomer }) {
   const waiting = newcomer ? [...late, newcomer] : late;
   return waiting.length ? [...wishes.keys()].filter((key) => !waiting.some((wish) => wish.key === key)) : null;

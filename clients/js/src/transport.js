@@ -5,18 +5,33 @@
  * `on.closed({code, reason})`; after `close()` it calls nothing any more.
  */
 
-/** WebSocket is ours; the others, in the order in which they are tried where it fails, are sockjs-client's. */
+/** @import { AnySocket, Gateway, Socket, SocketEvents, SockJS } from "./types" */
+
+/**
+ * WebSocket is ours; the others, in the order in which they are tried where it fails, are sockjs-client's.
+ * @satisfies {import("./types").Transport[]}
+ */
 export const TRANSPORTS = ["websocket", "xhr-streaming", "eventsource", "iframe-eventsource", "xhr-polling", "iframe-xhr-polling"];
 
-const PROBE_MS = 2500;
-
+/**
+ * @param {Gateway} gateway
+ * @param {SocketEvents} on
+ */
 export function openWebSocket({ websocket }, on) {
-  const socket = new WebSocket(websocket);
-  return listen(socket, on, () => "websocket");
+  const socket = new WebSocket(/** @type {string} */ (websocket));
+  return listen(/** @type {AnySocket} */ (socket), on, () => "websocket");
 }
 
-/** `load` returns sockjs-client's constructor, or a promise of it. */
-export function openSockJS({ sockjs }, on, { load, transports }) {
+/**
+ * `load` returns sockjs-client's constructor, or a promise of it.
+ * @param {Gateway} gateway
+ * @param {SocketEvents} on
+ * @param {{load: (gateway: string) => SockJS | Promise<SockJS>, transports: string[]}} how
+ * @returns {Socket}
+ */
+export function openSockJS(gateway, on, { load, transports }) {
+  const sockjs = /** @type {string} */ (gateway.sockjs);
+  /** @type {Socket | null} */
   let inner = null;
   let isClosed = false;
   const begin = async () => {
@@ -25,8 +40,9 @@ export function openSockJS({ sockjs }, on, { load, transports }) {
       if (isClosed) return;
       const socket = new SockJS(sockjs, null, { transports });
       socket.onheartbeat = () => isClosed || on.heard();
-      inner = listen(socket, on, () => socket.transport);
-    } catch (error) {
+      inner = listen(socket, on, () => /** @type {string} */ (socket.transport));
+    } catch (thrown) {
+      const error = /** @type {Error} */ (thrown);
       if (!isClosed) on.closed({ code: 1006, reason: `sockjs-client: ${error.message}` });
     }
   };
@@ -40,6 +56,12 @@ export function openSockJS({ sockjs }, on, { load, transports }) {
   };
 }
 
+/**
+ * @param {AnySocket} socket
+ * @param {SocketEvents} on
+ * @param {() => string} transport
+ * @returns {Socket}
+ */
 function listen(socket, on, transport) {
   socket.onopen = () => on.opened(transport());
   socket.onmessage = ({ data }) => on.text(data);
@@ -53,20 +75,30 @@ function listen(socket, on, transport) {
   };
 }
 
-/** Whether the gateway's SockJS answers over HTTP. */
-export async function probe({ sockjs }) {
+/**
+ * Whether the gateway's SockJS answers over HTTP within `ms`.
+ * @param {Gateway} gateway
+ * @param {number} ms
+ */
+export async function probe({ sockjs }, ms) {
   try {
-    const answer = await fetch(`${sockjs}/info`, { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(PROBE_MS) });
+    const answer = await fetch(`${sockjs}/info`, { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(ms) });
     return answer.ok;
   } catch {
     return false;
   }
 }
 
-/** The constructor of sockjs-client: the page's own if it has one, else by a script from `url` or the gateway. */
+/**
+ * The constructor of sockjs-client: the page's own if it has one, else by a script from `url` or the gateway.
+ * @param {import("../newsfabric").ConnectOptions["sockjs"]} url
+ * @param {string} gateway
+ * @returns {Promise<SockJS>}
+ */
 export async function loadSockJS(url, gateway) {
-  if (typeof url === "function") return url();
-  if (globalThis.SockJS) return globalThis.SockJS;
+  const page = /** @type {{SockJS: SockJS}} */ (/** @type {unknown} */ (globalThis));
+  if (typeof url === "function") return /** @type {SockJS} */ (await url());
+  if (page.SockJS) return page.SockJS;
   const script = document.createElement("script");
   script.src = url ?? new URL("sockjs.min.js", gateway).href;
   await new Promise((resolve, reject) => {
@@ -75,5 +107,5 @@ export async function loadSockJS(url, gateway) {
     document.head.append(script);
   });
   script.remove();
-  return globalThis.SockJS;
+  return page.SockJS;
 }

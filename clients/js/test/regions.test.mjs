@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Regions, chooseGateway, parseEndpoints, patience, urlOf } from "../src/regions.js";
+import { Regions, chooseGateway, parseEndpoints, urlOf } from "../src/regions.js";
 import { randomsOf } from "./support.mjs";
 
 const BASE = "http://127.0.0.1/";
@@ -108,7 +108,7 @@ test("two gateways of home come before another region's", () => {
 test("a gateway that failed lately comes last, and is itself again after half a minute", () => {
   const regions = new Regions([OREGON, DUBLIN]);
   const answers = [answer(OREGON, 20), answer(DUBLIN, 30)];
-  regions.failed(gateway("oregon"), 1000);
+  regions.failed({ url: OREGON, gateway: gateway("oregon") }, 1000);
   assert.deepEqual(order(regions.candidates(answers, 2000, randomsOf(1))), ["dublin", "oregon"]);
   assert.deepEqual(order(regions.candidates(answers, 31_000, randomsOf(1))), ["oregon", "dublin"]);
 });
@@ -138,7 +138,29 @@ test("there are at most 16 regions, whatever answers name", () => {
 });
 
 test("patience for slower regions is as long as the fastest took, within bounds", () => {
-  assert.deepEqual([5, 300, 5000].map(patience), [100, 300, 1000]);
+  const regions = new Regions([OREGON, DUBLIN]);
+  assert.deepEqual([5, 300, 5000].map((ms) => regions.patience(ms, false, 0)), [100, 300, 1000]);
+});
+
+test("home is waited for longer, unless one of its gateways has just failed", () => {
+  const regions = new Regions([OREGON, DUBLIN]);
+  assert.equal(regions.patience(5, true, 0), 1000);
+  regions.failed({ url: DUBLIN, gateway: gateway("dublin") }, 1000);
+  assert.equal(regions.patience(5, true, 2000), 1000);
+  regions.failed({ url: OREGON, gateway: gateway("oregon") }, 1000);
+  assert.equal(regions.patience(5, true, 2000), 100);
+  assert.equal(regions.patience(5, true, 32_000), 1000);
+});
+
+test("a region that was asked later than home has to be faster twice when both are asked at once", () => {
+  const regions = new Regions([OREGON]);
+  const late = { ...answer(DUBLIN, 5), isLate: true };
+  const look = (...answers) => order(regions.candidates(answers, 0, randomsOf(1)))[0];
+  assert.equal(look(answer(OREGON, 180), late), "oregon");
+  assert.ok(regions.undecided);
+  assert.equal(look(answer(OREGON, 180), answer(DUBLIN, 5)), "oregon");
+  assert.ok(regions.undecided);
+  assert.equal(look(answer(OREGON, 180), answer(DUBLIN, 5)), "dublin");
 });
 
 test("whatever answers come, candidates are few, distinct and real", () => {
@@ -157,7 +179,7 @@ test("whatever answers come, candidates are few, distinct and real", () => {
       assert.equal(found.length > 0, offered.length > 0);
       assert.equal(new Set(order(found)).size, found.length);
       for (const { gateway: one } of found) assert.ok(offered.includes(one));
-      if (found.length && random() < 0.5) regions.failed(found[0].gateway, now);
+      if (found.length && random() < 0.5) regions.failed(found[0], now);
     }
   }
 });

@@ -62,6 +62,30 @@ test("a gateway that says nothing for three seconds is given up", () => {
   assert.deepEqual(opened(effects), [["dublin", "websocket"]]);
 });
 
+test("where even endpoints.json took long, opening may take longer, up to 15 s", () => {
+  for (const [ms, patience] of [[400, 3200], [1000, 8000], [3900, 15_000]]) {
+    const rig = new Rig({ transports: ["websocket"] });
+    rig.do("start");
+    rig.do("surveyed", answersOf([HOME, ms, ["oregon-1"]], [AWAY, ms, ["dublin-1"]]));
+    rig.take();
+    rig.pass(patience - 1);
+    assert.deepEqual(rig.take(), []);
+    rig.pass(1);
+    assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+  }
+});
+
+test("a region that only home has named is measured twice before it is believed", () => {
+  const rig = new Rig();
+  const answers = answersOf([HOME, 300, ["oregon-1"]], [AWAY, 20, ["dublin-1"]]);
+  rig.do("start");
+  rig.do("surveyed", [answers[0], { ...answers[1], isLate: true }]);
+  rig.do("surveyed", answers);
+  assert.deepEqual(did(rig.take()), ["survey", "survey", "survey"]);
+  rig.do("surveyed", answers);
+  assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
+});
+
 test("where WebSocket is refused and HTTP is answered, SockJS is used, and remembered for ten minutes", () => {
   const rig = new Rig();
   rig.do("start");
@@ -205,7 +229,49 @@ test("a slow network has longer for its answers", () => {
   assert.equal(rig.session.state, "waiting");
 });
 
-test("hidden pages, and SockJS with its own heartbeat, are asked each 25 s", () => {
+test("over SockJS the gateway's heartbeats are signs of life, and none is asked for", () => {
+  const rig = new Rig({ transports: ["xhr-streaming"] });
+  rig.do("start");
+  rig.do("surveyed", BOTH);
+  rig.do("opened", "xhr-streaming");
+  for (let n = 0; n < 20; n += 1) {
+    rig.pass(25_000);
+    rig.do("heard");
+  }
+  assert.equal(rig.session.state, "open");
+  assert.deepEqual(rig.sent(), []);
+});
+
+test("a sign of life is asked for in the words that a gateway answers soonest", () => {
+  const rig = new Rig().connect();
+  rig.take();
+  rig.pass(4000);
+  assert.deepEqual(rig.sent().map((verb) => JSON.stringify(verb)), ['{"action":"ping"}']);
+});
+
+test("what a gateway in a hurry didn't read is asked again, ten verbs a second", async () => {
+  const rig = new Rig({ random: () => 0 }).connect();
+  const { desk } = rig.desk("a");
+  const marks = Array.from({ length: 25 }, (_, n) => desk.ask({ action: "read", topic: "user.7", id: `m${n}` }));
+  const first = rig.sent();
+  assert.equal(first.length, 25);
+  for (const { ref, id } of first.slice(0, 2)) rig.push({ type: "marked", ref, id });
+  rig.push({ type: "error", code: 111, temporary: true });
+  const asked = [];
+  for (const count of [10, 10, 3]) {
+    rig.pass(1000);
+    const again = rig.sent().filter(({ action }) => action === "read");
+    assert.equal(again.length, count);
+    for (const { ref, id } of again) rig.push({ type: "marked", ref, id });
+    asked.push(...again);
+  }
+  assert.deepEqual(asked, first.slice(2));
+  assert.equal((await Promise.all(marks)).length, 25);
+  rig.pass(3000);
+  assert.deepEqual(rig.sent().filter(({ action }) => action === "read"), []);
+});
+
+test("hidden pages, and SockJS without heartbeats, are asked after 30 s", () => {
   const hidden = new Rig().connect();
   hidden.do("hide", true);
   hidden.do("heard");
@@ -215,7 +281,7 @@ test("hidden pages, and SockJS with its own heartbeat, are asked each 25 s", () 
   sockjs.do("opened", "xhr-polling");
   for (const rig of [hidden, sockjs]) {
     rig.take();
-    rig.pass(24_999);
+    rig.pass(29_999);
     assert.deepEqual(rig.take(), []);
     rig.pass(1);
     assert.deepEqual(rig.sent(), [{ action: "ping" }]);

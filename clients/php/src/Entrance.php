@@ -27,8 +27,10 @@ final class Entrance
     private const FIRST_PAUSE = 0.2;
     private const LAST_PAUSE = 30.0;
 
-    /** Why it isn't connected, '' if it is or was never tried. */
-    public string $trouble = '';
+    /** @var array<string, string> why there is no connection, by broker */
+    public array $troubles = [];
+    /** Whether waiting won't help: every broker turned us away when it was last asked. */
+    public bool $refused = false;
     private ?AbstractConnection $connection = null;
     private ?AMQPChannel $channel = null;
     /** @var array<string, Sending> by messageId */
@@ -43,13 +45,14 @@ final class Entrance
     public function __construct(
         public readonly int $number,
         string $region,
-        private readonly string $replyTo,
         string $appId,
         private readonly Publisher $publisher,
     ) {
         $this->brokers = array_map(self::broker(...), array_map('trim', explode(',', $region)));
         $users = array_map(fn (AMQPConnectionConfig $broker) => $broker->getUser(), $this->brokers);
-        $this->said = ['reply_to' => $replyTo] + (array_unique($users) === [$appId] ? ['user_id' => $appId] : []);
+        // A publisher's rights (docs/guarantees.md) cover what begins with its name.
+        $this->said = ['reply_to' => "$appId.receipts." . bin2hex(random_bytes(8))]
+            + (array_unique($users) === [$appId] ? ['user_id' => $appId] : []);
     }
 
     /** Whether a message can be handed to it now; connects if need be, and if it is time to try again. */
@@ -70,9 +73,8 @@ final class Entrance
     public function publish(Sending $sending): void
     {
         $this->unconfirmed[$sending->messageId] = $sending;
-        $properties = $this->said + $sending->properties;
         try {
-            $message = new AMQPMessage($sending->body, $properties);
+            $message = new AMQPMessage($sending->body, $this->said + $sending->properties);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);
         } catch (AMQPExceptionInterface $error) {
             $this->lose($error);
@@ -113,38 +115,44 @@ final class Entrance
     {
         $order = $this->brokers;
         shuffle($order);
+        $before = $this->troubles;
+        $this->troubles = [];
+        $refusals = 0;
         foreach ($order as $broker) {
             try {
                 $this->connection = AMQPConnectionFactory::create($broker);
                 $this->channel = $this->open($this->connection);
-                $this->pause = self::FIRST_PAUSE;
-                $this->trouble = '';
-                return;
+                break;
             } catch (AMQPExceptionInterface | \ErrorException $error) {
-                $this->trouble = "{$broker->getHost()}:{$broker->getPort()}: {$error->getMessage()}";
+                $where = $broker->getHost() . ':' . $broker->getPort();
+                $untrusted = $broker->isSecure() ? self::untrusted($broker) : null;
+                $this->troubles[$where] = "$where: " . ($untrusted ?? $error->getMessage());
+                // 530, not-allowed, is also for no such virtual host.
+                $refusals += $untrusted !== null || in_array($error->getCode(), [403, 530], true) ? 1 : 0;
                 $this->close();
             }
         }
+        foreach (array_diff($this->troubles, $before) as $trouble) {
+            error_log("newsfabric publisher: $trouble; trying others");
+        }
+        $this->refused = $refusals === count($order);
         $this->connectAt = $now + $this->pause * random_int(50, 100) / 100;
-        $this->pause = min(2 * $this->pause, self::LAST_PAUSE);
+        $this->pause = $this->channel === null ? min(2 * $this->pause, self::LAST_PAUSE) : self::FIRST_PAUSE;
     }
 
     private function open(AbstractConnection $connection): AMQPChannel
     {
+        $replyTo = $this->said['reply_to'];
         $channel = $connection->channel();
         $channel->confirm_select();
         $channel->set_ack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, true));
         $channel->set_nack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, false));
         // It comes before the confirm of its message.
-        $channel->set_return_listener(function (int $code, string $text, string $exchange, string $topic, AMQPMessage $m) {
-            $sending = $this->unconfirmed[$m->get('message_id')] ?? null;
-            if ($sending !== null) {
-                $this->publisher->onReturned($sending, $this, "$code $text, topic $topic");
-            }
-        });
-        $channel->queue_declare($this->replyTo, false, false, true, true);
-        $channel->queue_bind($this->replyTo, 'receipts', $this->replyTo);
-        $channel->basic_consume($this->replyTo, '', false, true, false, false, function (AMQPMessage $m) {
+        $channel->set_return_listener(fn (int $code, string $text, string $exchange, string $topic, AMQPMessage $m) =>
+            $this->publisher->onReturned($m->get('message_id'), $this, "$code $text, topic $topic"));
+        $channel->queue_declare($replyTo, false, false, true, true);
+        $channel->queue_bind($replyTo, 'receipts', $replyTo);
+        $channel->basic_consume($replyTo, '', false, true, false, false, function (AMQPMessage $m) {
             if ($m->has('correlation_id') && $m->has('type') && $m->get('type') === 'receipt') {
                 $this->publisher->onReceipt($m->get('correlation_id'), $m->getBody());
             }
@@ -173,11 +181,29 @@ final class Entrance
         }
     }
 
+    /** What PHP finds wrong with its certificate, null for nothing: the library doesn't pass it on. */
+    private static function untrusted(AMQPConnectionConfig $broker): ?string
+    {
+        $said = [];
+        set_error_handler(function (int $_, string $text) use (&$said) {
+            $said[] = str_contains($text, 'certificate') ? strtr($text, "\n", ' ') : null;
+        });
+        $context = stream_context_create(['ssl' => array_filter(['cafile' => $broker->getSslCaCert()])]);
+        $where = "ssl://{$broker->getHost()}:{$broker->getPort()}";
+        stream_socket_client($where, $_, $_, self::CONNECT_TIMEOUT, STREAM_CLIENT_CONNECT, $context);
+        restore_error_handler();
+        return array_values(array_filter($said))[0] ?? null;
+    }
+
     private static function broker(string $url): AMQPConnectionConfig
     {
         $parts = parse_url($url);
         if ($parts === false || !in_array($parts['scheme'] ?? '', ['amqp', 'amqps'], true) || empty($parts['host'])) {
             throw new \InvalidArgumentException('not an AMQP URL: ' . preg_replace('#//.*@#', '//', $url));
+        }
+        parse_str($parts['query'] ?? '', $more);
+        if (!is_readable($more['cacertfile'] ?? __FILE__)) {
+            throw new \InvalidArgumentException("no certificates in {$more['cacertfile']}");
         }
         $secure = $parts['scheme'] === 'amqps';
         $config = new AMQPConnectionConfig();
@@ -187,10 +213,15 @@ final class Entrance
         $config->setPassword(rawurldecode($parts['pass'] ?? 'guest'));
         $config->setVhost(rawurldecode(substr($parts['path'] ?? '', 1)) ?: '/');
         $config->setIsSecure($secure);
+        // Without it the library speaks no TLS, and with TLS it knows no keepalive.
+        $config->setNetworkProtocol($secure ? 'ssl' : 'tcp');
+        $config->setKeepalive(!$secure && function_exists('socket_import_stream'));
+        $config->setSslVerify(true);
+        $config->setSslVerifyName(true);
+        $config->setSslCaCert($more['cacertfile'] ?? null);
         $config->setConnectionTimeout(self::CONNECT_TIMEOUT);
         $config->setReadTimeout(self::READ_WRITE_TIMEOUT);
         $config->setWriteTimeout(self::READ_WRITE_TIMEOUT);
-        $config->setKeepalive(function_exists('socket_import_stream'));
         $config->setConnectionName('publisher');
         return $config;
     }

@@ -23,16 +23,21 @@ final class Returned extends PublishError
 {
 }
 
+/**
+ * It was not sent, and waiting won't help: every broker refuses the login, the virtual host or the queue for
+ * receipts, or has a certificate that can't be trusted.
+ */
+final class AccessRefused extends PublishError
+{
+}
+
 /** Neither receipt nor confirm in time: it may have been routed. Publish it again with this messageId. */
 final class Unanswered extends PublishError
 {
-    /** @param string $trouble what the last try to connect came to, '' for nothing */
+    /** @param string $trouble why there is no connection, '' if there is one */
     public function __construct(public readonly string $messageId, float $seconds, string $trouble = '')
     {
-        parent::__construct(
-            "no answer within $seconds s; the message may have been routed nevertheless: "
-            . "publish it again with messageId $messageId"
-            . ($trouble === '' ? '' : " ($trouble)")
-        );
+        parent::__construct("no answer within $seconds s; the message may have been routed nevertheless: "
+            . "publish it again with messageId $messageId" . ($trouble === '' ? '' : " ($trouble)"));
     }
 }

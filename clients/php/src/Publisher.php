@@ -48,16 +48,14 @@ final class Publisher
             throw new \InvalidArgumentException('a publisher needs the AMQP URLs of one region at least');
         }
         foreach (array_values($regions) as $number => $region) {
-            // A publisher's rights (docs/guarantees.md) cover what begins with its name.
-            $replyTo = "$appId.receipts." . bin2hex(random_bytes(8));
-            $this->entrances[] = new Entrance($number, $region, $replyTo, $appId, $this);
+            $this->entrances[] = new Entrance($number, $region, $appId, $this);
         }
     }
 
     /**
      * Publish, and return when it is known to be routed (receipt: false: taken). Options as for send().
      *
-     * @throws PublishError Rejected, Returned or Unanswered
+     * @throws PublishError Rejected, Returned, AccessRefused or Unanswered
      */
     public function publish(string $topic, mixed $body, mixed ...$options): Published
     {
@@ -169,9 +167,7 @@ final class Publisher
     {
         foreach ($this->waiting as $sending) {
             if ($now >= $sending->deadline) {
-                $troubles = array_filter(array_map(fn (Entrance $e) => $e->trouble, $this->entrances));
-                $trouble = implode('; ', $troubles);
-                $this->settle($sending, new Unanswered($sending->messageId, $this->timeout, $trouble));
+                $this->settle($sending, new Unanswered($sending->messageId, $this->timeout, $this->troubles()));
             } elseif ($now >= $sending->due) {
                 foreach ($this->entrances as $entrance) {
                     $entrance->leaveIfSilent($sending);
@@ -194,6 +190,9 @@ final class Publisher
         }
         if ($usable === []) {
             $sending->due = $now + self::LOOK;
+            if ($sending->turn === 0 && array_filter($this->entrances, fn (Entrance $e) => !$e->refused) === []) {
+                $this->settle($sending, new AccessRefused($this->troubles()));
+            }
             return;
         }
         $turn = $sending->begin($now);
@@ -202,12 +201,16 @@ final class Publisher
         }
     }
 
+    private function troubles(): string
+    {
+        return implode('; ', array_merge(...array_map(fn (Entrance $e) => array_values($e->troubles), $this->entrances)));
+    }
+
+    /** The first answer is it. */
     private function settle(Sending $sending, Published|PublishError $answer): void
     {
-        if (isset($this->waiting[$sending->messageId])) {
-            unset($this->waiting[$sending->messageId]);
-            $sending->settle($answer);
-        }
+        $sending->answer ??= $answer;
+        unset($this->waiting[$sending->messageId]);
     }
 
     /** @internal */
@@ -219,8 +222,12 @@ final class Publisher
     }
 
     /** @internal */
-    public function onReturned(Sending $sending, Entrance $by, string $text): void
+    public function onReturned(string $messageId, Entrance $by, string $text): void
     {
+        $sending = $this->waiting[$messageId] ?? null;
+        if ($sending === null) {
+            return;
+        }
         $sending->returned[$by->number] = true;
         if (count($sending->returned) === count($this->entrances)) {
             $this->settle($sending, new Returned($text));

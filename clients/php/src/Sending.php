@@ -15,7 +15,8 @@ final class Sending
     public int $turn = 0;
     /** Regions whose broker gave it back, by their number. @internal */
     public array $returned = [];
-    private Published|PublishError|null $answer = null;
+    /** @internal */
+    public Published|PublishError|null $answer = null;
 
     /** @internal */
     public function __construct(
@@ -48,12 +49,6 @@ final class Sending
     public function isDone(): bool
     {
         return $this->answer !== null;
-    }
-
-    /** @internal */
-    public function settle(Published|PublishError $answer): void
-    {
-        $this->answer = $answer;
     }
 
     /** A try begins; the next is due after twice the pause of the last. @internal */

@@ -31,12 +31,13 @@ pub enum Count {
     Error105,
     Error106,
     Error111,
+    Pings,
     DroppedDisconnect,
     DroppedConflate,
     DroppedOldest,
 }
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "readers.websocket",
     "readers.sockjs-websocket",
     "closing",
@@ -58,6 +59,7 @@ const NAMES: [&str; 24] = [
     "errors.105",
     "errors.106",
     "errors.111",
+    "verbs.ping",
     "dropped.disconnect",
     "dropped.conflate",
     "dropped.drop_oldest",
@@ -76,6 +78,8 @@ pub struct Counters {
     pub memory_bytes: AtomicU64,
     /// See `topics`.
     pub identities: AtomicU64,
+    /// Bytes of verbs that wait or are asked.
+    pub held_bytes: AtomicU64,
     /// Publications and copies that this thread's hub was offered; every thread is offered all.
     pub publications: AtomicU64,
     /// See `publications`.
@@ -144,6 +148,8 @@ pub fn report(threads: &[&Counters], draining: bool) -> Vec<(String, u64)> {
     out.push(("topics".to_owned(), most(|one| &one.topics)));
     out.push(("memory_bytes".to_owned(), most(|one| &one.memory_bytes)));
     out.push(("identities".to_owned(), most(|one| &one.identities)));
+    let held = threads.iter().map(|one| one.held_bytes.load(Relaxed)).sum();
+    out.push(("held_bytes".to_owned(), held));
     out.push(("draining".to_owned(), draining.into()));
     out.push(("threads".to_owned(), threads.len() as u64));
     for (number, one) in threads.iter().enumerate() {

@@ -139,6 +139,10 @@ impl SeenIdentities {
 
     fn append(&mut self, identity: &Identity) {
         self.grow_for(self.order.len() + 1);
+        if self.first.wrapping_add(self.order.len() as u32) == NONE {
+            // After four billion: this number means something else.
+            self.resize(self.table.len());
+        }
         let place = self.find(identity);
         self.table[place] = self.first.wrapping_add(self.order.len() as u32);
         self.order.push_back(*identity);
@@ -284,6 +288,18 @@ mod tests {
         }
         let left: Vec<u64> = (1..=4).filter(|one| seen.contains(&identity(*one))).collect();
         assert_eq!(left, [3, 4]);
+    }
+
+    #[test]
+    fn after_four_billion_it_goes_on() {
+        let mut seen = SeenIdentities::new(600_000, 100);
+        seen.first = u32::MAX - 2;
+        for number in 1..=5 {
+            seen.add(&identity(number), 0);
+            assert!((1..=number).all(|one| seen.contains(&identity(one))), "{number}");
+        }
+        seen.expire(1_000_000);
+        assert!(seen.is_empty() && seen.table.iter().all(|place| *place == NONE));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod hub;
 pub mod identities;
 pub mod memory;
 pub mod outbox;
+pub mod ping;
 pub mod policy;
 pub mod proxy;
 pub mod publication;

@@ -24,6 +24,7 @@ use crate::head::Framing;
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
 use crate::orders::{Batch, Order, Report};
+use crate::ping::Pulse;
 use crate::policy::Policy;
 use crate::publication::FrameMaker;
 use crate::slab::{Ending, Extra, HEARD_MS, Phase, Slab};
@@ -57,6 +58,8 @@ pub struct Parts {
     pub hatch: OwnedFd,
     /// Its counters, and everybody else's.
     pub counters: Arc<Vec<Counters>>,
+    /// When the control plane was last heard.
+    pub pulse: Arc<Pulse>,
     /// Connections by address, of all threads; asked only where the setting is on.
     pub addresses: Arc<crate::door::Addresses>,
     /// Whether connections begin with a PROXY header.
@@ -88,8 +91,10 @@ pub struct Reactor {
     pub(crate) drain: Option<Pace>,
     /// Where the search for the next reader to be shed goes on.
     shed_from: u32,
-    /// Bytes of verbs that wait in all connections.
+    /// Bytes of verbs that wait or are asked, in all connections.
     pub(crate) held_bytes: usize,
+    /// How many more pings of this read are answered one by one.
+    pub(crate) pongs: u32,
     /// Whose address was counted.
     pub(crate) counted: HashMap<u32, IpAddr>,
     /// Sockets that could not be written: they end after the turn, when nobody is using them.
@@ -143,6 +148,7 @@ impl Reactor {
             drain: None,
             shed_from: 0,
             held_bytes: 0,
+            pongs: 0,
             counted: HashMap::new(),
             doomed: Vec::new(),
             buffer: vec![0; READ_BYTES],
@@ -309,7 +315,8 @@ impl Reactor {
         connection.phase = Phase::Closing(ending);
         let framing = connection.framing;
         if let Some(extra) = connection.extra.as_deref_mut() {
-            extra.asked = None;
+            let asked = extra.asked.take();
+            self.held_bytes -= asked.map_or(0, |verb| verb.len());
             extra.waiting.clear();
             extra.ping = None;
             extra.badge = None;
@@ -427,6 +434,7 @@ impl Reactor {
         note(&counters.topics, self.hub.topics());
         note(&counters.memory_bytes, self.hub.memory_bytes());
         note(&counters.identities, self.hub.identities());
+        note(&counters.held_bytes, self.held_bytes);
         note(&counters.copies, self.hub.copies() as usize);
     }
 

@@ -9,6 +9,7 @@ use crate::counters::Count;
 use crate::frame::{Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::orders::Report;
+use crate::ping::pong;
 use crate::policy::error_push;
 use crate::reactor::Reactor;
 use crate::slab::{Ending, HEARD_MS, Phase, Waiting};
@@ -17,9 +18,14 @@ use crate::{frame, sockjs};
 
 /// Verbs wait while more than this waits for the reader.
 const VERBS_WAIT_ABOVE: usize = 64 * 1024;
-/// Bytes of verbs that wait in one connection, and in all of a thread.
+/// Bytes of verbs that wait in one connection.
 const WAITING_BYTES: usize = 64 * 1024;
-const HELD_BYTES: usize = 64 << 20;
+/// Bytes of verbs that wait or are asked, in all connections of all threads: a crowd of 100,000 may log in
+/// at once. A control plane that attaches is asked them again, all at once.
+const HELD_BYTES: usize = 256 << 20;
+/// So many pings of one read are answered one by one. RFC 6455 section 5.5.3: of those behind them the most
+/// recent is enough; 10,000 fit into a read, and everybody else would wait for their answers.
+pub(crate) const PONGS: u32 = 64;
 
 impl Reactor {
     /// Something is to be read from a reader, or from one who is saying goodbye.
@@ -48,6 +54,7 @@ impl Reactor {
         let mut decoder = std::mem::take(&mut connection.decoder);
         let policy = self.policy.clone();
         let (mut at, mut end) = (0, None);
+        self.pongs = PONGS;
         while end.is_none() {
             match decoder.step(&mut buffer[at..count], policy.frames(deflate)) {
                 Ok((used, Some(event))) => {
@@ -65,6 +72,22 @@ impl Reactor {
             self.violated(slot, violation);
         } else {
             self.slab.at(slot).decoder = decoder;
+            if self.pongs == 0 {
+                self.answer_last_ping(slot);
+            }
+        }
+    }
+
+    /// Answer the ping that was put off, unless it must wait for the socket too.
+    pub(crate) fn answer_last_ping(&mut self, slot: u32) {
+        let connection = self.slab.at(slot);
+        if connection.blocked || connection.phase != Phase::Open {
+            return;
+        }
+        let ping = connection.extra.as_deref_mut().and_then(|extra| extra.ping.take());
+        if let Some(payload) = ping {
+            self.write(slot, pong_frame(&payload).as_slice());
+            self.shrink(slot);
         }
     }
 
@@ -100,10 +123,13 @@ impl Reactor {
             Event::Text(text) => return self.on_message(slot, frame::TEXT, text.as_bytes()),
             Event::Binary(payload) => return self.on_message(slot, frame::BINARY, payload),
             Event::Compressed { text, payload } => return self.inflate(slot, text, payload),
-            Event::Ping(payload) if connection.blocked => {
+            Event::Ping(payload) if connection.blocked || self.pongs == 0 => {
                 self.extra(slot).ping = Some(payload.into());
             }
-            Event::Ping(payload) => self.write(slot, pong_frame(payload).as_slice()),
+            Event::Ping(payload) => {
+                self.pongs -= 1;
+                self.write(slot, pong_frame(payload).as_slice());
+            }
             Event::Pong(_) => {}
         }
         Ok(())
@@ -192,13 +218,17 @@ impl Reactor {
 
     pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
         let most = self.settings().waiting as usize;
-        if self.may_ask(slot) {
-            return self.report(slot, verb.into());
-        }
         let held = self.held_bytes + verb.len();
+        let may_hold = held <= HELD_BYTES / self.parts.counters.len();
+        if self.may_ask(slot) {
+            if self.answers_ping(slot, verb) {
+                return;
+            }
+            return if may_hold { self.report(slot, verb.into()) } else { self.busy(slot) };
+        }
         let extra = self.extra(slot);
         let full = extra.waiting.len() >= most || extra.waiting_bytes + verb.len() > WAITING_BYTES;
-        if full || held > HELD_BYTES {
+        if full || !may_hold {
             return self.busy(slot);
         }
         extra.waiting.push_back(Waiting::Verb(verb.into()));
@@ -218,8 +248,22 @@ impl Reactor {
             })
     }
 
+    /// Answer a verb whose turn has come, if it is a plain ping and the control plane is well.
+    fn answers_ping(&mut self, slot: u32, verb: &[u8]) -> bool {
+        let Some(pong) = pong(verb) else {
+            return false;
+        };
+        if self.parts.pulse.silent_ms() >= u64::from(self.settings().pong_ms) {
+            return false;
+        }
+        self.count(Count::Pings);
+        self.push(slot, &pong);
+        true
+    }
+
     fn report(&mut self, slot: u32, verb: Box<[u8]>) {
         let name = self.name_of(slot);
+        self.held_bytes += verb.len();
         let extra = self.extra(slot);
         extra.asked = Some(verb.clone());
         let badge = extra.badge.as_ref().map_or_else(Box::default, |badge| badge.blob.clone());
@@ -229,7 +273,8 @@ impl Reactor {
     /// The verb that was asked is answered: go on with the next.
     pub(crate) fn answered(&mut self, slot: u32) {
         if let Some(extra) = self.slab.at(slot).extra.as_deref_mut() {
-            extra.asked = None;
+            let asked = extra.asked.take();
+            self.held_bytes -= asked.map_or(0, |verb| verb.len());
             self.ask_next(slot);
             self.shrink(slot);
         }
@@ -249,7 +294,9 @@ impl Reactor {
                 Some(Waiting::Verb(verb)) => {
                     extra.waiting_bytes -= verb.len();
                     self.held_bytes -= verb.len();
-                    return self.report(slot, verb);
+                    if !self.answers_ping(slot, &verb) {
+                        return self.report(slot, verb);
+                    }
                 }
                 Some(flood) => self.answer_flood(slot, &flood),
             }
@@ -265,7 +312,10 @@ impl Reactor {
             }
             let asked = connection.extra.as_mut().and_then(|extra| extra.asked.take());
             match asked {
-                Some(verb) => self.report(slot, verb),
+                Some(verb) => {
+                    self.held_bytes -= verb.len();
+                    self.report(slot, verb);
+                }
                 None => self.ask_next(slot),
             }
         }

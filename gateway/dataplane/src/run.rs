@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::door::Addresses;
 use crate::inherit::{self, Estate};
 use crate::mailbox::Mailbox;
+use crate::ping::Pulse;
 use crate::policy::Policy;
 use crate::reactor::{Parts, Reactor};
 use crate::sys;
@@ -85,7 +86,7 @@ impl Crew {
         let counters: Arc<Vec<Counters>> =
             Arc::new((0..count).map(|_| Counters::default()).collect());
         let reports = Arc::new(Mailbox::new()?);
-        let addresses = Arc::new(Addresses::default());
+        let (addresses, pulse) = (Arc::new(Addresses::default()), Arc::new(Pulse::default()));
         let (mut parts, mut orders, mut hatches) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..nature.threads {
             let mailbox = Arc::new(Mailbox::new()?);
@@ -98,6 +99,7 @@ impl Crew {
                 reports: reports.clone(),
                 hatch: other_end,
                 counters: counters.clone(),
+                pulse: pulse.clone(),
                 addresses: addresses.clone(),
                 proxied: nature.proxied,
                 echo: nature.echo,
@@ -105,7 +107,8 @@ impl Crew {
         }
         let pending = vec![Vec::new(); count];
         let Nature { proxied, echo, .. } = *nature;
-        let threads = Threads { orders, reports, hatches, counters, ports, proxied, echo, pending };
+        let threads =
+            Threads { orders, reports, hatches, counters, pulse, ports, proxied, echo, pending };
         Ok(Crew { parts, threads })
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::counters::Count;
-use crate::frame::{self, close_frame, pong_frame};
+use crate::frame::{self, close_frame};
 use crate::head::Framing;
 use crate::policy::{disconnect_push, error_push};
 use crate::publication::{Frame, Publication};
@@ -154,10 +154,7 @@ impl Reactor {
         }
         match connection.phase {
             Phase::Open => {
-                let ping = connection.extra.as_deref_mut().and_then(|extra| extra.ping.take());
-                if let Some(payload) = ping {
-                    self.write(slot, pong_frame(&payload).as_slice());
-                }
+                self.answer_last_ping(slot);
                 self.ask_next(slot);
                 self.shrink(slot);
             }

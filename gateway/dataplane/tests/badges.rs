@@ -128,7 +128,7 @@ fn to_an_older_control_plane_everybody_is_nobody_in_particular() {
     let (mut plane, port) = data_plane.attach();
     let mut reader = badged(&mut plane, port, b"42", 0, b"me");
     drop(plane);
-    let (mut older, _) = data_plane.attach_with(1, b"");
+    let (mut older, _) = data_plane.attach_with(1, 0);
     reader.say(b"hello");
     assert_eq!(older.verb().1, b"hello");
 }

@@ -128,3 +128,54 @@ fn a_drain_says_disconnect_then_closes_and_the_process_ends() {
     reader.0.write_all(b"\x88\x82\0\0\0\0\x03\xf4").expect("a socket");
     assert!(data_plane.process.wait().expect("an exit").success());
 }
+
+#[test]
+fn of_very_many_pings_at_once_the_last_is_answered_and_not_all() {
+    let data_plane = DataPlane::start("shell-pings");
+    let (_plane, port) = data_plane.attach();
+    let mut reader = Reader::connect(port);
+    let mut pings = Vec::new();
+    for number in 0..2_000u16 {
+        pings.extend([0x89, 0x82, 0, 0, 0, 0]);
+        pings.extend(number.to_be_bytes());
+    }
+    reader.0.write_all(&pings).expect("a socket");
+    let mut pongs = Vec::new();
+    while pongs.last() != Some(&1_999) {
+        let (opcode, payload) = reader.frame();
+        assert_eq!(opcode, 10);
+        pongs.push(u16::from_be_bytes([payload[0], payload[1]]));
+    }
+    assert!(pongs.is_sorted() && pongs.len() < 1_000, "{}", pongs.len());
+    assert_eq!(pongs[..3], [0, 1, 2]);
+}
+
+#[test]
+fn what_is_held_of_verbs_is_counted_until_they_are_answered_or_their_reader_goes() {
+    let mut data_plane = DataPlane::start("shell-held");
+    let (mut plane, port) = data_plane.attach();
+    let mut first = Reader::connect(port);
+    let mut second = Reader::connect(port);
+    first.say(b"asked");
+    first.say(b"waiting");
+    let (connection, _) = plane.verb();
+    plane.wait_for_count("held_bytes", 12);
+    second.say(b"also asked");
+    plane.verb();
+    plane.wait_for_count("held_bytes", 22);
+    drop(plane);
+    let (mut plane, _) = data_plane.attach();
+    plane.verb();
+    plane.wait_for_count("held_bytes", 22);
+    data_plane.renew();
+    let (mut plane, _) = data_plane.attach();
+    plane.verb();
+    plane.wait_for_count("held_bytes", 22);
+    plane.reply(connection);
+    plane.wait_for_count("held_bytes", 17);
+    drop(second);
+    plane.wait_for_count("held_bytes", 7);
+    plane.verb();
+    plane.reply(connection);
+    plane.wait_for_count("held_bytes", 0);
+}

@@ -407,6 +407,24 @@ async def test_websocket_heartbeats(engine: str) -> None:
         assert [await hear(), await hear()] == ["h", "h"]
 
 
+async def test_pings_are_answered_with_the_same_bytes_on_every_transport(box: Box) -> None:
+    pings = ['{"action":"ping"}', '{"action":"ping","ref":"s1"}', '{"action":"ping","ref":7}']
+    pongs = ['{"type":"pong"}', '{"type":"pong","ref":"s1"}', '{"type":"pong","ref":7}']
+    async with websocket(box) as (connection, hear):
+        for ping, pong in zip(pings, pongs, strict=True):
+            await connection.send(json.dumps([ping]))
+            assert await hear() == "a" + json.dumps([pong])
+        await connection.send(json.dumps(pings))
+        assert [await hear() for _ in pings] == ["a" + json.dumps([pong]) for pong in pongs]
+    await poll(box)
+    response = await box.request("POST", f"{SESSION}/xhr_send", json.dumps(pings).encode())
+    assert response.status == 204
+    got: list[str] = []
+    while len(got) < len(pongs):
+        got += json.loads((await poll(box)).removeprefix("a"))
+    assert got == pongs
+
+
 async def test_a_flood_ends_a_websocket(engine: str) -> None:
     limits = ReaderLimits(verbs=2, refusals=1, verbs_per_second=0.001)
     async with opened_box(engine, reader=limits) as box, websocket(box) as (connection, hear):

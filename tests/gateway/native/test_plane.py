@@ -47,7 +47,7 @@ class Listener:
         self._came.set()
 
     async def hear(self, *expected: object) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(self.told) < len(expected):
                 self._came.clear()
                 await self._came.wait()
@@ -98,7 +98,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
         await pair.attached(attachment=3, blob=b"marks")
         yield pair
         plane.close()
-        await asyncio.wait_for(staying, 5)
+        await asyncio.wait_for(staying, 20)
 
 
 def publication(number: int) -> Publication:
@@ -204,7 +204,7 @@ async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
     await pair.visit.hear_named("count")
     assert not counting.done()
     await pair.visit.say(counters(accepts=5))
-    await asyncio.wait_for(counting, 5)
+    await asyncio.wait_for(counting, 20)
 
 
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
@@ -216,7 +216,7 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     await pair.visit.hear_named("publish")
     assert not draining.done()
     pair.visit.leave()
-    await asyncio.wait_for(draining, 5)
+    await asyncio.wait_for(draining, 20)
     assert (pair.plane.state, done) == (State.GONE, [1])
     await pair.plane.drain(0.0, 5, patience=5.0)
 
@@ -237,13 +237,13 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
         dead.bind(str(path))
     plane = Plane(TOLD, program, path, Listener())
     attaching = asyncio.create_task(plane.attach())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not (said := program.with_name("program.said")).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     async with fake_dataplane(path) as fake:
         visit = await fake.visited()
         await visit.greet()
-        await asyncio.wait_for(attaching, 5)
+        await asyncio.wait_for(attaching, 20)
         assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
         visit.leave()
         await plane.drain(0.0, 1, patience=0.0)

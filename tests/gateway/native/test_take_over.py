@@ -168,7 +168,7 @@ async def test_one_that_an_operator_starts_by_hand_is_found(box: tuple[Place, Bo
         # It ends with the drain.
         os.kill(process.pid, signal.SIGTERM)
         assert (await reader.hear_close())[0] == 1012
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
 async def test_a_control_plane_that_dies_meanwhile_is_followed_by_another(tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ def test_threads_have_their_own_gauge(tally: Tally) -> None:
     assert value("thread_connections", thread="1") == 4
 
 
+def test_pings_that_it_answered_are_verbs_obeyed(tally: Tally) -> None:
+    before = value("verbs_total", action="ping")
+    for total in (0, 3, 4):
+        tally.update({"verbs.ping": total})
+    assert value("verbs_total", action="ping") == before + 4
+
+
 def test_names_that_arent_known_are_only_kept(tally: Tally) -> None:
     tally.update({"memory_bytes": 12, "what.will.come": 1})
     assert (tally["memory_bytes"], tally["what.will.come"], tally["nothing"]) == (12, 1, 0)

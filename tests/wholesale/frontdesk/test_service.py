@@ -7,14 +7,19 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from core_desk import EPOCH, until
 from envelopes import envelope
 from gateways import opened_box
+from signing import AUDIENCE, ISSUER, keys_file, token
+from spellings import SPELLINGS
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
+from gateway.gate import TokenSettings
 from newsfabric import control
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
@@ -461,6 +466,25 @@ async def test_what_a_gateway_refuses_is_refused(house: House, query: str, statu
         theirs = await box.request("GET", f"/history?{query}")
     assert (response.code, theirs.status) == (status, status)
     assert said(response) == theirs.json()
+
+
+@pytest.mark.promise("M4")
+async def test_nobody_reads_anothers_messages_through_the_frontdesk(house: House, tmp_path: Path):
+    letter = envelope(1, at=0, topic="user.7", body=b'"secret"')
+    await house.store.write([letter])
+    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    async with opened_box("tornado", store=house.store, tokens=told) as box:
+        house.report(sse_url=f"http://{box.host}/events")
+        await until(lambda: house.service.boxes.count(now=0.0) == 1)
+        bearer = {"Authorization": f"Bearer {token('42', topics=['#', 'user.7'])}"}
+        for topic in SPELLINGS:
+            named = quote(topic, safe="")
+            for more in ("", "&limit=5", f"&before={letter.id}", "&after=", "&after=&limit=5"):
+                path = f"/history?topic={named}{more}"
+                for headers in ({}, bearer):
+                    response = await house.fetch(path, headers=headers)
+                    assert response.code in (400, 401, 403, 404), path
+                    assert b"secret" not in response.body
 
 
 async def test_a_gateway_that_doesnt_answer_is_passed_over(house: House):

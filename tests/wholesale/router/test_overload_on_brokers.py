@@ -19,9 +19,9 @@ from brokers import Brokers as Nodes
 from newsfabric.amqp import Message
 from newsfabric.amqp.link import connect
 from newsfabric.cli.messages import make_message
-from newsfabric.cli.sending import Sender
 from newsfabric.control import Receipt
 from newsfabric.envelope import Envelope
+from newsfabric.publish import AsyncPublisher
 from newsfabric.settings import Credentials, Fabric, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics
@@ -118,12 +118,10 @@ def numbered(topic: str, number: int) -> Message:
 
 
 @contextlib.asynccontextmanager
-async def sending(region: Region) -> AsyncIterator[Sender]:
-    sender = await Sender.open([region.client[0].amqp_url], name="desk")
-    try:
-        yield sender
-    finally:
-        await sender.close()
+async def sending(region: Region) -> AsyncIterator[AsyncPublisher]:
+    urls = [region.client[0].amqp_url]
+    async with await AsyncPublisher.open(urls, app_id="desk", timeout=None) as publisher:
+        yield publisher
 
 
 async def flood(region: Region) -> None:
@@ -142,13 +140,13 @@ async def flood(region: Region) -> None:
         await link.close()
 
 
-async def paced(sender: Sender, topic: str, count: int, seconds: float) -> list[float]:
+async def paced(publisher: AsyncPublisher, topic: str, count: int, seconds: float) -> list[float]:
     """Seconds that each of ``count`` messages waited for its receipt, which must say routed."""
 
     async def timed(number: int) -> tuple[float, Receipt]:
         await asyncio.sleep(seconds * number / count)
         start = time.monotonic()
-        receipt = await sender.send(numbered(topic, 100_000 + number))
+        receipt = await publisher.send(numbered(topic, 100_000 + number))
         return time.monotonic() - start, receipt
 
     answers = await asyncio.gather(*(timed(n) for n in range(count)))
@@ -201,17 +199,17 @@ async def test_under_overload_gold_arrives_bronze_is_dropped_and_all_is_bounded(
 ) -> None:
     shed_before = counters.SHED._value.get()
     watch = Watch(region.core[0].amqp_url, router)
-    async with sending(region) as sender, asyncio.timeout(PATIENCE):
-        await sender.send(numbered("news", 99_999))
+    async with sending(region) as publisher, asyncio.timeout(PATIENCE):
+        await publisher.send(numbered("news", 99_999))
         watching = asyncio.create_task(watch.run())
         flooding = asyncio.create_task(flood(region))
-        silver = asyncio.create_task(paced(sender, "news", 50, 3.0))
-        gold = await paced(sender, "live", GOLD, 5.0)
+        silver = asyncio.create_task(paced(publisher, "news", 50, 3.0))
+        gold = await paced(publisher, "live", GOLD, 5.0)
         await flooding
         waited = await silver
         watching.cancel()
         recovery = await watch.until_empty()
-        afterwards = await paced(sender, "news", 5, 0.1)
+        afterwards = await paced(publisher, "news", 5, 0.1)
     shed = counters.SHED._value.get() - shed_before
     figures = {
         "slowest gold": max(gold),

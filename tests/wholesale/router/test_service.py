@@ -1,11 +1,10 @@
-"""A router as a process sees it: ready, healthy, drained."""
+"""A router as a process: its pages, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -15,14 +14,9 @@ from core_desk import Desk, message, until
 from shovelled import shovelled
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
-from newsfabric.errors import ConfigError, StoreUnavailable
+from newsfabric.errors import StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from wholesale.router.service import RouterService, RouterSettings
-
-
-class UnreachableStore(MemoryStore):
-    async def check(self) -> None:
-        raise StoreUnavailable("nobody there")
 
 
 def service(desk: Desk, **settings: Any) -> RouterService:
@@ -49,28 +43,6 @@ async def serving(desk: Desk, **settings: Any) -> AsyncIterator[tuple[RouterServ
 
 async def get(url: str) -> HTTPResponse:
     return await AsyncHTTPClient().fetch(url, raise_error=False)
-
-
-async def test_it_is_ready_once_it_consumes_and_the_store_answers(desk: Desk):
-    async with serving(desk) as (router, url):
-        await until(lambda: router.readiness().ready)
-        assert (await get(f"{url}/healthz/ready")).code == 200
-        assert (await get(f"{url}/healthz/live")).code == 200
-
-
-async def test_without_its_link_it_isnt_ready_and_says_so(desk: Desk):
-    async with serving(desk) as (router, url):
-        await until(lambda: router.readiness().ready)
-        desk.broker.cut()
-        response = await get(f"{url}/healthz/ready")
-        assert response.code == 503
-        assert json.loads(response.body) == {"ready": False, "waiting_for": ["link"]}
-
-
-async def test_without_its_store_it_isnt_ready(desk: Desk):
-    desk.store = UnreachableStore(desk.topics)
-    async with serving(desk) as (router, _):
-        await until(lambda: router.readiness().waiting_for == ("store",))
 
 
 async def test_what_it_counts_is_in_its_metrics(desk: Desk):
@@ -145,11 +117,4 @@ async def test_it_stops_in_time_when_the_store_never_comes_back(
     desk.link.lose()
     assert desk.broker.depth("router.1") == 1
     assert desk.ticks()[-1].void == (1,)
-    assert "leaves 1 messages to the other routers" in caplog.text
-
-
-async def test_a_taken_port_is_one_clear_line(desk: Desk):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"can't listen on 127.0.0.1 port {port}"):
-            await service(desk, port=port).serve(asyncio.Event())
+    assert "leaves 1 deliveries to the others" in caplog.text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from core_desk import EPOCH, Desk, message, running, until
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newsfabric.amqp.stub import StubBroker
@@ -16,6 +16,7 @@ from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
+from wholesale import patience
 from wholesale.router import storing
 
 
@@ -81,7 +82,7 @@ async def test_a_broken_store_costs_no_message_while_it_says_that_it_is_broken(
 async def test_an_outage_of_the_store_is_logged_once_and_its_end_once(
     desk: Desk, store: FailingStore, caplog: pytest.LogCaptureFixture
 ):
-    caplog.set_level(logging.INFO, logger=storing.__name__)
+    caplog.set_level(logging.INFO, logger=patience.__name__)
     store.fails = away
     async with running(desk) as router:
         desk.publish(message())
@@ -220,7 +221,7 @@ async def test_a_message_under_way_when_the_link_breaks_keeps_its_number(desk: D
 
 
 @pytest.mark.promise("R4")
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 120))
 async def test_whatever_is_cut_each_receipted_message_is_stored_and_routed(
     turns_between_cuts: list[int], count: int

@@ -2,8 +2,8 @@
 //!
 //!     fanout-crowd --port 18143 --connections 10000 --say '{"action":"subscribe","topic":"metrics.bench"}'
 //!
-//! Prints `{"connections":…,"seconds":…}` once everyone is connected (and, with `--say`, subscribed;
-//! `%d` in it becomes the reader's number, counted from `--first`). Then it reads commands, one a line, until its
+//! Prints `{"connections":…,"seconds":…}` once everyone is connected (and, with `--say`, has an answer to each
+//! of its lines; `%d` in it becomes the reader's number, counted from `--first`). Then it reads commands, one a line, until its
 //! standard input ends: `count` prints how many messages came since the last report, `report` prints
 //! everything about them and begins anew. `census MESSAGES SINCE_NS` prints, of the numbers 0 to `MESSAGES` - 1,
 //! how many deliveries were lost, doubled or late (behind a later one); the longest time that one reader waited
@@ -30,7 +30,8 @@ const NUMBERS: u64 = 65_536;
 enum State {
     Connecting,
     Upgrading,
-    Subscribing,
+    /// So many answers are to come.
+    Asking(usize),
     Reading,
     Gone,
 }
@@ -233,9 +234,11 @@ impl Crowd {
                 reader.state = State::Reading;
                 self.ready += 1;
             } else {
-                reader.state = State::Subscribing;
                 let say = self.say.replace("%d", &(self.first + number).to_string());
-                send(reader.socket, &masked(0x81, say.as_bytes()));
+                let verbs: Vec<Vec<u8>> =
+                    say.lines().map(|verb| masked(0x81, verb.as_bytes())).collect();
+                reader.state = State::Asking(verbs.len());
+                send(reader.socket, &verbs.concat());
             }
         }
         let rest = std::mem::take(&mut self.readers[number].rest);
@@ -262,10 +265,17 @@ impl Crowd {
 
     fn on_text(&mut self, number: usize, payload: &[u8]) {
         let reader = &mut self.readers[number];
-        if reader.state == State::Subscribing {
-            reader.state = State::Reading;
-            self.ready += 1;
-            return;
+        match reader.state {
+            State::Asking(more) if more > 1 => {
+                reader.state = State::Asking(more - 1);
+                return;
+            }
+            State::Asking(_) => {
+                reader.state = State::Reading;
+                self.ready += 1;
+                return;
+            }
+            _ => {}
         }
         let now = monotonic_ns();
         reader.frames += 1;

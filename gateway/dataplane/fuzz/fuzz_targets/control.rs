@@ -8,6 +8,8 @@
 use dataplane::control::{Command, ConnectionId, Event, MAX_MESSAGE, Uncovered, split};
 use libfuzzer_sys::fuzz_target;
 
+const SETTINGS: u8 = 2;
+
 fuzz_target!(|data: &[u8]| {
     let mut rest = data;
     while let Ok(Some((kind, body, size))) = split(rest) {
@@ -15,7 +17,10 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(split(&rest[..size - 1]), Ok(None));
         if Command::decode(kind, body).is_ok() {
             assert!(Command::decode(kind, &[body, b"\0"].concat()).is_err());
-            if let Some((_, shorter)) = body.split_last() {
+            // Those of earlier versions end before those of later ones do.
+            if let Some((_, shorter)) = body.split_last()
+                && kind != SETTINGS
+            {
                 assert!(Command::decode(kind, shorter).is_err());
             }
         }

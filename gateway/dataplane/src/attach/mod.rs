@@ -22,6 +22,7 @@ use crate::counters::{self, Counters};
 use crate::drain;
 use crate::mailbox::Mailbox;
 use crate::orders::{Eviction, Order, Report, Seed};
+use crate::ping::Pulse;
 use crate::policy::Policy;
 use crate::publication::{Publication, TopicPolicy};
 use crate::sys::{self, Epoll};
@@ -29,8 +30,9 @@ use crate::sys::{self, Epoll};
 use link::Link;
 use strangers::Strangers;
 
-/// What may wait for the control plane.
-const OUTGOING_BYTES: usize = 64 << 20;
+/// What may wait for the control plane. All verbs that readers wait for, with their connections and
+/// badges, must fit: they are asked at once when it attaches.
+const OUTGOING_BYTES: usize = 384 << 20;
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;
 /// After everyone was told, a thread that doesn't end is not waited for longer than this.
@@ -54,6 +56,8 @@ pub struct Threads {
     pub hatches: Vec<OwnedFd>,
     /// What they count.
     pub counters: Arc<Vec<Counters>>,
+    /// When the control plane was last heard.
+    pub pulse: Arc<Pulse>,
     /// Ports of the listeners.
     pub ports: Vec<u16>,
     /// Whether connections begin with a PROXY header.
@@ -308,7 +312,10 @@ impl Attachment {
             return;
         };
         match plane.link.receive(buffer) {
-            Ok(()) => self.obey_all(),
+            Ok(()) => {
+                self.threads.pulse.beat();
+                self.obey_all();
+            }
             Err(why) => self.cut_off(&why),
         }
     }

@@ -54,6 +54,9 @@ pub struct Settings {
     pub reasons: Vec<Reason>,
     /// The cookie that may hold a reader's token; empty for none. Version 1 ends before it.
     pub cookie: String,
+    /// A control plane that was heard in the last so many ms has plain pings answered for it; 0: never.
+    /// Version 2 ends before it.
+    pub pong_ms: u32,
 }
 
 impl Settings {
@@ -117,6 +120,7 @@ impl Reader<'_> {
             origins: self.origins()?,
             reasons: self.reasons()?,
             cookie: self.cookie()?,
+            pong_ms: self.pong_ms()?,
         };
         check(&settings)?;
         Ok(settings)
@@ -127,6 +131,10 @@ impl Reader<'_> {
             return Ok(String::new());
         }
         Ok(self.text8("cookie")?.to_owned())
+    }
+
+    fn pong_ms(&mut self) -> Result<u32, Malformed> {
+        if self.end().is_ok() { Ok(0) } else { self.u32() }
     }
 
     fn origins(&mut self) -> Result<Vec<String>, Malformed> {

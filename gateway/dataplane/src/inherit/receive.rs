@@ -262,6 +262,7 @@ impl Heir<'_> {
         let limits = outbox::Limits::of(self.reactor.settings());
         let mut extra = Extra::new(self.shared.outbox(carried, limits)?);
         extra.asked = carried.asked.map(Box::from);
+        self.reactor.held_bytes += carried.asked.map_or(0, <[u8]>::len);
         extra.ping = carried.ping.map(Box::from);
         extra.proxied = carried.proxied;
         for wait in &carried.waiting {

@@ -8,15 +8,14 @@
 //! The older data plane is our own program, and yet everything is checked as if a stranger had sent
 //! it: whatever is wrong here must end in "the older one serves on", never in a panic.
 
-use std::net::{IpAddr, SocketAddr};
+mod carried;
 
 use crate::control::{
-    Malformed, Message, Reader, Topic, put_bytes16, put_bytes32, put_message, put_text8, put_topic,
+    Malformed, Message, Reader, Topic, put_bytes16, put_message, put_text8, put_topic,
 };
-use crate::deflate::Agreement;
-use crate::head::Framing;
 use crate::publication::Identity;
-use crate::slab::{Ending, Phase};
+
+pub use carried::{Carried, CarriedExtra, CarriedWait};
 
 /// The format that is written. Every format up to this one is read: 1 has no badges.
 pub const FORMAT: u16 = 2;
@@ -88,63 +87,6 @@ pub enum Record<'a> {
         /// Likewise.
         blob: &'a [u8],
     },
-}
-
-/// A connection. Times are in ms of the thread's clock.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Carried<'a> {
-    /// How often its slot was used before.
-    pub generation: u32,
-    /// Where it is in its life; never [`Phase::Free`].
-    pub phase: Phase,
-    /// What is inside its messages.
-    pub framing: Framing,
-    /// What was agreed on compression.
-    pub deflate: Option<Agreement>,
-    /// Whether the kernel was told to wake us later than at the first byte.
-    pub low_water: bool,
-    /// See [`crate::slab::Connection::heard`].
-    pub heard: u32,
-    /// See [`crate::bucket::Bucket::to_bits`].
-    pub bucket: u64,
-    /// When its timer is due.
-    pub timer: Option<u64>,
-    /// The address that it was counted under.
-    pub counted: Option<IpAddr>,
-    /// See [`crate::frame::Decoder::save`].
-    pub decoder: &'a [u8],
-    /// Its topics, by place.
-    pub topics: Vec<u32>,
-    /// What an idle one doesn't have.
-    pub extra: Option<CarriedExtra<'a>>,
-}
-
-/// What a busy connection has.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct CarriedExtra<'a> {
-    /// Who the proxy in front says it is.
-    pub proxied: Option<SocketAddr>,
-    /// The verb that the control plane is to answer.
-    pub asked: Option<&'a [u8]>,
-    /// What stands in line behind it.
-    pub waiting: Vec<CarriedWait<'a>>,
-    /// The ping to answer.
-    pub ping: Option<&'a [u8]>,
-    /// Frames that wait, by number; with the number of its publication if it isn't firm.
-    pub frames: Vec<(u32, Option<u32>)>,
-    /// How much of the first is written.
-    pub written: u32,
-    /// Since when too much waits that is firm.
-    pub soft_since: Option<u64>,
-}
-
-/// See [`crate::slab::Waiting`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the same names say it there")]
-pub enum CarriedWait<'a> {
-    Verb(&'a [u8]),
-    Refusal,
-    HangUp,
 }
 
 /// How long the first record in `bytes` is with its length and type, if they are there.
@@ -266,119 +208,6 @@ impl<'a> Record<'a> {
     }
 }
 
-impl<'a> Carried<'a> {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.generation.to_le_bytes());
-        let phase = match self.phase {
-            Phase::Free => 0,
-            Phase::Head => 1,
-            Phase::Open => 2,
-            Phase::Closing(Ending::Wait) => 3,
-            Phase::Closing(Ending::HalfClose) => 4,
-            Phase::Closing(Ending::HangUp) => 5,
-        };
-        let framing = match self.framing {
-            Framing::Raw => 0,
-            Framing::SockJs => 1,
-        };
-        let deflate = self.deflate.map_or(NO_DEFLATE, Agreement::to_byte);
-        out.extend([phase, framing, deflate, self.low_water.into()]);
-        out.extend_from_slice(&self.heard.to_le_bytes());
-        out.extend_from_slice(&self.bucket.to_le_bytes());
-        put_time(out, self.timer);
-        put_ip(out, self.counted);
-        put_bytes32(out, self.decoder);
-        put_numbers(out, &self.topics);
-        out.push(self.extra.is_some().into());
-        if let Some(extra) = &self.extra {
-            extra.put(out);
-        }
-    }
-
-    fn read(from: &mut Reader<'a>) -> Result<Carried<'a>, Malformed> {
-        Ok(Carried {
-            generation: from.u32()?,
-            phase: match from.u8()? {
-                1 => Phase::Head,
-                2 => Phase::Open,
-                3 => Phase::Closing(Ending::Wait),
-                4 => Phase::Closing(Ending::HalfClose),
-                5 => Phase::Closing(Ending::HangUp),
-                _ => return Err(Malformed::Value("phase")),
-            },
-            framing: match from.u8()? {
-                0 => Framing::Raw,
-                1 => Framing::SockJs,
-                _ => return Err(Malformed::Value("framing")),
-            },
-            deflate: match from.u8()? {
-                NO_DEFLATE => None,
-                byte => Some(Agreement::from_byte(byte).ok_or(Malformed::Value("deflate"))?),
-            },
-            low_water: from.flag("low_water")?,
-            heard: from.u32()?,
-            bucket: from.u64()?,
-            timer: time(from)?,
-            counted: ip(from)?,
-            decoder: from.bytes32()?,
-            topics: numbers(from)?,
-            extra: if from.flag("extra")? { Some(CarriedExtra::read(from)?) } else { None },
-        })
-    }
-}
-
-impl<'a> CarriedExtra<'a> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_ip(out, self.proxied.map(|it| it.ip()));
-        if let Some(proxied) = self.proxied {
-            out.extend_from_slice(&proxied.port().to_le_bytes());
-        }
-        put_maybe(out, self.asked);
-        out.extend_from_slice(&(self.waiting.len() as u32).to_le_bytes());
-        for wait in &self.waiting {
-            match wait {
-                CarriedWait::Verb(verb) => {
-                    out.push(0);
-                    put_bytes32(out, verb);
-                }
-                CarriedWait::Refusal => out.push(1),
-                CarriedWait::HangUp => out.push(2),
-            }
-        }
-        put_maybe(out, self.ping);
-        out.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
-        for (frame, publication) in &self.frames {
-            out.extend_from_slice(&frame.to_le_bytes());
-            out.push(publication.is_some().into());
-            if let Some(number) = publication {
-                out.extend_from_slice(&number.to_le_bytes());
-            }
-        }
-        out.extend_from_slice(&self.written.to_le_bytes());
-        put_time(out, self.soft_since);
-    }
-
-    fn read(from: &mut Reader<'a>) -> Result<CarriedExtra<'a>, Malformed> {
-        let proxied = match ip(from)? {
-            Some(ip) => Some(SocketAddr::new(ip, from.u16()?)),
-            None => None,
-        };
-        // No capacity is set aside for counts that the bytes may not keep.
-        Ok(CarriedExtra {
-            proxied,
-            asked: maybe(from)?,
-            waiting: (0..from.u32()?).map(|_| wait(from)).collect::<Result<_, _>>()?,
-            ping: maybe(from)?,
-            frames: (0..from.u32()?).map(|_| frame(from)).collect::<Result<_, _>>()?,
-            written: from.u32()?,
-            soft_since: time(from)?,
-        })
-    }
-}
-
-/// No [`Agreement`] has this byte.
-const NO_DEFLATE: u8 = u8::MAX;
-
 fn put_numbers(out: &mut Vec<u8>, numbers: &[u32]) {
     out.extend_from_slice(&(numbers.len() as u32).to_le_bytes());
     for number in numbers {
@@ -399,70 +228,15 @@ fn identities(bytes: &[u8]) -> Result<Vec<Identity>, Malformed> {
     Ok(identities)
 }
 
-fn put_time(out: &mut Vec<u8>, time: Option<u64>) {
-    out.push(time.is_some().into());
-    if let Some(time) = time {
-        out.extend_from_slice(&time.to_le_bytes());
-    }
-}
-
-fn time(from: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
-    Ok(if from.flag("time")? { Some(from.u64()?) } else { None })
-}
-
-fn put_maybe(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
-    out.push(bytes.is_some().into());
-    if let Some(bytes) = bytes {
-        put_bytes32(out, bytes);
-    }
-}
-
-fn maybe<'a>(from: &mut Reader<'a>) -> Result<Option<&'a [u8]>, Malformed> {
-    Ok(if from.flag("maybe")? { Some(from.bytes32()?) } else { None })
-}
-
-fn put_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
-    match ip {
-        None => out.push(0),
-        Some(IpAddr::V4(ip)) => {
-            out.push(4);
-            out.extend_from_slice(&ip.octets());
-        }
-        Some(IpAddr::V6(ip)) => {
-            out.push(6);
-            out.extend_from_slice(&ip.octets());
-        }
-    }
-}
-
-fn ip(from: &mut Reader<'_>) -> Result<Option<IpAddr>, Malformed> {
-    match from.u8()? {
-        0 => Ok(None),
-        4 => Ok(Some(IpAddr::from(from.array::<4>()?))),
-        6 => Ok(Some(IpAddr::from(from.array::<16>()?))),
-        _ => Err(Malformed::Value("address")),
-    }
-}
-
-fn wait<'a>(from: &mut Reader<'a>) -> Result<CarriedWait<'a>, Malformed> {
-    match from.u8()? {
-        0 => Ok(CarriedWait::Verb(from.bytes32()?)),
-        1 => Ok(CarriedWait::Refusal),
-        2 => Ok(CarriedWait::HangUp),
-        _ => Err(Malformed::Value("waiting")),
-    }
-}
-
-fn frame(from: &mut Reader<'_>) -> Result<(u32, Option<u32>), Malformed> {
-    let number = from.u32()?;
-    let publication = if from.flag("droppable")? { Some(from.u32()?) } else { None };
-    Ok((number, publication))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
     use super::*;
     use crate::control::Slow;
+    use crate::deflate::Agreement;
+    use crate::head::Framing;
+    use crate::slab::{Ending, Phase};
     use proptest::prelude::*;
 
     /// It is read as it was written, and isn't read when it is cut at one of `ends`.

@@ -41,22 +41,17 @@ impl DataPlane {
     }
 
     pub fn attach(&self) -> (Plane, u16) {
-        self.attach_with(2, b"session")
+        self.attach_with(3, 0)
     }
 
-    /// A control plane that speaks this version, and names this cookie if there were any in it.
-    pub fn attach_with(&self, version: u8, cookie: &[u8]) -> (Plane, u16) {
+    /// A control plane that speaks this version, and in it wants pings to be answered.
+    pub fn attach_with(&self, version: u8, pong_ms: u32) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
         plane.send(1, &[b'n', b'f', b'd', b'p', version, 0]);
         let attached = plane.wait_for(129);
         assert_eq!(attached[..2], [version, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
-        let mut settings = settings();
-        if version > 1 {
-            settings.push(cookie.len() as u8);
-            settings.extend(cookie);
-        }
-        plane.send(2, &settings);
+        plane.settle(version, pong_ms);
         plane.wait_for(134);
         (plane, port)
     }
@@ -192,6 +187,44 @@ impl Plane {
             }
             self.kept.push((head[4], body));
         }
+    }
+
+    /// Send the settings that this version has.
+    pub fn settle(&mut self, version: u8, pong_ms: u32) {
+        let mut settings = settings();
+        if version > 1 {
+            settings.extend(b"\x07session");
+        }
+        if version > 2 {
+            settings.extend(pong_ms.to_le_bytes());
+        }
+        self.send(2, &settings);
+    }
+
+    /// Return when the data plane says that this counter has this value.
+    pub fn wait_for_count(&mut self, wanted: &str, value: u64) {
+        let (started, mut last) = (Instant::now(), None);
+        while last != Some(value) {
+            assert!(started.elapsed() < PATIENCE, "{wanted} is {last:?}");
+            self.send(12, &[]);
+            let counters = self.wait_for(134);
+            let mut rest = &counters[2..];
+            while let [size, more @ ..] = rest {
+                let (name, more) = more.split_at(usize::from(*size));
+                let (count, more) = more.split_at(8);
+                if name == wanted.as_bytes() {
+                    last = Some(u64::from_le_bytes(count.try_into().expect("eight bytes")));
+                }
+                rest = more;
+            }
+        }
+    }
+
+    /// Answer a verb with `[]`.
+    pub fn reply(&mut self, connection: [u8; 10]) {
+        let mut body = connection.to_vec();
+        body.extend(b"\x02\0\0\0[]");
+        self.send(7, &body);
     }
 
     /// The next verb: its connection and its text.

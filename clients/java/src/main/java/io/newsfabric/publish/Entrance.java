@@ -3,217 +3,181 @@ package io.newsfabric.publish;
 import com.rabbitmq.client.AMQP;
 import com.rabbitmq.client.Channel;
 import com.rabbitmq.client.Connection;
-import com.rabbitmq.client.ConnectionFactory;
+import com.rabbitmq.client.PossibleAuthenticationFailureException;
 import com.rabbitmq.client.ShutdownSignalException;
 import java.io.IOException;
+import java.security.cert.CertificateException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
-import java.util.Set;
+import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentNavigableMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
  * One region as a publisher sees it: a connection to its client cluster and the queue for receipts.
  *
- * <p>A thread of its own connects, and connects again, until it is closed. The library's own recovery
- * is not used: it brings channels back but not what was unconfirmed on them.
+ * <p>A thread of its own connects, and connects again, until it is interrupted. The library's own
+ * recovery is not used: it brings channels back but not what was unconfirmed on them.
  */
-final class Entrance implements AutoCloseable {
+final class Entrance extends Thread {
   private static final Logger LOG = LoggerFactory.getLogger(Publisher.class);
-  private static final int TIMEOUT_MS = 5_000;
-  private static final int HEARTBEAT_SECONDS = 10;
   private static final long FIRST_PAUSE_MS = 200;
   private static final long LAST_PAUSE_MS = 5_000;
 
-  /** What comes back. Called on the connection's threads. */
-  interface Listener {
-    void confirmed(Sending sending);
+  /** Why there is no connection to a broker; {@code refused} if waiting won't help. */
+  private record Trouble(String text, boolean refused) {}
 
-    void returned(Sending sending, Entrance by, String text);
+  private final Publisher publisher;
+  private final List<Broker> brokers;
+  private final Map<Broker, Trouble> troubles = new ConcurrentHashMap<>();
 
-    /** It may not have arrived; {@code reason} is the broker's, null when the connection broke. */
-    void lost(Sending sending, AMQP.Channel.Close reason);
-
-    void receipt(String correlationId, byte[] document);
-  }
-
-  private record Open(
-      Connection connection,
-      Channel channel,
-      ConcurrentNavigableMap<Long, Sending> unconfirmed,
-      Set<String> returned) {}
-
-  private final List<String> urls;
+  /** A publisher's rights (docs/guarantees.md) cover what begins with its name. */
   private final String replyTo;
 
   /** Said where it is what we log in as: a broker vouches for it then. Otherwise null. */
   private final String userId;
 
-  private final Listener listener;
-  private final Thread thread;
-  private final CountDownLatch closing = new CountDownLatch(1);
-  private volatile Open open;
   private volatile boolean blocked;
+  private volatile Channel channel;
+  private Map<Long, Sending> unconfirmed;
 
-  Entrance(String region, String replyTo, String appId, Listener listener) {
-    this.urls = Arrays.stream(region.split(",")).map(String::strip).toList();
-    this.replyTo = replyTo;
-    this.listener = listener;
-    // A bad URL is an error here and now.
-    boolean known = urls.stream().map(Entrance::factory).allMatch(f -> f.getUsername().equals(appId));
-    this.userId = known ? appId : null;
-    thread = new Thread(this::run, "newsfabric publisher " + replyTo);
-    thread.setDaemon(true);
-    thread.start();
+  Entrance(String region, String appId, Publisher publisher) {
+    super("newsfabric publisher " + appId);
+    setDaemon(true);
+    this.publisher = publisher;
+    this.brokers = Arrays.stream(region.split(",")).map(url -> new Broker(url.strip())).toList();
+    this.replyTo = appId + ".receipts." + UUID.randomUUID();
+    this.userId = brokers.stream().allMatch(broker -> broker.getUsername().equals(appId)) ? appId : null;
   }
 
-  boolean isConnected() {
-    return open != null && !blocked;
+  boolean isConnected() { return channel != null && !blocked; }
+
+  /** Whether every broker turned us away when it was last asked. */
+  boolean isRefused() {
+    return channel == null && troubles.size() == brokers.size()
+        && troubles.values().stream().allMatch(Trouble::refused);
   }
 
-  /** Publish; false if the connection is gone. What became of it the listener is told. */
-  synchronized boolean publish(Sending sending) {
-    Open now = open;
-    if (now == null) {
-      return false;
+  List<String> troubles() { return troubles.values().stream().map(Trouble::text).toList(); }
+
+  /** Publish; what becomes of it the publisher is told. */
+  synchronized void publish(Sending sending) {
+    if (channel == null) {
+      sending.hurry();
+      return;
     }
-    long tag = now.channel.getNextPublishSeqNo();
-    now.unconfirmed.put(tag, sending);
+    unconfirmed.put(channel.getNextPublishSeqNo(), sending);
+    var properties = sending.properties.builder().replyTo(replyTo).userId(userId).build();
     try {
-      AMQP.BasicProperties properties = sending.properties.builder().replyTo(replyTo).userId(userId).build();
-      now.channel.basicPublish("publish", sending.topic, true, properties, sending.body);
-      return true;
+      channel.basicPublish("publish", sending.topic, true, properties, sending.body);
     } catch (IOException | ShutdownSignalException e) {
-      now.unconfirmed.remove(tag);
-      return false;
+      LOG.debug("publisher: the connection goes", e); // use() tells of what was under way
     }
   }
 
   @Override
-  public void close() {
-    closing.countDown();
-    Open now = open;
-    if (now != null) {
-      now.connection.abort(TIMEOUT_MS);
-    }
-    thread.interrupt();
-  }
-
-  private void run() {
-    long pause = FIRST_PAUSE_MS;
-    String said = "";
-    while (closing.getCount() > 0) {
-      try (Connection connection = connect()) {
-        pause = FIRST_PAUSE_MS;
-        said = "";
-        use(connection);
-      } catch (IOException | ShutdownSignalException e) {
-        if (closing.getCount() > 0 && !said.equals(String.valueOf(e))) {
-          said = String.valueOf(e);
-          LOG.warn("publisher: {}; trying again", said);
+  public void run() {
+    for (long pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LAST_PAUSE_MS)) {
+      List<Broker> shuffled = new ArrayList<>(brokers);
+      Collections.shuffle(shuffled);
+      try {
+        if (shuffled.stream().anyMatch(this::use)) {
+          pause = FIRST_PAUSE_MS;
         }
+        sleep(ThreadLocalRandom.current().nextLong(pause) + 1);
       } catch (InterruptedException e) {
         return;
       }
-      try {
-        closing.await(ThreadLocalRandom.current().nextLong(pause) + 1, TimeUnit.MILLISECONDS);
-      } catch (InterruptedException e) {
-        return;
+    }
+  }
+
+  /** Connect, publish and listen until the connection or its channel is gone; false if there never was one. */
+  private boolean use(Broker broker) {
+    try (Connection connection = broker.newConnection(getName())) {
+      CountDownLatch gone = new CountDownLatch(1);
+      var sent = new ConcurrentSkipListMap<Long, Sending>();
+      Channel opened = open(connection, sent);
+      opened.addShutdownListener(cause -> gone.countDown());
+      synchronized (this) {
+        unconfirmed = sent;
+        channel = opened;
       }
-      pause = Math.min(2 * pause, LAST_PAUSE_MS);
-    }
-  }
-
-  private Connection connect() throws IOException {
-    List<String> shuffled = new ArrayList<>(urls);
-    Collections.shuffle(shuffled);
-    IOException last = null;
-    for (String url : shuffled) {
+      troubles.remove(broker);
       try {
-        return factory(url).newConnection("publisher " + replyTo);
-      } catch (IOException e) {
-        last = e;
-      } catch (java.util.concurrent.TimeoutException e) {
-        last = new IOException(e);
+        gone.await();
+      } finally {
+        synchronized (this) {
+          channel = null;
+          blocked = false;
+        }
+        sent.values().forEach(sending -> publisher.onLost(sending, opened.getCloseReason()));
       }
+      return true;
+    } catch (InterruptedException e) {
+      interrupt();
+      return true;
+    } catch (IOException | TimeoutException | ShutdownSignalException e) {
+      Trouble trouble = trouble(broker, e);
+      if (!trouble.equals(troubles.put(broker, trouble))) {
+        LOG.warn("publisher: {}; trying again", trouble.text);
+      }
+      return false;
     }
-    throw last;
   }
 
-  private static ConnectionFactory factory(String url) {
-    ConnectionFactory factory = new ConnectionFactory();
-    try {
-      factory.setUri(url);
-    } catch (Exception e) {
-      throw new IllegalArgumentException("not an AMQP URL: " + url.replaceFirst("//.*@", "//"), e);
-    }
-    factory.setAutomaticRecoveryEnabled(false);
-    factory.setRequestedHeartbeat(HEARTBEAT_SECONDS);
-    factory.setConnectionTimeout(TIMEOUT_MS);
-    return factory;
-  }
-
-  /** Declare, then publish and listen until the connection or its channel is gone. */
-  private void use(Connection connection) throws IOException, InterruptedException {
-    Channel channel = connection.createChannel();
-    Open now = new Open(connection, channel, new ConcurrentSkipListMap<>(), ConcurrentHashMap.newKeySet());
-    channel.confirmSelect();
-    channel.addConfirmListener(
-        (tag, multiple) -> settle(now, tag, multiple, true),
-        (tag, multiple) -> settle(now, tag, multiple, false));
-    // It names no tag, and comes before the confirm of its message.
-    channel.addReturnListener(back -> now.returned.add(back.getProperties().getMessageId()));
-    channel.queueDeclare(replyTo, false, true, true, null);
-    channel.queueBind(replyTo, "receipts", replyTo);
-    channel.basicConsume(
-        replyTo,
-        true,
-        (consumer, delivery) -> {
-          String correlationId = delivery.getProperties().getCorrelationId();
-          if ("receipt".equals(delivery.getProperties().getType()) && correlationId != null) {
-            listener.receipt(correlationId, delivery.getBody());
-          }
-        },
-        consumer -> channel.abort());
-    CountDownLatch gone = new CountDownLatch(1);
-    channel.addShutdownListener(cause -> gone.countDown());
+  private Channel open(Connection connection, ConcurrentNavigableMap<Long, Sending> sent) throws IOException {
     connection.addBlockedListener(reason -> blocked = true, () -> blocked = false);
-    open = now;
-    try {
-      gone.await();
-    } finally {
-      blocked = false;
-      lose(now);
-    }
+    Channel opened = connection.createChannel();
+    opened.confirmSelect();
+    opened.addConfirmListener(
+        (tag, multiple) -> onConfirm(sent, tag, multiple, true),
+        (tag, multiple) -> onConfirm(sent, tag, multiple, false));
+    // It comes before the confirm of its message.
+    opened.addReturnListener(back -> publisher.onReturned(
+        back.getProperties().getMessageId(), this, back.getReplyText() + ", topic " + back.getRoutingKey()));
+    opened.queueDeclare(replyTo, false, true, true, null);
+    opened.queueBind(replyTo, "receipts", replyTo);
+    opened.basicConsume(replyTo, true, (consumer, delivery) -> {
+      var said = delivery.getProperties();
+      if ("receipt".equals(said.getType()) && said.getCorrelationId() != null) {
+        publisher.onReceipt(said.getCorrelationId(), delivery.getBody());
+      }
+    }, consumer -> opened.abort());
+    return opened;
   }
 
-  private void settle(Open now, long tag, boolean multiple, boolean taken) {
-    var settled = multiple ? now.unconfirmed.headMap(tag, true) : now.unconfirmed.subMap(tag, true, tag, true);
-    for (Sending sending : settled.values()) {
-      if (now.returned.remove(sending.messageId())) {
-        listener.returned(sending, this, "no queue for topic " + sending.topic);
-      } else if (taken) {
-        listener.confirmed(sending);
-      }
-      // Refused by the broker: it is sent again when its pause is over.
-    }
+  private void onConfirm(ConcurrentNavigableMap<Long, Sending> sent, long tag, boolean multiple, boolean taken) {
+    var settled = multiple ? sent.headMap(tag, true) : sent.subMap(tag, true, tag, true);
+    if (taken) {
+      settled.values().forEach(sending -> publisher.onConfirmed(sending, this));
+    } // else refused by the broker: sent again when its pause is over
     settled.clear();
   }
 
-  private void lose(Open now) {
-    synchronized (this) {
-      open = null;
+  /** Of the causes of {@code error} the one that says most. */
+  private static Trouble trouble(Broker broker, Throwable error) {
+    for (Throwable e = error; e != null; e = e.getCause()) {
+      if (e instanceof PossibleAuthenticationFailureException || e instanceof CertificateException) {
+        return new Trouble(broker + ": " + e.getMessage(), true);
+      }
+      Object reason = e instanceof ShutdownSignalException closed ? closed.getReason() : null;
+      if (reason instanceof AMQP.Connection.Close said) {
+        boolean refused = said.getReplyCode() == AMQP.NOT_ALLOWED || said.getReplyCode() == AMQP.ACCESS_REFUSED;
+        return new Trouble(broker + ": " + said.getReplyText(), refused);
+      }
+      if (reason instanceof AMQP.Channel.Close said) {
+        return new Trouble(broker + ": " + said.getReplyText(), said.getReplyCode() == AMQP.ACCESS_REFUSED);
+      }
     }
-    ShutdownSignalException why = now.channel.getCloseReason();
-    AMQP.Channel.Close reason = why != null && why.getReason() instanceof AMQP.Channel.Close close ? close : null;
-    now.unconfirmed.values().forEach(sending -> listener.lost(sending, reason));
+    return new Trouble(broker + ": " + error, false);
   }
 }

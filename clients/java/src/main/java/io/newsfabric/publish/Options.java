@@ -6,9 +6,8 @@ import java.util.Map;
 /**
  * What may be said of one message beside its topic and body; docs/publishing.md says what each means.
  *
- * <p>{@code messageId} is made where absent. {@code receipt} false waits for a broker's confirm only;
- * {@code copies} is into how many regions it is published at once. Both default to the publisher's
- * settings.
+ * <p>{@code messageId} is made where absent. {@code receipt} and {@code copies} default to the
+ * publisher's {@link Settings}.
  */
 public final class Options {
   final Map<String, Object> headers = new HashMap<>();
@@ -19,50 +18,26 @@ public final class Options {
   Integer copies;
 
   /** Groups the versions of one story. */
-  public Options key(String key) {
-    headers.put("key", key);
-    return this;
-  }
+  public Options key(String key) { headers.put("key", key); return this; }
 
   /** Of two with one key the higher is the newer. */
-  public Options version(long version) {
-    headers.put("version", version);
-    return this;
-  }
+  public Options version(long version) { headers.put("version", version); return this; }
 
   /** W3C Trace Context. */
-  public Options traceparent(String traceparent) {
-    headers.put("traceparent", traceparent);
-    return this;
-  }
+  public Options traceparent(String traceparent) { headers.put("traceparent", traceparent); return this; }
 
   /** The idempotency key. */
-  public Options messageId(String messageId) {
-    this.messageId = messageId;
-    return this;
-  }
+  public Options messageId(String messageId) { this.messageId = messageId; return this; }
 
   /** Free text for whoever reads it. */
-  public Options type(String type) {
-    this.type = type;
-    return this;
-  }
+  public Options type(String type) { this.type = type; return this; }
 
   /** After so many milliseconds nobody wants it any more. */
-  public Options expiration(long milliseconds) {
-    this.expiration = Long.toString(milliseconds);
-    return this;
-  }
+  public Options expiration(long milliseconds) { this.expiration = Long.toString(milliseconds); return this; }
 
-  /** Whether to wait for a receipt. */
-  public Options receipt(boolean receipt) {
-    this.receipt = receipt;
-    return this;
-  }
+  /** Whether to wait for a receipt (true) or for a broker's confirm only. */
+  public Options receipt(boolean receipt) { this.receipt = receipt; return this; }
 
   /** Into how many regions at once. */
-  public Options copies(int copies) {
-    this.copies = copies;
-    return this;
-  }
+  public Options copies(int copies) { this.copies = copies; return this; }
 }

@@ -3,16 +3,12 @@ package io.newsfabric.publish;
 import java.time.Duration;
 
 /** A message could not be published, or nobody knows whether it was. */
-public sealed class PublishException extends RuntimeException {
-  private static final long serialVersionUID = 1;
-
-  private PublishException(String text) {
-    super(text);
-  }
+@SuppressWarnings("serial") // nobody stores them
+public abstract sealed class PublishException extends RuntimeException {
+  private PublishException(String text) { super(text); }
 
   /** It can't be accepted. Sending it again won't help, but for the reason {@code overload}. */
   public static final class Rejected extends PublishException {
-    private static final long serialVersionUID = 1;
     private final String reason;
     private final String detail;
 
@@ -23,23 +19,23 @@ public sealed class PublishException extends RuntimeException {
     }
 
     /** One word of the table in docs/publishing.md. */
-    public String reason() {
-      return reason;
-    }
+    public String reason() { return reason; }
 
     /** For a person. */
-    public String detail() {
-      return detail;
-    }
+    public String detail() { return detail; }
   }
 
   /** Brokers took the message and gave it back: no queue of the fabric is bound there. */
   public static final class Returned extends PublishException {
-    private static final long serialVersionUID = 1;
+    Returned(String text) { super(text); }
+  }
 
-    Returned(String text) {
-      super(text);
-    }
+  /**
+   * It was not sent, and waiting won't help: every broker refuses the login, the virtual host or the
+   * queue for receipts, or has a certificate that can't be trusted.
+   */
+  public static final class AccessRefused extends PublishException {
+    AccessRefused(String text) { super(text); }
   }
 
   /**
@@ -47,19 +43,16 @@ public sealed class PublishException extends RuntimeException {
    * {@code messageId}, and readers get it once.
    */
   public static final class Unanswered extends PublishException {
-    private static final long serialVersionUID = 1;
     private final String messageId;
 
-    Unanswered(String messageId, Duration timeout) {
-      super(
-          "no answer within %s; the message may have been routed nevertheless: publish it again with messageId %s"
-              .formatted(timeout, messageId));
+    /** {@code trouble} is why there is no connection, "" if there is one. */
+    Unanswered(String messageId, Duration timeout, String trouble) {
+      super(("no answer within %s; the message may have been routed nevertheless: publish it again with "
+          + "messageId %s%s").formatted(timeout, messageId, trouble.isEmpty() ? "" : " (" + trouble + ")"));
       this.messageId = messageId;
     }
 
     /** The idempotency key of the message. */
-    public String messageId() {
-      return messageId;
-    }
+    public String messageId() { return messageId; }
   }
 }

@@ -7,15 +7,4 @@ package io.newsfabric.publish;
  * without one; {@code repeated} is a hint that it had been routed before.
  */
 public record Published(
-    String messageId,
-    boolean routed,
-    String id,
-    String identity,
-    String region,
-    String router,
-    boolean repeated) {
-
-  static Published taken(String messageId) {
-    return new Published(messageId, false, null, null, null, null, false);
-  }
-}
+    String messageId, boolean routed, String id, String identity, String region, String router, boolean repeated) {}

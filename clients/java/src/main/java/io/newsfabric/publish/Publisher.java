@@ -1,13 +1,10 @@
 package io.newsfabric.publish;
 
 import com.rabbitmq.client.AMQP;
+import com.rabbitmq.client.ShutdownSignalException;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
@@ -15,6 +12,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 /**
  * Publishes to newsfabric, and knows what became of it: sends, waits, sends again.
@@ -32,18 +30,19 @@ public final class Publisher implements AutoCloseable {
   /** How long the nearest region is waited for at first, before the next one is used. */
   private static final long FIRST_MS = 1_000;
 
+  /** How long a broker may take to say goodbye. */
+  private static final long GOODBYE_MS = 2_000;
+
   private final Settings settings;
-  private final List<Entrance> entrances = new ArrayList<>();
+  private final List<Entrance> entrances;
   private final Map<String, Sending> waiting = new ConcurrentHashMap<>();
   private final Semaphore room;
   private final long opened = now();
-  private final ScheduledExecutorService timer =
-      Executors.newSingleThreadScheduledExecutor(
-          task -> {
-            Thread thread = new Thread(task, "newsfabric publisher timer");
-            thread.setDaemon(true);
-            return thread;
-          });
+  private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(task -> {
+    Thread thread = new Thread(task, "newsfabric publisher timer");
+    thread.setDaemon(true);
+    return thread;
+  });
 
   /**
    * Publishes to the first of {@code regions} that answers. A region is the AMQP URLs of its client
@@ -57,33 +56,25 @@ public final class Publisher implements AutoCloseable {
     }
     this.settings = settings;
     this.room = new Semaphore(settings.window);
-    for (String region : regions) {
-      // A publisher's rights (docs/guarantees.md) cover what begins with its name.
-      String replyTo = settings.appId + ".receipts." + UUID.randomUUID();
-      entrances.add(new Entrance(region, replyTo, settings.appId, new Answers()));
-    }
-    timer.scheduleWithFixedDelay(this::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+    this.entrances = regions.stream().map(region -> new Entrance(region, settings.appId, this)).toList();
+    entrances.forEach(Thread::start);
+    timer.scheduleWithFixedDelay(() -> waiting.values().forEach(this::offer), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
   }
 
   /** Publish {@code json} with nothing else said; see {@link #publish(String, String, Options)}. */
-  public Published publish(String topic, String json) {
-    return publish(topic, json, new Options());
-  }
+  public Published publish(String topic, String json) { return publish(topic, json, new Options()); }
 
   /**
    * Publish, and return when it is known to be routed ({@code receipt(false)}: taken).
    *
-   * @throws PublishException {@code Rejected}, {@code Returned} or {@code Unanswered}
+   * @throws PublishException {@code Rejected}, {@code Returned}, {@code AccessRefused} or {@code Unanswered}
    * @throws IllegalArgumentException for what AMQP can't carry, or a messageId that is under way
    */
   public Published publish(String topic, String json, Options options) {
     try {
       return send(topic, json.getBytes(StandardCharsets.UTF_8), options).join();
     } catch (CompletionException e) {
-      if (e.getCause() instanceof PublishException cause) {
-        throw cause;
-      }
-      throw e;
+      throw e.getCause() instanceof PublishException cause ? cause : e;
     }
   }
 
@@ -93,15 +84,16 @@ public final class Publisher implements AutoCloseable {
    * connection's thread.
    */
   public CompletableFuture<Published> send(String topic, byte[] json, Options options) {
-    Sending sending = sending(topic, json, options);
-    if (!acquire(sending)) {
-      return CompletableFuture.failedFuture(
-          new PublishException.Unanswered(sending.messageId(), settings.timeout));
-    }
+    Sending sending = new Sending(topic, json, options, settings, now());
+    room.acquireUninterruptibly();
     if (waiting.putIfAbsent(sending.messageId(), sending) != null) {
       room.release();
       throw new IllegalArgumentException("messageId " + sending.messageId() + " is under way already");
     }
+    sending.answer.whenComplete((published, error) -> {
+      waiting.remove(sending.messageId());
+      room.release();
+    });
     offer(sending);
     return sending.answer;
   }
@@ -111,152 +103,87 @@ public final class Publisher implements AutoCloseable {
   public void close() {
     room.acquireUninterruptibly(settings.window);
     timer.shutdownNow();
-    entrances.forEach(Entrance::close);
-  }
-
-  private boolean acquire(Sending sending) {
+    entrances.forEach(Thread::interrupt);
     try {
-      return room.tryAcquire(Math.max(0, sending.deadline - now()), TimeUnit.MILLISECONDS);
+      for (Entrance entrance : entrances) {
+        entrance.join(GOODBYE_MS);
+      }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      return false;
     }
   }
 
-  private Sending sending(String topic, byte[] json, Options options) {
-    String messageId = options.messageId != null ? options.messageId : UUID.randomUUID().toString();
-    long milliseconds = System.currentTimeMillis();
-    Map<String, Object> headers = new HashMap<>(options.headers);
-    headers.put("timestamp_in_ms", milliseconds);
-    AMQP.BasicProperties properties =
-        new AMQP.BasicProperties.Builder()
-            .contentType("application/json")
-            .deliveryMode(1)
-            .appId(settings.appId)
-            .messageId(messageId)
-            .correlationId(messageId)
-            .type(options.type)
-            .expiration(options.expiration)
-            .timestamp(new java.util.Date(milliseconds))
-            .headers(headers)
-            .build();
-    for (String text : Arrays.asList(topic, messageId, settings.appId, options.type, options.expiration)) {
-      requireShort(text);
-    }
-    return new Sending(
-        topic,
-        properties,
-        json,
-        options.receipt != null ? options.receipt : settings.receipt,
-        options.copies != null ? options.copies : settings.copies,
-        now() + settings.timeout.toMillis(),
-        settings.sendAgain.toMillis());
-  }
-
-  /** Hand it to as many regions as wanted, each time beginning with the next: none is relied on. */
+  /** If it is due, hand it to as many regions as wanted, each time beginning with the next: none is relied on. */
   private void offer(Sending sending) {
-    List<Entrance> usable =
-        entrances.stream().filter(e -> e.isConnected() && !sending.wasReturnedBy(e)).toList();
-    if (usable.isEmpty() || nearestConnects(sending.copies)) {
-      return; // looked at again soon
-    }
-    int turn = sending.begin(now());
-    boolean taken = false;
-    for (int n = 0; n < Math.min(sending.copies, usable.size()); n++) {
-      taken |= usable.get((turn + n) % usable.size()).publish(sending);
-    }
-    if (!taken) {
-      sending.tryAgainAt(now());
-    }
-  }
-
-  /** AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection. */
-  private static void requireShort(String text) {
-    if (text != null && text.getBytes(StandardCharsets.UTF_8).length > 255) {
-      throw new IllegalArgumentException("topic, messageId, appId and type have at most 255 bytes");
+    synchronized (sending) {
+      long now = now();
+      if (now >= sending.deadline) {
+        fail(sending, new PublishException.Unanswered(sending.messageId(), settings.timeout, troubles()));
+      }
+      if (!sending.isDue(now) || sending.answer.isDone()) {
+        return;
+      }
+      var usable = entrances.stream().filter(e -> e.isConnected() && !sending.returned.contains(e)).toList();
+      if (!sending.wasTried() && entrances.stream().allMatch(Entrance::isRefused)) {
+        fail(sending, new PublishException.AccessRefused(troubles()));
+      } else if (!usable.isEmpty() && !nearestConnects(sending.copies)) {
+        int turn = sending.begin(now);
+        for (int n = 0; n < Math.min(sending.copies, usable.size()); n++) {
+          usable.get((turn + n) % usable.size()).publish(sending);
+        }
+      }
     }
   }
 
   private boolean nearestConnects(int copies) {
-    return now() - opened < FIRST_MS && entrances.stream().limit(copies).anyMatch(e -> !e.isConnected());
+    return now() - opened < FIRST_MS
+        && entrances.stream().limit(copies).anyMatch(e -> !e.isConnected() && !e.isRefused());
   }
 
-  private void look() {
-    long now = now();
-    for (Sending sending : waiting.values()) {
-      if (now >= sending.deadline) {
-        fail(sending, new PublishException.Unanswered(sending.messageId(), settings.timeout));
-      } else if (sending.isDue(now)) {
-        offer(sending);
-      }
-    }
+  private String troubles() {
+    return entrances.stream().flatMap(e -> e.troubles().stream()).collect(Collectors.joining("; "));
   }
 
-  private void answer(Sending sending, Published published) {
-    if (waiting.remove(sending.messageId(), sending)) {
-      room.release();
-      sending.answer.complete(published);
+  void onConfirmed(Sending sending, Entrance by) {
+    if (!sending.receipt && !sending.returned.contains(by)) {
+      sending.answer.complete(new Published(sending.messageId(), false, null, null, null, null, false));
     }
   }
 
-  private void fail(Sending sending, PublishException error) {
-    if (waiting.remove(sending.messageId(), sending)) {
-      room.release();
-      sending.answer.completeExceptionally(error);
+  void onReturned(String messageId, Entrance by, String text) {
+    Sending sending = waiting.get(messageId);
+    if (sending != null && sending.returned.add(by) && sending.returned.size() == entrances.size()) {
+      fail(sending, new PublishException.Returned(text));
+    } else if (sending != null) {
+      sending.hurry();
     }
   }
 
-  private static long now() {
-    return System.nanoTime() / 1_000_000;
-  }
-
-  /** What entrances hear. */
-  private final class Answers implements Entrance.Listener {
-    @Override
-    public void confirmed(Sending sending) {
-      if (!sending.receipt) {
-        answer(sending, Published.taken(sending.messageId()));
-      }
-    }
-
-    @Override
-    public void returned(Sending sending, Entrance by, String text) {
-      if (sending.returnedBy(by) == entrances.size()) {
-        fail(sending, new PublishException.Returned(text));
-      } else {
-        sending.tryAgainAt(now());
-      }
-    }
-
-    @Override
-    public void lost(Sending sending, AMQP.Channel.Close reason) {
-      if (reason != null && refuses(reason, sending.topic)) {
-        fail(sending, new PublishException.Rejected("publisher_not_allowed", reason.getReplyText()));
-      } else {
-        sending.tryAgainAt(now());
-      }
-    }
-
-    /** A broker that knows rights closes the channel for a message outside them, and says which. */
-    private boolean refuses(AMQP.Channel.Close reason, String topic) {
-      String text = reason.getReplyText();
-      return reason.getReplyCode() == AMQP.ACCESS_REFUSED
-          && (text.contains("access to exchange 'publish'") || text.contains("topic '" + topic + "'"));
-    }
-
-    @Override
-    public void receipt(String correlationId, byte[] document) {
-      Sending sending = waiting.get(correlationId);
-      if (sending == null) {
-        return;
-      }
-      Map<String, String> receipt = Receipt.fields(new String(document, StandardCharsets.UTF_8));
-      // More than one may come for one message: the first counts.
-      if ("rejected".equals(receipt.get("status"))) {
-        fail(sending, new PublishException.Rejected(receipt.get("reason"), receipt.get("detail")));
-      } else if ("routed".equals(receipt.get("status"))) {
-        answer(sending, Receipt.published(sending.messageId(), receipt));
-      }
+  /** It may not have arrived. A broker that knows rights closes the channel for one outside them, and says which. */
+  void onLost(Sending sending, ShutdownSignalException why) {
+    if (why != null && why.getReason() instanceof AMQP.Channel.Close said
+        && said.getReplyCode() == AMQP.ACCESS_REFUSED
+        && (said.getReplyText().contains("access to exchange 'publish'")
+            || said.getReplyText().contains("topic '" + sending.topic + "'"))) {
+      fail(sending, new PublishException.Rejected("publisher_not_allowed", said.getReplyText()));
+    } else {
+      sending.hurry();
     }
   }
+
+  /** More than one may come for one message: the first counts. */
+  void onReceipt(String correlationId, byte[] document) {
+    Sending sending = waiting.get(correlationId);
+    Map<String, String> said = Receipt.fields(new String(document, StandardCharsets.UTF_8));
+    if (sending != null && "rejected".equals(said.get("status"))) {
+      fail(sending, new PublishException.Rejected(said.get("reason"), said.get("detail")));
+    } else if (sending != null && "routed".equals(said.get("status"))) {
+      sending.answer.complete(new Published(sending.messageId(), true, said.get("id"), said.get("identity"),
+          said.get("region"), said.get("router"), "true".equals(said.get("repeated"))));
+    }
+  }
+
+  private static void fail(Sending sending, PublishException error) { sending.answer.completeExceptionally(error); }
+
+  private static long now() { return System.nanoTime() / 1_000_000; }
 }

@@ -9,7 +9,7 @@ import java.util.regex.Pattern;
 final class Receipt {
   private static final Pattern FIELD =
       Pattern.compile("\"(\\w+)\"\\s*:\\s*(?:\"((?:[^\"\\\\]|\\\\.)*+)\"|(true|false))");
-  private static final Pattern ESCAPE = Pattern.compile("\\\\(?:u([0-9a-fA-F]{4})|(.))");
+  private static final Pattern ESCAPE = Pattern.compile("\\\\(?:u(\\p{XDigit}{4})|(.))");
   private static final Map<String, String> ESCAPED =
       Map.of("n", "\n", "t", "\t", "r", "\r", "b", "\b", "f", "\f");
 
@@ -24,25 +24,13 @@ final class Receipt {
     return found;
   }
 
-  static Published published(String messageId, Map<String, String> receipt) {
-    return new Published(
-        messageId,
-        true,
-        receipt.get("id"),
-        receipt.get("identity"),
-        receipt.get("region"),
-        receipt.get("router"),
-        "true".equals(receipt.get("repeated")));
-  }
-
   private static String unescape(String text) {
-    return ESCAPE
-        .matcher(text)
-        .replaceAll(
-            escape ->
-                Matcher.quoteReplacement(
-                    escape.group(1) != null
-                        ? String.valueOf((char) Integer.parseInt(escape.group(1), 16))
-                        : ESCAPED.getOrDefault(escape.group(2), escape.group(2))));
+    return ESCAPE.matcher(text).replaceAll(escape -> {
+      String code = escape.group(1);
+      String character = code == null
+          ? ESCAPED.getOrDefault(escape.group(2), escape.group(2))
+          : Character.toString(Integer.parseInt(code, 16));
+      return Matcher.quoteReplacement(character);
+    });
   }
 }

@@ -1,73 +1,77 @@
 package io.newsfabric.publish;
 
 import com.rabbitmq.client.AMQP;
-import java.util.HashSet;
+import java.nio.charset.StandardCharsets;
+import java.util.Date;
+import java.util.HashMap;
+import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Stream;
 
-/** One message under way. Its fields are guarded by itself; {@code answer} decides, once. */
+/** One message under way; {@code answer} decides, once. Times are in ms of {@link System#nanoTime}. */
 final class Sending {
   static final long SEND_AGAIN_AT_LAST = 10_000;
 
   final String topic;
-  final AMQP.BasicProperties properties;
   final byte[] body;
+  final AMQP.BasicProperties properties;
   final boolean receipt;
   final int copies;
   final long deadline;
   final CompletableFuture<Published> answer = new CompletableFuture<>();
 
   /** Regions whose broker gave it back. */
-  private final Set<Entrance> returned = new HashSet<>();
+  final Set<Entrance> returned = ConcurrentHashMap.newKeySet();
 
   private long pause;
-  private long due;
   private int turn;
+  private volatile long due = Long.MIN_VALUE;
 
-  /** Times are in ms of {@link System#nanoTime}. */
-  Sending(
-      String topic,
-      AMQP.BasicProperties properties,
-      byte[] body,
-      boolean receipt,
-      int copies,
-      long deadline,
-      long pause) {
+  Sending(String topic, byte[] json, Options options, Settings settings, long now) {
     this.topic = topic;
-    this.properties = properties;
-    this.body = body;
-    this.receipt = receipt;
-    this.copies = copies;
-    this.deadline = deadline;
-    this.pause = pause;
+    this.body = json;
+    this.receipt = options.receipt != null ? options.receipt : settings.receipt;
+    this.copies = options.copies != null ? options.copies : settings.copies;
+    this.deadline = now + settings.timeout.toMillis();
+    this.pause = settings.sendAgain.toMillis();
+    String messageId = options.messageId != null ? options.messageId : UUID.randomUUID().toString();
+    Date published = new Date();
+    Map<String, Object> headers = new HashMap<>(options.headers);
+    headers.put("timestamp_in_ms", published.getTime());
+    this.properties = new AMQP.BasicProperties.Builder()
+        .contentType("application/json")
+        .deliveryMode(1)
+        .appId(settings.appId)
+        .messageId(messageId)
+        .correlationId(messageId)
+        .type(options.type)
+        .expiration(options.expiration)
+        .timestamp(published)
+        .headers(headers)
+        .build();
+    // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
+    if (Stream.of(topic, messageId, settings.appId, options.type == null ? "" : options.type)
+        .anyMatch(text -> text.getBytes(StandardCharsets.UTF_8).length > 255)) {
+      throw new IllegalArgumentException("topic, messageId, appId and type have at most 255 bytes");
+    }
   }
 
-  String messageId() {
-    return properties.getMessageId();
-  }
+  String messageId() { return properties.getMessageId(); }
+
+  boolean wasTried() { return turn > 0; }
+
+  boolean isDue(long now) { return now >= due; }
+
+  /** Try again as soon as can be. */
+  void hurry() { due = Long.MIN_VALUE; }
 
   /** The number of this try; the next is due after twice the pause of the last. */
-  synchronized int begin(long now) {
+  int begin(long now) {
     due = now + pause;
     pause = Math.min(2 * pause, SEND_AGAIN_AT_LAST);
     return turn++;
-  }
-
-  synchronized void tryAgainAt(long now) {
-    due = now;
-  }
-
-  synchronized boolean isDue(long now) {
-    return now >= due;
-  }
-
-  synchronized boolean wasReturnedBy(Entrance entrance) {
-    return returned.contains(entrance);
-  }
-
-  /** Note it; how many regions have returned it by now. */
-  synchronized int returnedBy(Entrance entrance) {
-    returned.add(entrance);
-    return returned.size();
   }
 }

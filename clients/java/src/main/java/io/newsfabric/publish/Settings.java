@@ -2,10 +2,7 @@ package io.newsfabric.publish;
 
 import java.time.Duration;
 
-/**
- * How a {@link Publisher} works. {@code appId} says who publishes: {@code messageId}s are unique per
- * {@code appId}.
- */
+/** How a {@link Publisher} works. */
 public final class Settings {
   final String appId;
   boolean receipt = true;
@@ -14,38 +11,21 @@ public final class Settings {
   Duration sendAgain = Duration.ofSeconds(2);
   int window = 1000;
 
-  /** The defaults, for publisher {@code appId}. */
-  public Settings(String appId) {
-    this.appId = appId;
-  }
+  /** The defaults, for publisher {@code appId}: {@code messageId}s are unique per {@code appId}. */
+  public Settings(String appId) { this.appId = appId; }
 
   /** Whether messages wait for a receipt (true) or for a broker's confirm only. */
-  public Settings receipt(boolean receipt) {
-    this.receipt = receipt;
-    return this;
-  }
+  public Settings receipt(boolean receipt) { this.receipt = receipt; return this; }
 
   /** Into how many regions each message is published at once (1). */
-  public Settings copies(int copies) {
-    this.copies = copies;
-    return this;
-  }
+  public Settings copies(int copies) { this.copies = copies; return this; }
 
   /** How long a message waits for its answer in all (30 s). */
-  public Settings timeout(Duration timeout) {
-    this.timeout = timeout;
-    return this;
-  }
+  public Settings timeout(Duration timeout) { this.timeout = timeout; return this; }
 
   /** How long it waits before it is sent again the first time (2 s); twice as long each time, up to 10 s. */
-  public Settings sendAgain(Duration sendAgain) {
-    this.sendAgain = sendAgain;
-    return this;
-  }
+  public Settings sendAgain(Duration sendAgain) { this.sendAgain = sendAgain; return this; }
 
   /** How many messages are under way at most (1000). */
-  public Settings window(int window) {
-    this.window = window;
-    return this;
-  }
+  public Settings window(int window) { this.window = window; return this; }
 }

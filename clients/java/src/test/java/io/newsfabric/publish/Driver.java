@@ -79,6 +79,8 @@ public final class Driver {
       told.put("error", argument ? "argument" : e.getCause().getClass().getSimpleName());
       if (e.getCause() instanceof PublishException.Rejected rejected) {
         told.put("reason", rejected.reason());
+      } else if (e.getCause() instanceof PublishException.AccessRefused refused) {
+        told.put("text", refused.getMessage());
       } else if (e.getCause() instanceof PublishException.Unanswered unanswered) {
         told.put("message_id", unanswered.messageId());
       }

@@ -31,13 +31,4 @@ class ReceiptTest {
   void anythingElseHasNoFields() {
     assertEquals(Map.of(), Receipt.fields("[1, \"x\"]"));
   }
-
-  @Test
-  void whatARouterSaysOfAMessage() {
-    assertEquals(
-        new Published("m-1", true, "01a1", "2743", "oregon", "r", false),
-        Receipt.published(
-            "m-1",
-            Map.of("id", "01a1", "identity", "2743", "region", "oregon", "router", "r", "repeated", "false")));
-  }
 }

@@ -4,14 +4,13 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.rabbitmq.client.AMQP;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class SendingTest {
   private final Sending sending =
-      new Sending("news.x", new AMQP.BasicProperties(), new byte[0], true, 1, 30_000, 2_000);
+      new Sending("news.x", new byte[0], new Options(), new Settings("cms"), 0);
 
   @Test
   void itWaitsTwiceAsLongEachTimeUpToTenSeconds() {
@@ -32,7 +31,7 @@ class SendingTest {
   void whatWasLostIsDueAtOnce() {
     sending.begin(0);
     assertFalse(sending.isDue(1));
-    sending.tryAgainAt(1);
+    sending.hurry();
     assertTrue(sending.isDue(1));
   }
 }

@@ -1,0 +1,72 @@
+package io.newsfabric.publish;
+
+import com.rabbitmq.client.ConnectionFactory;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+
+/**
+ * How to connect to the broker at one AMQP URL.
+ *
+ * <p>The library takes any certificate for {@code amqps}; here it must be the named host's, by an authority
+ * that Java trusts or that is in the PEM file of the URL's {@code cacertfile}.
+ */
+final class Broker extends ConnectionFactory {
+  private static final int TIMEOUT_MS = 5_000;
+  private static final int HEARTBEAT_SECONDS = 10;
+
+  private boolean secure;
+  private String authorities;
+
+  /** IllegalArgumentException if {@code url} isn't one. */
+  Broker(String url) {
+    try {
+      setUri(url);
+      if (secure) {
+        useSslProtocol(authorities == null ? SSLContext.getDefault() : trusting(Path.of(authorities)));
+        enableHostnameVerification();
+      }
+    } catch (Exception e) {
+      String text = "can't use AMQP URL " + url + ": " + e.getMessage();
+      throw new IllegalArgumentException(text.replaceAll("//[^/]*@", "//"));
+    }
+    setAutomaticRecoveryEnabled(false);
+    setRequestedHeartbeat(HEARTBEAT_SECONDS);
+    setConnectionTimeout(TIMEOUT_MS);
+  }
+
+  /** What setUri calls for amqps. */
+  @Override
+  public void useSslProtocol() { secure = true; }
+
+  @Override
+  protected void processUriQueryParameter(String name, String value) {
+    if (!name.equals("cacertfile")) {
+      throw new IllegalArgumentException("unknown parameter " + name);
+    }
+    authorities = value;
+  }
+
+  @Override
+  public String toString() { return getHost() + ":" + getPort(); }
+
+  private static SSLContext trusting(Path authorities) throws Exception {
+    KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+    trusted.load(null, null);
+    try (InputStream pem = Files.newInputStream(authorities)) {
+      for (Certificate authority : CertificateFactory.getInstance("X.509").generateCertificates(pem)) {
+        trusted.setCertificateEntry("authority " + trusted.size(), authority);
+      }
+    }
+    var managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+    managers.init(trusted);
+    SSLContext context = SSLContext.getInstance("TLS");
+    context.init(null, managers.getTrustManagers(), null);
+    return context;
+  }
+}

@@ -1,0 +1,177 @@
+"""Publishers turned away, and brokers that can't be trusted: an error at once, in each language."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from authorities import Certified, certify
+from client_programs import Program, program
+from client_regions import Region, Regions, settings
+
+from bench.drivers import LANGUAGES
+from newsfabric.settings import Credentials, Node
+from newsfabric.topics import PublisherRights
+from newsfabric.world.broker import LocalNode, free_ports, listening
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+
+# Maven may take a minute to compile the Java library on a busy machine.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
+
+MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
+# Far longer than a program may take: who waits for it fails.
+FOR_EVER = 600.0
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def publisher(request: pytest.FixtureRequest) -> Program:
+    return program(request.param)
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Certified:
+    return certify(tmp_path_factory.mktemp("ours"), "ours")
+
+
+@pytest.fixture(scope="module")
+def node(
+    rabbitmq_home: RabbitmqHome, ours: Certified, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalNode]:
+    """A broker with TLS at ``secured(region)``."""
+    (port,) = free_ports(1)
+    settings = [
+        f"listeners.ssl.default = 127.0.0.1:{port}",
+        f"ssl_options.cacertfile = {ours.authority}",
+        f"ssl_options.certfile = {ours.certificate}",
+        f"ssl_options.keyfile = {ours.key}",
+    ]
+    with LocalNode(tmp_path_factory.mktemp("node"), rabbitmq_home, settings=settings) as node:
+        assert listening(port)
+        yield node
+
+
+@pytest.fixture
+async def regions(node: LocalNode) -> AsyncIterator[Regions]:
+    async with Regions.on(Node("node", node.amqp_url, node.management_url)) as made:
+        yield made
+
+
+def secured(node: LocalNode, region: Region, *, authority: Path | None) -> str:
+    """``region`` over TLS, trusting ``authority``."""
+    port = node.broker.settings[0].rpartition(":")[2]
+    url = f"amqps://127.0.0.1:{port}/{region.vhost}"
+    return url if authority is None else f"{url}?cacertfile={authority}"
+
+
+async def refusal(publisher: Program, *urls: str) -> str:
+    """What ``publisher`` is told at once when it has nowhere else to go."""
+    (told,) = await publisher.run(settings(*urls, timeout=FOR_EVER), MESSAGE)
+    assert told["error"] == "AccessRefused", told
+    return str(told["text"])
+
+
+async def test_a_wrong_password(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+    url = Credentials("guest", "wrong").in_url(region.url)
+    text = await refusal(publisher, url)
+    assert "ACCESS_REFUSED - Login was refused" in text
+    assert "wrong" not in text
+
+
+async def test_a_wrong_password_at_every_broker_of_every_region(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    url = Credentials("guest", "wrong").in_url(region.url)
+    assert "ACCESS_REFUSED" in await refusal(publisher, f"{url}, {url}", url)
+
+
+async def test_no_such_virtual_host(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+    text = await refusal(publisher, region.url.replace(region.vhost, "nowhere"))
+    assert "NOT_ALLOWED - vhost nowhere not found" in text
+
+
+async def test_a_virtual_host_that_isnt_the_users(publisher: Program, regions: Regions) -> None:
+    region = await regions("oregon")
+    text = await refusal(publisher, await region.add_user("cms"))
+    assert "NOT_ALLOWED" in text
+    assert f"access to vhost '{region.vhost}' refused for user 'cms'" in text
+
+
+async def test_an_app_id_whose_receipts_arent_the_users(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    text = await refusal(publisher, await region.user(PublisherRights("desk", ("news.#",))))
+    assert "ACCESS_REFUSED - access to queue 'cms." in text
+    assert region.seen == []
+
+
+async def test_where_one_broker_refuses_another_is_used(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    wrong = Credentials("guest", "wrong").in_url(region.url)
+    given = settings(f"{wrong}, {region.url}", timeout=20.0)
+    (told,) = await publisher.run(given, MESSAGE)
+    assert told["published"]["region"] == "oregon"
+
+
+async def test_where_one_region_refuses_another_is_used_and_the_log_says_so(
+    publisher: Program, regions: Regions
+) -> None:
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    wrong = Credentials("guest", "wrong").in_url(oregon.url)
+    (told,), said = await publisher.run_and_listen(settings(wrong, dublin, timeout=20.0), MESSAGE)
+    assert told["published"]["region"] == "dublin"
+    assert "ACCESS_REFUSED - Login was refused" in said
+
+
+async def test_a_region_that_is_down_may_come_back(
+    publisher: Program, regions: Regions, unused_tcp_port: int
+) -> None:
+    oregon = await regions("oregon")
+    wrong = Credentials("guest", "wrong").in_url(oregon.url)
+    down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
+    (told,) = await publisher.run(settings(wrong, down, timeout=2.0), MESSAGE)
+    assert told["error"] == "Unanswered"
+
+
+async def test_over_tls_with_an_authority_of_ones_own(
+    publisher: Program, regions: Regions, node: LocalNode, ours: Certified
+) -> None:
+    region = await regions("oregon")
+    url = secured(node, region, authority=ours.authority)
+    told = await publisher.run(settings(url, timeout=20.0), MESSAGE, {**MESSAGE, "many": 500})
+    assert told[0]["published"]["region"] == "oregon"
+    assert told[1]["failed"] == 0
+    assert len(region.seen) == 501
+
+
+async def test_a_missing_file_of_authorities_is_an_error_at_once(
+    publisher: Program, regions: Regions, node: LocalNode, tmp_path: Path
+) -> None:
+    url = secured(node, await regions("oregon"), authority=tmp_path / "none.pem")
+    with pytest.raises(AssertionError, match=r"none\.pem"):
+        await publisher.run(settings(url), MESSAGE)
+
+
+@pytest.mark.parametrize("trusted", ["another", "those of the machine"])
+async def test_a_broker_whose_authority_isnt_trusted_is_not_talked_to(
+    publisher: Program, regions: Regions, node: LocalNode, tmp_path: Path, trusted: str
+) -> None:
+    another = certify(tmp_path, "another").authority if trusted == "another" else None
+    region = await regions("oregon")
+    text = await refusal(publisher, secured(node, region, authority=another))
+    assert "certificate verify failed" in text or "PKIX path" in text, text
+
+
+async def test_a_broker_with_the_certificate_of_another_host_is_not_talked_to(
+    publisher: Program, regions: Regions, node: LocalNode, ours: Certified
+) -> None:
+    region = await regions("oregon")
+    url = secured(node, region, authority=ours.authority).replace("127.0.0.1", "localhost")
+    text = await refusal(publisher, url)
+    assert "localhost" in text

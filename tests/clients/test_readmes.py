@@ -1,0 +1,148 @@
+"""The READMEs of the publishers' libraries and their examples, pasted as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from client_programs import program
+from client_regions import Regions
+
+from bench.drivers import JAVA, PHP_AMQPLIB, ROOT, java_classpath
+from newsfabric.settings import Node
+from newsfabric.topics import PublisherRights
+
+# Maven may take a minute on a busy machine.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
+
+PATIENCE = 300.0
+WRITTEN = "amqp://cms:secret@{}/%2F"
+JAVA_PROGRAM = """import io.newsfabric.publish.*;
+import java.util.List;
+public class Readme {{ public static void main(String[] arguments) {{
+{}
+}} }}
+"""
+# Packagist as far as it is on this machine.
+COMPOSER = """{
+    "repositories": [
+        {"packagist.org": false},
+        {"type": "package", "package": {
+            "name": "php-amqplib/php-amqplib", "version": "3.5.3",
+            "dist": {"type": "path", "url": "%s"}, "autoload": {"files": ["autoload.php"]}
+        }}
+    ]
+}"""
+
+
+@pytest.fixture
+async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
+    async with Regions.on(rabbitmq) as made:
+        yield made
+
+
+def block(language: str, kind: str) -> str:
+    """The README's only code block of that kind."""
+    readme = (ROOT / "clients" / language / "README.md").read_text("utf-8")
+    (found,) = re.findall(rf"```{kind}\n(.+?)```", readme, re.DOTALL)
+    return str(found)
+
+
+async def run(command: Sequence[str], *, cwd: Path) -> str:
+    """What it prints; fails the test if it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COMPOSER_ALLOW_SUPERUSER": "1"},
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    assert process.returncode == 0, err.decode() + out.decode()
+    return out.decode()
+
+
+async def paste(regions: Regions, code: str, command: Sequence[str], file: Path) -> None:
+    """Run ``code`` in ``file`` with our brokers for the README's: it prints its message's id."""
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    for region, hosts in ((oregon, ("oregon-1", "oregon-2")), (dublin, ("dublin-1",))):
+        url = await region.user(PublisherRights("cms", ("news.#",)))
+        for host in hosts:
+            assert WRITTEN.format(host) in code
+            code = code.replace(WRITTEN.format(host), url)
+    await asyncio.to_thread(file.write_text, code, "utf-8")
+    printed = await run([*command, str(file)], cwd=file.parent)
+    (message,) = oregon.seen
+    assert printed.strip() == f"id of {message.properties.message_id}"
+    assert message.topic == "news.breaking"
+    assert message.properties.headers["key"] == "story-1"
+
+
+async def test_python(regions: Regions, tmp_path: Path) -> None:
+    await paste(regions, block("python", "python"), [sys.executable], tmp_path / "readme.py")
+
+
+async def test_php(regions: Regions, tmp_path: Path) -> None:
+    program("php")
+    code = f"<?php\nrequire '{ROOT}/clients/php/autoload.php';\n{block('php', 'php')}"
+    await paste(regions, code, ["php"], tmp_path / "readme.php")
+
+
+async def test_java(regions: Regions, tmp_path: Path) -> None:
+    program("java")
+    code = JAVA_PROGRAM.format(block("java", "java"))
+    await paste(regions, code, ["java", "-cp", java_classpath()], tmp_path / "Readme.java")
+
+
+async def test_php_by_composer(regions: Regions, tmp_path: Path) -> None:
+    program("php")
+    if shutil.which("composer") is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have Composer, `make setup` installs it")
+        pytest.skip("Composer is missing: install composer")
+    (tmp_path / "composer.json").write_text(COMPOSER % PHP_AMQPLIB.parent, "utf-8")
+    commands = block("php", "sh").replace("/path/to/newsfabric", str(ROOT))
+    await run(["bash", "-ec", commands], cwd=tmp_path)
+    code = f"<?php\nrequire 'vendor/autoload.php';\n{block('php', 'php')}"
+    await paste(regions, code, ["php"], tmp_path / "readme.php")
+
+
+async def test_composer_finds_nothing_wrong_with_the_package() -> None:
+    if shutil.which("composer") is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have Composer, `make setup` installs it")
+        pytest.skip("Composer is missing: install composer")
+    await run(["composer", "validate", "--strict"], cwd=ROOT / "clients" / "php")
+
+
+@pytest.mark.parametrize(
+    ("language", "cwd"),
+    [("python", ROOT), ("php", ROOT / "clients" / "php"), ("java", JAVA)],
+)
+async def test_the_example_to_try(regions: Regions, language: str, cwd: Path) -> None:
+    program("python-sync" if language == "python" else language)
+    readme = (ROOT / "clients" / language / "README.md").read_text("utf-8")
+    found = re.search(r"Try it: `(.+?)`", readme)
+    assert found is not None
+    region = await regions("oregon")
+    assert "amqp://127.0.0.1:18110/%2F" in found[1]
+    command = found[1].replace("amqp://127.0.0.1:18110/%2F", region.url)
+    python, _, rest = command.partition(" ")
+    command = f"{sys.executable} {rest}" if python == "python" else command
+    printed = await run(["bash", "-ec", command], cwd=cwd)
+    (message,) = region.seen
+    # Maven adds codes for a terminal.
+    assert f"id of {message.properties.message_id}\n" in printed

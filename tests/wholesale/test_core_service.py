@@ -1,0 +1,136 @@
+"""What routers and mailbox services have in common as processes: ready, healthy, drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from core_desk import Desk, until
+from envelopes import envelope
+from tornado.httpclient import AsyncHTTPClient, HTTPResponse
+
+from newsfabric.errors import ConfigError, StoreUnavailable
+from newsfabric.mailbox import Kept, Mark, encode_mark
+from newsfabric.store.memory import MemoryStore
+from wholesale.core_service import CoreService
+from wholesale.mailbox.service import MailboxService, MailboxSettings
+from wholesale.router.service import RouterService, RouterSettings
+
+LETTER = envelope(1, topic="user.42", app_id="billing")
+
+
+class UnreachableStore(MemoryStore):
+    async def check(self) -> None:
+        raise StoreUnavailable("nobody there")
+
+
+class Away(MemoryStore):
+    """Well when asked, and away when needed."""
+
+    async def kept(self, topic: str, id: str) -> Kept | None:
+        raise StoreUnavailable("gone")
+
+
+def _router(desk: Desk, **settings: Any) -> CoreService[Any]:
+    told = RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings)
+    return RouterService(told, link=desk.link, store=desk.store, topics=desk.topics)
+
+
+def _mailbox(desk: Desk, **settings: Any) -> CoreService[Any]:
+    told = MailboxSettings(name="oregon-mailbox-1", queues=("mailbox.1",), **settings)
+    return MailboxService(told, link=desk.link, store=desk.store, topics=desk.topics)
+
+
+@pytest.fixture(params=[_router, _mailbox], ids=["router", "mailbox"])
+def make(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@contextlib.asynccontextmanager
+async def serving(service: CoreService[Any]) -> AsyncIterator[str]:
+    """The URL of its pages; it is told to stop at the end."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(service.serve(stop))
+    await service.listening.wait()
+    try:
+        yield f"http://127.0.0.1:{service.port}"
+    finally:
+        stop.set()
+        await task
+
+
+async def get(url: str) -> HTTPResponse:
+    return await AsyncHTTPClient().fetch(url, raise_error=False)
+
+
+async def test_it_is_ready_once_it_consumes_and_the_store_answers(desk: Desk, make: Any):
+    service = make(desk)
+    async with serving(service) as url:
+        await until(lambda: service.readiness().ready)
+        assert (await get(f"{url}/healthz/ready")).code == 200
+        assert (await get(f"{url}/healthz/live")).code == 200
+
+
+async def test_without_its_link_it_isnt_ready_and_says_so(desk: Desk, make: Any):
+    service = make(desk)
+    async with serving(service) as url:
+        await until(lambda: service.readiness().ready)
+        desk.broker.cut()
+        response = await get(f"{url}/healthz/ready")
+        assert response.code == 503
+        assert json.loads(response.body) == {"ready": False, "waiting_for": ["link"]}
+
+
+async def test_without_its_store_it_isnt_ready(desk: Desk, make: Any):
+    desk.store = UnreachableStore(desk.topics)
+    service = make(desk)
+    async with serving(service):
+        await until(lambda: service.readiness().waiting_for == ("store",))
+
+
+async def test_a_taken_port_is_one_clear_line(desk: Desk, make: Any):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"can't listen on 127.0.0.1 port {port}"):
+            await make(desk, port=port).serve(asyncio.Event())
+
+
+def _read_at(at_ms: int) -> Mark:
+    return Mark(topic=LETTER.topic, id=LETTER.id, kind="read", at_ms=at_ms)
+
+
+async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(desk: Desk):
+    await desk.store.write([LETTER])
+    service = _mailbox(desk)
+    async with serving(service):
+        await until(lambda: service.readiness().ready)
+        for n in range(300):
+            desk.broker.publish("upstream", encode_mark(_read_at(n + 1)))
+        await until(lambda: desk.broker.depth("mailbox.1") < 300)
+    # What it took is acknowledged; what it didn't is as it was.
+    left = desk.broker.depth("mailbox.1")
+    desk.link.lose()
+    assert desk.broker.depth("mailbox.1") == left
+    kept = await desk.store.kept(LETTER.topic, LETTER.id)
+    assert kept is not None
+    assert kept.mark("read") == _read_at(1)
+
+
+async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+):
+    desk.store = Away(desk.topics)
+    service = _mailbox(desk, drain_seconds=0.05)
+    async with serving(service):
+        await until(lambda: service.readiness().ready)
+        desk.broker.publish("upstream", encode_mark(_read_at(1)))
+        await until(lambda: desk.broker.depth("mailbox.1") == 0)
+        await until(lambda: service.readiness().waiting_for == ("store",))
+    desk.link.lose()
+    assert desk.broker.depth("mailbox.1") == 1
+    assert "oregon-mailbox-1 leaves 1 deliveries to the others" in caplog.text

@@ -1,0 +1,161 @@
+"""A service on its region's core cluster: pages, link, queues, readiness, drain.
+
+What it does with deliveries is its :class:`Work`; this feeds it and lets it finish. Services of a
+kind compete on the same queues. What one has not acknowledged when it dies the broker gives to
+another, so nothing is handed over and there is no leader.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import dataclasses
+import functools
+import logging
+from contextlib import suppress
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from newsfabric import topology
+from newsfabric.amqp import Consumer, Link
+from newsfabric.amqp.message import Delivery
+from newsfabric.errors import LinkError, StoreError
+from newsfabric.service import Readiness, health_routes, listen
+from newsfabric.store import Store
+from wholesale.http import application
+from wholesale.source import QueueSource
+
+logger = logging.getLogger(__name__)
+
+_CHECK_SECONDS: Final = 2.0
+
+
+class Work(Protocol):
+    """What is done with the deliveries of some queues; each is acknowledged when it is done."""
+
+    @property
+    def store_answers(self) -> bool:
+        """Whether the store answered the last time that it was needed (True before the first)."""
+
+    @property
+    def under_way(self) -> int:
+        """How much was taken and is neither done nor given up."""
+
+    def offer(self, source: QueueSource, delivery: Delivery) -> None:
+        """Take ``delivery`` of ``source``."""
+
+    async def run(self) -> None:
+        """Do it, until cancelled."""
+
+    async def settled(self) -> None:
+        """Return when everything taken so far is done or given up."""
+
+
+W = TypeVar("W", bound=Work)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    """How one service runs. ``prefetch`` is per queue and bounds everything that it holds.
+
+    ``drain_seconds`` is how long it finishes what it has when told to stop; the rest goes to the
+    others. ``port`` 0 takes a free one.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 0
+    prefetch: int
+    drain_seconds: float = 5.0
+
+
+class CoreService(abc.ABC, Generic[W]):
+    """Runs one service over ``link`` and ``store``, which belong to the caller."""
+
+    def __init__(self, settings: CoreSettings, *, link: Link, store: Store) -> None:
+        # Set as soon as ``port`` is known and answers.
+        self.listening = asyncio.Event()
+        self.port = 0
+        self._settings = settings
+        self._link = link
+        self._store = store
+        self._consumers: list[Consumer] = []
+        self._store_checked = False
+        self._draining = False
+        self._work: W | None = None
+
+    @abc.abstractmethod
+    async def _make_work(self) -> W:
+        """The work; the cluster has what it needs."""
+
+    def _pages(self) -> list[Any]:
+        """Tornado routes besides those for its health."""
+        return []
+
+    async def _end(self, work: W) -> None:
+        """Its last word, when ``work`` doesn't run any more."""
+
+    def readiness(self) -> Readiness:
+        """Whether it does its work, and otherwise what it waits for."""
+        work = self._work
+        return Readiness.of(
+            link=self._link.connected,
+            consuming=bool(self._consumers) and not self._draining,
+            store=self._store_checked and work is not None and work.store_answers,
+        )
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set, then drain."""
+        settings = self._settings
+        pages = application([*health_routes(self.readiness), *self._pages()])
+        server, self.port = listen(pages, host=settings.host, port=settings.port)
+        self.listening.set()
+        try:
+            await self._link.on_connect(topology.declare_core)
+            work = self._work = await self._make_work()
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(work.run(), name="work"),
+                    tasks.create_task(self._watch_store(), name="store check"),
+                    tasks.create_task(self._consume(work), name="consume"),
+                ]
+                await stop.wait()
+                await self._drain(work)
+                for task in running:
+                    task.cancel()
+            await self._end(work)
+        finally:
+            server.stop()
+            await server.close_all_connections()
+
+    async def _consume(self, work: W) -> None:
+        for queue in self._settings.queues:
+            source = QueueSource()
+            consumer = await self._link.consumer(
+                queue, functools.partial(work.offer, source), prefetch=self._settings.prefetch
+            )
+            source.attach(consumer)
+            self._consumers.append(consumer)
+
+    async def _watch_store(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_CHECK_SECONDS):
+                    await self._store.check()
+                self._store_checked = True
+            except (StoreError, TimeoutError):
+                self._store_checked = False
+            await asyncio.sleep(_CHECK_SECONDS)
+
+    async def _drain(self, work: W) -> None:
+        self._draining = True
+        try:
+            async with asyncio.timeout(self._settings.drain_seconds):
+                for consumer in self._consumers:
+                    with suppress(LinkError):
+                        await consumer.cancel()
+                await work.settled()
+        except TimeoutError:
+            logger.warning(
+                "%s leaves %d deliveries to the others", self._settings.name, work.under_way
+            )
