@@ -334,7 +334,7 @@ def test_every_message_that_was_routed_is_published_once_and_no_hole_stays(
 
 @pytest.mark.promise("D1", "D5")
 @given(st.integers(0, 2**32), st.integers(11, 40))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @example(0, 20)
 def test_what_a_region_routed_while_it_was_cut_off_for_long_comes_when_its_rows_have_come(
     seed: int, minutes: int
