@@ -22,7 +22,7 @@ const VERBS_WAIT_ABOVE: usize = 64 * 1024;
 const WAITING_BYTES: usize = 64 * 1024;
 /// Bytes of verbs that wait or are asked, in all connections of all threads: a crowd of 100,000 may log in
 /// at once. A control plane that attaches is asked them again, all at once.
-const HELD_BYTES: usize = 256 << 20;
+const HELD_BYTES: usize = 128 << 20;
 /// So many pings of one read are answered one by one. RFC 6455 section 5.5.3: of those behind them the most
 /// recent is enough; 10,000 fit into a read, and everybody else would wait for their answers.
 pub(crate) const PONGS: u32 = 64;

@@ -173,8 +173,7 @@ class Watch:
     async def look(self) -> int:
         found = await asyncio.to_thread(depths, self.url)
         self.in_queue = max(self.in_queue, *found.values())
-        assert self.router._router is not None
-        self.in_router = max(self.in_router, self.router._router.under_way)
+        self.in_router = max(self.in_router, self.router.under_way)
         return sum(found.values())
 
     async def run(self) -> None:
@@ -185,10 +184,9 @@ class Watch:
     async def until_empty(self) -> float:
         """Seconds until nothing waits any more."""
         start = time.monotonic()
-        assert self.router._router is not None
         async with asyncio.timeout(PATIENCE):
             # A broker's queues have no events to wait for.
-            while await self.look() or self.router._router.under_way:  # noqa: ASYNC110
+            while await self.look() or self.router.under_way:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         return time.monotonic() - start
 
