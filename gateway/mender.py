@@ -136,6 +136,11 @@ class Mender:
         self._note(problem, now)
         reached_ms = self._reached_ms
         self._tell(self._repair.finished(plan, now, complete=complete, reached_ms=reached_ms))
+        if plan.sweep is not None and plan.sweep.done:
+            from_ms, to_ms = plan.sweep.span
+            logger.info(
+                "a silence of %d s of a region is swept to the end", (to_ms - from_ms) // 1000
+            )
         if complete and plan.catch_up is not None:
             self._core.hub.streams.caught_up(plan.catch_up.from_ms)
             logger.info("caught up: %d messages from the journal", found)
