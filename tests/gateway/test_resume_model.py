@@ -380,6 +380,9 @@ class World:
         self.routers[self.routers.index(old)] = self.router(old.region, int(old.name[-1]))
 
     async def gateway_restarts(self) -> None:
+        if self.cut:
+            # So is one that begins within a cut and makes positions.
+            return
         place = self.dice.randrange(len(self.gateways))
         old = self.gateways[place]
         for reader in self.readers:
