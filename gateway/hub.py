@@ -164,6 +164,10 @@ class Hub:
         self._remember(publication, known)
         return publication
 
+    def gave(self, identity: int, now: float) -> None:
+        """Readers were given this message: from now on, what is offered of it is a copy."""
+        self._seen.add(identity, now)
+
     def ticked(self, tick: Tick, now: float) -> None:
         """A router's tick: its last number and its void ones."""
         self.streams.ticked(
@@ -274,9 +278,13 @@ class Hub:
         policy = self.memory(topic).policy
         found: dict[int, Publication] = {}
         fresh: list[Publication] = []
-        for envelope in stored:
-            place = (envelope.router, envelope.epoch, envelope.seq)
-            if not self.streams.offered(*place, ms_of_id(envelope.id)):
+        every = list(stored)
+        past = {envelope.identity for envelope in every if self._is_past(envelope)}
+        for identity in past:
+            # Those of long ago are forgotten, and their copies may have been missing until now.
+            self.gave(identity, now)
+        for envelope in every:
+            if not self._is_past(envelope):
                 publication = self.offer(envelope, now)
                 if publication is not None:
                     fresh.append(publication)

@@ -46,7 +46,8 @@ class GatewaySettings:
     ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
     ``*`` for all; programs send none and are let in. ``replay_bytes`` bounds what one
     subscribe or history sends at once: the newest messages that fit. ``resume_rows`` copies of
-    messages are read from the store at most for readers who resume. Mailboxes are read
+    messages, with bodies of ``resume_bytes``, are read from the store at most for readers who
+    resume; four times as much of what was read is kept for a minute. Mailboxes are read
     ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once; ``mailboxes_waiting`` more
     may wait. ``marks_in_flight`` marks may wait for the broker's confirm. ``sockjs_url`` is
     what SockJS's iframe page loads; sockjs-client 1.x of our own is at ``/sockjs.min.js``.
@@ -88,7 +89,8 @@ class GatewaySettings:
     latest_keys: int = 200
     replay_bytes: int = 1 << 20
     resume_rows: int = 10_000
-    # Measured, 10,000 mailboxes of five messages in SQLite: see bench/README.md.
+    resume_bytes: int = 32 << 20
+    # Measured, 10,000 mailboxes of five messages in SQLite: see docs/performance.md.
     mailbox_reads: int = 2
     mailbox_batch: int = 64
     mailboxes_waiting: int = 100_000

@@ -78,7 +78,7 @@ REGION_BOUNDS: Final = Bounds(
     max_bytes=256 * MIB,
     # Twice on a copy's way; see above.
     message_ttl_ms=150_000,
-    # A region that is gone for half an hour rereads the store; its queue mustn't cost others more.
+    # What a region missed for longer its gateways sweep from the store.
     expires_ms=1_800_000,
 )
 PROXY_BOUNDS: Final = Bounds(
