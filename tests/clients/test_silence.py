@@ -6,6 +6,7 @@ error. What a broker says is AMQP 0-9-1's section 1, by the numbers of its metho
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from amqp_links import Proxy
 from client_programs import Program, program
-from client_regions import Region, Regions, settings
+from client_regions import Regions, settings
 
 from bench.drivers import LANGUAGES
 from newsfabric.settings import Node
@@ -120,6 +121,22 @@ async def test_with_no_other_region_it_is_told_in_time(
     assert 2.5 <= many["seconds"] < 2.5 + SLACK
 
 
+async def test_a_socket_that_takes_no_more_holds_nothing_up(
+    publisher: Program, regions: Regions, proxy: Proxy
+) -> None:
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    fall_silent(proxy, PUBLISH)
+    # More than the buffers of two sockets on either side.
+    long = {"topic": "news.x", "body": json.dumps({"text": 500_000 * "x"})}
+    given = settings(
+        proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
+    )
+    told = await publisher.run(given, *[long] * 40, {"topic": "news.x", "many": 1})
+    assert [one["published"]["region"] for one in told[:-1]] == 40 * ["dublin"]
+    assert told[-1]["failed"] == 0
+    assert told[-1]["seconds"] < TIMEOUT
+
+
 async def test_once_it_is_heard_again_it_is_used_again(
     publisher: Program, regions: Regions, proxy: Proxy
 ) -> None:
@@ -162,7 +179,8 @@ async def test_what_a_broker_refuses_is_sent_again(
     publisher: Program, regions: Regions, proxy: Proxy, receipt: bool
 ) -> None:
     region = await regions("oregon")
-    await _refuse_first(proxy, region)
+    refuse_first(proxy)
+    region.answers = lambda _message, n: "routed" if receipt and n > 1 else None
     given = settings(
         proxy.before(region.url), send_again=SEND_AGAIN, receipt=receipt, timeout=TIMEOUT
     )
@@ -172,8 +190,8 @@ async def test_what_a_broker_refuses_is_sent_again(
     assert len({message.properties.message_id for message in region.seen}) == 1
 
 
-async def _refuse_first(proxy: Proxy, region: Region) -> None:
-    """The first message's confirm is a refusal, and it has no receipt."""
+def refuse_first(proxy: Proxy) -> None:
+    """The first message's confirm is a refusal."""
     refused = 0
 
     def passing(data: bytes) -> bytes:
@@ -184,4 +202,3 @@ async def _refuse_first(proxy: Proxy, region: Region) -> None:
         return data
 
     proxy.passing = passing
-    region.answers = lambda _message, n: None if n == 1 else "routed"
