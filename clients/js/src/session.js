@@ -16,25 +16,13 @@
  */
 
 import { Backoff, TOKEN_EXPIRED, askedWait, waitAfterLoss } from "./closing.js";
+import { Login } from "./login.js";
 import { keyOf } from "./regions.js";
 import { Topics } from "./topics.js";
 
 /**
  * @import { Regions } from "./regions.js"
  * @import { Answer, Ask, Candidate, Closing, Details, Effect, Handlers, Note, Push, Random, Refusal, State, Verb } from "./types"
- */
-
-/**
- * @typedef {object} Login
- * @property {boolean} wanted
- * @property {unknown} token the last one we were given
- * @property {unknown} before the one before it
- * @property {unknown} refused
- * @property {Push | null} error why, to be told if no tab has a better one
- * @property {{user: string, expires_at: number | null} | null} user
- * @property {string[]} keys of those who await an answer
- * @property {string | null} ref
- * @property {boolean} asking whether tabs have been asked for a token
  */
 
 /**
@@ -105,8 +93,7 @@ export class Session {
   /** @type {Map<string, {verb: Verb, ref: string | null}>} */
   #asked = new Map(); // by key
   #refs = 0;
-  /** @type {Login} */
-  #login = { wanted: false, token: null, before: null, refused: null, error: null, user: null, keys: [], ref: null, asking: false };
+  #login;
   #topics;
 
   /**
@@ -126,10 +113,12 @@ export class Session {
     /** @type {Details} */
     this.details = {};
     this.backoff = new Backoff();
-    this.#topics = new Topics({
-      send: (verb) => this.#send(verb),
-      tell: (note) => this.#tell(note),
-    });
+    /** @param {Verb} verb */
+    const send = (verb) => this.#send(verb);
+    /** @param {Note} note */
+    const tell = (note) => this.#tell(note);
+    this.#login = new Login({ send, tell });
+    this.#topics = new Topics({ send, tell });
   }
 
   /* ---- Time ---- */
@@ -173,9 +162,9 @@ export class Session {
     quiet: (now) => this.#silent(now),
     goodbye: (now) => this.#hangUpAnd(() => this.#lost({ code: 1006 }, now)),
     token: () => this.#release(),
-    refresh: () => this.#askForToken(),
+    refresh: () => this.#login.askForToken(),
     home: () => this.emit({ do: "survey" }),
-    again: () => this.#topics.again(),
+    again: () => this.#again(),
     repeat: (now) => this.#repeat(now),
   };
 
@@ -269,8 +258,7 @@ export class Session {
     this.#due.clear();
     this.#openedAt = this.#pingedAt = 0;
     this.#notice = null;
-    this.#login.asking = false;
-    this.#login.user = null;
+    this.#login.disconnected();
     this.#topics.disconnected();
     for (const asked of this.#asked.values()) asked.ref = null;
   }
@@ -424,7 +412,7 @@ export class Session {
     if (this.state === "open") this.#judge(openFor, now);
     const notice = this.#notice;
     this.#forgetConnection();
-    if ((notice?.code ?? code) === TOKEN_EXPIRED) this.#login.token = null;
+    if ((notice?.code ?? code) === TOKEN_EXPIRED) this.#login.expired();
     const wait = waitAfterLoss({ code, notice, openFor }, this.backoff, this.random());
     const why = { reason: notice?.reason || reason };
     if (wait === null) return this.#move("stop", { ...why, code: notice?.code ?? code });
@@ -484,8 +472,9 @@ export class Session {
       if (push.type === "error") this.#later(push.temporary, now);
       return;
     }
-    if (push.type === "logged_in" || push.type === "refreshed") this.#loggedIn(push, now);
-    else if (push.type === "error" && push.ref && push.ref === this.#login.ref) this.#loginRefused(push);
+    const outcome = this.#login.reply(push);
+    if (outcome === "in") this.#loggedIn(push, now);
+    else if (outcome === "refused") this.#later(push.temporary, now);
     else this.#answer(push, now);
   }
 
@@ -522,18 +511,18 @@ export class Session {
     this.#tell({ t: "error", error: /** @type {any} */ (push) });
   }
 
-  /* ---- Login ---- */
+  /* ---- First words ---- */
 
   /**
-   * First words on a new connection: who we are, then what we follow, then what is still to be asked.
+   * On a new connection: who we are, then what we follow, then what is still to be asked.
    * @param {number} now
    */
   #greet(now) {
-    if (this.#login.wanted && this.#login.token === null) {
-      this.#askForToken();
+    if (this.#login.lacksToken) {
+      this.#login.askForToken();
       this.#due.set("token", now + TOKEN_MS);
     } else {
-      if (this.#login.wanted) this.#sendLogin("login");
+      this.#login.say();
       this.#release();
     }
   }
@@ -544,63 +533,33 @@ export class Session {
     for (const asked of this.#asked.values()) if (asked.ref === null) this.#sendAsked(asked);
   }
 
-  #askForToken() {
-    this.#login.asking = true;
-    this.#tell({ t: "token?" });
+  /** Say again what was refused for the moment, or may not have been read; who we are comes first. */
+  #again() {
+    this.#login.again();
+    this.#topics.again();
   }
 
   /**
-   * A tab brings the token it was asked for; null if it has none.
+   * A tab brings a token, or none.
    * @param {unknown} token
    */
   #gotToken(token) {
-    if (!this.#login.asking) return;
-    this.#login.asking = false;
-    const { error } = this.#login;
-    this.#login.error = null;
-    const isNew = typeof token === "string" && token !== this.#login.refused && token !== this.#login.token;
-    if (isNew) this.#login.token = token;
-    else if (error) this.#tell({ t: "error", error: /** @type {any} */ (error) });
+    const isNew = this.#login.bring(token);
     if (this.state !== "open") return;
-    if (isNew) this.#sendLogin(this.#login.user ? "refresh" : "login");
+    if (isNew) this.#login.say();
     if (this.#isDue("token")) this.#release();
-  }
-
-  /** @param {"login" | "refresh"} action */
-  #sendLogin(action) {
-    this.#login.ref = this.#ref();
-    this.#send({ action, token: this.#login.token, ref: this.#login.ref });
   }
 
   /**
    * @param {Push} push
    * @param {number} now
    */
-  #loggedIn({ user, expires_at: expiresAt }, now) {
-    this.#login.user = { user, expires_at: expiresAt ?? null };
-    this.#login.refused = null;
+  #loggedIn({ expires_at: expiresAt }, now) {
     if (Number.isFinite(expiresAt)) {
       this.#due.set("refresh", now + Math.max(1000, (expiresAt - now) * (0.7 + 0.2 * this.random())));
     }
-    this.#answerLogins({ type: "logged_in", ...this.#login.user });
-    this.#tell({ t: "login", ...this.#login.user });
     this.#tell(this.stateNote());
     this.#topics.loggedIn();
-  }
-
-  /** @param {Push} push */
-  #loginRefused(push) {
-    this.#login.refused = this.#login.token;
-    this.#login.token = this.#login.user ? this.#login.before : null;
-    if (this.#login.keys.length) return this.#answerLogins(push);
-    // A tab may have a newer one; if none has, the page is told what is wrong with this one.
-    this.#login.error = push;
-    return this.#askForToken();
-  }
-
-  /** @param {Push} push */
-  #answerLogins(push) {
-    for (const key of this.#login.keys.splice(0)) this.#tell({ t: "answer", key, push });
   }
 
   /* ---- The tabs' notes ---- */
@@ -617,10 +576,7 @@ export class Session {
   /** @type {Handlers<Ask, [now: number]>} */
   #notes = {
     hello: (note, now) => {
-      if (note.token && !this.#login.wanted) {
-        this.#login.wanted = true;
-        if (this.state === "open") this.#greet(now);
-      }
+      if (note.token && this.#login.want() && this.state === "open") this.#greet(now);
       for (const wish of note.wishes) this.#topics.follow(wish, this.#isReady());
       this.#tell(this.stateNote());
     },
@@ -684,12 +640,9 @@ export class Session {
    * @param {number} now
    */
   #askLogin(key, { token }, now) {
-    this.#login.wanted = true;
-    this.#login.before = this.#login.token;
-    this.#login.token = token;
-    this.#login.keys.push(key);
+    this.#login.ask(key, token);
     if (this.state === "stopped") this.start(now);
-    if (this.state === "open") this.#sendLogin(this.#login.user ? "refresh" : "login");
+    if (this.state === "open") this.#login.say();
     if (this.#isDue("token")) this.#release();
   }
 

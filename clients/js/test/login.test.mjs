@@ -6,6 +6,7 @@ import { Rig } from "./support.mjs";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 const loggedIn = (rig, ref, expiresAt = null) => rig.push({ type: "logged_in", ref, user: "42", expires_at: expiresAt });
+const refuse = (rig, { ref, topic }, code, temporary = false) => rig.push({ type: "error", ref, topic, code, reason: "because", temporary });
 const errors = (heard) => heard.filter(([event]) => event === "error").map(([, { code }]) => code);
 
 /** A rig with one tab that has `token`, connected, and what it said first. */
@@ -83,6 +84,47 @@ test("a token that is refused is tried once, and the page is told", async () => 
   assert.deepEqual(errors(heard), [101]);
   assert.deepEqual(rig.sent(), []);
   assert.equal(rig.session.state, "open");
+});
+
+for (const [what, token] of [["a string", "T"], ["a function that has one in store", () => "T"]]) {
+  test(`a token that is refused for the moment is said again: ${what}`, async () => {
+    const { rig, heard } = await withToken(token);
+    const [login, subscribe] = rig.sent();
+    refuse(rig, login, 100, true);
+    refuse(rig, subscribe, 101);
+    await settled();
+    assert.ok(errors(heard).includes(100));
+    rig.pass(3000);
+    const [again] = rig.sent();
+    assert.deepEqual([again.action, again.token], ["login", "T"]);
+    refuse(rig, again, 100, true);
+    rig.do("closed", { code: 1006 });
+    rig.pass(1000);
+    rig.connectAgain();
+    await settled();
+    const [next, topic] = rig.sent();
+    assert.deepEqual([next.action, next.token], ["login", "T"]);
+    refuse(rig, next, 100, true);
+    refuse(rig, topic, 101);
+    rig.pass(3000);
+    loggedIn(rig, rig.sent()[0].ref);
+    assert.deepEqual(rig.sent().map((verb) => verb.topic), ["user.42"]);
+    rig.pass(2500);
+    assert.deepEqual(rig.sent(), []);
+  });
+}
+
+test("a login of the page's own that is refused for the moment is told, and goes on", async () => {
+  const rig = new Rig().connect();
+  const { desk, heard } = rig.desk("a");
+  const asked = desk.ask({ action: "login", token: "T" });
+  refuse(rig, rig.sent().at(-1), 100, true);
+  await assert.rejects(asked, { code: 100, temporary: true });
+  rig.pass(3000);
+  const [again] = rig.sent();
+  assert.deepEqual([again.action, again.token], ["login", "T"]);
+  loggedIn(rig, again.ref);
+  assert.deepEqual(heard.filter(([event]) => event === "login"), [["login", { user: "42", expiresAt: null }]]);
 });
 
 test("a login of the page's own says how it went", async () => {
