@@ -115,6 +115,41 @@ test("a gateway too busy to say to whom is asked again what it left unanswered",
   assert.deepEqual(rig.sent(), []);
 });
 
+test("so it is with a login, which comes first, and with what a page asked", async () => {
+  const rig = rigWith();
+  const { desk, heard } = rig.desk("a");
+  const login = desk.ask({ action: "login", token: "T" });
+  follow(desk, "user.42");
+  const history = desk.ask({ action: "history", topic: "news.world" });
+  const first = rig.sent();
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  rig.pass(3000);
+  const again = rig.sent();
+  assert.deepEqual(again.map(({ action }) => action), ["login", "subscribe", "history"]);
+  assert.deepEqual([again[0], again[2]], [first[0], first[2]]);
+  for (let n = 0; n < 2; n += 1) rig.push({ type: "logged_in", ref: again[0].ref, user: "42", expires_at: null });
+  rig.push({ type: "history", ref: again[2].ref, topic: "news.world", messages: [], more: false });
+  assert.equal((await login).user, "42");
+  assert.equal((await history).more, false);
+  rig.subscribed(again[1]);
+  rig.pass(3500);
+  assert.deepEqual(rig.sent(), []);
+  assert.equal(heard.filter(([event]) => event === "error").length, 1);
+});
+
+test("a bad token that was read twice is told once", async () => {
+  const rig = rigWith();
+  const { desk, heard } = rig.desk("a", "bad");
+  desk.hello();
+  await new Promise((resolve) => setImmediate(resolve));
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  rig.pass(3000);
+  const login = rig.sent().find(({ action }) => action === "login");
+  for (let n = 0; n < 2; n += 1) rig.push({ type: "error", ref: login.ref, code: 101, reason: "invalid token", temporary: false });
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(heard.filter(([event]) => event === "error").map(([, { code }]) => code), [111, 101]);
+});
+
 test("two tabs have one subscription, and the last to leave ends it", () => {
   const rig = rigWith();
   const [a, b] = [rig.desk("a").desk, rig.desk("b").desk];
