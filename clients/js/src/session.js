@@ -18,6 +18,7 @@
 import { Backoff, TOKEN_EXPIRED, askedWait, waitAfterLoss } from "./closing.js";
 import { Login } from "./login.js";
 import { keyOf } from "./regions.js";
+import { Requests } from "./requests.js";
 import { Topics } from "./topics.js";
 
 /**
@@ -55,9 +56,7 @@ const HOME_MS = 300_000;
 const MOST_SURVEYS = 3; // one that names the regions, two that compare them
 const LOOKED_MS = 15_000;
 const ASLEEP_MS = 45_000; // callers wake us each 30 s
-const MOST_ASKED = 256;
 const TOO_MANY = 111;
-const REPEAT = { verbs: 10, ms: 1000 }; // what a gateway lets in, after the first rush
 
 /**
  * How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. Longer than
@@ -66,7 +65,7 @@ const REPEAT = { verbs: 10, ms: 1000 }; // what a gateway lets in, after the fir
 export const HEARTBEAT = { visible: 4000, hidden: 30_000 };
 const SLACK = { least: 2500, most: 10_000 };
 
-/** @typedef {"retry" | "dial" | "quiet" | "goodbye" | "token" | "refresh" | "home" | "again" | "repeat"} Due */
+/** @typedef {"retry" | "dial" | "quiet" | "goodbye" | "token" | "refresh" | "home" | "again" | "requests"} Due */
 
 export class Session {
   /** @type {Map<Due, number>} */
@@ -90,10 +89,8 @@ export class Session {
   #lastWake = 0;
   #hidden = false;
   #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
-  /** @type {Map<string, {verb: Verb, ref: string | null}>} */
-  #asked = new Map(); // by key
-  #refs = 0;
   #login;
+  #requests;
   #topics;
 
   /**
@@ -119,6 +116,7 @@ export class Session {
     const tell = (note) => this.#tell(note);
     this.#login = new Login({ send, tell });
     this.#topics = new Topics({ send, tell });
+    this.#requests = new Requests({ send, tell, isServed: (topic) => this.#topics.isServed(topic) });
   }
 
   /* ---- Time ---- */
@@ -150,6 +148,7 @@ export class Session {
    */
   #shift(ms) {
     for (const [what, at] of this.#due) this.#due.set(what, at + ms);
+    this.#requests.shift(ms);
     this.#openedAt += ms;
     this.#heardAt += ms;
     this.#notBefore += ms;
@@ -165,7 +164,10 @@ export class Session {
     refresh: () => this.#login.askForToken(),
     home: () => this.emit({ do: "survey" }),
     again: () => this.#again(),
-    repeat: (now) => this.#repeat(now),
+    requests: (now) => {
+      this.#requests.wake(now);
+      this.#armRequests();
+    },
   };
 
   /**
@@ -260,7 +262,7 @@ export class Session {
     this.#notice = null;
     this.#login.disconnected();
     this.#topics.disconnected();
-    for (const asked of this.#asked.values()) asked.ref = null;
+    this.#requests.disconnected();
   }
 
   /**
@@ -467,6 +469,7 @@ export class Session {
       this.#due.set("goodbye", now + GOODBYE_MS);
       return;
     }
+    this.#requests.pushed(push);
     if (this.#topics.push(push)) {
       // A refusal may be mended by a login, and one that is temporary by time.
       if (push.type === "error") this.#later(push.temporary, now);
@@ -486,6 +489,11 @@ export class Session {
     if (isNeeded) this.#soon("again", now + 1000 + this.random() * 4000);
   }
 
+  #armRequests() {
+    const due = this.#requests.due();
+    if (due < Infinity) this.#soon("requests", due);
+  }
+
   /**
    * @param {Due} what
    * @param {number} at
@@ -499,15 +507,15 @@ export class Session {
    * @param {number} now
    */
   #answer(push, now) {
-    for (const [key, { ref }] of this.#asked) {
-      if (ref !== push.ref) continue;
-      this.#asked.delete(key);
-      this.#tell({ t: "answer", key, push });
-      return;
-    }
+    const isAnswer = this.#requests.reply(push, now);
+    this.#armRequests();
+    if (isAnswer) return;
     if (push.type !== "error") return;
     this.#later(push.temporary, now);
-    if (push.code === TOO_MANY) this.#soon("repeat", now + REPEAT.ms * (1 + 4 * this.random()));
+    if (push.code === TOO_MANY) {
+      this.#requests.unread(now + 1000 + 4000 * this.random());
+      this.#armRequests();
+    }
     this.#tell({ t: "error", error: /** @type {any} */ (push) });
   }
 
@@ -530,7 +538,7 @@ export class Session {
   #release() {
     this.#due.delete("token");
     this.#topics.connected();
-    for (const asked of this.#asked.values()) if (asked.ref === null) this.#sendAsked(asked);
+    this.#requests.connected();
   }
 
   /** Say again what was refused for the moment, or may not have been read; who we are comes first. */
@@ -607,31 +615,7 @@ export class Session {
    */
   #ask({ key, verb }, now) {
     if (verb.action === "login" || verb.action === "refresh") return this.#askLogin(key, verb, now);
-    if (this.#asked.size >= MOST_ASKED) {
-      const push = { type: "error", code: 111, reason: "too many requests wait for a connection", temporary: true };
-      return this.#tell({ t: "answer", key, push });
-    }
-    const asked = { verb, ref: null };
-    this.#asked.set(key, asked);
-    if (this.#isReady()) this.#sendAsked(asked);
-    return undefined;
-  }
-
-  /**
-   * Ask again, little by little, what has no answer: there were too many verbs, and the gateway doesn't say which it
-   * left unread. Those of pages may be obeyed twice.
-   * @param {number} now
-   */
-  #repeat(now) {
-    const unanswered = [...this.#asked.values()].filter(({ ref }) => ref !== null);
-    for (const asked of unanswered.slice(0, REPEAT.verbs)) this.#sendAsked(asked);
-    if (unanswered.length > REPEAT.verbs) this.#soon("repeat", now + REPEAT.ms);
-  }
-
-  /** @param {{verb: Verb, ref: string | null}} asked */
-  #sendAsked(asked) {
-    asked.ref ??= this.#ref();
-    this.#send({ ...asked.verb, ref: asked.ref });
+    return this.#requests.ask(key, verb, this.#isReady());
   }
 
   /**
@@ -644,11 +628,6 @@ export class Session {
     if (this.state === "stopped") this.start(now);
     if (this.state === "open") this.#login.say();
     if (this.#isDue("token")) this.#release();
-  }
-
-  #ref() {
-    this.#refs += 1;
-    return `s${this.#refs}`;
   }
 
   /** @param {Verb} verb */
