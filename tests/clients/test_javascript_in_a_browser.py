@@ -187,11 +187,19 @@ async def test_a_gateway_goes_under_the_page(
     assert await reading.state("region") == "oregon"
 
 
-@pytest.mark.parametrize("how", ["killed", "cut"])
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        ("killed", {}),
+        ("cut", {}),
+        ("cut", {"transports": ["xhr-streaming"]}),
+    ],
+    ids=["killed", "cut", "cut, without WebSocket"],
+)
 async def test_a_region_goes_under_the_page(
-    fabric: Fabric, context: BrowserContext, how: str
+    fabric: Fabric, context: BrowserContext, how: str, options: dict[str, Any]
 ) -> None:
-    reading = await opened(context, fabric)
+    reading = await opened(context, fabric, **options)
     fabric.away.is_closed = False
     async with fabric.publishing():
         await reading.has(5)

@@ -59,8 +59,8 @@ const ASLEEP_MS = 45_000; // callers wake us each 30 s
 const TOO_MANY = 111;
 
 /**
- * How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. Longer than
- * the 25 s between a gateway's heartbeats: over SockJS those can be seen, and nothing need be asked.
+ * How long a connection may be silent, in ms, before it is asked for a sign of life. Hidden pages can wait: longer than
+ * the 25 s between a gateway's heartbeats, which can be seen over SockJS, so that nothing need be asked.
  */
 export const HEARTBEAT = { visible: 4000, hidden: 30_000 };
 const SLACK = { least: 2500, most: 10_000 };
@@ -332,9 +332,8 @@ export class Session {
 
   /** @param {number} now */
   #interval(now) {
-    // SockJS pushes heartbeats that can be seen; those of a WebSocket the browser keeps to itself.
     const isSeen = !this.#hidden || now - this.#lookedAt < LOOKED_MS;
-    return isSeen && this.#transport === "websocket" ? this.heartbeat.visible : this.heartbeat.hidden;
+    return isSeen ? this.heartbeat.visible : this.heartbeat.hidden;
   }
 
   /** @param {number} now */
@@ -347,7 +346,8 @@ export class Session {
   #ping(now) {
     this.#pingedAt = now;
     this.#send({ action: "ping" });
-    const slack = this.#interval(now) === this.heartbeat.hidden ? SLACK.most : 4 * this.#rtt;
+    // Until there was an answer, endpoints.json says what a request takes here: over SockJS a ping may be one.
+    const slack = this.#interval(now) === this.heartbeat.hidden ? SLACK.most : 4 * (this.#rtt || this.#target.ms);
     this.#due.set("quiet", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
   }
 

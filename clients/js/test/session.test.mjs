@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { STATES, nextState } from "../src/session.js";
+import { HEARTBEAT, STATES, nextState } from "../src/session.js";
 import { AWAY, BOTH, HOME, Rig, answersOf } from "./support.mjs";
 
 const did = (effects) => effects.map((effect) => effect.do);
@@ -229,11 +229,37 @@ test("a slow network has longer for its answers", () => {
   assert.equal(rig.session.state, "waiting");
 });
 
-test("over SockJS the gateway's heartbeats are signs of life, and none is asked for", () => {
+/** Connected where WebSocket may not be used. */
+function overSockJS(answers = BOTH) {
   const rig = new Rig({ transports: ["xhr-streaming"] });
   rig.do("start");
-  rig.do("surveyed", BOTH);
+  rig.do("surveyed", answers);
   rig.do("opened", "xhr-streaming");
+  rig.take();
+  return rig;
+}
+
+test("over SockJS a page that is seen leaves a silent gateway as soon as over WebSocket", () => {
+  const [sockjs, websocket] = [overSockJS(), new Rig().connect()].map((rig) => {
+    const cut = rig.now;
+    while (rig.session.state === "open") rig.pass(10);
+    return rig.now - cut;
+  });
+  assert.equal(sockjs, websocket);
+});
+
+test("where requests are slow, so may be the first answer to a ping", () => {
+  const rig = overSockJS(answersOf([HOME, 1000, ["oregon-1"]]));
+  rig.pass(HEARTBEAT.visible + 3999);
+  assert.equal(rig.session.state, "open");
+  rig.pass(1);
+  assert.equal(rig.session.state, "waiting");
+});
+
+test("over SockJS the gateway's heartbeats are signs of life, and a hidden page asks for none", () => {
+  const rig = overSockJS();
+  rig.do("hide", true);
+  rig.do("heard");
   for (let n = 0; n < 20; n += 1) {
     rig.pass(25_000);
     rig.do("heard");
@@ -271,15 +297,10 @@ test("what a gateway in a hurry didn't read is asked again, ten verbs a second",
   assert.deepEqual(rig.sent().filter(({ action }) => action === "read"), []);
 });
 
-test("hidden pages, and SockJS without heartbeats, are asked after 30 s", () => {
-  const hidden = new Rig().connect();
-  hidden.do("hide", true);
-  hidden.do("heard");
-  const sockjs = new Rig({ transports: ["xhr-polling"] });
-  sockjs.do("start");
-  sockjs.do("surveyed", BOTH);
-  sockjs.do("opened", "xhr-polling");
-  for (const rig of [hidden, sockjs]) {
+test("hidden pages ask after 30 s, over SockJS if there are no heartbeats", () => {
+  for (const rig of [new Rig().connect(), overSockJS()]) {
+    rig.do("hide", true);
+    rig.do("heard");
     rig.take();
     rig.pass(29_999);
     assert.deepEqual(rig.take(), []);
