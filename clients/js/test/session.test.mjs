@@ -196,7 +196,7 @@ test("it goes home after some minutes, if home has a gateway again", () => {
 test("a silent socket is asked for a sign of life, and given up without one", () => {
   const rig = new Rig().connect();
   rig.take();
-  rig.pass(3999);
+  rig.pass(2999);
   assert.deepEqual(rig.take(), []);
   rig.pass(1);
   assert.deepEqual(rig.sent(), [{ action: "ping" }]);
@@ -206,10 +206,18 @@ test("a silent socket is asked for a sign of life, and given up without one", ()
   assert.deepEqual(did(rig.take()), ["hangup"]);
 });
 
+test("from the last word of a region to the search for another, 6 s pass at most", () => {
+  const rig = new Rig({ random: () => 0.9999 }).connect();
+  rig.take();
+  const heard = rig.now;
+  while (!did(rig.take()).includes("survey")) rig.pass(1);
+  assert.ok(rig.now - heard <= 6000, `${rig.now - heard} ms`);
+});
+
 test("anything that comes in is a sign of life", () => {
   const rig = new Rig().connect();
   for (let n = 0; n < 20; n += 1) {
-    rig.pass(3000);
+    rig.pass(2900);
     rig.push({ type: "pong" });
   }
   assert.equal(rig.session.state, "open");
@@ -218,10 +226,10 @@ test("anything that comes in is a sign of life", () => {
 
 test("a slow network has longer for its answers", () => {
   const rig = new Rig().connect();
-  rig.pass(4000);
+  rig.pass(3000);
   rig.pass(2000);
   rig.push({ type: "pong" });
-  rig.pass(4000);
+  rig.pass(3000);
   rig.take();
   rig.pass(7900);
   assert.equal(rig.session.state, "open");
@@ -271,7 +279,7 @@ test("over SockJS the gateway's heartbeats are signs of life, and a hidden page 
 test("a sign of life is asked for in the words that a gateway answers soonest", () => {
   const rig = new Rig().connect();
   rig.take();
-  rig.pass(4000);
+  rig.pass(3000);
   assert.deepEqual(rig.sent().map((verb) => JSON.stringify(verb)), ['{"action":"ping"}']);
 });
 
@@ -318,7 +326,7 @@ test("a hidden page that carries others' news is watched as closely as they are"
   rig.do("hide", true);
   rig.do("heard");
   rig.take();
-  rig.pass(3000);
+  rig.pass(2000);
   rig.do("note", { t: "look" });
   rig.pass(1000);
   assert.deepEqual(rig.sent(), [{ action: "ping" }]);
