@@ -13,7 +13,7 @@ export class Login {
   /** @type {unknown} */
   #token = null; // the last one we were given
   /** @type {unknown} */
-  #before = null; // the one before it
+  #accepted = null; // the last one that was
   /** @type {unknown} */
   #refused = null;
   /** @type {Push | null} */
@@ -97,7 +97,6 @@ export class Login {
    */
   ask(key, token) {
     this.#wanted = true;
-    this.#before = this.#token;
     this.#token = token;
     this.#keys.push(key);
   }
@@ -108,7 +107,7 @@ export class Login {
    */
   reply(push) {
     if (push.type === "logged_in" || push.type === "refreshed") {
-      this.#accepted(push);
+      this.#isAccepted(push);
       return "in";
     }
     if (push.type !== "error" || !push.ref || push.ref !== this.#ref) return null;
@@ -117,9 +116,10 @@ export class Login {
   }
 
   /** @param {Push} push */
-  #accepted({ user, expires_at: expiresAt }) {
+  #isAccepted({ user, expires_at: expiresAt }) {
     this.user = { user, expires_at: expiresAt ?? null };
     this.#isOpen = false;
+    this.#accepted = this.#token;
     this.#refused = null;
     this.#answer({ type: "logged_in", ...this.user });
     this.tell({ t: "login", ...this.user });
@@ -135,7 +135,7 @@ export class Login {
     }
     this.#isOpen = false;
     this.#refused = this.#token;
-    this.#token = this.user ? this.#before : null;
+    this.#token = this.user ? this.#accepted : null;
     if (isAwaited) return;
     // A tab may have a newer one; if none has, the page is told what is wrong with this one.
     this.#error = push;

@@ -150,6 +150,20 @@ test("who is refused as somebody else stays who it was, also on the next connect
   assert.equal(rig.asked()[0].token, "mine");
 });
 
+test("who tries the same token twice, refused for the moment and then for good, stays who it was as well", async () => {
+  const { rig, desk } = await withToken("mine");
+  loggedIn(rig, rig.sent()[0].ref);
+  for (const [code, temporary] of [[100, true], [101, false]]) {
+    const other = desk.ask({ action: "login", token: "other's" });
+    refuse(rig, rig.sent().at(-1), code, temporary);
+    await assert.rejects(other, { code });
+  }
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  assert.equal(rig.asked()[0].token, "mine");
+});
+
 test("a mark waits for a connection and is said again on the next, until it is answered", async () => {
   const rig = new Rig();
   const { desk } = rig.desk("a");
