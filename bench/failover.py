@@ -36,9 +36,9 @@ _PAUSE: Final = 0.1
 _WITHIN: Final = 60.0
 _FLAGS: Final = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 _FOLLOW: Final = """
-(topic) => {
+([topic, transports]) => {
   const log = {got: [], opened: []};
-  const fabric = newsfabric.connect({endpoints: "/endpoints.json"});
+  const fabric = newsfabric.connect({endpoints: "/endpoints.json", transports});
   fabric.on("state", ({state}) => { if (state === "open") log.opened.push(Date.now()); });
   fabric.subscribe(topic, {onMessage: () => log.got.push(Date.now())});
   Object.assign(window, {fabric, log});
@@ -60,12 +60,21 @@ class Break:
     verb: Signal
     region: bool
     limit: float
+    # The one that pages may use; any, if not said.
+    transport: str | None = None
 
 
 BREAKS: Final = (
     Break(name="its gateway is killed", verb="kill", region=False, limit=GATEWAY_SECONDS),
     Break(name="its region is killed", verb="kill", region=True, limit=REGION_SECONDS),
     Break(name="its region is cut", verb="stop", region=True, limit=REGION_SECONDS),
+    Break(
+        name="its region is cut, without WebSocket",
+        verb="stop",
+        region=True,
+        limit=REGION_SECONDS,
+        transport="xhr-streaming",
+    ),
 )
 
 
@@ -133,7 +142,7 @@ async def _break(
     layout: WorldLayout, region: RegionLayout, context: BrowserContext, each: Break
 ) -> float:
     """Seconds from the break until the page had a message again; all is healed afterwards."""
-    page = await _opened(context, region)
+    page = await _opened(context, region, each.transport)
     gateway: str = await page.evaluate("fabric.state.gateway")
     parts = _parts(layout, region, gateway, whole=each.region)
     faults = Faults(layout.paths.state)
@@ -148,13 +157,14 @@ async def _break(
     return (back - broken) / 1000
 
 
-async def _opened(context: BrowserContext, region: RegionLayout) -> Page:
+async def _opened(context: BrowserContext, region: RegionLayout, transport: str | None) -> Page:
     """A page of the region that is being served."""
     site = region.endpoints_url.removesuffix("/endpoints.json")
     page = await context.new_page()
     await page.goto(f"{site}/healthz/live")
     await page.add_script_tag(url=f"{site}/static/newsfabric.js")
-    await page.evaluate(_FOLLOW, TOPIC)
+    # What isn't said has no place in JavaScript's arguments: null wouldn't be the default.
+    await page.evaluate(_FOLLOW, [TOPIC, [transport]] if transport else [TOPIC])
     await page.wait_for_function("() => log.got.length > 2", timeout=_WITHIN * 1000)
     return page
 

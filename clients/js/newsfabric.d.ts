@@ -119,13 +119,19 @@ export interface Fabric {
   /** How things are, as the last `state` event said. */
   readonly state: State;
   subscribe<Body = unknown>(topic: string, options?: SubscribeOptions<Body>): Subscription;
-  /** Log in, or log in again after a refusal. Rejects with a FabricError. */
+  /**
+   * Log in, or log in again after a refusal. Rejects with a FabricError; where that is `temporary` it is tried again
+   * unasked, and the `login` event says when it has worked.
+   */
   login(token: Token): Promise<Login>;
   /** Go on with a newer token. It isn't needed where `token` is a function. */
   refresh(token?: Token): Promise<Login>;
   /** The newest messages of a topic, older than the one with the id `before`, oldest first. */
   history(topic: string, options?: { limit?: number; before?: string }): Promise<{ messages: Message[]; more: boolean }>;
-  /** The device has it. */
+  /**
+   * The device has it. This and the two below resolve when the mark is there, for a page that follows the mailbox, and reject
+   * with a `temporary` error when it may not be; for any other page they resolve when it is on its way, where it may be lost.
+   */
   ack(message: { topic: string; id: string }): Promise<void>;
   /** The user has read it. */
   read(message: { topic: string; id: string }): Promise<void>;

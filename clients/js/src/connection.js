@@ -80,7 +80,8 @@ export class Connection {
     survey: async () => {
       const answers = await survey(this.regions, Date.now());
       this.#do((now) => this.session.surveyed(answers, now));
-      remember(this.memory, this.regions.memory(answers));
+      const memory = this.regions.memory(answers);
+      if (memory) remember(this.memory, memory);
     },
     open: ({ target, transport }) => this.#open(target.gateway, transport),
     probe: async ({ target, ms }) => {

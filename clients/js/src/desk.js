@@ -11,6 +11,7 @@
  * `keys` names the subscriptions that a note is for; null means all of its topic.
  */
 
+import { MARKS } from "./requests.js";
 import { Seen } from "./seen.js";
 
 /**
@@ -29,9 +30,6 @@ export class FabricError extends Error {
     this.topic = topic;
   }
 }
-
-/** @type {Record<string, import("./types").Mark["mark"]>} */
-const MARKS = { acked: "ack", read: "read", dismissed: "dismiss" };
 
 /** @typedef {{wish: Wish, handlers: PageHandlers, seen: Seen, position: string | null}} Subscription */
 
@@ -182,7 +180,7 @@ export class Desk {
     if (typeof push.position === "string") subscription.position = push.position;
     if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) return;
     if (push.type === "message") call(handlers.onMessage, /** @type {any} */ (push));
-    else call(handlers.onMark, { topic: push.topic, id: push.id, mark: /** @type {any} */ (MARKS[push.type]), at: push.at });
+    else call(handlers.onMark, { topic: push.topic, id: push.id, mark: /** @type {import("./types").Mark["mark"]} */ (MARKS[push.type]), at: push.at });
   }
 
   /**

@@ -99,10 +99,12 @@ export class Regions {
   }
 
   /**
-   * What later pages shall know, as JSON-like data: home, and the regions that there are by these answers.
+   * What later pages shall know, as JSON-like data: home, and the regions that there are by these answers. Null
+   * where no answer is of any use: whoever was offline has learned nothing, and must not forget.
    * @param {Answer[]} answers
    */
   memory(answers) {
+    if (!answers.some(({ endpoints }) => endpoints?.gateways.length)) return null;
     const urls = answers.flatMap(({ url, endpoints }) => (endpoints ? [url, ...endpoints.alternates.map((other) => other.url)] : []));
     return { home: this.home, urls: [...new Set(urls)] };
   }

@@ -16,25 +16,14 @@
  */
 
 import { Backoff, TOKEN_EXPIRED, askedWait, waitAfterLoss } from "./closing.js";
+import { Login } from "./login.js";
 import { keyOf } from "./regions.js";
+import { Requests } from "./requests.js";
 import { Topics } from "./topics.js";
 
 /**
  * @import { Regions } from "./regions.js"
  * @import { Answer, Ask, Candidate, Closing, Details, Effect, Handlers, Note, Push, Random, Refusal, State, Verb } from "./types"
- */
-
-/**
- * @typedef {object} Login
- * @property {boolean} wanted
- * @property {unknown} token the last one we were given
- * @property {unknown} before the one before it
- * @property {unknown} refused
- * @property {Push | null} error why, to be told if no tab has a better one
- * @property {{user: string, expires_at: number | null} | null} user
- * @property {string[]} keys of those who await an answer
- * @property {string | null} ref
- * @property {boolean} asking whether tabs have been asked for a token
  */
 
 /**
@@ -67,18 +56,17 @@ const HOME_MS = 300_000;
 const MOST_SURVEYS = 3; // one that names the regions, two that compare them
 const LOOKED_MS = 15_000;
 const ASLEEP_MS = 45_000; // callers wake us each 30 s
-const MOST_ASKED = 256;
 const TOO_MANY = 111;
-const REPEAT = { verbs: 10, ms: 1000 }; // what a gateway lets in, after the first rush
 
 /**
- * How long a connection may be silent, in ms, before it is asked for a sign of life; hidden pages can wait. Longer than
- * the 25 s between a gateway's heartbeats: over SockJS those can be seen, and nothing need be asked.
+ * How long a connection may be silent, in ms, before it is asked for a sign of life. Hidden pages can wait: longer than
+ * the 25 s between a gateway's heartbeats, which can be seen over SockJS, so that nothing need be asked. A page that is
+ * seen is to have news from another region within 8 s: silence, `SLACK.least` and a pause of up to 0.5 s take 6 of them.
  */
-export const HEARTBEAT = { visible: 4000, hidden: 30_000 };
+export const HEARTBEAT = { visible: 3000, hidden: 30_000 };
 const SLACK = { least: 2500, most: 10_000 };
 
-/** @typedef {"retry" | "dial" | "quiet" | "goodbye" | "token" | "refresh" | "home" | "again" | "repeat"} Due */
+/** @typedef {"retry" | "dial" | "quiet" | "goodbye" | "token" | "refresh" | "home" | "again" | "requests"} Due */
 
 export class Session {
   /** @type {Map<Due, number>} */
@@ -102,11 +90,8 @@ export class Session {
   #lastWake = 0;
   #hidden = false;
   #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
-  /** @type {Map<string, {verb: Verb, ref: string | null}>} */
-  #asked = new Map(); // by key
-  #refs = 0;
-  /** @type {Login} */
-  #login = { wanted: false, token: null, before: null, refused: null, error: null, user: null, keys: [], ref: null, asking: false };
+  #login;
+  #requests;
   #topics;
 
   /**
@@ -126,10 +111,13 @@ export class Session {
     /** @type {Details} */
     this.details = {};
     this.backoff = new Backoff();
-    this.#topics = new Topics({
-      send: (verb) => this.#send(verb),
-      tell: (note) => this.#tell(note),
-    });
+    /** @param {Verb} verb */
+    const send = (verb) => this.#send(verb);
+    /** @param {Note} note */
+    const tell = (note) => this.#tell(note);
+    this.#login = new Login({ send, tell });
+    this.#topics = new Topics({ send, tell });
+    this.#requests = new Requests({ send, tell, isServed: (topic) => this.#topics.isServed(topic) });
   }
 
   /* ---- Time ---- */
@@ -161,6 +149,7 @@ export class Session {
    */
   #shift(ms) {
     for (const [what, at] of this.#due) this.#due.set(what, at + ms);
+    this.#requests.shift(ms);
     this.#openedAt += ms;
     this.#heardAt += ms;
     this.#notBefore += ms;
@@ -173,10 +162,13 @@ export class Session {
     quiet: (now) => this.#silent(now),
     goodbye: (now) => this.#hangUpAnd(() => this.#lost({ code: 1006 }, now)),
     token: () => this.#release(),
-    refresh: () => this.#askForToken(),
+    refresh: () => this.#login.askForToken(),
     home: () => this.emit({ do: "survey" }),
-    again: () => this.#topics.again(),
-    repeat: (now) => this.#repeat(now),
+    again: () => this.#again(),
+    requests: (now) => {
+      this.#requests.wake(now);
+      this.#armRequests();
+    },
   };
 
   /**
@@ -269,10 +261,9 @@ export class Session {
     this.#due.clear();
     this.#openedAt = this.#pingedAt = 0;
     this.#notice = null;
-    this.#login.asking = false;
-    this.#login.user = null;
+    this.#login.disconnected();
     this.#topics.disconnected();
-    for (const asked of this.#asked.values()) asked.ref = null;
+    this.#requests.disconnected();
   }
 
   /**
@@ -342,9 +333,8 @@ export class Session {
 
   /** @param {number} now */
   #interval(now) {
-    // SockJS pushes heartbeats that can be seen; those of a WebSocket the browser keeps to itself.
     const isSeen = !this.#hidden || now - this.#lookedAt < LOOKED_MS;
-    return isSeen && this.#transport === "websocket" ? this.heartbeat.visible : this.heartbeat.hidden;
+    return isSeen ? this.heartbeat.visible : this.heartbeat.hidden;
   }
 
   /** @param {number} now */
@@ -357,7 +347,8 @@ export class Session {
   #ping(now) {
     this.#pingedAt = now;
     this.#send({ action: "ping" });
-    const slack = this.#interval(now) === this.heartbeat.hidden ? SLACK.most : 4 * this.#rtt;
+    // Until there was an answer, endpoints.json says what a request takes here: over SockJS a ping may be one.
+    const slack = this.#interval(now) === this.heartbeat.hidden ? SLACK.most : 4 * (this.#rtt || this.#target.ms);
     this.#due.set("quiet", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
   }
 
@@ -424,7 +415,7 @@ export class Session {
     if (this.state === "open") this.#judge(openFor, now);
     const notice = this.#notice;
     this.#forgetConnection();
-    if ((notice?.code ?? code) === TOKEN_EXPIRED) this.#login.token = null;
+    if ((notice?.code ?? code) === TOKEN_EXPIRED) this.#login.expired();
     const wait = waitAfterLoss({ code, notice, openFor }, this.backoff, this.random());
     const why = { reason: notice?.reason || reason };
     if (wait === null) return this.#move("stop", { ...why, code: notice?.code ?? code });
@@ -479,13 +470,15 @@ export class Session {
       this.#due.set("goodbye", now + GOODBYE_MS);
       return;
     }
+    this.#requests.pushed(push);
     if (this.#topics.push(push)) {
       // A refusal may be mended by a login, and one that is temporary by time.
       if (push.type === "error") this.#later(push.temporary, now);
       return;
     }
-    if (push.type === "logged_in" || push.type === "refreshed") this.#loggedIn(push, now);
-    else if (push.type === "error" && push.ref && push.ref === this.#login.ref) this.#loginRefused(push);
+    const outcome = this.#login.reply(push);
+    if (outcome === "in") this.#loggedIn(push, now);
+    else if (outcome === "refused") this.#later(push.temporary, now);
     else this.#answer(push, now);
   }
 
@@ -495,6 +488,11 @@ export class Session {
    */
   #later(isNeeded, now) {
     if (isNeeded) this.#soon("again", now + 1000 + this.random() * 4000);
+  }
+
+  #armRequests() {
+    const due = this.#requests.due();
+    if (due < Infinity) this.#soon("requests", due);
   }
 
   /**
@@ -510,30 +508,30 @@ export class Session {
    * @param {number} now
    */
   #answer(push, now) {
-    for (const [key, { ref }] of this.#asked) {
-      if (ref !== push.ref) continue;
-      this.#asked.delete(key);
-      this.#tell({ t: "answer", key, push });
-      return;
-    }
+    const isAnswer = this.#requests.reply(push, now);
+    this.#armRequests();
+    if (isAnswer) return;
     if (push.type !== "error") return;
     this.#later(push.temporary, now);
-    if (push.code === TOO_MANY) this.#soon("repeat", now + REPEAT.ms * (1 + 4 * this.random()));
+    if (push.code === TOO_MANY) {
+      this.#requests.unread(now + 1000 + 4000 * this.random());
+      this.#armRequests();
+    }
     this.#tell({ t: "error", error: /** @type {any} */ (push) });
   }
 
-  /* ---- Login ---- */
+  /* ---- First words ---- */
 
   /**
-   * First words on a new connection: who we are, then what we follow, then what is still to be asked.
+   * On a new connection: who we are, then what we follow, then what is still to be asked.
    * @param {number} now
    */
   #greet(now) {
-    if (this.#login.wanted && this.#login.token === null) {
-      this.#askForToken();
+    if (this.#login.lacksToken) {
+      this.#login.askForToken();
       this.#due.set("token", now + TOKEN_MS);
     } else {
-      if (this.#login.wanted) this.#sendLogin("login");
+      this.#login.say();
       this.#release();
     }
   }
@@ -541,66 +539,36 @@ export class Session {
   #release() {
     this.#due.delete("token");
     this.#topics.connected();
-    for (const asked of this.#asked.values()) if (asked.ref === null) this.#sendAsked(asked);
+    this.#requests.connected();
   }
 
-  #askForToken() {
-    this.#login.asking = true;
-    this.#tell({ t: "token?" });
+  /** Say again what was refused for the moment, or may not have been read; who we are comes first. */
+  #again() {
+    this.#login.again();
+    this.#topics.again();
   }
 
   /**
-   * A tab brings the token it was asked for; null if it has none.
+   * A tab brings a token, or none.
    * @param {unknown} token
    */
   #gotToken(token) {
-    if (!this.#login.asking) return;
-    this.#login.asking = false;
-    const { error } = this.#login;
-    this.#login.error = null;
-    const isNew = typeof token === "string" && token !== this.#login.refused && token !== this.#login.token;
-    if (isNew) this.#login.token = token;
-    else if (error) this.#tell({ t: "error", error: /** @type {any} */ (error) });
+    const isNew = this.#login.bring(token);
     if (this.state !== "open") return;
-    if (isNew) this.#sendLogin(this.#login.user ? "refresh" : "login");
+    if (isNew) this.#login.say();
     if (this.#isDue("token")) this.#release();
-  }
-
-  /** @param {"login" | "refresh"} action */
-  #sendLogin(action) {
-    this.#login.ref = this.#ref();
-    this.#send({ action, token: this.#login.token, ref: this.#login.ref });
   }
 
   /**
    * @param {Push} push
    * @param {number} now
    */
-  #loggedIn({ user, expires_at: expiresAt }, now) {
-    this.#login.user = { user, expires_at: expiresAt ?? null };
-    this.#login.refused = null;
+  #loggedIn({ expires_at: expiresAt }, now) {
     if (Number.isFinite(expiresAt)) {
       this.#due.set("refresh", now + Math.max(1000, (expiresAt - now) * (0.7 + 0.2 * this.random())));
     }
-    this.#answerLogins({ type: "logged_in", ...this.#login.user });
-    this.#tell({ t: "login", ...this.#login.user });
     this.#tell(this.stateNote());
     this.#topics.loggedIn();
-  }
-
-  /** @param {Push} push */
-  #loginRefused(push) {
-    this.#login.refused = this.#login.token;
-    this.#login.token = this.#login.user ? this.#login.before : null;
-    if (this.#login.keys.length) return this.#answerLogins(push);
-    // A tab may have a newer one; if none has, the page is told what is wrong with this one.
-    this.#login.error = push;
-    return this.#askForToken();
-  }
-
-  /** @param {Push} push */
-  #answerLogins(push) {
-    for (const key of this.#login.keys.splice(0)) this.#tell({ t: "answer", key, push });
   }
 
   /* ---- The tabs' notes ---- */
@@ -617,10 +585,7 @@ export class Session {
   /** @type {Handlers<Ask, [now: number]>} */
   #notes = {
     hello: (note, now) => {
-      if (note.token && !this.#login.wanted) {
-        this.#login.wanted = true;
-        if (this.state === "open") this.#greet(now);
-      }
+      if (note.token && this.#login.want() && this.state === "open") this.#greet(now);
       for (const wish of note.wishes) this.#topics.follow(wish, this.#isReady());
       this.#tell(this.stateNote());
     },
@@ -651,31 +616,7 @@ export class Session {
    */
   #ask({ key, verb }, now) {
     if (verb.action === "login" || verb.action === "refresh") return this.#askLogin(key, verb, now);
-    if (this.#asked.size >= MOST_ASKED) {
-      const push = { type: "error", code: 111, reason: "too many requests wait for a connection", temporary: true };
-      return this.#tell({ t: "answer", key, push });
-    }
-    const asked = { verb, ref: null };
-    this.#asked.set(key, asked);
-    if (this.#isReady()) this.#sendAsked(asked);
-    return undefined;
-  }
-
-  /**
-   * Ask again, little by little, what has no answer: there were too many verbs, and the gateway doesn't say which it
-   * left unread. Those of pages may be obeyed twice.
-   * @param {number} now
-   */
-  #repeat(now) {
-    const unanswered = [...this.#asked.values()].filter(({ ref }) => ref !== null);
-    for (const asked of unanswered.slice(0, REPEAT.verbs)) this.#sendAsked(asked);
-    if (unanswered.length > REPEAT.verbs) this.#soon("repeat", now + REPEAT.ms);
-  }
-
-  /** @param {{verb: Verb, ref: string | null}} asked */
-  #sendAsked(asked) {
-    asked.ref ??= this.#ref();
-    this.#send({ ...asked.verb, ref: asked.ref });
+    return this.#requests.ask(key, verb, this.#isReady());
   }
 
   /**
@@ -684,18 +625,10 @@ export class Session {
    * @param {number} now
    */
   #askLogin(key, { token }, now) {
-    this.#login.wanted = true;
-    this.#login.before = this.#login.token;
-    this.#login.token = token;
-    this.#login.keys.push(key);
+    this.#login.ask(key, token);
     if (this.state === "stopped") this.start(now);
-    if (this.state === "open") this.#sendLogin(this.#login.user ? "refresh" : "login");
+    if (this.state === "open") this.#login.say();
     if (this.#isDue("token")) this.#release();
-  }
-
-  #ref() {
-    this.#refs += 1;
-    return `s${this.#refs}`;
   }
 
   /** @param {Verb} verb */

@@ -148,6 +148,15 @@ export class Topics {
   }
 
   /**
+   * Whether everything that is pushed to topic `name` comes, now or when it is caught up with.
+   * @param {string} name
+   */
+  isServed(name) {
+    const phase = this.#topics.get(name)?.phase;
+    return phase === "live" || phase === "asked";
+  }
+
+  /**
    * Take a push that is about a topic of ours, and say whether it was.
    * @param {Push} push
    */

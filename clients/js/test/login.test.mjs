@@ -6,6 +6,7 @@ import { Rig } from "./support.mjs";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 const loggedIn = (rig, ref, expiresAt = null) => rig.push({ type: "logged_in", ref, user: "42", expires_at: expiresAt });
+const refuse = (rig, { ref, topic }, code, temporary = false) => rig.push({ type: "error", ref, topic, code, reason: "because", temporary });
 const errors = (heard) => heard.filter(([event]) => event === "error").map(([, { code }]) => code);
 
 /** A rig with one tab that has `token`, connected, and what it said first. */
@@ -29,14 +30,14 @@ test("the login is the first word of each connection, and topics follow", async 
   rig.do("closed", { code: 1006 });
   rig.pass(1000);
   rig.connectAgain();
-  assert.deepEqual(rig.sent().map(({ action }) => action), ["login", "subscribe"]);
+  assert.deepEqual(rig.asked().map(({ action }) => action), ["login", "subscribe"]);
 });
 
 test("while the page's function makes a token nothing is asked that needs it; not for ever", async () => {
   const { rig } = await withToken(() => new Promise(() => {}));
   assert.deepEqual(rig.sent(), []);
   rig.pass(5000);
-  assert.ok(rig.sent().some(({ topic }) => topic === "user.42"));
+  assert.ok(rig.asked().some(({ topic }) => topic === "user.42"));
 });
 
 test("a function that fails is told, and topics are asked for without", async () => {
@@ -54,7 +55,7 @@ test("a token is renewed before it runs out, on the same connection", async () =
     rig.pass(1000);
     rig.push({ type: "pong" });
     await settled();
-    refreshes.push(...rig.sent().filter(({ action }) => action === "refresh"));
+    refreshes.push(...rig.asked().filter(({ action }) => action === "refresh"));
   }
   assert.deepEqual(refreshes.map(({ token }) => token), ["second"]);
   rig.push({ type: "refreshed", ref: refreshes[0].ref, user: "42", expires_at: rig.now + 100_000 });
@@ -71,7 +72,7 @@ test("a connection that ended because its token had run out begins with another 
   rig.pass(1);
   rig.connectAgain();
   await settled();
-  assert.equal(rig.sent().find(({ action }) => action === "login").token, "second");
+  assert.equal(rig.asked().find(({ action }) => action === "login").token, "second");
 });
 
 test("a token that is refused is tried once, and the page is told", async () => {
@@ -83,6 +84,47 @@ test("a token that is refused is tried once, and the page is told", async () => 
   assert.deepEqual(errors(heard), [101]);
   assert.deepEqual(rig.sent(), []);
   assert.equal(rig.session.state, "open");
+});
+
+for (const [what, token] of [["a string", "T"], ["a function that has one in store", () => "T"]]) {
+  test(`a token that is refused for the moment is said again: ${what}`, async () => {
+    const { rig, heard } = await withToken(token);
+    const [login, subscribe] = rig.sent();
+    refuse(rig, login, 100, true);
+    refuse(rig, subscribe, 101);
+    await settled();
+    assert.ok(errors(heard).includes(100));
+    rig.pass(3000);
+    const [again] = rig.asked();
+    assert.deepEqual([again.action, again.token], ["login", "T"]);
+    refuse(rig, again, 100, true);
+    rig.do("closed", { code: 1006 });
+    rig.pass(1000);
+    rig.connectAgain();
+    await settled();
+    const [next, topic] = rig.asked();
+    assert.deepEqual([next.action, next.token], ["login", "T"]);
+    refuse(rig, next, 100, true);
+    refuse(rig, topic, 101);
+    rig.pass(3000);
+    loggedIn(rig, rig.asked()[0].ref);
+    assert.deepEqual(rig.asked().map((verb) => verb.topic), ["user.42"]);
+    rig.pass(2500);
+    assert.deepEqual(rig.asked(), []);
+  });
+}
+
+test("a login of the page's own that is refused for the moment is told, and goes on", async () => {
+  const rig = new Rig().connect();
+  const { desk, heard } = rig.desk("a");
+  const asked = desk.ask({ action: "login", token: "T" });
+  refuse(rig, rig.sent().at(-1), 100, true);
+  await assert.rejects(asked, { code: 100, temporary: true });
+  rig.pass(3000);
+  const [again] = rig.asked();
+  assert.deepEqual([again.action, again.token], ["login", "T"]);
+  loggedIn(rig, again.ref);
+  assert.deepEqual(heard.filter(([event]) => event === "login"), [["login", { user: "42", expiresAt: null }]]);
 });
 
 test("a login of the page's own says how it went", async () => {
@@ -105,7 +147,21 @@ test("who is refused as somebody else stays who it was, also on the next connect
   rig.do("closed", { code: 1006 });
   rig.pass(1000);
   rig.connectAgain();
-  assert.equal(rig.sent()[0].token, "mine");
+  assert.equal(rig.asked()[0].token, "mine");
+});
+
+test("who tries the same token twice, refused for the moment and then for good, stays who it was as well", async () => {
+  const { rig, desk } = await withToken("mine");
+  loggedIn(rig, rig.sent()[0].ref);
+  for (const [code, temporary] of [[100, true], [101, false]]) {
+    const other = desk.ask({ action: "login", token: "other's" });
+    refuse(rig, rig.sent().at(-1), code, temporary);
+    await assert.rejects(other, { code });
+  }
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  assert.equal(rig.asked()[0].token, "mine");
 });
 
 test("a mark waits for a connection and is said again on the next, until it is answered", async () => {
@@ -117,7 +173,7 @@ test("a mark waits for a connection and is said again on the next, until it is a
   rig.do("closed", { code: 1006 });
   rig.pass(1000);
   rig.connectAgain();
-  const again = rig.sent().at(-1);
+  const again = rig.asked().at(-1);
   rig.push({ type: "marked", ref: again.ref, topic: "user.42", id: "i", mark: "dismiss" });
   assert.equal((await marked).mark, "dismiss");
 });

@@ -124,6 +124,18 @@ test("regions that answers name are learned, and remembered while they are named
   assert.deepEqual(new Regions([OREGON], { ...memory, home: DUBLIN }).home, DUBLIN);
 });
 
+test("a page that was offline once doesn't forget the regions that earlier ones found", () => {
+  const named = answer(OREGON, 20);
+  named.endpoints.alternates.push({ region: "dublin", url: DUBLIN });
+  const first = new Regions([OREGON]);
+  first.learn(named.endpoints);
+  const memory = first.memory([named]);
+  const offline = new Regions([OREGON], memory);
+  assert.equal(offline.memory(offline.urls.map((url) => ({ url, ms: Infinity, endpoints: null }))), null);
+  assert.equal(offline.memory([answer(OREGON, 20, []), { url: DUBLIN, ms: Infinity, endpoints: null }]), null);
+  assert.deepEqual(new Regions([OREGON], memory).urls, [OREGON, DUBLIN]);
+});
+
 test("a memory that makes no sense is none", () => {
   for (const junk of [null, 7, {}, { home: "javascript:x", urls: ["javascript:x", 7] }, { urls: "abc" }]) {
     const regions = new Regions([OREGON], junk);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { STATES, nextState } from "../src/session.js";
+import { HEARTBEAT, STATES, nextState } from "../src/session.js";
 import { AWAY, BOTH, HOME, Rig, answersOf } from "./support.mjs";
 
 const did = (effects) => effects.map((effect) => effect.do);
@@ -196,7 +196,7 @@ test("it goes home after some minutes, if home has a gateway again", () => {
 test("a silent socket is asked for a sign of life, and given up without one", () => {
   const rig = new Rig().connect();
   rig.take();
-  rig.pass(3999);
+  rig.pass(2999);
   assert.deepEqual(rig.take(), []);
   rig.pass(1);
   assert.deepEqual(rig.sent(), [{ action: "ping" }]);
@@ -206,10 +206,18 @@ test("a silent socket is asked for a sign of life, and given up without one", ()
   assert.deepEqual(did(rig.take()), ["hangup"]);
 });
 
+test("from the last word of a region to the search for another, 6 s pass at most", () => {
+  const rig = new Rig({ random: () => 0.9999 }).connect();
+  rig.take();
+  const heard = rig.now;
+  while (!did(rig.take()).includes("survey")) rig.pass(1);
+  assert.ok(rig.now - heard <= 6000, `${rig.now - heard} ms`);
+});
+
 test("anything that comes in is a sign of life", () => {
   const rig = new Rig().connect();
   for (let n = 0; n < 20; n += 1) {
-    rig.pass(3000);
+    rig.pass(2900);
     rig.push({ type: "pong" });
   }
   assert.equal(rig.session.state, "open");
@@ -218,10 +226,10 @@ test("anything that comes in is a sign of life", () => {
 
 test("a slow network has longer for its answers", () => {
   const rig = new Rig().connect();
-  rig.pass(4000);
+  rig.pass(3000);
   rig.pass(2000);
   rig.push({ type: "pong" });
-  rig.pass(4000);
+  rig.pass(3000);
   rig.take();
   rig.pass(7900);
   assert.equal(rig.session.state, "open");
@@ -229,11 +237,37 @@ test("a slow network has longer for its answers", () => {
   assert.equal(rig.session.state, "waiting");
 });
 
-test("over SockJS the gateway's heartbeats are signs of life, and none is asked for", () => {
+/** Connected where WebSocket may not be used. */
+function overSockJS(answers = BOTH) {
   const rig = new Rig({ transports: ["xhr-streaming"] });
   rig.do("start");
-  rig.do("surveyed", BOTH);
+  rig.do("surveyed", answers);
   rig.do("opened", "xhr-streaming");
+  rig.take();
+  return rig;
+}
+
+test("over SockJS a page that is seen leaves a silent gateway as soon as over WebSocket", () => {
+  const [sockjs, websocket] = [overSockJS(), new Rig().connect()].map((rig) => {
+    const cut = rig.now;
+    while (rig.session.state === "open") rig.pass(10);
+    return rig.now - cut;
+  });
+  assert.equal(sockjs, websocket);
+});
+
+test("where requests are slow, so may be the first answer to a ping", () => {
+  const rig = overSockJS(answersOf([HOME, 1000, ["oregon-1"]]));
+  rig.pass(HEARTBEAT.visible + 3999);
+  assert.equal(rig.session.state, "open");
+  rig.pass(1);
+  assert.equal(rig.session.state, "waiting");
+});
+
+test("over SockJS the gateway's heartbeats are signs of life, and a hidden page asks for none", () => {
+  const rig = overSockJS();
+  rig.do("hide", true);
+  rig.do("heard");
   for (let n = 0; n < 20; n += 1) {
     rig.pass(25_000);
     rig.do("heard");
@@ -245,7 +279,7 @@ test("over SockJS the gateway's heartbeats are signs of life, and none is asked 
 test("a sign of life is asked for in the words that a gateway answers soonest", () => {
   const rig = new Rig().connect();
   rig.take();
-  rig.pass(4000);
+  rig.pass(3000);
   assert.deepEqual(rig.sent().map((verb) => JSON.stringify(verb)), ['{"action":"ping"}']);
 });
 
@@ -271,15 +305,10 @@ test("what a gateway in a hurry didn't read is asked again, ten verbs a second",
   assert.deepEqual(rig.sent().filter(({ action }) => action === "read"), []);
 });
 
-test("hidden pages, and SockJS without heartbeats, are asked after 30 s", () => {
-  const hidden = new Rig().connect();
-  hidden.do("hide", true);
-  hidden.do("heard");
-  const sockjs = new Rig({ transports: ["xhr-polling"] });
-  sockjs.do("start");
-  sockjs.do("surveyed", BOTH);
-  sockjs.do("opened", "xhr-polling");
-  for (const rig of [hidden, sockjs]) {
+test("hidden pages ask after 30 s, over SockJS if there are no heartbeats", () => {
+  for (const rig of [new Rig().connect(), overSockJS()]) {
+    rig.do("hide", true);
+    rig.do("heard");
     rig.take();
     rig.pass(29_999);
     assert.deepEqual(rig.take(), []);
@@ -297,7 +326,7 @@ test("a hidden page that carries others' news is watched as closely as they are"
   rig.do("hide", true);
   rig.do("heard");
   rig.take();
-  rig.pass(3000);
+  rig.pass(2000);
   rig.do("note", { t: "look" });
   rig.pass(1000);
   assert.deepEqual(rig.sent(), [{ action: "ping" }]);

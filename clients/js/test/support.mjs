@@ -66,6 +66,11 @@ export class Rig {
     return this.take().filter((effect) => effect.do === "send").map(({ verb }) => verb);
   }
 
+  /** The same without the signs of life that were asked for. */
+  asked() {
+    return this.sent().filter(({ action, ref }) => action !== "ping" || ref);
+  }
+
   states() {
     return this.notes.filter(({ t }) => t === "state").map(({ state }) => state);
   }

@@ -34,7 +34,7 @@ test("a topic is asked for as wished, and then from where it was", () => {
   rig.do("closed", { code: 1006 });
   rig.pass(1000);
   rig.connectAgain();
-  const [again] = rig.sent();
+  const [again] = rig.asked();
   assert.deepEqual(again, { action: "subscribe", topic: "news.world", position: "p7", ref: again.ref });
   rig.subscribed(again, { recovered: true, position: "p7" });
   rig.push(message("news.world", 7));
@@ -70,9 +70,9 @@ test("a refusal that is temporary is tried again a little later", () => {
   refuse(rig, rig.sent()[0], 100, true);
   assert.deepEqual(heard.errors, [[100, true]]);
   rig.pass(2999);
-  assert.deepEqual(rig.sent(), []);
+  assert.deepEqual(rig.asked(), []);
   rig.pass(1);
-  assert.equal(rig.sent()[0].topic, "t");
+  assert.equal(rig.asked()[0].topic, "t");
 });
 
 test("a refusal is final where nothing can mend it", () => {
@@ -83,7 +83,7 @@ test("a refusal is final where nothing can mend it", () => {
   rig.pass(1000);
   rig.connectAgain();
   assert.deepEqual(heard.errors, [[103, false]]);
-  assert.deepEqual(rig.sent(), []);
+  assert.deepEqual(rig.asked(), []);
 });
 
 test("a topic for those who are logged in is asked for again after the login, on the same connection", async () => {
@@ -107,12 +107,47 @@ test("a gateway too busy to say to whom is asked again what it left unanswered",
   rig.take();
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   rig.pass(3000);
-  const [verb] = rig.sent();
+  const [verb] = rig.asked();
   assert.equal(verb.topic, "t");
   assert.equal(heard.filter(([event]) => event === "error").length, 1);
   refuse(rig, verb, 105);
   rig.push(message("t", 1));
-  assert.deepEqual(rig.sent(), []);
+  assert.deepEqual(rig.asked(), []);
+});
+
+test("so it is with a login, which comes first, and with what a page asked", async () => {
+  const rig = rigWith();
+  const { desk, heard } = rig.desk("a");
+  const login = desk.ask({ action: "login", token: "T" });
+  follow(desk, "user.42");
+  const history = desk.ask({ action: "history", topic: "news.world" });
+  const first = rig.sent();
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  rig.pass(3000);
+  const again = rig.asked();
+  assert.deepEqual(again.map(({ action }) => action), ["login", "subscribe", "history"]);
+  assert.deepEqual([again[0], again[2]], [first[0], first[2]]);
+  for (let n = 0; n < 2; n += 1) rig.push({ type: "logged_in", ref: again[0].ref, user: "42", expires_at: null });
+  rig.push({ type: "history", ref: again[2].ref, topic: "news.world", messages: [], more: false });
+  assert.equal((await login).user, "42");
+  assert.equal((await history).more, false);
+  rig.subscribed(again[1]);
+  rig.pass(3500);
+  assert.deepEqual(rig.asked(), []);
+  assert.equal(heard.filter(([event]) => event === "error").length, 1);
+});
+
+test("a bad token that was read twice is told once", async () => {
+  const rig = rigWith();
+  const { desk, heard } = rig.desk("a", "bad");
+  desk.hello();
+  await new Promise((resolve) => setImmediate(resolve));
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  rig.pass(3000);
+  const login = rig.asked().find(({ action }) => action === "login");
+  for (let n = 0; n < 2; n += 1) rig.push({ type: "error", ref: login.ref, code: 101, reason: "invalid token", temporary: false });
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(heard.filter(([event]) => event === "error").map(([, { code }]) => code), [111, 101]);
 });
 
 test("two tabs have one subscription, and the last to leave ends it", () => {

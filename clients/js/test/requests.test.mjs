@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { FabricError } from "../src/desk.js";
+import { Rig, idOf } from "./support.mjs";
+
+const TOPIC = "user.42";
+const ID = idOf({ n: 7, at: 1000 });
+const COPY = idOf({ n: 7, at: 2000 });
+
+/** A connected rig, and the desk of a tab that follows the mailbox. */
+function withMailbox() {
+  const rig = new Rig().connect();
+  const { desk } = rig.desk("a");
+  desk.follow(TOPIC, {});
+  rig.obey();
+  return { rig, desk };
+}
+
+/** What becomes of a promise, as it is now: null, a value, or a FabricError. */
+function outcomeOf(promise) {
+  const found = { now: null };
+  promise.then((value) => (found.now = value), (error) => (found.now = error));
+  return async () => {
+    await new Promise((resolve) => setImmediate(resolve));
+    return found.now;
+  };
+}
+
+const dismiss = (desk, id = ID) => outcomeOf(desk.ask({ action: "dismiss", topic: TOPIC, id }));
+const marks = (rig) => rig.sent().filter(({ action }) => action === "dismiss");
+const taken = (rig, { ref, topic, id }) => rig.push({ type: "marked", ref, topic, id, mark: "dismiss" });
+const dismissed = (rig, id = ID, type = "dismissed") => rig.push({ type, topic: TOPIC, id, at: 5, position: "p9" });
+
+test("a mark is done when it is pushed, not when the gateway has taken it", async () => {
+  const { rig, desk } = withMailbox();
+  const outcome = dismiss(desk);
+  taken(rig, marks(rig)[0]);
+  dismissed(rig, ID, "read");
+  dismissed(rig, idOf({ n: 8, at: 1000 }));
+  assert.equal(await outcome(), null);
+  dismissed(rig, COPY);
+  assert.equal((await outcome()).type, "dismissed");
+  rig.pass(20_000);
+  assert.deepEqual(marks(rig), []);
+});
+
+test("the push may come before the reply", async () => {
+  const { rig, desk } = withMailbox();
+  const outcome = dismiss(desk);
+  const [verb] = marks(rig);
+  dismissed(rig);
+  assert.equal((await outcome()).type, "dismissed");
+  taken(rig, verb);
+  rig.pass(2500);
+  assert.deepEqual(marks(rig), []);
+});
+
+test("a mark that is taken and not pushed is said again, until it is", async () => {
+  const { rig, desk } = withMailbox();
+  const outcome = dismiss(desk);
+  const [verb] = marks(rig);
+  taken(rig, verb);
+  rig.pass(1999);
+  assert.deepEqual(marks(rig), []);
+  rig.pass(1);
+  assert.deepEqual(marks(rig), [verb]);
+  taken(rig, verb);
+  assert.equal(await outcome(), null);
+  dismissed(rig);
+  assert.equal((await outcome()).type, "dismissed");
+});
+
+test("a mark that no push ever tells of is given up, and the page is told that it may work later", async () => {
+  const { rig, desk } = withMailbox();
+  const outcome = dismiss(desk);
+  let said = 0;
+  for (let second = 0; second < 20; second += 1) {
+    for (const verb of marks(rig)) {
+      said += 1;
+      taken(rig, verb);
+    }
+    rig.pass(1000);
+    rig.push({ type: "pong" });
+  }
+  assert.equal(said, 3);
+  const error = await outcome();
+  assert.ok(error instanceof FabricError);
+  assert.deepEqual([error.code, error.temporary], [100, true]);
+});
+
+test("what was pushed already isn't pushed again, and isn't waited for", async () => {
+  const { rig, desk } = withMailbox();
+  dismissed(rig, COPY);
+  const outcome = dismiss(desk);
+  taken(rig, marks(rig)[0]);
+  assert.equal((await outcome()).type, "marked");
+});
+
+test("where the mailbox isn't followed no push comes, and none is waited for", async () => {
+  const rig = new Rig().connect();
+  const { desk } = rig.desk("a");
+  const outcome = dismiss(desk);
+  taken(rig, marks(rig)[0]);
+  assert.equal((await outcome()).type, "marked");
+});
+
+test("a push that comes with what was missed answers a mark of the connection before", async () => {
+  const { rig, desk } = withMailbox();
+  const outcome = dismiss(desk);
+  taken(rig, marks(rig)[0]);
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  dismissed(rig);
+  assert.equal((await outcome()).type, "dismissed");
+});
+
+test("a clock that is set back delays no mark", () => {
+  const { rig, desk } = withMailbox();
+  dismiss(desk);
+  taken(rig, marks(rig)[0]);
+  rig.now -= 3_600_000;
+  rig.session.wake(rig.now);
+  rig.pass(2000);
+  assert.equal(marks(rig).length, 1);
+});
+
+test("a tab that introduces itself again asks nothing twice", () => {
+  const { rig, desk } = withMailbox();
+  dismiss(desk);
+  marks(rig);
+  desk.hello();
+  assert.deepEqual(marks(rig), []);
+});
