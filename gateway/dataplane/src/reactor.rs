@@ -20,6 +20,7 @@ use crate::counters::{Count, Counters};
 use crate::deflate::Inflater;
 use crate::drain::Pace;
 use crate::fanout::{Chunk, Fanout};
+use crate::frame::Decoder;
 use crate::head::Framing;
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
@@ -274,6 +275,13 @@ impl Reactor {
         if let Some(end) = self.badge_ends_ms(slot) {
             if end <= self.now_ms {
                 return self.close(slot, "token_expired", None);
+            }
+            next = next.min(end);
+        }
+        if let Some(end) = self.message_ends_ms(slot) {
+            if end <= self.now_ms {
+                self.slab.at(slot).decoder = Decoder::default();
+                return self.close(slot, "unfinished", None);
             }
             next = next.min(end);
         }

@@ -72,10 +72,29 @@ impl Reactor {
             self.violated(slot, violation);
         } else {
             self.slab.at(slot).decoder = decoder;
+            self.watch_unfinished(slot);
             if self.pongs == 0 {
                 self.answer_last_ping(slot);
             }
         }
+    }
+
+    /// What a reader has begun to say, it must say in time: up to a whole message is kept till then.
+    fn watch_unfinished(&mut self, slot: u32) {
+        let Some(end) = self.message_ends_ms(slot) else {
+            return;
+        };
+        let open = self.slab.at(slot).phase == Phase::Open;
+        if open && self.wheel.due_ms(slot).is_some_and(|beat| end < beat) {
+            // An earlier beat does no harm, if the message is whole then.
+            self.wheel.set(slot, end);
+        }
+    }
+
+    /// When the message or frame that a reader has begun must be whole; `None` if there is none.
+    pub(crate) fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
+        let since = self.slab.at(slot).decoder.unfinished_since(self.now_ms)?;
+        Some(since + u64::from(self.policy.settings.unfinished_ms))
     }
 
     /// Answer the ping that was put off, unless it must wait for the socket too.
