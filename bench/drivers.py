@@ -40,7 +40,26 @@ def java_classpath() -> str:
     """Where the compiled Java library and its tests are; SetupError if they can't be built."""
     if shutil.which("mvn") is None or shutil.which("javac") is None:
         raise SetupError("Java is missing: install default-jdk-headless and maven")
-    file = JAVA / "target" / "classpath"
+    target = JAVA / "target"
+    file = target / "classpath"
+    if not _is_newest(file):
+        _build_java(file)
+    return f"{target}/classes:{target}/test-classes:{file.read_text('utf-8')}"
+
+
+def _is_newest(file: Path) -> bool:
+    """Whether ``file`` was made of all that is there now. Maven takes a while even to see that."""
+    if not file.exists():
+        return False
+    sources = [JAVA / "pom.xml", *(JAVA / "src").rglob("*")]
+    jars = [Path(jar) for jar in file.read_text("utf-8").split(":")]
+    made = file.stat().st_mtime
+    return all(jar.exists() for jar in jars) and all(s.stat().st_mtime < made for s in sources)
+
+
+def _build_java(file: Path) -> None:
+    """Compile the library and its tests; ``file`` will say where the jars are that they need."""
+    file.unlink(missing_ok=True)
     built = subprocess.run(
         [
             *("mvn", "-q", "-B", "test-compile", "dependency:build-classpath"),
@@ -54,5 +73,3 @@ def java_classpath() -> str:
     )
     if built.returncode:
         raise SetupError(f"the Java library can't be built: {built.stdout}{built.stderr}")
-    target = JAVA / "target"
-    return f"{target}/classes:{target}/test-classes:{file.read_text('utf-8')}"

@@ -23,7 +23,7 @@ REASONS = {
 # In the order of the table of settings in docs/dataplane-protocol.md.
 LIMITS = (100_000, 25_000, 5_000, 2_000, 16_384, 10_000, 16_384, 128, 256, 10, 20, 256)
 OUTBOX = (4 << 20, 1 << 20, 10_000, 1 << 20, 512, 0, 0)
-HUB = (20_000, 256 << 20, 1_000, 500_000, 600_000, 60_000, 10_000, 2_000)
+HUB = (20_000, 256 << 20, 1_000, 1_550_000, 900_000, 60_000, 10_000, 2_000)
 
 
 def send(plane: socket.socket, kind: int, body: bytes) -> None:

@@ -3,15 +3,21 @@
 Not the store itself. The decision that one would question: after a failure the store is left
 alone for a second, and whoever asks meanwhile is told so at once, lest each subscribe
 waits for its own timeout while the store is away.
+
+Bodies are checked as on the feed: frames are spliced from them, and one that isn't JSON would break
+every reader's parser. Such a message is left out and counted; where that matters it is told.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Coroutine
 from typing import Any, Final
+
+import orjson
 
 from gateway import measures
 from gateway.settings import GatewaySettings
@@ -25,6 +31,23 @@ logger = logging.getLogger(__name__)
 _REST: Final = 1.0
 # Minutes of a topic come in many pages, and a gap is worse than a wait.
 _LONG: Final = 4.0
+# A read that is bounded in bytes begins with so many messages, and is done again with more.
+_FIRST_ROWS: Final = 256
+_MORE: Final = 4
+# Bodies are looked through for so long that nobody else waits.
+_CHECKED_BYTES: Final = 1 << 20
+# Of messages that are no JSON, a history reads beyond so many times its limit.
+_BEYOND: Final = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """What the store has of a topic, oldest first. If it is ``cut`` there may be older ones; if
+    ``spoilt`` something was left out."""
+
+    envelopes: list[Envelope]
+    cut: bool
+    spoilt: bool
 
 
 class Archive:
@@ -40,15 +63,33 @@ class Archive:
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.history`."""
-        return await self._read(
-            self._store.history(topic, limit=limit, since_ms=since_ms, before=before)
-        )
+        """As :meth:`newsfabric.store.Store.history`, without what is no JSON."""
+        asked = limit
+        while asked <= _BEYOND * limit:
+            read = self._store.history(topic, limit=asked, since_ms=since_ms, before=before)
+            found = await self._read(read)
+            sound = await _sound(found)
+            if len(found) < asked or len(sound) >= limit:
+                return sound[max(0, len(sound) - limit) :]
+            asked += limit - len(sound)
+        raise StoreError(f"too much of {topic} is no JSON")
 
-    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.since`; it may take several times the timeout."""
-        read = self._store.since(topic, from_ms=from_ms, limit=limit)
-        return await self._read(read, patience=_LONG)
+    async def since(self, topic: str, *, from_ms: int, limit: int, most_bytes: int) -> Stored:
+        """As :meth:`newsfabric.store.Store.since`, and bodies of ``most_bytes`` together at most.
+
+        It may take several times the timeout.
+        """
+        asked = min(limit, _FIRST_ROWS)
+        while True:
+            read = self._store.since(topic, from_ms=from_ms, limit=asked)
+            found = await self._read(read, patience=_LONG)
+            fitting = _newest(found, most_bytes)
+            if len(fitting) < len(found) or len(found) < asked or asked >= limit:
+                break
+            asked = min(limit, asked * _MORE)
+        sound = await _sound(fitting)
+        cut = len(fitting) < len(found) or len(found) >= limit
+        return Stored(sound, cut, spoilt=len(sound) < len(fitting))
 
     async def past(self, topic: str, policy: TopicPolicy) -> tuple[list[Envelope], list[Envelope]]:
         """What a hub wants to know of a topic at first: (history, newest by key), oldest first.
@@ -61,7 +102,7 @@ class Archive:
             history = await self.history(topic, limit=policy.keep)
         if policy.latest:
             read = self._store.latest(topic, limit=self._settings.latest_keys)
-            latest = await self._read(read)
+            latest = await _sound(await self._read(read))
         return history, latest
 
     def failed(self, exc: StoreError) -> None:
@@ -94,3 +135,30 @@ class Archive:
             # A read that was never begun, or was cut off, must not be reported as never awaited.
             read.close()
             self._waiting -= 1
+
+
+def _newest(found: list[Envelope], most_bytes: int) -> list[Envelope]:
+    """The last of ``found`` that are within ``most_bytes``."""
+    size = 0
+    for count, envelope in enumerate(reversed(found)):
+        size += len(envelope.body)
+        if size > most_bytes:
+            return found[len(found) - count :]
+    return found
+
+
+async def _sound(found: list[Envelope]) -> list[Envelope]:
+    sound: list[Envelope] = []
+    size = 0
+    for envelope in found:
+        size += len(envelope.body)
+        if size > _CHECKED_BYTES:
+            await asyncio.sleep(0)
+            size = 0
+        try:
+            orjson.loads(envelope.body)
+        except ValueError:
+            measures.UNDECODABLE.inc()
+        else:
+            sound.append(envelope)
+    return sound

@@ -69,10 +69,12 @@ class Feed:
         sighting = core.races.came(envelope, way, clock_ms())
         core.mender.heard(envelope.origin, envelope.router, envelope.epoch)
         copies, unknown = core.hub.copies, core.hub.unknown_topics
+        differing = core.hub.differing
         publication = core.hub.offer(envelope, time.time())
         core.mender.look_for_holes()
         if publication is None:
             measures.DUPLICATES.inc(core.hub.copies - copies)
+            measures.DIFFERING.inc(core.hub.differing - differing)
             measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
             self._ack(delivery)
             return

@@ -16,6 +16,9 @@ CLOSES = metrics.counter("gateway_closes", "Connections ended", ["reason"])
 DELIVERIES = metrics.counter("gateway_deliveries", "Frames given to readers", ["transport"])
 PUBLICATIONS = metrics.counter("gateway_publications", "Messages published", ["class"])
 DUPLICATES = metrics.counter("gateway_duplicates", "Copies and repeats dropped")
+DIFFERING = metrics.counter(
+    "gateway_differing", "Copies with another body than the first, which was published"
+)
 COPIES = metrics.counter(
     "gateway_copies", "Arrivals by the shovels that brought them and their place", ["way", "place"]
 )
@@ -40,6 +43,10 @@ FEED_AGE = metrics.gauge("gateway_feed_age_seconds", "Since the last tick of the
 TOPICS = metrics.gauge("gateway_topics", "Topics remembered")
 MEMORY = metrics.gauge("gateway_memory_bytes", "Weight of remembered messages")
 IDENTITIES = metrics.gauge("gateway_identities", "Identities remembered")
+EVICTED_EARLY = metrics.counter(
+    "gateway_identities_evicted_early",
+    "Identities forgotten before their time, by the control plane and by the data plane",
+)
 STREAMS = metrics.gauge("gateway_streams", "Streams of routers heard of")
 MISSING = metrics.gauge("gateway_missing", "Numbers of streams that were given out and not seen")
 GIVEN_UP = metrics.gauge("gateway_holes_given_up", "Holes and streams forgotten at the limits")

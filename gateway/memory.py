@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from gateway.forgotten import Forgotten
 from gateway.position import Copy, Position
 from gateway.publication import Publication
-from newsfabric.envelope import ms_of_id
+from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.topics import TopicPolicy
 
 
@@ -102,6 +102,11 @@ class TopicMemory:
         publication = self._recent.get(identity)
         if publication is not None and publication.add_copy(copy):
             self.changes += 1
+
+    def differs(self, envelope: Envelope) -> bool:
+        """Whether the copy that is remembered has another body."""
+        known = self._recent.get(envelope.identity)
+        return known is not None and known.envelope.body != envelope.body
 
     def beyond(self, position: Position, now: float) -> list[Publication]:
         """The recent messages that ``position`` doesn't cover and that haven't expired."""

@@ -1,8 +1,9 @@
 """Repairs what :mod:`gateway.repair` finds missing: reads the journal, publishes what it has.
 
 One read at a time, whatever is missing, in pages; the next page is read when the one before
-has reached its readers. A journal that can't be read, or answers with what no router wrote, is
-tried again after a growing while, and what is missing stays missing until then.
+has reached its readers. Of a sweep a few pages follow what is urgent. A journal that can't be
+read, or answers with what no router wrote, is tried again after a growing while, and what is
+missing stays missing until then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from gateway import measures
-from gateway.repair import LOOK_SECONDS, Closed, Ending, Plan, Repair, Span
+from gateway.repair import LOOK_SECONDS, Closed, Ending, Plan, Repair
+from gateway.sweep import Phase, Span, Sweep
 from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
@@ -33,6 +35,9 @@ _PAGE: Final = 500
 _LONGEST_PAGE: Final = 1 << 16
 # In ten minutes at 5,000 a second there are three million.
 _MOST_ROWS: Final = 4_000_000
+# Of a sweep, in one go: so many are looked at, or given to readers. There are ten a second at most.
+_LOOKED_AT: Final = 2_000
+_PUBLISHED: Final = 100
 # Holes closed sooner are no news.
 _NEWS_SECONDS: Final = 5.0
 _LINES_AT_ONCE: Final = 10
@@ -48,9 +53,11 @@ class Mender:
         # Set when a stream has got a hole.
         self._holed = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
-        self._backoff = Backoff(base=0.2, cap=5.0)
+        self._backoff = _backoff()
         self._failed = False
         self._not_before = 0.0
+        # How far the read under way has come.
+        self._reached_ms = 0
 
     @property
     def ready(self) -> bool:
@@ -110,10 +117,14 @@ class Mender:
 
     async def _read(self, plan: Plan) -> None:
         problem: Exception | None = None
-        found = 0
+        complete = False
+        found = self._reached_ms = 0
         try:
             for span in plan.spans:
                 found += await self._read_span(span)
+            complete = True
+            if plan.sweep is not None:
+                found += await self._sweep(plan.sweep)
         except (StoreError, TimeoutError) as exc:
             problem = StoreError(str(exc) or "the store doesn't answer")
         except Exception as exc:
@@ -123,8 +134,14 @@ class Mender:
             self._reading = None
         now = self._core.clock()
         self._note(problem, now)
-        self._tell(self._repair.finished(plan, now, complete=problem is None))
-        if problem is None and plan.catch_up is not None:
+        reached_ms = self._reached_ms
+        self._tell(self._repair.finished(plan, now, complete=complete, reached_ms=reached_ms))
+        if plan.sweep is not None and plan.sweep.done:
+            from_ms, to_ms = plan.sweep.span
+            logger.info(
+                "a silence of %d s of a region is swept to the end", (to_ms - from_ms) // 1000
+            )
+        if complete and plan.catch_up is not None:
             self._core.hub.streams.caught_up(plan.catch_up.from_ms)
             logger.info("caught up: %d messages from the journal", found)
         if self.ready:
@@ -138,6 +155,9 @@ class Mender:
             self._backoff.succeeded(now)
             return
         measures.JOURNAL_FAILURES.inc()
+        if self._reached_ms:
+            # Some of it could be read: the rest needn't wait for long.
+            self._backoff = _backoff()
         delay = self._backoff.failed(now)
         self._not_before = now + delay
         if not self._failed:
@@ -147,25 +167,52 @@ class Mender:
 
     async def _read_span(self, span: Span) -> int:
         """Publish what is missing and was routed in ``span``; returns how many."""
+        at, read, found = max(0, span.from_ms), 0, 0
+        while at < span.to_ms:
+            page, at = await self._page(at, span.to_ms, _PAGE)
+            found += await self._publish(page)
+            self._reached_ms = at
+            read += len(page)
+            if read > _MOST_ROWS:
+                raise StoreError("the journal has no end")
+        return found
+
+    async def _sweep(self, sweep: Sweep) -> int:
+        """Go on with ``sweep``, but not for long; returns how many were published."""
         core = self._core
-        at, limit, rows, found = max(0, span.from_ms), _PAGE, 0, 0
+        looked_at = found = 0
+        while looked_at < _LOOKED_AT and found < _PUBLISHED and sweep.due <= core.clock():
+            from_ms, to_ms = sweep.part()
+            publishing = sweep.phase is Phase.PUBLISH
+            page, at = await self._page(from_ms, to_ms, _PUBLISHED if publishing else _PAGE)
+            if publishing:
+                found += await self._publish(page, sweep)
+            else:
+                self._repair.note(sweep, page, core.clock())
+            sweep.reached(at, core.clock())
+            looked_at += max(1, len(page))
+        return found
+
+    async def _page(self, from_ms: int, to_ms: int, limit: int) -> tuple[list[Envelope], int]:
+        """The first ``limit`` rows from ``from_ms`` on, about; and until when these are all."""
+        core = self._core
         while True:
             async with asyncio.timeout(core.settings.store_timeout):
-                page = await core.store.journal(from_ms=at, to_ms=span.to_ms, limit=limit)
+                page = await core.store.journal(from_ms=from_ms, to_ms=to_ms, limit=limit)
             measures.JOURNAL_ROWS.inc(len(page))
             if len(page) < limit:
-                return found + await self._publish(page)
+                return page, to_ms
             last = ms_of_id(page[-1].id)
-            rows += len(page)
-            # The last millisecond may not be whole, and comes again.
-            found += await self._publish([one for one in page if ms_of_id(one.id) < last])
+            if last > from_ms:
+                # The last millisecond may not be whole, and comes again.
+                return [one for one in page if ms_of_id(one.id) < last], last
             # A page of one millisecond alone: only a longer one gets beyond it.
-            limit = limit * 2 if last == at else _PAGE
-            if last < at or limit > _LONGEST_PAGE or rows > _MOST_ROWS:
+            limit *= 2
+            if last < from_ms or limit > _LONGEST_PAGE:
                 raise StoreError("the journal has no end")
-            at = last
 
-    async def _publish(self, page: list[Envelope]) -> int:
+    async def _publish(self, page: list[Envelope], sweep: Sweep | None = None) -> int:
+        """Publish what is missing of ``page``, or of that what ``sweep`` has found to be."""
         core = self._core
         left, all_done = 1, asyncio.Event()
 
@@ -178,7 +225,7 @@ class Mender:
         count = 0
         # Within a millisecond ids are in no order, and the first number of a stream is its start.
         for envelope in sorted(page, key=_in_stream_order):
-            if not self._repair.wants(envelope, core.clock()):
+            if not self._repair.wants(envelope, core.clock(), sweep=sweep):
                 continue
             try:
                 # As on the feed: one bad body would break every reader's parser.
@@ -186,6 +233,8 @@ class Mender:
             except ValueError:
                 measures.UNDECODABLE.inc()
                 continue
+            if sweep is not None and envelope.identity in sweep.copies:
+                core.hub.gave(envelope.identity, time.time())
             publication = core.hub.offer(envelope, time.time())
             if publication is not None:
                 left += 1
@@ -216,3 +265,7 @@ class Mender:
 
 def _in_stream_order(envelope: Envelope) -> tuple[int, str, int, int]:
     return ms_of_id(envelope.id), envelope.router, envelope.epoch, envelope.seq
+
+
+def _backoff() -> Backoff:
+    return Backoff(base=0.2, cap=5.0)

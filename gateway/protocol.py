@@ -138,8 +138,10 @@ class Gap(enum.Enum):
     """Why a reader who resumes may have missed something: ``reason`` beside ``recovered: false``.
 
     EXPIRED: the position is older than the topic's ttl, or of another release. TOO_MANY: more
-    was missed than one read of the store may take. STORE: it can't be read. BUSY: so much
-    arrived meanwhile that memory lost it again. TOO_LARGE: more than one replay may have.
+    was missed than one read of the store may take. STORE: it can't be read, or not all of it.
+    BUSY: so much arrived meanwhile that memory lost it again. TOO_LARGE: more than one replay may
+    have.
+    GIVEN_UP: a number that the position doesn't cover was looked for here, and not found.
     """
 
     EXPIRED = "expired"
@@ -147,6 +149,7 @@ class Gap(enum.Enum):
     STORE = "store"
     BUSY = "busy"
     TOO_LARGE = "too_large"
+    GIVEN_UP = "given_up"
 
 
 class Admission(enum.Enum):

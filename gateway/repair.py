@@ -12,6 +12,9 @@ read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finis
   be dead: it may have stored what it never routed, or only be cut off from us.
 * A router's **start** is a reason to look at the time before it, for streams that it may have
   begun before this one and that nobody heard of here. So is the first we hear of an old one.
+* A region's **silence** of half a minute or more is swept when it is heard again
+  (:mod:`gateway.sweep`), up to six hours of it: for the tails of routers that died meanwhile, for
+  those that nobody heard of, and for what is too long for a gap to be searched in one go.
 * A **catch-up** is for the time before we began, or in which we were deaf: everything in it that is
   news, of streams never heard of too. Until it is over the gateway isn't ready.
 
@@ -37,17 +40,16 @@ import dataclasses
 import enum
 import random
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.streams import SKEW_MS, Stream, Streams
+from gateway.sweep import LATE_MS, Phase, Span, Sweep
 from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.store.rules import JOURNAL_MS
 
 # (router, epoch)
 StreamName = tuple[str, int]
-# What was under way when we last knew everything; also, how far a store may be behind.
-LATE_MS: Final = 60_000
 # Between two looks while something is missing, and while nothing is.
 LOOK_SECONDS: Final = 0.1
 CALM_SECONDS: Final = 1.0
@@ -55,6 +57,8 @@ CALM_SECONDS: Final = 1.0
 _LOOKS: Final = 64
 # Streams that are known to have been forgotten.
 _FORGOTTEN: Final = 4_096
+# Regions whose silence is noticed.
+_ORIGINS: Final = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,8 @@ class RepairLimits:
 
     ``margins`` are added to both ends of what is searched for a gap, one for each try. A stream has
     ``gaps`` at most; beyond, the two oldest are searched as one. ``start_seconds`` of the journal
-    are read by a gateway that begins with nothing.
+    are read by a gateway that begins with nothing. Of a region that was silent ``reach_seconds`` at
+    most are swept.
     """
 
     hole_seconds: float = 0.5
@@ -75,6 +80,7 @@ class RepairLimits:
     dead_seconds: float = 30.0
     patience_seconds: float = 480.0
     start_seconds: float = 600.0
+    reach_seconds: float = 21_600.0
     margins: tuple[float, ...] = (1.0, 5.0, 25.0, 60.0)
     gaps: int = 64
 
@@ -100,13 +106,6 @@ class Closed:
     seconds: float
     ending: Ending
     numbers: int = 0
-
-
-class Span(NamedTuple):
-    """Times in ms by routers' clocks: from the first on, before the last."""
-
-    from_ms: int
-    to_ms: int
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -179,6 +178,8 @@ class Plan:
     looks: tuple[_Look, ...]
     # Since when everything is to be looked at, and until when that is done with this plan.
     catch_up: Span | None
+    # Of this, the next part is to be read after the spans.
+    sweep: Sweep | None
 
 
 class Repair:
@@ -203,10 +204,16 @@ class Repair:
         # Those that were heard and are none of our streams any more, oldest first.
         self._forgotten: collections.OrderedDict[StreamName, None] = collections.OrderedDict()
         self._looks: list[_Look] = []
+        # When something of a region was heard, and what it routed while nothing was.
+        self._origins: dict[str, float] = {}
+        self._sweeps: dict[str, Sweep] = {}
+        self._took_over = False
         # What streams never heard of have routed since then (our clock) is news; None: not begun.
         self._since_ms: int | None = None
         # Since when everything is to be looked at before we are ready.
         self._catch_up_ms: int | None = None
+        # Until when it was read, by a read that wasn't completed.
+        self._caught_ms = 0
         # Since when nothing of our own region came (our clock), and when that was noticed.
         self._deaf_ms: int | None = None
         self._deaf_noticed = 0.0
@@ -233,6 +240,7 @@ class Repair:
             return LOOK_SECONDS
         tail, patience = self.limits.tail_seconds, self.limits.patience_seconds
         due = [look.due for look in self._looks]
+        due += [sweep.due for sweep in self._sweeps.values()]
         for life in self._lives.values():
             if not life.over and now - life.heard <= patience:
                 due.append(max(life.heard + tail, life.next_try))
@@ -245,11 +253,13 @@ class Repair:
 
     def go_on(self, at_ms: int, wall_ms: int) -> None:
         """We take over from a gateway that had followed the streams until ``at_ms``."""
+        self._took_over = True
         self._since_ms = max(at_ms, wall_ms - JOURNAL_MS) - LATE_MS
         self._catch_up_since(self._since_ms, wall_ms)
 
     def heard(self, origin: str, router: str, epoch: int, now: float) -> None:
         """The feed has brought something of this stream."""
+        self._note_silence(origin, router, now)
         life = self._lives.get((router, epoch))
         if life is None:
             life = self._lives[router, epoch] = _Life(origin, now)
@@ -284,17 +294,19 @@ class Repair:
         ]
         tails = self._due_tails(now, wall_ms)
         looks = [look for look in self._looks if look.due <= now]
-        if not (due or tails or looks) and self._catch_up_ms is None:
+        sweep = next((one for one in self._sweeps.values() if one.due <= now), None)
+        if not (due or tails or looks or sweep) and self._catch_up_ms is None:
             return None
-        last_try = {gap for gap in due if now - gap.opened >= self.limits.patience_seconds}
-        void = {gap for gap in due if self._is_dead(gap.stream, now)}
+        swept = [gap for gap in due if not self._may_be_swept(gap)]
+        last_try = {gap for gap in swept if now - gap.opened >= self.limits.patience_seconds}
+        void = {gap for gap in swept if self._is_dead(gap.stream, now)}
         spans = [span for gap in due for span in self._spans(gap, widest=gap in last_try | void)]
         spans += [span for _, span in tails]
         spans += [look.span for look in looks]
         catch_up = None
         if self._catch_up_ms is not None:
             catch_up = Span(self._catch_up_ms, wall_ms + SKEW_MS)
-            spans.append(catch_up)
+            spans.append(Span(max(self._catch_up_ms, self._caught_ms), catch_up.to_ms))
         return Plan(
             spans=merged(spans),
             began=now,
@@ -305,37 +317,78 @@ class Repair:
             ended=frozenset(name for name, _ in tails if self._is_dead(name, now)),
             looks=tuple(looks),
             catch_up=catch_up,
+            sweep=sweep,
         )
 
-    def wants(self, envelope: Envelope, now: float) -> bool:
-        """Whether what a planned read has found is to be offered to the hub.
+    def wants(self, envelope: Envelope, now: float, *, sweep: Sweep | None = None) -> bool:
+        """Whether what a planned read has found, or ``sweep``, is to be offered to the hub.
 
-        What may still be on its way to us is not: it would be early, and its copy for nothing.
+        What may still be on its way to us is not: it would be early, and its copy for nothing. And
+        what is to be swept isn't by any other read, which wouldn't look for its copies.
         """
+        if sweep is not None and envelope.identity not in sweep.missing:
+            return False
+        if sweep is None and self._is_for_a_sweep(envelope):
+            return False
+        wanted = self._lacks(envelope, now)
+        name = (envelope.router, envelope.epoch)
+        if wanted or self._streams.find(name) is not None:
+            # What is swept is no sign of life: the next number is wanted too.
+            heard = now if sweep is None else now - self.limits.tail_seconds
+            self._lives.setdefault(name, _Life(envelope.origin, heard))
+        return wanted
+
+    def note(self, sweep: Sweep, rows: Iterable[Envelope], now: float) -> None:
+        """``rows`` of what ``sweep`` looks at before it publishes anything."""
+        if sweep.phase is Phase.MISSING:
+            sweep.missing.update(one.identity for one in rows if self._lacks(one, now))
+        else:
+            lost = (one for one in rows if one.identity in sweep.missing)
+            sweep.copies.update(one.identity for one in lost if self._had(one))
+
+    def _is_for_a_sweep(self, envelope: Envelope) -> bool:
+        sweep = self._sweeps.get(envelope.origin)
+        routed_ms = ms_of_id(envelope.id)
+        if sweep is None or not sweep.span.from_ms <= routed_ms < sweep.span.to_ms:
+            return False
+        # Readiness waits for a catch-up.
+        return self._catch_up_ms is None or routed_ms < self._catch_up_ms
+
+    def _had(self, envelope: Envelope) -> bool:
+        stream = self._streams.find((envelope.router, envelope.epoch))
+        return stream is not None and stream.had(envelope.seq)
+
+    def _lacks(self, envelope: Envelope, now: float) -> bool:
         name = (envelope.router, envelope.epoch)
         stream = self._streams.find(name)
+        life = self._lives.get(name)
         if stream is None:
-            return self._is_new(name, envelope, now)
-        life = self._lives.setdefault(name, _Life(envelope.origin, now))
+            # Too many streams: one that was known, and its holes were given up with it.
+            known = life is not None or name in self._forgotten
+            since_ms = self._since_ms
+            return (
+                not known and since_ms is not None and ms_of_id(envelope.id) >= since_ms - SKEW_MS
+            )
         if stream.seen(envelope.seq):
             # Of a stranger we know nothing before the first that we heard.
-            return envelope.seq <= stream.start and now < life.stranger_until
+            stranger = life is not None and now < life.stranger_until
+            return stranger and envelope.seq <= stream.start
         watch = self._watched.get(name)
         overdue = watch is not None and envelope.seq <= watch.upto
         return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
 
-    def _is_new(self, name: StreamName, envelope: Envelope, now: float) -> bool:
-        if name in self._lives or name in self._forgotten:
-            # Too many streams: it was known, and its holes were given up with it.
-            return False
-        if self._since_ms is None or ms_of_id(envelope.id) < self._since_ms - SKEW_MS:
-            return False
-        self._lives[name] = _Life(envelope.origin, now)
-        return True
+    def finished(
+        self, plan: Plan, now: float, *, complete: bool, reached_ms: int = 0
+    ) -> list[Closed]:
+        """The spans of ``plan`` were read; returns the gaps that nobody will fill.
 
-    def finished(self, plan: Plan, now: float, *, complete: bool) -> list[Closed]:
-        """``plan`` was read, to its end if ``complete``; returns the gaps that nobody will fill."""
+        If not ``complete``, then only until ``reached_ms``.
+        """
+        if plan.sweep is not None and plan.sweep.done:
+            self._sweeps = {o: one for o, one in self._sweeps.items() if one is not plan.sweep}
         if not complete:
+            if plan.catch_up is not None and plan.catch_up.from_ms == self._catch_up_ms:
+                self._caught_ms = max(self._caught_ms, reached_ms)
             return []
         self._looks = [look for look in self._looks if look not in plan.looks]
         if plan.catch_up is not None and plan.catch_up.from_ms == self._catch_up_ms:
@@ -352,11 +405,53 @@ class Repair:
         for gap in plan.gaps:
             gap.tries += 1
             gap.next_try = now + gap.backoff.failed(now, self._rng)
-            if gap in plan.last_try:
-                closed += self._abandon(gap, Ending.GIVEN_UP, now)
-            elif gap in plan.void and self._lives[gap.stream].heard < plan.began:
+            if gap in plan.void and self._lives[gap.stream].heard < plan.began:
                 closed += self._abandon(gap, Ending.VOID, now)
+            elif gap in plan.last_try:
+                closed += self._abandon(gap, Ending.GIVEN_UP, now)
         return closed
+
+    # Silent regions.
+
+    def _note_silence(self, origin: str, router: str, now: float) -> None:
+        """``origin`` is heard: sweep what it routed while it wasn't, if that was for long."""
+        heard = self._origins.get(origin)
+        if heard is None and len(self._origins) == _ORIGINS:
+            return
+        self._origins[origin] = now
+        if self._looked is None:
+            return
+        wall_ms = self._looked[1] + int((now - self._looked[0]) * 1000)
+        if heard is not None:
+            silent_ms = int((now - heard) * 1000)
+        elif self._took_over:
+            # The gateway before us knew how long: its routers' last signs tell.
+            known = (
+                self._streams.find(name) for name in self._streams.names() if name[0] == router
+            )
+            silent_ms = wall_ms - max((one.routed_ms for one in known if one), default=wall_ms)
+        else:
+            return
+        if silent_ms >= self.limits.dead_seconds * 1000:
+            self._sweep(origin, Span(wall_ms - silent_ms - LATE_MS, wall_ms + SKEW_MS), now)
+
+    def _may_be_swept(self, gap: Gap) -> bool:
+        """Whether a sweep may find it yet: until then nothing is concluded about it."""
+        life = self._lives.get(gap.stream)
+        its = self._sweeps.get(life.origin) if life and life.origin else None
+        sweeps = self._sweeps.values() if not (life and life.origin) else (its,)
+        return any(one is not None and one.overlaps(gap.routed) for one in sweeps)
+
+    def _sweep(self, origin: str, span: Span, now: float) -> None:
+        reach_ms = int(self.limits.reach_seconds * 1000)
+        known = self._sweeps.get(origin)
+        if known is not None:
+            if known.holds(span):
+                return
+            both = (*span, *known.span)
+            span = Span(min(both), max(both))
+        span = Span(max(0, span.from_ms, span.to_ms - reach_ms), span.to_ms)
+        self._sweeps[origin] = Sweep(span, now)
 
     # Deaf times.
 
@@ -365,7 +460,7 @@ class Repair:
         if self._catch_up_ms is not None:
             # One that isn't over: this one does for both, and is another than is being read.
             from_ms = min(from_ms, self._catch_up_ms - 1)
-        self._catch_up_ms = from_ms
+        self._catch_up_ms, self._caught_ms = from_ms, 0
 
     def _note_deafness(self, now: float, wall_ms: int, fed_at: float | None) -> None:
         silent = self.limits.silent_seconds
@@ -424,6 +519,10 @@ class Repair:
         watch.upto, watch.upto_ms = last, routed_ms
         if not self._missing(gap):
             return
+        if routed.to_ms - routed.from_ms > JOURNAL_MS:
+            life = self._lives.get(name)
+            around = Span(routed.from_ms - LATE_MS, routed.to_ms + LATE_MS)
+            self._sweep(life.origin if life else "", around, now)
         watch.gaps.append(gap)
         if len(watch.gaps) > self.limits.gaps:
             oldest, next_ = watch.gaps[:2]
@@ -444,7 +543,7 @@ class Repair:
         margin = margins[-1] if widest else margins[min(gap.tries, len(margins) - 1)]
         ms = int(margin * 1000)
         from_ms, to_ms = gap.routed
-        # What lies further back may not be there any more.
+        # What lies further back is swept.
         spans = [Span(max(from_ms, to_ms - JOURNAL_MS) - ms, to_ms + ms + 1)]
         if gap.tries or widest:
             spans.append(Span(gap.near_ms - ms - SKEW_MS, gap.near_ms + ms + SKEW_MS))
@@ -456,7 +555,11 @@ class Repair:
             # The last of it was found just now: look() closes it.
             return []
         for first, last in missing:
-            self._streams.skip(gap.stream, first, last)
+            if ending is Ending.VOID:
+                self._streams.skip(gap.stream, first, last)
+            else:
+                at_ms = self._looked[1] if self._looked else gap.near_ms
+                self._streams.give_up(gap.stream, first, last, at_ms=at_ms)
         watch = self._watched.get(gap.stream)
         if watch is not None and gap in watch.gaps:
             watch.gaps.remove(gap)

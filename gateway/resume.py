@@ -27,7 +27,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gateway import measures
 from gateway.archive import Archive
@@ -61,6 +61,8 @@ _AGAIN_SECONDS: Final = 1.1
 # one topic's failure makes others wait for isn't their own.
 _PATIENCE_SECONDS: Final = 2.0
 _ANSWERS: Final = 256
+# What is kept for a minute, in reads of the largest size.
+_KEPT: Final = 4
 # Gaps come in crowds, when a store dies: one line in so many seconds.
 _LINE_SECONDS: Final = 5.0
 
@@ -73,6 +75,11 @@ class Recalled:
     gap: Gap | None = None
 
     @property
+    def weight(self) -> int:
+        """Bytes that keeping it costs, roughly."""
+        return sum(publication.weight for publication in self.publications)
+
+    @property
     def recovered(self) -> bool:
         """Whether it is certainly all."""
         return self.gap is None
@@ -82,7 +89,8 @@ class Recalled:
 class _Window:
     """A topic as the store had it from ``asked_ms`` on; it has all from ``reach_ms`` on.
 
-    It was read when ``arrived`` messages had arrived in ``memory``.
+    It was read when ``arrived`` messages had arrived in ``memory``. If ``spoilt``, something that
+    the store has is no message.
     """
 
     messages: list[Publication]
@@ -91,10 +99,26 @@ class _Window:
     memory: TopicMemory
     arrived: int
     read_at: float
+    spoilt: bool
+
+    @property
+    def weight(self) -> int:
+        """Bytes that keeping it costs, roughly."""
+        return sum(publication.weight for publication in self.messages)
 
     def holds(self, memory: TopicMemory) -> bool:
         """Whether this and ``memory`` leave nothing out between them."""
         return self.memory is memory and memory.lost <= self.arrived
+
+
+class _Stamp(NamedTuple):
+    """What an answer depends on."""
+
+    memory: TopicMemory
+    changes: int
+    window: _Window | None
+    streams: int
+    second: int
 
 
 class Resumer:
@@ -116,6 +140,7 @@ class Resumer:
         self._hub = hub
         self._archive = archive
         self._limit = told.resume_rows
+        self._most_bytes = told.resume_bytes
         self._spawn = spawn
         self._publish = publish
         self._now = now
@@ -123,11 +148,18 @@ class Resumer:
         self._windows: collections.OrderedDict[str, _Window] = collections.OrderedDict()
         self._reading: dict[str, tuple[int, asyncio.Task[None]]] = {}
         # Answers by topic and token, least recently used first, with what they depend on.
-        self._answers: collections.OrderedDict[tuple[str, str], tuple[object, Recalled]] = (
+        self._answers: collections.OrderedDict[tuple[str, str], tuple[_Stamp, Recalled]] = (
             collections.OrderedDict()
         )
+        # Bytes that answers have been given for, with what several of them share counted for each.
+        self._answered = 0
         self._line_at = float("-inf")
         self._unsaid = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept for readers who come soon, roughly; shared parts are counted twice."""
+        return sum(window.weight for window in self._windows.values()) + self._answered
 
     def recall(self, topic: str, token: str) -> Recalled | None:
         """What ``topic`` has beyond the position ``token``; None if :meth:`fetch` is needed.
@@ -138,17 +170,25 @@ class Resumer:
         now = self._now()
         memory = self._hub.memory(topic)
         window = self._window(topic, memory)
-        stamp = (memory, memory.changes, window, len(self._hub.streams), int(now))
+        stamp = _Stamp(memory, memory.changes, window, len(self._hub.streams), int(now))
         known = self._answers.get((topic, token))
         if known is not None and known[0] == stamp:
             return known[1]
         answer = self._recall(memory, window, decode(token), now)
         if answer is not None:
+            self._forget((topic, token))
             self._answers[topic, token] = (stamp, answer)
-            self._answers.move_to_end((topic, token))
-            if len(self._answers) > _ANSWERS:
-                self._answers.popitem(last=False)
+            self._answered += answer.weight
+            while len(self._answers) > 1 and (
+                len(self._answers) > _ANSWERS or self._answered > _KEPT * self._most_bytes
+            ):
+                self._forget(next(iter(self._answers)))
         return answer
+
+    def _forget(self, asked: tuple[str, str]) -> None:
+        _, answer = self._answers.pop(asked, (None, None))
+        if answer is not None:
+            self._answered -= answer.weight
 
     def salvage(self, topic: str, token: str, gap: Gap) -> Recalled:
         """What can be had nevertheless; never ``recovered``."""
@@ -217,7 +257,9 @@ class Resumer:
             return None
         start = _start(told, memory.policy, now)
         if window.reach_ms <= start:
-            return Recalled(_beyond(memory, window, told, now))
+            gap = Gap.GIVEN_UP if streams.lacks(told) else Gap.STORE if window.spoilt else None
+            streams.store_was_trusted |= gap is None
+            return Recalled(_beyond(memory, window, told, now), gap)
         if window.asked_ms <= start and now < window.read_at + _SHORT_SECONDS:
             return Recalled(_beyond(memory, window, told, now), Gap.TOO_MANY)
         return None
@@ -234,7 +276,9 @@ class Resumer:
             memory = self._hub.memory(topic)
             arrived = memory.arrived
             try:
-                stored = await self._archive.since(topic, from_ms=asked_ms, limit=self._limit)
+                stored = await self._archive.since(
+                    topic, from_ms=asked_ms, limit=self._limit, most_bytes=self._most_bytes
+                )
                 break
             except StoreError as exc:
                 self._archive.failed(exc)
@@ -242,24 +286,40 @@ class Resumer:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
         now = self._now()
-        messages, fresh = self._hub.recollect(topic, stored, now)
+        messages, fresh = self._hub.recollect(topic, stored.envelopes, now)
         for publication in fresh:
             self._publish(publication)
-        full = len(stored) >= self._limit
-        reach_ms = ms_of_id(stored[0].id) + 1 if full else asked_ms
-        self._keep(topic, _Window(messages, asked_ms, reach_ms, memory, arrived, now))
+        reach_ms = asked_ms
+        if stored.cut:
+            oldest = stored.envelopes[0].id if stored.envelopes else None
+            reach_ms = int(now * 1000) if oldest is None else ms_of_id(oldest) + 1
+        window = _Window(messages, asked_ms, reach_ms, memory, arrived, now, stored.spoilt)
+        self._keep(topic, window)
 
     def _keep(self, topic: str, window: _Window) -> None:
-        self._windows.pop(topic, None)
+        self._drop(topic)
         self._windows[topic] = window
-        held = sum(len(kept.messages) for kept in self._windows.values())
+        held = sum(kept.weight for kept in self._windows.values())
         while len(self._windows) > 1 and (
-            len(self._windows) > _WINDOWS
-            or held > 4 * self._limit
-            or next(iter(self._windows.values())).read_at < window.read_at - _WINDOW_SECONDS
+            len(self._windows) > _WINDOWS or held > _KEPT * self._most_bytes
         ):
-            _, dropped = self._windows.popitem(last=False)
-            held -= len(dropped.messages)
+            held -= self._drop(next(iter(self._windows)))
+        asyncio.get_running_loop().call_later(_WINDOW_SECONDS, self._let_go, topic, window.read_at)
+
+    def _let_go(self, topic: str, read_at: float) -> None:
+        window = self._windows.get(topic)
+        if window is not None and window.read_at == read_at:
+            self._drop(topic)
+
+    def _drop(self, topic: str) -> int:
+        """Let go of a window, and of the answers that were made of it; returns its weight."""
+        window = self._windows.pop(topic, None)
+        if window is None:
+            return 0
+        made = [asked for asked, (stamp, _) in self._answers.items() if stamp.window is window]
+        for asked in made:
+            self._forget(asked)
+        return window.weight
 
     def _has_read(self, topic: str, task: asyncio.Task[None]) -> None:
         reading = self._reading.get(topic)

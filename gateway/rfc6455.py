@@ -96,6 +96,7 @@ class FrameParser:
         "_max_bytes",
         "_opcode",
         "_parts",
+        "_since",
         "_size",
         "violation",
     )
@@ -112,6 +113,8 @@ class FrameParser:
         self._size = 0
         # Of a text: the character that isn't whole yet.
         self._cut = b""
+        # When what is under way was first seen unfinished.
+        self._since: float | None = None
 
     def feed(self, data: bytes) -> list[Received]:
         """What is complete now. Check ``violation`` afterwards."""
@@ -127,11 +130,28 @@ class FrameParser:
                     received.append(event)
                 if self._frame is not None:
                     break
+                if not self._opcode:
+                    self._since = None
         except _Violated as violated:
-            self.violation = violated.reason
-            self._buffer.clear()
-            self._parts.clear()
+            self.give_up(violated.reason)
         return received
+
+    def unfinished_since(self, now: float) -> float | None:
+        """Since when a frame or message is unfinished; None if none is.
+
+        Ask after each :meth:`feed`: one that has begun since the last time has begun ``now``.
+        """
+        if not (self._buffer or self._frame or self._opcode):
+            return None
+        if self._since is None:
+            self._since = now
+        return self._since
+
+    def give_up(self, reason: CloseReason) -> None:
+        """Eat nothing more, and let go of what has come: ``violation`` is ``reason`` now."""
+        self.violation = reason
+        self._buffer.clear()
+        self._parts.clear()
 
     def _head(self) -> _Head | None:
         buffer = self._buffer

@@ -32,7 +32,6 @@ class NativeSettings:
     proxy_protocol: bool = False
     alone_seconds: float = 60.0
     head_bytes: int = 16 * 1024
-    handshake_seconds: float = 10.0
     deflate_bytes: int = 256
     per_address: int = 0
     # We leave our marks each second; who is frozen must not seem well for long.
@@ -44,12 +43,15 @@ class GatewaySettings:
     """What a gateway is told when it starts; the defaults suit a box of 100,000 readers.
 
     ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
-    ``*`` for all; programs send none and are let in. ``replay_bytes`` bounds what one
-    subscribe or history sends at once: the newest messages that fit. ``resume_rows`` copies of
-    messages are read from the store at most for readers who resume. Mailboxes are read
-    ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once; ``mailboxes_waiting`` more
-    may wait. ``marks_in_flight`` marks may wait for the broker's confirm. ``sockjs_url`` is
-    what SockJS's iframe page loads; sockjs-client 1.x of our own is at ``/sockjs.min.js``.
+    ``*`` for all; programs send none and are let in. A message that a reader has begun must be
+    whole within ``unfinished_seconds``, in the native engine a request's head too.
+    ``replay_bytes`` bounds what one subscribe or history sends at once: the newest messages that
+    fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read from the
+    store at most for readers who resume; four times as much of what was read is kept for a
+    minute. Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
+    ``mailboxes_waiting`` more may wait. ``marks_in_flight`` marks may wait for the broker's
+    confirm. ``sockjs_url`` is what SockJS's iframe page loads; sockjs-client 1.x of our own is at
+    ``/sockjs.min.js``.
     ``endpoints`` are the URLs of the regions' ``endpoints.json``, the own region's first: whoever
     has had no feed for ``stranded_seconds`` asks there whether readers are better served elsewhere.
     """
@@ -70,6 +72,7 @@ class GatewaySettings:
     capacity: int = 100_000
     heartbeat: float = 25.0
     linger: float = 5.0
+    unfinished_seconds: float = 10.0
     drain_seconds: float = 10.0
     drain_per_second: int = 2_000
     retry_after_ms: int = 2_000
@@ -88,7 +91,8 @@ class GatewaySettings:
     latest_keys: int = 200
     replay_bytes: int = 1 << 20
     resume_rows: int = 10_000
-    # Measured, 10,000 mailboxes of five messages in SQLite: see bench/README.md.
+    resume_bytes: int = 32 << 20
+    # Measured, 10,000 mailboxes of five messages in SQLite: see docs/performance.md.
     mailbox_reads: int = 2
     mailbox_batch: int = 64
     mailboxes_waiting: int = 100_000

@@ -22,6 +22,10 @@ Positions (:mod:`gateway.position`) are made and judged here:
   list a router which lives after the position was made is taken to have seen nothing of it.
   What is left is a router that was cut off from the gateway that made the position for more
   than ten minutes since it started, and died before the position was made.
+* What was given up counts as seen, so that it holds nothing up here, but for six hours no position
+  covers it (:meth:`Stream.lose`): who resumes elsewhere may get it, and who does here is told. The
+  same goes for the past of a router that is older than we are and was cut off when we began, if
+  somebody was told meanwhile that the store has everything.
 
 The decision that one would question: :meth:`Streams.vouches` goes by clocks in one point.
 What a gateway heard is known by numbers; that there was no router it never heard of, only
@@ -48,6 +52,8 @@ _HEARD: Final = 32
 _SILENT_SECONDS: Final = 3.0
 # What another gateway may have heard of a router before we do.
 _AHEAD: Final = 100_000
+# Runs of lost numbers of a stream that are told apart.
+_LOST: Final = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +62,28 @@ class StreamLimits:
 
     At the bound of streams the longest silent one is forgotten; at that of ranges the oldest
     hole is given up: the mark moves over it. After ``silent_seconds`` a stream leaves positions;
-    the time in them stays ``late_seconds`` behind.
+    the time in them stays ``late_seconds`` behind. No position covers what was given up
+    within ``lost_seconds``.
     """
 
     streams: int = 1024
     ranges: int = 1024
     silent_seconds: float = 3600.0
     late_seconds: float = 600.0
+    lost_seconds: float = 21_600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lost:
+    """Numbers that nobody here was given: ascending runs, both ends included.
+
+    They were routed at ``from_ms`` or later, by the router's clock, and given up at ``at_ms`` by
+    ours.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+    from_ms: int
+    at_ms: int
 
 
 class Stream:
@@ -80,6 +101,7 @@ class Stream:
         "hash",
         "heard",
         "last",
+        "lost",
         "mark",
         "mark_ms",
         "routed_ms",
@@ -90,6 +112,7 @@ class Stream:
         self.start = self.mark = self.last = start
         self.first_ms = self.mark_ms = self.routed_ms = first_ms
         self.heard = 0.0
+        self.lost: Lost | None = None
         # Seen ranges above the mark: disjoint, not touching, ascending; both ends are included.
         self._starts: list[int] = []
         self._ends: list[int] = []
@@ -104,6 +127,19 @@ class Stream:
             self.mark_ms = max(self.mark_ms, routed_ms)
         elif seq > self.mark:
             self._add(seq, seq)
+
+    def lose(self, first: int, last: int, *, from_ms: int, at_ms: int) -> None:
+        """``first`` to ``last`` were given up at ``at_ms``: no position covers them any more."""
+        lost = self.lost or Lost((), from_ms, at_ms)
+        runs = sorted([*lost.runs, (first, last)])
+        if len(runs) > _LOST:
+            runs[:2] = [(runs[0][0], runs[1][1])]
+        self.take_lost(Lost(tuple(runs), min(lost.from_ms, from_ms), max(lost.at_ms, at_ms)))
+
+    def take_lost(self, lost: Lost | None) -> None:
+        """These are lost, and nothing else."""
+        self.lost = lost
+        self._entry = position.entry(self.hash, self.told)
 
     def skip(self, first: int, last: int) -> None:
         """Nothing will come as ``first`` to ``last``, which lie within one hole."""
@@ -131,9 +167,25 @@ class Stream:
         nexts = [*self._starts, self.last + 1]
         return [(a + 1, b - 1) for a, b in zip(edges, nexts, strict=True) if b - a > 1]
 
-    def give_up_oldest_hole(self) -> None:
+    def give_up_oldest_hole(self, at_ms: int) -> None:
         """Count the first hole as seen."""
+        self.lose(self.mark + 1, self._starts[0] - 1, from_ms=self.mark_ms, at_ms=at_ms)
         self._move_mark(self._starts[0])
+
+    def had(self, seq: int) -> bool:
+        """Whether ``seq`` was seen indeed, and isn't lost."""
+        lost = self.lost is not None and any(a <= seq <= b for a, b in self.lost.runs)
+        return self.seen(seq) and not lost
+
+    @property
+    def told(self) -> int:
+        """The number up to which positions say that everything was seen."""
+        return self.mark if self.lost is None else min(self.mark, self.lost.runs[0][0] - 1)
+
+    @property
+    def told_ms(self) -> int:
+        """What comes after :attr:`told` was routed then or later."""
+        return self.mark_ms if self.lost is None else min(self.mark_ms, self.lost.from_ms)
 
     @property
     def top(self) -> int:
@@ -155,7 +207,7 @@ class Stream:
             seq = self._ends.pop(0)
             del self._starts[0]
         self.mark = seq
-        self._entry = position.entry(self.hash, seq)
+        self._entry = position.entry(self.hash, self.told)
 
     def _add(self, first: int, last: int) -> None:
         """Add a range that overlaps no other, or a number that does."""
@@ -187,6 +239,8 @@ class Streams:
         self._streams: collections.OrderedDict[tuple[str, int], Stream] = collections.OrderedDict()
         # Those with holes.
         self._holed: dict[tuple[str, int], None] = {}
+        # Those of which something is lost.
+        self._lossy: dict[tuple[str, int], Stream] = {}
         self._began_ms = int(now * 1000)
         # Of routers that started later everything counts.
         self.since_ms = self._began_ms
@@ -195,6 +249,10 @@ class Streams:
         # As gateways before us knew it. It is ours when we have caught up with them.
         self._known_before_ms = self._began_ms
         self._heard_at = now
+        # When a tick came for the first time.
+        self._ticked_at: float | None = None
+        # Whether a reader was told that what the store has is all.
+        self.store_was_trusted = False
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -209,6 +267,8 @@ class Streams:
         self, router: str, epoch: int, seq: int, *, void: tuple[int, ...], sent_ms: int, now: float
     ) -> None:
         """A router said that ``seq`` is the last number given out and ``void`` came to nothing."""
+        if self._ticked_at is None:
+            self._ticked_at = now
         stream = self._heard(router, epoch, seq, sent_ms, now)
         for number in void:
             # A void number past the last one isn't what routers send; it would open a false hole.
@@ -238,15 +298,21 @@ class Streams:
         stream = self._streams.get((router, epoch))
         return None if stream is None else stream.mark
 
-    def marks(self) -> Iterator[tuple[str, int, int, int]]:
-        """(router, epoch, mark, time after which the rest was routed in ms) of every stream."""
+    def marks(self) -> Iterator[tuple[str, int, int, int, Lost | None]]:
+        """(router, epoch, mark, time after which the rest was routed in ms, what is lost) of every
+        stream."""
         for (router, epoch), stream in self._streams.items():
-            yield router, epoch, stream.mark, stream.mark_ms
+            yield router, epoch, stream.mark, stream.mark_ms, stream.lost
 
-    def resume(self, router: str, epoch: int, mark: int, *, routed_ms: int) -> None:
+    def resume(
+        self, router: str, epoch: int, mark: int, *, routed_ms: int, lost: Lost | None = None
+    ) -> None:
         """Take over a stream that another gateway process had followed up to ``mark``."""
-        self._streams[router, epoch] = Stream(router, epoch, mark, routed_ms)
+        stream = self._streams[router, epoch] = Stream(router, epoch, mark, routed_ms)
         self._heard(router, epoch, mark, routed_ms, routed_ms / 1000)
+        if lost is not None:
+            stream.take_lost(lost)
+            self._lossy[router, epoch] = stream
 
     def listened_since(self, ms: int, *, known_ms: int) -> None:
         """Gateways before us have listened since ``ms``: what began later is no stranger.
@@ -282,11 +348,29 @@ class Streams:
         stream.skip(first, last)
         self._bound(*name, stream)
 
+    def give_up(self, name: tuple[str, int], first: int, last: int, *, at_ms: int) -> None:
+        """As :meth:`skip`, but something may have been there: no position covers these numbers."""
+        stream = self._streams[name]
+        stream.lose(first, last, from_ms=stream.mark_ms, at_ms=at_ms)
+        self._lossy[name] = stream
+        self.skip(name, first, last)
+
+    def lacks(self, told: Position) -> bool:
+        """Whether something was given up here that ``told`` doesn't cover."""
+        for stream in self._lossy.values():
+            assert stream.lost is not None
+            seen = told.seen.get(stream.hash)
+            if told.time_ms < stream.lost.at_ms if seen is None else seen < stream.lost.runs[-1][1]:
+                return True
+        return False
+
     def position(self, now: float) -> str:
         """The token for everything seen until now; long silent streams fold into its time."""
         since = now - self.limits.silent_seconds
-        holed = (self._streams[name] for name in self._holed)
-        listed = [stream for stream in holed if stream.heard < since]
+        if self._lossy:
+            self._let_go(now)
+        held = (self._streams[name] for name in {**self._holed, **self._lossy})
+        listed = [stream for stream in held if stream.heard < since]
         for stream in reversed(self._streams.values()):
             if stream.heard < since:
                 break
@@ -295,7 +379,7 @@ class Streams:
         del listed[position.MAX_STREAMS :]
         # Deaf, we can't have seen what was routed meanwhile.
         heard_ms = int(min(now, self._heard_at) * 1000)
-        since_ms = min((stream.mark_ms for stream in listed), default=heard_ms)
+        since_ms = min((stream.told_ms for stream in listed), default=heard_ms)
         return position.encode(
             max(0, heard_ms - self._late_ms),
             max(0, min(since_ms, heard_ms)),
@@ -330,7 +414,7 @@ class Streams:
 
         Then a memory that has forgotten none of it has all of it.
         """
-        if told.time_ms < self.known_ms + SKEW_MS:
+        if told.time_ms < self.known_ms + SKEW_MS or self.lacks(told):
             return False
         known = 0
         for stream in self._streams.values():
@@ -366,6 +450,11 @@ class Streams:
             young = self._is_young(epoch)
             start, first_ms = (0, min(epoch, ms)) if young else (past, ms)
             stream = self._streams[name] = Stream(router, epoch, start, first_ms)
+            # Routers tick each second: one that lives was heard soon after the first.
+            cut_off = self._ticked_at is not None and now > self._ticked_at + _SILENT_SECONDS
+            if start > 0 and cut_off and self.store_was_trusted:
+                stream.lose(1, start, from_ms=min(epoch, ms), at_ms=int(now * 1000))
+                self._lossy[name] = stream
             if len(self._streams) > self.limits.streams:
                 self._forget_oldest()
         else:
@@ -378,11 +467,20 @@ class Streams:
     def _forget_oldest(self) -> None:
         name, _ = self._streams.popitem(last=False)
         self._holed.pop(name, None)
+        self._lossy.pop(name, None)
         self.given_up += 1
+
+    def _let_go(self, now: float) -> None:
+        until_ms = int((now - self.limits.lost_seconds) * 1000)
+        for name, stream in tuple(self._lossy.items()):
+            if stream.lost is not None and stream.lost.at_ms < until_ms:
+                stream.take_lost(None)
+                del self._lossy[name]
 
     def _bound(self, router: str, epoch: int, stream: Stream) -> None:
         while stream.ranges > self.limits.ranges:
-            stream.give_up_oldest_hole()
+            stream.give_up_oldest_hole(int(self._heard_at * 1000))
+            self._lossy[router, epoch] = stream
             self.given_up += 1
         if stream.mark < stream.last:
             self._holed[router, epoch] = None

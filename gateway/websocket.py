@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -21,7 +22,7 @@ from gateway.frames import (
 from gateway.protocol import LogIn
 from gateway.rfc6455 import SUBPROTOCOL, FrameParser, Received, accept_key, offered
 from gateway.streaming import Ending, StreamConnection, StreamHandler
-from newsfabric.closing import OVERLOAD, CloseReason
+from newsfabric.closing import OVERLOAD, UNFINISHED, CloseReason
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -41,13 +42,36 @@ class WebSocketConnection(StreamConnection):
         self._heard_at = core.clock()
         # RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
         self._unanswered: bytes | None = None
+        # Runs while a message is unfinished, and may outlast that one.
+        self._deadline: asyncio.TimerHandle | None = None
 
     def _on_bytes(self, data: bytes) -> None:
-        self._heard_at = self.core.clock()
+        now = self._heard_at = self.core.clock()
         for received in self._parser.feed(data):
             self._on_frame(received)
         if self._parser.violation is not None:
             self.close(self._parser.violation)
+        elif self._parser.unfinished_since(now) is not None and self._deadline is None:
+            self._watch_unfinished()
+
+    def _watch_unfinished(self) -> None:
+        """What a reader has begun to say, it must say in time: it is kept till then."""
+        self._deadline = None
+        now = self.core.clock()
+        since = self._parser.unfinished_since(now)
+        if since is None or self.state is not State.OPEN:
+            return
+        left = since + self.core.settings.unfinished_seconds - now
+        if left > 0:
+            self._deadline = self._loop.call_later(left, self._watch_unfinished)
+        else:
+            self._parser.give_up(UNFINISHED)
+            self.close(UNFINISHED)
+
+    def _stop_timers(self) -> None:
+        super()._stop_timers()
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def _on_frame(self, received: Received) -> None:
         if received.opcode == PING:

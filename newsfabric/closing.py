@@ -39,6 +39,7 @@ NORMAL: Final = CloseReason("normal", 1000, "goodbye", reconnect=False)
 GOING_AWAY: Final = CloseReason("going_away", 1001, "the gateway stops")
 PROTOCOL_ERROR: Final = CloseReason("protocol_error", 1002, "broken framing", reconnect=False)
 INVALID_PAYLOAD: Final = CloseReason("invalid_payload", 1007, "text is not UTF-8", reconnect=False)
+UNFINISHED: Final = CloseReason("unfinished", 1008, "message left unfinished", retry_after_ms=2_000)
 TOO_BIG: Final = CloseReason("too_big", 1009, "frame too large", reconnect=False)
 DRAIN: Final = CloseReason("drain", 1012, "this box is being drained", retry_after_ms=1_000)
 OVERLOAD: Final = CloseReason("overload", 1013, "this box is full", retry_after_ms=10_000)
@@ -61,6 +62,7 @@ CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
     GOING_AWAY,
     PROTOCOL_ERROR,
     INVALID_PAYLOAD,
+    UNFINISHED,
     TOO_BIG,
     DRAIN,
     OVERLOAD,

@@ -19,7 +19,7 @@ from newsfabric.envelope import identity_of_id, identity_text
 
 # About 1 KB each with its copies: 8 MB at the bound.
 MOST: Final = 8192
-# As long as identities are remembered: a later copy isn't a copy any more.
+# Most copies have come by then, though identities are remembered for longer.
 KEEP_SECONDS: Final = 600.0
 # Two routers on two paths through two feeds make eight; a publisher may repeat itself for ever.
 MAX_COPIES: Final = 16

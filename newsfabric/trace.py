@@ -127,6 +127,8 @@ def hop_text(hop: Mapping[str, Any]) -> str:
             return "stored"
         case "shed":
             return "dropped: bronze, and the store was behind"
+        case "expired":
+            return "given up: it had waited for too long"
         case "routed":
             return f"confirmed by postoffice and outbound as number {hop['seq']}"
         case "delivered":

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from brokers import tell_news_at_once
 from hypothesis import HealthCheck, settings
 from reaper import watch
 
@@ -148,9 +147,7 @@ def rabbitmq(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Node]:
     """One node for the whole session: use names of your own, leave nothing behind."""
-    node = LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home)
-    tell_news_at_once(node.broker)
-    with node:
+    with LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home) as node:
         yield Node(node.broker.name, node.amqp_url, node.management_url)
 
 

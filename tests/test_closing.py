@@ -55,6 +55,7 @@ def test_a_name_is_fit_for_a_metrics_label(reason):
 @pytest.mark.parametrize(
     ("reason", "code"),
     [
+        (closing.UNFINISHED, 1008),
         (closing.DRAIN, 1012),
         (closing.OVERLOAD, 1013),
         (closing.INVALID_TOKEN, 4001),

@@ -13,6 +13,7 @@ import pytest
 from fabrics import CREDENTIALS, TOPICS, fabric, node
 
 from gateway.hub import HubLimits
+from gateway.identities import SeenIdentities
 from newsfabric.errors import ConfigError
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Fabric, ProxyCluster
@@ -49,7 +50,8 @@ from newsfabric.topology.values import (
 )
 from newsfabric.world.broker import LocalNode
 from newsfabric.world.rabbitmq_home import RabbitmqHome
-from wholesale.router.window import KEEP_MS
+from wholesale.router.jobs import HOLD_SECONDS
+from wholesale.router.window import KEEP_MS, MOST
 
 OREGON_CORE = Cluster("oregon", "core")
 OREGON_CLIENT = Cluster("oregon", "client")
@@ -188,7 +190,39 @@ def test_regions_dont_touch_each_others_shovels_and_queues_at_a_proxy() -> None:
 def test_no_copy_can_wait_for_longer_than_identities_are_remembered() -> None:
     waits = [PROXY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
     remembered_ms = min(KEEP_MS, HubLimits().identity_seconds * 1000)
-    assert sum(bounds.message_ttl_ms or remembered_ms for bounds in waits) < remembered_ms
+    in_queues = sum(bounds.message_ttl_ms or remembered_ms for bounds in waits)
+    assert in_queues + HOLD_SECONDS * 1000 < remembered_ms
+
+
+@pytest.mark.promise("S4", "D1")
+def test_under_overload_identities_last_for_as_long_as_queues_hold_copies_back() -> None:
+    # So many a second are routed by a region and by one router, at most (docs/performance.md).
+    gateway_s = _remembered_s(HubLimits().identities, 5_000)
+    router_s = MOST / 4_500
+    held_s = (ROUTER_BOUNDS.message_ttl_ms or 0) / 1000
+    assert gateway_s >= 2 * held_s
+    assert router_s >= held_s
+
+
+def test_up_to_the_rate_in_guarantees_identities_last_for_their_time() -> None:
+    assert _remembered_s(HubLimits().identities, 1_600) >= HubLimits().identity_seconds
+    assert MOST / 1_100 >= KEEP_MS / 1000
+
+
+def _remembered_s(identities: int, rate: int) -> int:
+    """For how long the window remembers at least, while so many come in each second."""
+    one_in = rate // 100
+    seen = SeenIdentities(seconds=HubLimits().identity_seconds, limit=identities // 100)
+    arrived: list[float] = []
+    shortest = float("inf")
+    while len(arrived) < 2 * identities // 100:
+        now = len(arrived) / one_in
+        before = len(seen)
+        seen.add(len(arrived), now)
+        arrived.append(now)
+        if len(seen) <= before:
+            shortest = min(shortest, now - arrived[len(arrived) - len(seen) - 1])
+    return int(shortest)
 
 
 def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything() -> None:

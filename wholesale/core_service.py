@@ -104,6 +104,11 @@ class CoreService(abc.ABC, Generic[W]):
             store=self._store_checked and work is not None and work.store_answers,
         )
 
+    @property
+    def under_way(self) -> int:
+        """How much it has taken that is neither done nor given up."""
+        return 0 if self._work is None else self._work.under_way
+
     async def serve(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set, then drain."""
         settings = self._settings

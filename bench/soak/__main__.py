@@ -49,9 +49,10 @@ _GATEWAY: Final = {
     "heartbeat": 10.0,
     "linger": 1.0,
     "drain_seconds": 0.0,
+    "unfinished_seconds": 2.0,
     "sockjs_disconnect_delay": 1.0,
 }
-_NATIVE: Final = {"handshake_seconds": 2.0, "alone_seconds": 600.0, "threads": 2}
+_NATIVE: Final = {"alone_seconds": 600.0, "threads": 2}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

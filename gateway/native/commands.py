@@ -69,7 +69,7 @@ def settings(told: GatewaySettings, *, capacity: int) -> bytes:
         _ms(told.linger),
         told.retry_after_ms,
         native.head_bytes,
-        _ms(native.handshake_seconds),
+        _ms(told.unfinished_seconds),
         reader.frame_bytes,
         reader.topics,
         reader.verbs,

@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 
-from gateway.streams import Streams
+from gateway.streams import Lost, Streams
 from newsfabric.envelope import MAX_MS
 
 _VERSION: Final = 3
@@ -22,12 +22,16 @@ _VERSION: Final = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """A stream was published up to ``seq``; its last message was routed at ``routed_ms``."""
+    """A stream was published up to ``seq``; its last message was routed at ``routed_ms``.
+
+    Of those numbers some may be ``lost``.
+    """
 
     router: str
     epoch: int
     seq: int
     routed_ms: int
+    lost: Lost | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +48,11 @@ class Marks:
 def encode_marks(streams: Streams, at_ms: int) -> bytes:
     """The blob."""
     times = (at_ms, streams.since_ms, streams.known_ms)
-    return orjson.dumps([_VERSION, *times, list(streams.marks())])
+    marks = [
+        mark if lost is None else (*mark, [lost.runs, lost.from_ms, lost.at_ms])
+        for *mark, lost in streams.marks()
+    ]
+    return orjson.dumps([_VERSION, *times, marks])
 
 
 def decode_marks(blob: bytes) -> Marks:
@@ -61,7 +69,9 @@ def decode_marks(blob: bytes) -> Marks:
         raise ValueError("not marks") from exc
 
 
-def _mark(router: object, epoch: object, seq: object, routed_ms: object) -> Mark:
+def _mark(
+    router: object, epoch: object, seq: object, routed_ms: object, lost: object = None
+) -> Mark:
     if not (
         isinstance(router, str) and _is_count(epoch) and _is_count(seq) and _is_time(routed_ms)
     ):
@@ -69,7 +79,20 @@ def _mark(router: object, epoch: object, seq: object, routed_ms: object) -> Mark
     assert isinstance(epoch, int)
     assert isinstance(seq, int)
     assert isinstance(routed_ms, int)
-    return Mark(router, epoch, seq, routed_ms)
+    return Mark(router, epoch, seq, routed_ms, None if lost is None else _lost(lost))
+
+
+def _lost(told: object) -> Lost:
+    if not isinstance(told, list):
+        raise ValueError("nothing that was lost")
+    runs, from_ms, at_ms = told
+    found = tuple((first, last) for first, last in runs)
+    ends = [end for run in found for end in run]
+    if not (ends and all(map(_is_count, ends)) and sorted(ends) == ends and ends[0] > 0):
+        raise ValueError(f"lost {runs!r}")
+    if not (_is_time(from_ms) and _is_time(at_ms)):
+        raise ValueError(f"lost at {from_ms!r}, {at_ms!r}")
+    return Lost(found, from_ms, at_ms)
 
 
 def _is_count(value: object) -> bool:
@@ -84,4 +107,4 @@ def resume(streams: Streams, marks: Marks) -> None:
     """Go on from where the last control plane was."""
     streams.listened_since(marks.since_ms, known_ms=marks.known_ms)
     for mark in marks.marks:
-        streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms)
+        streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms, lost=mark.lost)

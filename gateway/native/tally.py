@@ -40,6 +40,7 @@ _COUNTERS: Final[Mapping[str, Counter]] = {
     "verbs": measures.VERBS,
     "dropped": measures.DROPPED,
     "copies": measures.DUPLICATES,
+    "evicted_early": measures.EVICTED_EARLY,
     "accepts": ACCEPTS,
     "accept_pauses": measures.ACCEPT_PAUSES,
     "bad_requests": BAD_REQUESTS,

@@ -84,6 +84,10 @@ class Publisher(Protocol):
         """Return as soon as the link is up and fewer than ``in_flight`` are unconfirmed."""
 
     @property
+    def is_ready(self) -> bool:
+        """Whether :meth:`ready` would return at once: not while the broker is out of room."""
+
+    @property
     def in_flight(self) -> int:
         """How many are unconfirmed now."""
 

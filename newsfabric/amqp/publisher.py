@@ -48,6 +48,11 @@ class LinkPublisher:
         while not self._update():
             await self._open.wait()
 
+    @property
+    def is_ready(self) -> bool:
+        """See :attr:`newsfabric.amqp.Publisher.is_ready`."""
+        return self._update()
+
     async def idle(self) -> None:
         """Return when nothing is unconfirmed."""
         await self._idle.wait()

@@ -411,8 +411,13 @@ class StubPublisher:
 
     async def ready(self) -> None:
         """See :meth:`newsfabric.amqp.Publisher.ready`."""
-        while not self._link.connected or self._is_full():
+        while not self.is_ready:
             await self._wait()
+
+    @property
+    def is_ready(self) -> bool:
+        """See :attr:`newsfabric.amqp.Publisher.is_ready`."""
+        return self._link.connected and not self._is_full()
 
     async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
         """See :meth:`newsfabric.amqp.Publisher.publish`."""

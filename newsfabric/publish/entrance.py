@@ -57,7 +57,7 @@ class Entrance:
     @property
     def connected(self) -> bool:
         """Whether it can be used now."""
-        return self._link.connected and self._declared.is_set()
+        return self._link.connected and self._declared.is_set() and self._publisher.is_ready
 
     @property
     def trouble(self) -> LinkError | None:

@@ -46,7 +46,9 @@ class Store(Protocol):
 
         ``since_ms`` leaves out those routed before it (the time in their id);
         ``before`` is an id: only older ones (to page backwards), ValueError if it is none.
-        Of several copies the newest among these stands for all. Expired ones are left out.
+        Of several copies the oldest among those read stands for all, as connected readers had the
+        first: it is read from the newest back until there are ``limit`` messages. Expired ones are
+        left out.
         """
 
     async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
@@ -71,7 +73,8 @@ class Store(Protocol):
         """All envelopes routed in [from_ms, to_ms) by their ids' time, in id order.
 
         The first ``limit`` of them; to go on, ask again from the time of the last one. Those of
-        topics with a short ttl and those that expired are here for ten minutes at least.
+        topics with a short ttl and those that expired are here for ten minutes at least. Rows that
+        can't be read are left out and counted; everywhere else one of those is a StoreError.
         """
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:

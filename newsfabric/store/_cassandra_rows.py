@@ -283,7 +283,8 @@ def _rest(e: Envelope) -> str:
 def envelope(topic: str, row: Sequence[Any]) -> Envelope:
     """The envelope of (id, router, epoch, seq, body, rest) in ``topic``.
 
-    ValueError, KeyError or TypeError if that isn't what :func:`plan` wrote.
+    ValueError, KeyError or TypeError if that isn't what :func:`plan` wrote. What a later release
+    adds to the rest is left out.
     """
     id_, router, epoch, seq, body, rest = row
     fields = orjson.loads(rest)
@@ -298,8 +299,8 @@ def envelope(topic: str, row: Sequence[Any]) -> Envelope:
         router=router,
         epoch=epoch,
         seq=seq,
-        path=tuple(fields.pop("path")),
-        **fields,
+        path=tuple(fields["path"]),
+        **{name: fields[name] for name in _REST if name in fields},
     )
 
 

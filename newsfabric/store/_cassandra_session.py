@@ -23,7 +23,7 @@ import functools
 import logging
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from cassandra import (
@@ -155,10 +155,12 @@ HASTY: Final = Patience(here=1.5, elsewhere=5.0)
 
 
 class Silence:
-    """Which reads had better begin in another region, because this one was silent. Pure."""
+    """Which reads had better begin in another region, because this one was silent, and whether the
+    others are. Pure."""
 
     def __init__(self) -> None:
         self._until = {PATIENT: float("-inf"), HASTY: float("-inf")}
+        self._elsewhere_until = float("-inf")
 
     def over(self, patience: Patience, now: float) -> bool:
         """Whether a read of such ``patience`` begins in this region at ``now``."""
@@ -173,14 +175,26 @@ class Silence:
                 self._until[each] = now + each.elsewhere
         return news
 
+    def answers_elsewhere(self, now: float) -> bool:
+        """Whether no read has lately waited for the other regions in vain."""
+        return now >= self._elsewhere_until
+
+    def met_elsewhere(self, now: float) -> None:
+        """One has: until further notice reads begin here, whatever is missing here."""
+        self._elsewhere_until = now + PATIENT.elsewhere
+
 
 class Presence(HostStateListener):  # type: ignore[misc]
     """Whether this region's nodes are all away, and when they came back from that. The driver's
-    threads tell it, and requests get through a little before they do."""
+    threads tell it, and requests get through a little before they do.
 
-    def __init__(self, centre: str) -> None:
+    Which nodes are up the driver is asked each time (``hosts``). What it tells can't be added up: a
+    node of the store's URL is told of before the driver knows its region, and not again.
+    """
+
+    def __init__(self, centre: str, hosts: Callable[[], Iterable[Any]]) -> None:
         self._centre = centre
-        self._up: set[Any] = set()
+        self._hosts = hosts
         self._all_away = False
         self._came_back = float("-inf")
 
@@ -188,13 +202,18 @@ class Presence(HostStateListener):  # type: ignore[misc]
         """Whether the nodes that are here were here for long enough to have what others wrote."""
         return not self._all_away and now >= self._came_back + _CATCHING_UP_S
 
+    def look(self) -> None:
+        """Note it if all nodes are away."""
+        ours = [host for host in self._hosts() if host.datacenter == self._centre]
+        # That one is up now is no return: it is told of by on_up, from another thread.
+        if ours and not any(host.is_up for host in ours):
+            self._all_away = True
+
     def on_up(self, host: Any) -> None:
         """The driver's word for a node that answers again."""
-        if host.datacenter == self._centre:
-            if self._all_away:
-                self._came_back = time.monotonic()
+        if host.datacenter == self._centre and self._all_away:
+            self._came_back = time.monotonic()
             self._all_away = False
-            self._up.add(host.endpoint)
 
     def on_add(self, host: Any) -> None:
         """And for one that it has just heard of."""
@@ -202,13 +221,11 @@ class Presence(HostStateListener):  # type: ignore[misc]
 
     def on_down(self, host: Any) -> None:
         """It doesn't answer any more."""
-        if host.datacenter == self._centre:
-            self._up.discard(host.endpoint)
-            self._all_away = not self._up
+        self.look()
 
     def on_remove(self, host: Any) -> None:
         """It isn't of the cluster any more."""
-        self.on_down(host)
+        self.look()
 
 
 def cluster(
@@ -384,16 +401,24 @@ class Session:
         if link.presence is None:
             return await self._read(link, statement, values, consistency)
         now = time.monotonic()
-        if not (self._silence.over(patience, now) and link.presence.is_whole(now)):
+        here = self._silence.over(patience, now) and link.presence.is_whole(now)
+        if not here and self._silence.answers_elsewhere(now):
             with contextlib.suppress(StoreUnavailable):
-                return await self._read(link, statement, values, _ELSEWHERE)
+                return await self._read_elsewhere(link, statement, values)
             return await self._read(link, statement, values, consistency)
         try:
             return await self._read(link, statement, values, consistency, within=patience.here)
         except StoreUnavailable as exc:
             if self._silence.met(patience, time.monotonic()):
                 logger.warning("%s: another region is asked for what is read", exc)
-        return await self._read(link, statement, values, _ELSEWHERE)
+        return await self._read_elsewhere(link, statement, values)
+
+    async def _read_elsewhere(self, link: _Link, statement: str, values: Values) -> list[Row]:
+        try:
+            return await self._read(link, statement, values, _ELSEWHERE)
+        except StoreUnavailable:
+            self._silence.met_elsewhere(time.monotonic())
+            raise
 
     async def read_here(
         self, statement: str, values: Values, consistency: Consistency
@@ -553,16 +578,18 @@ def _request(link: _Link, batch: Batch) -> Any:
 
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
-    presence = Presence(address.centre)
     made: Cluster | None = None
     try:
         made = cluster(address, login)
+        presence = Presence(address.centre, made.metadata.all_hosts)
         made.register_listener(presence)
         session = made.connect()
         centres = {host.datacenter for host in made.metadata.all_hosts()}
         if address.centre not in centres:
             known = ", ".join(sorted(str(centre) for centre in centres))
             raise StoreError(f"{address}: no data centre {address.centre!r} (there is: {known})")
+        # Of nodes that were away before their region was known nothing more is told.
+        presence.look()
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
     except Exception as exc:

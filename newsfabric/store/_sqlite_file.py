@@ -26,6 +26,7 @@ from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, Mark, first_of_each, is_individual
 from newsfabric.store import rules
+from newsfabric.store._unreadable import read_row, readable
 from newsfabric.topics import TopicTable
 
 # `rest`, one JSON text, is what nobody searches by: 3.2 µs a row to write, 4.4 as columns.
@@ -85,6 +86,8 @@ _INSERT_MARKS: Final = (
     """ ON CONFLICT (topic, who, mark) DO UPDATE SET at = excluded.at, id = excluded.id
         WHERE (excluded.at, excluded.id) < (at, id)""",
 )
+# Elements of `rest`.
+_REST_FIELDS: Final = 10
 # Powers of two, so that a handful of prepared statements serve batches of any size.
 _ROWS_PER_STATEMENT: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 
@@ -286,7 +289,8 @@ def _rest(e: Envelope) -> bytes:
 def _envelope(fields: list[Any]) -> Envelope:
     topic, id_text, router, epoch, seq, body, rest = fields
     published_ms, origin, path, key, version, message_id, app_id, type_, expires_ms, trace = (
-        orjson.loads(bytes.fromhex(rest))
+        # What a later release adds comes last.
+        orjson.loads(bytes.fromhex(rest))[:_REST_FIELDS]
     )
     return Envelope(
         id=id_text,
@@ -353,7 +357,7 @@ def history(
     end = rules.first_id(MAX_MS + 1) if before is None else rules.checked_id(before)
     # Twice as many as wanted: of a gold message both regions' copies are here.
     newest_first = _newest_first(connection, topic, since_ms, end, now_ms, 2 * limit)
-    return rules.newest_of_each(newest_first, limit)[::-1]
+    return rules.oldest_of_each(newest_first, limit)[::-1]
 
 
 def since(
@@ -391,11 +395,11 @@ def journal(
     while len(found) < limit:
         size = min(limit - len(found), _PAGE_ROWS)
         asked = (*page_start, rules.first_id(to_ms), now_ms, size)
-        page = _read(connection, JOURNAL, asked)
-        found += page
+        page = _fields(connection, JOURNAL, asked)
+        found += readable(page, _envelope)
         if len(page) < size:
             break
-        page_start = rules.row_key(page[-1])
+        page_start = _key_of(page[-1])
     return found
 
 
@@ -447,18 +451,28 @@ def kept(connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: in
 
 def _kept(fields: list[Any]) -> Kept:
     *message, marks = fields
-    e = _envelope(message)
+    e = read_row(message, _envelope)
     marked = (Mark(topic=e.topic, id=id_, kind=kind, at_ms=at) for id_, kind, at in marks)
     return Kept(e, first_of_each(list(marked)))
 
 
 def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Envelope]:
     """The envelopes that ``sql`` finds, in the journal's order."""
+    return [read_row(fields, _envelope) for fields in _fields(connection, sql, parameters)]
+
+
+def _fields(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[list[Any]]:
+    """The rows that ``sql`` finds, in the journal's order."""
     text = connection.execute(sql, parameters).fetchone()[0]
-    found = [_envelope(fields) for fields in orjson.loads(text)]
+    found: list[list[Any]] = orjson.loads(text)
     # The aggregate promises no order.
-    found.sort(key=rules.row_key)
+    found.sort(key=_key_of)
     return found
+
+
+def _key_of(fields: list[Any]) -> rules.RowKey:
+    id_text, router, epoch, seq = fields[1:5]
+    return id_text, router, epoch, seq
 
 
 def check(connection: sqlite3.Connection) -> None:

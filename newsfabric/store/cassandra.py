@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import heapq
 import itertools
 import time
@@ -25,12 +26,12 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from typing import Any, Final, TypeVar
 
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
-from newsfabric.errors import StoreError
 from newsfabric.mailbox import Kept, Mark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import HASTY, PATIENT, Patience, Row, Session
 from newsfabric.store._cassandra_url import Address, login_from
+from newsfabric.store._unreadable import read_row, readable
 from newsfabric.topics import TopicTable, owner_of
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ class CassandraStore:
             span = rows.place_before(before), ms_of_id(before)
         # Twice as many as wanted: of a gold message both regions' copies are here.
         backwards = self._backwards(topic, since_ms, *span, page_rows=2 * limit)
-        return await backwards.read(limit, rules.newest_of_each)
+        return await backwards.read(limit, rules.oldest_of_each)
 
     async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
         end = rows.first_place(MAX_MS + 1)
@@ -167,16 +168,17 @@ class CassandraStore:
                 while len(found) < limit:
                     size = min(limit - len(found), _PAGE_ROWS)
                     part, more = await self._bucket(bucket, start, rows.first_place(to_ms), size)
-                    for row in part:
-                        e = _envelope(row[4], (*row[:4], *row[5:]))
-                        if now < rules.lifetime(e, self._topics).kept_until:
-                            found.append(e)
+                    found += readable(part, functools.partial(self._kept_row, now=now))
                     if not more:
                         break
                     start = rows.place(part[-1])
                 if len(found) >= limit:
                     return found[:limit]
         return found
+
+    def _kept_row(self, row: Row, *, now: int) -> Envelope | None:
+        e = rows.envelope(row[4], (*row[:4], *row[5:]))
+        return e if now < rules.lifetime(e, self._topics).kept_until else None
 
     async def _bucket(
         self, bucket: int, start: rows.Place, end: rows.Place, size: int
@@ -318,10 +320,7 @@ async def _slots(
 
 
 def _envelope(topic: str, row: Sequence[Any]) -> Envelope:
-    try:
-        return rows.envelope(topic, row)
-    except (KeyError, TypeError, ValueError) as exc:
-        raise StoreError(f"the store holds what no router wrote: {row[:4]!r} in {topic}") from exc
+    return read_row(row, functools.partial(rows.envelope, topic))
 
 
 async def _all(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:

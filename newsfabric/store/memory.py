@@ -76,7 +76,7 @@ class MemoryStore:
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
         newest_first = self._readable(topic, since_ms, before)
-        return rules.newest_of_each(newest_first, limit)[::-1]
+        return rules.oldest_of_each(newest_first, limit)[::-1]
 
     async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
         if from_ms <= self._dropped_ms and self._dropped_ms:

@@ -17,7 +17,7 @@ from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.mailbox import Mark
 from newsfabric.topics import TopicPolicy, TopicTable
 
-# What a gateway may look back for when it repairs; the dedup window is as long.
+# What a gateway may look back for when it repairs; identities are remembered for longer.
 JOURNAL_MS: Final = 600_000
 # Bodies that `latest` may be asked to hold in memory at once.
 MAX_LATEST: Final = 1_000
@@ -112,6 +112,23 @@ def newest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelop
         return []
     for envelope in newest_first:
         found.setdefault(envelope.identity, envelope)
+        if len(found) == limit:
+            break
+    return list(found.values())
+
+
+def oldest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelope]:
+    """At most ``limit`` envelopes, newest first, of each identity the last one met.
+
+    It ends where there are ``limit`` identities: an older copy that lies beyond isn't looked for.
+    """
+    found: dict[int, Envelope] = {}
+    if limit <= 0:
+        return []
+    for envelope in newest_first:
+        # At the end again, which is its place.
+        found.pop(envelope.identity, None)
+        found[envelope.identity] = envelope
         if len(found) == limit:
             break
     return list(found.values())

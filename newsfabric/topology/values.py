@@ -62,9 +62,9 @@ ROUTER_BOUNDS: Final = Bounds(
     max_length=100_000,
     # Half of the smallest broker's memory, so that 100,000 large messages can't stop publishers.
     max_bytes=256 * MIB,
-    # All that a copy can wait on its way (to a router, to another region, to a box, for its
-    # gateway) is below the 10 minutes for which identities are remembered: one that was held back
-    # for longer would no longer be known as a copy.
+    # All that a copy can wait on its way (to a router, in it, to another region, to a box, for its
+    # gateway) is below the quarter of an hour for which identities are remembered: one that was
+    # held back for longer would no longer be known as a copy.
     message_ttl_ms=150_000,
 )
 REJECTED_BOUNDS: Final = Bounds(
@@ -78,13 +78,13 @@ REGION_BOUNDS: Final = Bounds(
     max_bytes=256 * MIB,
     # Twice on a copy's way; see above.
     message_ttl_ms=150_000,
-    # A region that is gone for half an hour rereads the store; its queue mustn't cost others more.
+    # What a region missed for longer its gateways sweep from the store.
     expires_ms=1_800_000,
 )
 PROXY_BOUNDS: Final = Bounds(
     max_length=100_000,
     max_bytes=256 * MIB,
-    # What is left of those 10 minutes when all queues behind it have had theirs.
+    # What a publisher waits for before it has sent again; with all queues behind it, see above.
     message_ttl_ms=20_000,
     expires_ms=1_800_000,
 )

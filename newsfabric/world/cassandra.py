@@ -5,7 +5,8 @@ node (:class:`LocalCassandra`). It knows no tables: ``newsfabric schema apply`` 
 
 Two things differ from a node in production. Every node is told its tokens and none copies
 anything when it joins, so that all start at once (they are as new as their cluster). And all
-listen on 127.0.0.1, each with ports of its own, as everything else of a world does.
+listen on 127.0.0.1, each with ports of its own, as everything else of a world does; nodes of other
+data centres may have to come another way, so that it can be cut.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class StoreNode:
     """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
 
     ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster. A
-    ``single`` node is the only one of its data centre.
+    ``single`` node is the only one of its data centre. ``wire_host`` is where nodes of other data
+    centres find it, at the same ports: with :data:`HOST` they come to the node itself, otherwise
+    something that carries them there has to listen.
     """
 
     name: str
@@ -91,6 +94,7 @@ class StoreNode:
     tokens: tuple[int, ...]
     seeds: tuple[str, ...]
     single: bool
+    wire_host: str = HOST
 
     @property
     def contact(self) -> str:
@@ -162,6 +166,7 @@ def configuration(node: StoreNode) -> dict[str, object]:
         "request_timeout": "10000ms",
         "cas_contention_timeout": "1000ms",
         **_log_sync(node),
+        **({} if node.wire_host == HOST else {"broadcast_address": node.wire_host}),
     }
 
 
@@ -185,8 +190,9 @@ def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> No
     # JSON is YAML.
     yaml = json.dumps(configuration(node) | dict(settings or {}), indent=1)
     (conf / "cassandra.yaml").write_text(yaml + "\n", encoding="utf-8")
-    rack = f"dc={node.datacentre}\nrack=rack1\n"
-    (conf / "cassandra-rackdc.properties").write_text(rack, encoding="utf-8")
+    # Nodes of one data centre talk to each other straight, wherever the others come in.
+    place = f"dc={node.datacentre}\nrack=rack1\nprefer_local=true\n"
+    (conf / "cassandra-rackdc.properties").write_text(place, encoding="utf-8")
     (conf / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
 
 

@@ -31,7 +31,15 @@ from newsfabric.errors import ConfigError
 from newsfabric.settings import Fabric, Node, ProxyCluster, Region, is_name
 from newsfabric.world.broker import HOST, Broker
 from newsfabric.world.cassandra import StoreNode, tokens
-from newsfabric.world.links import API, MOST, Proxy, lay_proxies, view
+from newsfabric.world.links import (
+    API,
+    MOST,
+    Proxy,
+    lay_proxies,
+    lay_store_proxies,
+    store_host,
+    view,
+)
 from newsfabric.world.paths import Paths
 
 MAX_REGIONS: Final = 9
@@ -295,7 +303,8 @@ class WorldLayout:
         if self.proxies:
             yield self.toxiproxy_port, "Toxiproxy"
         for proxy in self.proxies:
-            yield proxy.port, f"{proxy.node} as {proxy.region} sees it"
+            if proxy.what != "store":
+                yield proxy.port, f"{proxy.node} as {proxy.region} sees it"
         for region in self.regions:
             yield from _region_ports(region)
         for broker in self.proxy_nodes:
@@ -410,7 +419,9 @@ def _proxies(
     lookers = [region.name for region in regions]
     found = lay_proxies(lookers, nodes, port_base=options.port_base)
     # So many regions or nodes that their wires don't fit between the ports: then straight ones.
-    return found if len(found) <= MOST else ()
+    if len(found) > MOST:
+        return ()
+    return found + lay_store_proxies([(r.name, r.store_nodes) for r in regions])
 
 
 def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> RegionLayout:
@@ -439,9 +450,11 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
         return options.port_base + _REGION_PORTS * (centre + 1) + _STORE + 2 * n
 
     centre = options.regions.index(region)
+    # The wires of two regions always fit between the ports.
+    host = HOST if options.toxiproxy is None else store_host(options.regions)
     # All are seeds: a cluster that starts as a whole has nobody else to ask.
     seeds = tuple(
-        f"{HOST}:{port(c, n) + 1}" for c in range(len(options.regions)) for n in range(count)
+        f"{host}:{port(c, n) + 1}" for c in range(len(options.regions)) for n in range(count)
     )
     return tuple(
         StoreNode(
@@ -453,6 +466,7 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
             tokens=tokens(centre=centre, node=n, nodes=count),
             seeds=seeds,
             single=count == 1,
+            wire_host=host,
         )
         for n in range(count)
     )

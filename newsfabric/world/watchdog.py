@@ -56,8 +56,9 @@ class Watchdog:
 
     def release(self) -> None:
         """The world may live without this process from now on, or is no more. Idempotent."""
-        # It may have been ended with the world.
-        with contextlib.suppress(BrokenPipeError):
+        # It may have been ended with the world. On a busy machine it may take its time to go, but
+        # has its word.
+        with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
             self._shell.communicate(b"\n", timeout=_GRACE)
 
     def __enter__(self) -> Watchdog:

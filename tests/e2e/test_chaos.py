@@ -73,7 +73,7 @@ def test_a_wrong_name_breaks_nothing_and_is_answered_with_the_right_one(boxes: W
     assert _pid(boxes, "oregon-router-1") is not None
 
 
-def test_what_a_cut_region_missed_comes_when_it_is_healed(linked: World) -> None:
+def test_a_region_that_is_cut_off_goes_on_and_misses_nothing(linked: World) -> None:
     tail = Tail(linked, "news.world", region="dublin", count=2)
     assert _chaos(linked, "cut", "dublin") == [("oregon-dublin-link", "cut")]
     published = linked.run("publish", "news.world", '"far"', "--region", "oregon")
@@ -81,7 +81,10 @@ def test_what_a_cut_region_missed_comes_when_it_is_healed(linked: World) -> None
     published = linked.run("publish", "news.world", '"near"', "--region", "dublin")
     assert published.returncode == 0, published.stderr
     assert _chaos(linked, "heal") == [("oregon-dublin-link", "healed")]
-    assert [message["body"] for message in tail.messages()] == ["near", "far"]
+    # In which order is open: the regions share the one SQLite file, which can't be cut, and there
+    # dublin's gateway reads what a silent region's routers have stored. What a whole cut keeps
+    # away is tested with Cassandra (test_the_store_in_cassandra.py).
+    assert {message["body"] for message in tail.messages()} == {"near", "far"}
 
 
 def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(

@@ -17,7 +17,7 @@ from chromium import launched
 from playwright.sync_api import Browser, Page
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
 LONG: Final = 60_000
 OPEN: Final = """

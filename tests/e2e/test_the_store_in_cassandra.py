@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from tailing import Tail
 from worlds import ROOT, World
 
 from newsfabric.errors import SetupError
 from newsfabric.world.cassandra_home import find_cassandra
+from newsfabric.world.toxiproxy import find_toxiproxy
 
 pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(420)]
 
@@ -52,3 +56,42 @@ def test_what_oregon_routed_is_in_the_history_of_both_regions(cassandra_world: W
         time.sleep(0.1)
     assert [message["id"] for message in there] == [published.stdout.strip()]
     assert [message["body"] for message in there] == [body]
+
+
+@pytest.fixture
+def cut_world(cassandra_world: World) -> Iterator[World]:
+    """Its regions are cut from each other; all is well again afterwards."""
+    if find_toxiproxy(ROOT, os.environ) is None:
+        if os.environ.get("CI") and shutil.which("go"):
+            pytest.fail("CI must have Toxiproxy: `make setup` installs it where Go is")
+        pytest.skip("Toxiproxy is not installed")
+    cut = cassandra_world.run("chaos", "cut", "oregon-dublin-link")
+    assert cut.returncode == 0, cut.stderr
+    yield cassandra_world
+    cassandra_world.mend()
+
+
+def age_of_silence(world: World, shovel: str) -> float:
+    """Seconds since dublin heard of oregon by ``shovel``."""
+    shovels = world.region("dublin")["shovels"]
+    (age,) = (each["canary_age_ms"] for each in shovels if each["name"] == shovel)
+    return float(age) / 1000
+
+
+def test_nothing_crosses_a_cut_and_everything_comes_when_it_is_healed(cut_world: World) -> None:
+    topic = f"news.cut-{uuid.uuid4()}"
+    tail = Tail(cut_world, topic, region="dublin", count=2)
+    far = cut_world.run("publish", topic, '"far"', "--region", "oregon")
+    assert far.returncode == 0, far.stderr
+    # By then dublin's gateway has long asked its own store what oregon's silent routers did.
+    deadline = time.monotonic() + 60
+    while age_of_silence(cut_world, "outbound.oregon.1") < 8:
+        assert time.monotonic() < deadline, "dublin still hears of oregon"
+        time.sleep(0.2)
+    near = cut_world.run("publish", topic, '"near"', "--region", "dublin")
+    assert near.returncode == 0, near.stderr
+    assert tail.first()["body"] == "near"
+    stored = [message["body"] for message in history(cut_world.region("dublin"), topic)]
+    assert stored == ["near"]
+    assert cut_world.run("chaos", "heal").returncode == 0
+    assert [message["body"] for message in tail.messages()] == ["near", "far"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pika
+import pika.exceptions
 import psutil
 import pytest
 from gateways import ENGINES
@@ -156,11 +159,12 @@ def test_a_killed_router_leaves_its_messages_to_the_other(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One region with a core cluster of three nodes and two boxes. The tests take it apart."""
+    """One region with two client nodes, three core nodes and two boxes. The tests take it apart."""
     require_rabbitmq()
     world = World(tmp_path_factory.mktemp("cluster") / "world")
     up = world.run(
-        *("up", "--detach", "--regions", "oregon", "--core-nodes", "3", "--retail", "2"),
+        *("up", "--detach", "--regions", "oregon", "--retail", "2"),
+        *("--client-nodes", "2", "--core-nodes", "3"),
         *("--port-base", str(SECOND_BASE), "--timeout", "240"),
         timeout=300,
     )
@@ -168,6 +172,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield world
     world.run("down")
     assert world.pids() == set()
+
+
+@pytest.mark.promise("C3")
+def test_gold_without_a_receipt_survives_one_of_two_client_nodes(cluster: World) -> None:
+    clients = [b for b in cluster.region("oregon")["brokers"] if b["role"] == "client"]
+    lives, dies = clients
+    numbers = range(200)
+    tail = Tail(cluster, "news.breaking", region="oregon", count=len(numbers))
+    with pika.BlockingConnection(pika.URLParameters(lives["amqp_url"])) as connection:
+        channel = connection.channel()
+        # Now it returns when the message is confirmed, and raises when it isn't.
+        channel.confirm_delivery()
+        for n in numbers:
+            if n == 100:
+                os.kill(dies["pid"], signal.SIGKILL)
+            properties = pika.BasicProperties(content_type="application/json", message_id=str(n))
+            confirmed = False
+            while not confirmed:
+                # What a dying node had on its way there is nacked: then again, with the same id.
+                with contextlib.suppress(pika.exceptions.NackError):
+                    channel.basic_publish("publish", "news.breaking", b"%d" % n, properties)
+                    confirmed = True
+    assert {message["body"] for message in tail.messages()} == set(numbers)
+    cluster.mend()
 
 
 def test_a_box_is_fed_from_two_core_nodes_and_survives_one(cluster: World) -> None:

@@ -96,6 +96,18 @@ def test_a_copy_is_not_published_whatever_stream_it_comes_by() -> None:
     assert box.streams.mark("dublin-router-1", START_MS) == 900
 
 
+@pytest.mark.promise("S2")
+def test_a_copy_with_another_body_is_counted_while_the_first_is_remembered() -> None:
+    box = hub()
+    publish(box, 1, message_id="a", body=b'"first"')
+    for router, body in (("dublin-router-1", b'"first"'), ("dublin-router-2", b'"second"')):
+        assert publish(box, 1, router=router, message_id="a", body=body) is None
+    assert (box.copies, box.differing) == (2, 1)
+    assert [p.envelope.body for p in box.memory("news.breaking").last(10, NOW).publications] == [
+        b'"first"'
+    ]
+
+
 def test_a_copy_is_known_as_long_as_its_message_is_remembered() -> None:
     box = hub(identity_seconds=60)
     publish(box, 1)

@@ -2,8 +2,9 @@
 
 A small world under a seeded dice: routers whose clocks are apart, that store late, crash between
 storing and routing, start again, run twice under one name; a feed that drops, doubles, delays and
-reorders; regions that are cut off; a gateway that is stopped, and replaced by the next one; a
-journal that can't be read for a while. Streams, hub and repair are the real ones.
+reorders; regions that are cut off, for hours too, and whose rows come to our store long after; a
+gateway that is stopped, and replaced by the next one; a journal that can't be read for a while.
+Streams, hub and repair are the real ones, and so is the time for which identities are remembered.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import random
 
 import pytest
 from envelopes import envelope
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.hub import Hub, HubLimits
+from gateway.hub import Hub
 from gateway.native.marks import decode_marks, encode_marks, resume
 from gateway.repair import Closed, Ending, Plan, Repair, RepairLimits
 from gateway.streams import Streams
+from gateway.sweep import Phase, Sweep
 from newsfabric.control import Tick
 from newsfabric.envelope import Envelope, id_of, ms_of_id
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -31,6 +33,8 @@ TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=4)])
 BASE = 1_700_000_000.0
 STEP = 0.1
 HOME, AWAY = "oregon", "dublin"
+# So long the data plane knows a message that an earlier gateway has published.
+REMEMBERED = 600.0
 
 
 class Router:
@@ -88,12 +92,16 @@ class World:
         self.feed: list[tuple[float, int, Envelope | Tick]] = []
         self.order = itertools.count()
         self.cut_until = 0.0
+        # While it is cut off, what AWAY stores is there; later it is here, at some time.
+        self.unsent: list[Envelope] = []
+        self.replicated = True
         self.unreadable_until = 0.0
         # Routed since the first gateway was ready: before, nobody was there to miss anything.
         self.open = False
         self.routed: set[int] = set()
         # What the data plane knows outlives the gateways.
         self.delivered: collections.Counter[int] = collections.Counter()
+        self.delivered_at: dict[int, float] = {}
         self.quiet = False
         self.gateways = 0
         self.gave_up: list[Closed] = []
@@ -110,7 +118,7 @@ class World:
     # The gateway.
 
     def begin(self, blob: bytes | None) -> None:
-        self.hub = Hub(TABLE, Streams(self.wall), HubLimits(identity_seconds=1e6))
+        self.hub = Hub(TABLE, Streams(self.wall))
         self.repair = Repair(self.hub.streams, RepairLimits(), rng=self.dice)
         if blob is None:
             self.repair.begin(self.wall_ms)
@@ -129,9 +137,11 @@ class World:
         publication = self.hub.offer(one, self.wall)
         if publication is not None and not self.delivered[one.identity]:
             self.delivered[one.identity] += 1
+            self.delivered_at[one.identity] = self.now
         elif publication is not None:
             # The data plane has had it from the gateway before: it drops the copy.
             assert self.gateways > 1
+            assert self.now < self.delivered_at[one.identity] + REMEMBERED
 
     def take(self, item: Envelope | Tick) -> None:
         self.repair.heard(item.origin, item.router, item.epoch, self.now)
@@ -157,20 +167,41 @@ class World:
             complete = self.now >= self.unreadable_until
             if complete:
                 self.read(plan)
+                if plan.sweep is not None:
+                    self.sweep(plan.sweep)
             self.account(self.repair.finished(plan, self.now, complete=complete))
         self.open |= self.repair.ready
         if self.repair.ready:
             self.blob = encode_marks(self.hub.streams, self.wall_ms)
 
     def read(self, plan: Plan) -> None:
+        for span in plan.spans:
+            for one in self.rows(*span):
+                if self.repair.wants(one, self.now):
+                    self.offer(one)
+
+    def sweep(self, sweep: Sweep) -> None:
+        from_ms, to_ms = sweep.part()
+        rows = self.rows(from_ms, to_ms)
+        # A page may end anywhere.
+        if len(rows) > 20 and (at_ms := ms_of_id(rows[20].id)) > from_ms:
+            rows, to_ms = self.rows(from_ms, at_ms), at_ms
+        if sweep.phase is not Phase.PUBLISH:
+            self.repair.note(sweep, rows, self.now)
+        for one in rows if sweep.phase is Phase.PUBLISH else ():
+            if self.repair.wants(one, self.now, sweep=sweep):
+                if one.identity in sweep.copies:
+                    self.hub.gave(one.identity, self.wall)
+                self.offer(one)
+        sweep.reached(to_ms, self.now)
+
+    def rows(self, from_ms: int, to_ms: int) -> list[Envelope]:
         found = [
             one
             for readable, one in self.journal
-            if readable <= self.now and any(a <= ms_of_id(one.id) < b for a, b in plan.spans)
+            if readable <= self.now and from_ms <= ms_of_id(one.id) < to_ms
         ]
-        for one in sorted(found, key=lambda one: (one.id, one.router, one.epoch, one.seq)):
-            if self.repair.wants(one, self.now):
-                self.offer(one)
+        return sorted(found, key=lambda one: (ms_of_id(one.id), one.router, one.epoch, one.seq))
 
     def account(self, closed: list[Closed]) -> None:
         self.gave_up += [hole for hole in closed if hole.ending is Ending.GIVEN_UP]
@@ -197,18 +228,24 @@ class World:
         if fate < 0.2:
             # Killed before, or while, it was stored: the broker gives it to another.
             if self.dice.random() < 0.5:
-                self.journal.append((self.now, one))
+                self.store(one)
             self.crash(router)
             self.route_by_another(router, message)
             return
-        self.journal.append((self.now + self.dice.choice([0.0, 0.0, 2.0]), one))
+        self.store(one)
         if self.open:
             self.routed.add(one.identity)
         self.send(one)
 
+    def store(self, one: Envelope) -> None:
+        if self.replicated or one.origin == HOME:
+            self.journal.append((self.now + self.dice.choice([0.0, 0.0, 2.0]), one))
+        else:
+            self.unsent.append(one)
+
     def route_by_another(self, router: Router, message: int) -> None:
         others = [r for r in self.routers if r.region == router.region and r is not router]
-        self.route(self.dice.choice(others), message)
+        self.route(self.dice.choice(others or [router]), message)
 
     def crash(self, router: Router) -> None:
         self.now += 0.001
@@ -238,14 +275,49 @@ class World:
             self.send(router.tick())
 
 
-def advance(world: World, steps: int) -> None:
+def advance(world: World, steps: int, seconds: float = STEP) -> None:
     for n in range(steps):
         if not world.quiet:
             world.step()
-        if n % 10 == 0:
+        if n % 10 == 0 or seconds >= 1.0:
             world.tick_all()
         world.turn()
-        world.now += STEP
+        world.now += seconds
+
+
+def settle(world: World, seconds: int) -> None:
+    """Nothing goes wrong any more, for so long."""
+    world.quiet = True
+    advance(world, 200)
+    advance(world, seconds, 1.0)
+
+
+def cut_off(world: World, seconds: int) -> None:
+    """AWAY is cut off, and goes on; its rows come later, as many as went before."""
+    dice = world.dice
+    world.quiet, world.replicated, world.cut_until = True, False, world.now + seconds
+    while world.now < world.cut_until:
+        if dice.random() < 0.2:
+            world.route(dice.choice(world.routers), next(world.messages))
+        if dice.random() < 0.01:
+            # It went both ways in, or was sent twice, one some minutes after the other.
+            message = next(world.messages)
+            for region in dice.sample([HOME, AWAY], 2):
+                its = [router for router in world.routers if router.region == region]
+                world.route(dice.choice(its), message)
+                left = max(0, int(world.cut_until - world.now))
+                advance(world, min(left, dice.choice([0, 0, 60, 480])), 1.0)
+        if dice.random() < 0.005:
+            world.crash(dice.choice(world.routers))
+        theirs = [router for router in world.routers if router.region == AWAY]
+        if dice.random() < 0.002 and len(theirs) > 1:
+            # It is gone for good, and nobody starts in its stead.
+            world.routers.remove(dice.choice(theirs))
+        advance(world, 1, 1.0)
+    world.replicated, healed = True, world.now
+    for n, one in enumerate(world.unsent):
+        world.journal.append((healed + n * seconds / len(world.unsent), one))
+    world.unsent = []
 
 
 @pytest.mark.promise("D5")
@@ -256,8 +328,25 @@ def test_every_message_that_was_routed_is_published_once_and_no_hole_stays(
 ) -> None:
     world = World(seed)
     advance(world, steps)
-    world.quiet = True
-    advance(world, 1_200)
+    settle(world, 300)
+    assert_whole(world)
+
+
+@pytest.mark.promise("D1", "D5")
+@given(st.integers(0, 2**32), st.integers(11, 40))
+@settings(max_examples=10)
+@example(0, 20)
+def test_what_a_region_routed_while_it_was_cut_off_for_long_comes_when_its_rows_have_come(
+    seed: int, minutes: int
+) -> None:
+    world = World(seed)
+    settle(world, 60)
+    cut_off(world, minutes * 60)
+    settle(world, minutes * 60 + 900)
+    assert_whole(world)
+
+
+def assert_whole(world: World) -> None:
     missed = world.routed - set(world.delivered)
     assert missed == set()
     assert world.hub.streams.missing() == {}

@@ -13,6 +13,7 @@ from envelopes import envelope
 from gateway.archive import Archive
 from gateway.hub import Hub
 from gateway.position import encode, entry, stream_hash
+from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
@@ -55,7 +56,7 @@ class Restarted:
         self.store = GatedStore()
         self.published: list[Publication] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        told = GatewaySettings(name="box", region="oregon")
+        told = GatewaySettings(name="box", region="oregon", resume_bytes=1 << 20)
         self.resumer = Resumer(
             hub=self.hub,
             archive=Archive(self.store, told),
@@ -103,3 +104,46 @@ async def test_readers_whose_positions_differ_in_age_are_all_told_that_nothing_i
         assert [one.envelope.seq for one in recalled.publications] == [*range(seen + 1, 101)]
     # What the gateway before had published is no news to those who are connected.
     assert box.published == []
+
+
+async def test_what_is_kept_of_reads_is_bounded_in_bytes_and_what_was_too_much_is_told() -> None:
+    box = Restarted()
+    box.store.gates = [asyncio.Event() for _ in range(20)]
+    for gate in box.store.gates:
+        gate.set()
+    large = b'"' + b"x" * 50_000 + b'"'
+    topics = [f"live.{n}" for n in range(10)]
+    for topic in topics:
+        for n in range(1, 51):
+            fields = {"topic": topic, "router": f"router of {topic}", "body": large}
+            await box.store.write([dataclasses.replace(box.message(n), **fields)])
+    for topic in topics:
+        recalled = await box.resumer.recover(topic, box.position(0, ago=600))
+        assert recalled.gap is Gap.TOO_MANY
+        # The newest that fit into one MiB.
+        assert [one.envelope.seq for one in recalled.publications] == [*range(31, 51)]
+    # Windows and answers, each four MiB and what one weighs more: bodies count twice.
+    assert box.resumer.kept_bytes <= 2 * (4 << 20)
+    assert box.resumer.kept_bytes > 1 << 20
+
+
+async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_told() -> None:
+    box = Restarted()
+    box.store.gates[0].set()
+    sent = [box.message(number) for number in range(1, 11)]
+    sent[4] = dataclasses.replace(sent[4], body=b'{"cut off')
+    await box.store.write(sent)
+    recalled = await box.resumer.recover(TOPIC, box.position(2, ago=600))
+    assert recalled.gap is Gap.STORE
+    assert [one.envelope.seq for one in recalled.publications] == [3, 4, 6, 7, 8, 9, 10]
+
+
+async def test_who_lacks_what_was_given_up_is_told() -> None:
+    box = Restarted()
+    box.store.gates[0].set()
+    box.hub.streams.ticked(ROUTER, box.epoch, 92, void=(), sent_ms=int(box.now * 1000), now=box.now)
+    box.hub.streams.give_up((ROUTER, box.epoch), 91, 92, at_ms=int(box.now * 1000))
+    recalled = await box.resumer.recover(TOPIC, box.position(90, ago=6))
+    assert recalled.gap is Gap.GIVEN_UP
+    recalled = await box.resumer.recover(TOPIC, box.position(92, ago=6))
+    assert recalled.gap is None

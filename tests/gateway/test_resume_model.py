@@ -2,8 +2,9 @@
 
 A small world under a seeded dice: routers that number and store and restart, copies of one
 message by several of them, deliveries that are late, out of order, repeated or lost until they are
-repaired, a link between the regions that is cut, gateways that restart, readers that are cut off in
-the middle of a replay. The hub, its memory and the resumer are the real ones; what the test keeps
+repaired, a link between the regions that is cut, for an hour too, and with it what the stores of
+the regions tell each other, gateways that restart, readers that are cut off in the middle of a
+replay. The hub, its memory and the resumer are the real ones; what the test keeps
 beside them is who should have got what.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -41,6 +43,11 @@ CATCH_UP = 560.0
 # Queues between regions keep nothing for longer than nine minutes, so copies of a message are not
 # routed further apart; and holes are closed by then.
 LONGEST_WAY = 500.0
+# A router that is silent for an hour leaves positions; what that leaves open is said in
+# docs/design/0011-resume.md.
+LONGEST_CUT = 3_000.0
+# What waits for the link for longer is dropped, and comes from the store.
+QUEUED_MS = 150_000
 
 
 @dataclasses.dataclass
@@ -88,7 +95,7 @@ class Gateway:
         self.order: list[int] = []
         self.resumer = Resumer(
             hub=self.hub,
-            archive=Archive(world.store, settings),
+            archive=Archive(world.stores[region], settings),
             told=settings,
             spawn=self.spawn,
             publish=self.publish,
@@ -107,7 +114,7 @@ class Gateway:
     def catch_up(self, wanted: Callable[[Envelope], bool] = lambda _one: True) -> None:
         """What the journal has of the last minutes, in the order of each stream."""
         start_ms = self.world.clock.ms - int(CATCH_UP * 1000)
-        for one in self.world.journal():
+        for one in self.world.journal(self.region):
             if wanted(one) and self.world.stored_ms[one.identity] >= start_ms:
                 self.offer(one)
 
@@ -126,7 +133,7 @@ class Gateway:
     def repair(self) -> None:
         """What is in the journal and never came: holes, and the ends of dead routers' streams."""
         streams = self.hub.streams
-        for one in self.world.journal():
+        for one in self.world.journal(self.region):
             if not streams.offered(one.router, one.epoch, one.seq, ms_of_id(one.id)):
                 self.take(one)
 
@@ -209,7 +216,12 @@ class World:
         self.dice = dice
         self.clock = Clock()
         self.rows = dice.choice([10, 1_000, 1_000])
-        self.store = MemoryStore(TABLE, now_ms=lambda: self.clock.ms)
+        self.stores = {
+            region: MemoryStore(TABLE, now_ms=lambda: self.clock.ms) for region in REGIONS
+        }
+        # What each store has, and what the other region's doesn't have yet.
+        self.has: dict[str, list[Envelope]] = {region: [] for region in REGIONS}
+        self.unsent: list[Envelope] = []
         self.routers = [self.router(region, n) for region in REGIONS for n in (1, 2)]
         self.clock.now += dice.choice([1, 30, 2_000])
         self.gateways = [Gateway(self, region) for region in REGIONS]
@@ -221,6 +233,9 @@ class World:
         # On their way to a gateway; those of the other region wait while the link is cut.
         self.way: list[list[Envelope | Tick]] = [[], []]
         self.cut = False
+        # It stays cut for longer than anything is on its way.
+        self.long = False
+        self.cut_at = 0.0
         self.routed: list[Envelope] = []
         self.stored_ms: dict[int, int] = {}
         self.resumes = 0
@@ -253,7 +268,10 @@ class World:
 
     async def passes(self, seconds: float) -> None:
         if self.clock.now + seconds > self.arrived_at + LONGEST_WAY:
-            await self.arrive()
+            if self.cut and self.long and self.clock.now + seconds < self.cut_at + LONGEST_CUT:
+                await self.route_all()
+            else:
+                await self.arrive()
         self.clock.now += seconds
 
     async def publish(self) -> None:
@@ -268,11 +286,23 @@ class World:
         number, topic, region = self.intake.pop(self.dice.randrange(len(self.intake)))
         router = self.dice.choice([one for one in self.routers if one.region == region])
         routed = router.route(number, topic)
-        await self.store.write([routed])
+        await self.store(routed)
         self.routed.append(routed)
         self.stored_ms.setdefault(routed.identity, self.clock.ms)
         if self.dice.randrange(12):
             self.send(routed)
+
+    async def store(self, routed: Envelope) -> None:
+        self.unsent.append(routed)
+        for region in REGIONS:
+            if region == routed.origin or not self.cut:
+                await self.keep(region, [routed])
+        if not self.cut:
+            self.unsent.remove(routed)
+
+    async def keep(self, region: str, routed: list[Envelope]) -> None:
+        await self.stores[region].write(routed)
+        self.has[region] += routed
 
     def send(self, item: Envelope | Tick) -> None:
         for way in self.way:
@@ -311,13 +341,38 @@ class World:
         await self.tick()
 
     async def link(self) -> None:
-        self.cut = not self.cut
+        if self.cut:
+            await self.heal()
+        else:
+            self.cut, self.long = True, self.dice.random() < 0.5
+            self.cut_at = self.clock.now
+            if self.long:
+                # One that nobody beyond the link ever heard of is what 0011 says remains.
+                for gateway, router in itertools.product(self.gateways, self.routers):
+                    gateway.take(router.tick())
+
+    async def heal(self) -> None:
+        self.cut = False
+        for region in REGIONS:
+            await self.keep(region, [one for one in self.unsent if one.origin != region])
+        self.unsent.clear()
+        oldest_ms = self.clock.ms - QUEUED_MS
+        for way, gateway in zip(self.way, self.gateways, strict=True):
+            way[:] = [
+                one
+                for one in way
+                if one.origin == gateway.region
+                or (one.sent_ms if isinstance(one, Tick) else ms_of_id(one.id)) >= oldest_ms
+            ]
 
     async def repair(self) -> None:
         for gateway in self.gateways:
             gateway.repair()
 
     async def router_restarts(self) -> None:
+        if self.cut and self.long:
+            # One that begins and ends within a long cut is what docs/design/0011 says remains.
+            return
         old = self.dice.choice(self.routers)
         # Its last tick may come, or not.
         self.send(old.tick())
@@ -325,6 +380,9 @@ class World:
         self.routers[self.routers.index(old)] = self.router(old.region, int(old.name[-1]))
 
     async def gateway_restarts(self) -> None:
+        if self.cut:
+            # So is one that begins within a cut and makes positions.
+            return
         place = self.dice.randrange(len(self.gateways))
         old = self.gateways[place]
         for reader in self.readers:
@@ -336,6 +394,8 @@ class World:
         self.way[place] = waiting
         fresh = self.gateways[place] = Gateway(self, old.region)
         self.catch_up(fresh)
+        # The first readers come when the first ticks have come.
+        self.clock.now += 4.0
 
     def catch_up(self, fresh: Gateway) -> None:
         """What a gateway does before it lets readers in."""
@@ -345,14 +405,14 @@ class World:
             if not self.cut or router.region == fresh.region:
                 fresh.take(router.tick())
 
-    def journal(self) -> list[Envelope]:
-        return sorted(self.routed, key=in_stream_order)
+    def journal(self, region: str) -> list[Envelope]:
+        return sorted(self.has[region], key=in_stream_order)
 
     async def arrive(self) -> None:
         """Whatever is on its way, and what was lost."""
-        self.cut = False
-        while self.intake:
-            await self.route()
+        if self.cut:
+            await self.heal()
+        await self.route_all()
         while any(self.way):
             await self.deliver()
         for router in self.routers:
@@ -360,6 +420,10 @@ class World:
                 gateway.take(router.tick())
         await self.repair()
         self.arrived_at = self.clock.now
+
+    async def route_all(self) -> None:
+        while self.intake:
+            await self.route()
 
     async def settle(self) -> None:
         """Everything arrives, everyone reads to the end, and comes once more."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
 from gateway.rfc6455 import FrameParser, Received, accept_key, close_code
-from newsfabric.closing import INVALID_PAYLOAD, PROTOCOL_ERROR, TOO_BIG
+from newsfabric.closing import INVALID_PAYLOAD, PROTOCOL_ERROR, TOO_BIG, UNFINISHED
 
 MASK = b"\x11\x22\x33\x44"
 
@@ -47,6 +47,31 @@ def test_the_handshake_of_the_rfc() -> None:
         ("Sec-WebSocket-Key", "dGhl"),
     ]:
         assert accept_key({**headers, name: value}) is None
+
+
+def test_the_parser_knows_since_when_a_message_is_unfinished() -> None:
+    parser = FrameParser(1000)
+    assert parser.unfinished_since(1.0) is None
+    parser.feed(frame(TEXT, b"ab")[:3])
+    assert parser.unfinished_since(2.0) == 2.0
+    parser.feed(frame(TEXT, b"ab")[3:5])
+    assert parser.unfinished_since(3.0) == 2.0
+    # The end of one message, and the start of another.
+    parser.feed(frame(TEXT, b"ab")[5:] + frame(TEXT, b"ab")[:1])
+    assert parser.unfinished_since(4.0) == 4.0
+    parser.feed(frame(TEXT, b"ab")[1:])
+    assert parser.unfinished_since(5.0) is None
+
+
+def test_a_ping_within_a_message_doesnt_make_it_younger() -> None:
+    parser = FrameParser(1000)
+    parser.feed(frame(TEXT, b"a", fin=False))
+    assert parser.unfinished_since(1.0) == 1.0
+    assert [r.opcode for r in parser.feed(frame(PING))] == [PING]
+    assert parser.unfinished_since(2.0) == 1.0
+    parser.give_up(UNFINISHED)
+    assert parser.feed(frame(0, b"b")) == []
+    assert parser.violation is UNFINISHED
 
 
 def test_messages_and_control_frames() -> None:

@@ -336,3 +336,37 @@ def test_the_journal_that_was_read_is_vouched_for_and_what_gateways_before_us_kn
     streams.caught_up(ms(50))
     assert streams.vouches(told, START + 60)
     assert not streams.vouches(Position(ms(4), ms(4), {}), START + 60)
+
+
+def test_no_position_covers_what_was_given_up_for_six_hours() -> None:
+    one = One()
+    one.ticked(5)
+    one.streams.give_up((ROUTER, EPOCH), 2, 3, at_ms=ms(0))
+    one.saw(4)
+    one.saw(5)
+    assert (one.mark, one.missing) == (5, [])
+    lost = Copy(stream_hash(ROUTER, EPOCH), 2, ms(0))
+    for hours, covered in ((0, False), (5, False), (7, True)):
+        now = START + hours * 3600
+        one.ticked(5, now=now)
+        told = decode(one.streams.position(now))
+        assert (told.covers([lost]), one.streams.lacks(told)) == (covered, not covered)
+
+
+def test_who_has_what_was_given_up_lacks_nothing() -> None:
+    one = One()
+    one.ticked(3)
+    one.streams.give_up((ROUTER, EPOCH), 2, 3, at_ms=ms(0))
+    assert not one.streams.lacks(Position(ms(0), ms(0), {stream_hash(ROUTER, EPOCH): 3}))
+
+
+def test_the_past_of_an_old_router_that_was_cut_off_when_we_began_is_covered_by_no_position() -> (
+    None
+):
+    streams = Streams(START)
+    streams.store_was_trusted = True
+    streams.ticked("oregon-router-2", EPOCH, 9, void=(), sent_ms=ms(1), now=START + 1)
+    streams.ticked(ROUTER, EPOCH, 9, void=(), sent_ms=ms(100), now=START + 100)
+    told = decode(streams.position(START + 100))
+    assert told.covers([Copy(stream_hash("oregon-router-2", EPOCH), 9, ms(0))])
+    assert not told.covers([Copy(stream_hash(ROUTER, EPOCH), 9, ms(0))])

@@ -16,6 +16,7 @@ from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import open_store
 from newsfabric.store._cassandra_session import Session
+from newsfabric.store._unreadable import UNREADABLE
 from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.broker import free_ports
@@ -105,6 +106,20 @@ async def test_a_row_that_no_router_wrote_is_a_store_error(store, keyspace):
     )
     with pytest.raises(StoreError, match="what no router wrote"):
         await store.history("news.breaking", limit=10)
+
+
+async def test_the_journal_leaves_out_what_no_router_wrote_and_counts_it(store, keyspace):
+    batch = [envelope(n, at=n) for n in range(8)]
+    await store.write(batch)
+    keyspace.execute(
+        "INSERT INTO journal (bucket, shard, id, router, epoch, seq, topic, body, rest) VALUES"
+        f" ({START_MS // rows.BUCKET_MS}, 0, {envelope(3).id}, 'r', 1, 1, 'news.x', 0x00, '[]')"
+    )
+    before = UNREADABLE._value.get()
+    for limit in (1, 2, 8, 100):
+        span = {"from_ms": 0, "to_ms": START_MS + 1_000, "limit": limit}
+        assert await store.journal(**span) == batch[:limit]
+    assert UNREADABLE._value.get() > before
 
 
 async def test_a_node_that_does_not_answer_is_unavailable_and_then_works_again(store, frozen):

@@ -8,48 +8,94 @@ from types import SimpleNamespace
 from newsfabric.store._cassandra_session import Presence
 
 
-def node(name: str, centre: str = "oregon") -> SimpleNamespace:
-    """What the driver says of a node."""
-    return SimpleNamespace(endpoint=name, datacenter=centre)
+class Driver:
+    """What the driver knows of nodes, and what it tells."""
+
+    def __init__(self, **centres: str) -> None:
+        self.nodes = {
+            name: SimpleNamespace(endpoint=name, datacenter=None, is_up=True) for name in centres
+        }
+        self.centres = centres
+        self.presence = Presence("oregon", self.nodes.values)
+
+    def connect(self) -> None:
+        """It begins with the nodes of a URL, and learns then where they are."""
+        for node in self.nodes.values():
+            if node.is_up:
+                self.presence.on_add(node)
+        for name, node in self.nodes.items():
+            node.datacenter = self.centres[name]
+        self.presence.look()
+
+    def down(self, name: str) -> None:
+        self.nodes[name].is_up = False
+        self.presence.on_down(self.nodes[name])
+
+    def up(self, name: str) -> None:
+        self.nodes[name].is_up = True
+        self.presence.on_up(self.nodes[name])
+
+    def is_whole(self, *, later: float = 0.0) -> bool:
+        return self.presence.is_whole(time.monotonic() + later)
 
 
-def is_whole(presence: Presence, *, later: float = 0.0) -> bool:
-    return presence.is_whole(time.monotonic() + later)
+def connected(**centres: str) -> Driver:
+    driver = Driver(**centres)
+    driver.connect()
+    return driver
 
 
 def test_nodes_that_are_found_were_there_before() -> None:
-    presence = Presence("oregon")
-    for name in "ab":
-        presence.on_add(node(name))
-    assert is_whole(presence)
+    assert connected(a="oregon", b="oregon", c="dublin").is_whole()
 
 
 def test_a_region_whose_nodes_were_all_away_is_whole_some_time_after_the_first_returns() -> None:
-    presence = Presence("oregon")
-    for name in "ab":
-        presence.on_add(node(name))
-        presence.on_down(node(name))
-    assert not is_whole(presence, later=3_600.0)
-    presence.on_up(node("b"))
-    assert not is_whole(presence)
-    assert is_whole(presence, later=60.0)
-    presence.on_up(node("a"))
-    assert is_whole(presence, later=60.0)
+    driver = connected(a="oregon", b="oregon", c="dublin")
+    driver.down("a")
+    driver.down("b")
+    assert not driver.is_whole(later=3_600.0)
+    driver.up("b")
+    assert not driver.is_whole()
+    assert driver.is_whole(later=60.0)
+    driver.up("a")
+    assert driver.is_whole(later=60.0)
 
 
 def test_one_of_several_and_nodes_of_other_regions_change_nothing() -> None:
-    presence = Presence("oregon")
-    for one in (node("a"), node("b"), node("c", "dublin")):
-        presence.on_add(one)
-    for one in (node("a"), node("c", "dublin")):
-        presence.on_down(one)
-        assert is_whole(presence)
-        presence.on_up(one)
-    assert is_whole(presence)
+    driver = connected(a="oregon", b="oregon", c="dublin")
+    for name in "abc":
+        driver.down(name)
+        assert driver.is_whole()
+        driver.up(name)
+    assert driver.is_whole()
 
 
 def test_a_process_that_begins_while_all_are_away_notices_their_return() -> None:
-    presence = Presence("oregon")
-    presence.on_down(node("a"))
-    presence.on_up(node("a"))
-    assert not is_whole(presence)
+    driver = Driver(a="oregon", c="dublin")
+    # Nothing more is told of it when its region is known.
+    driver.down("a")
+    driver.connect()
+    assert not driver.is_whole(later=3_600.0)
+    driver.up("a")
+    assert not driver.is_whole()
+    assert driver.is_whole(later=60.0)
+
+
+def test_a_node_that_goes_while_another_returns_doesnt_hide_that_return() -> None:
+    driver = connected(a="oregon", b="oregon")
+    driver.down("a")
+    driver.down("b")
+    # The driver's threads tell of both at once.
+    driver.nodes["b"].is_up = True
+    driver.presence.on_down(driver.nodes["a"])
+    driver.presence.on_up(driver.nodes["b"])
+    assert not driver.is_whole()
+    assert driver.is_whole(later=60.0)
+
+
+def test_a_node_that_leaves_the_cluster_is_no_node_any_more() -> None:
+    driver = connected(a="oregon", b="oregon")
+    driver.down("a")
+    gone = driver.nodes.pop("a")
+    driver.presence.on_remove(gone)
+    assert driver.is_whole()

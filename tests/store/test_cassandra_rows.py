@@ -156,6 +156,13 @@ def test_timestamps_and_places_sort_as_ids_do(ms, other_ms, identity, step):
         assert uuid.UUID(one.id) < rows.first_place(other_ms)[0] <= uuid.UUID(other.id)
 
 
+def test_what_a_later_release_adds_to_a_row_is_left_out():
+    (row,) = written(plan_of(envelope(1)), rows.INSERT_JOURNAL)
+    rest = row["rest"].replace("{", '{"mood":"fine",', 1)
+    read = rows.envelope(row["topic"], (*(row[name] for name in KEY), row["body"], rest))
+    assert read == envelope(1)
+
+
 @pytest.mark.parametrize("rest", ["", "null", "[]", "{}", '{"path": []}', '{"path": [], "x": 1}'])
 def test_a_row_that_no_router_wrote_is_an_error_and_not_an_envelope(rest):
     row = (uuid.UUID(envelope(1).id), "r", 1, 1, b"{}", rest)

@@ -35,6 +35,14 @@ def test_a_silence_that_goes_on_is_told_once() -> None:
     assert silence.met(PATIENT, 200.0)
 
 
+def test_other_regions_that_were_silent_arent_asked_first_for_half_a_minute() -> None:
+    silence = Silence()
+    assert silence.answers_elsewhere(0.0)
+    silence.met_elsewhere(10.0)
+    assert not silence.answers_elsewhere(39.9)
+    assert silence.answers_elsewhere(40.0)
+
+
 def test_repair_waits_so_shortly_that_another_region_answers_within_three_seconds() -> None:
     hole = 0.5
     assert hole + HASTY.here + 1.0 <= 3.0

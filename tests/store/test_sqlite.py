@@ -17,6 +17,7 @@ from envelopes import START_MS, Clock, envelope
 
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store import _sqlite_file as file
+from newsfabric.store._unreadable import UNREADABLE
 from newsfabric.store.sqlite import SqliteStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -239,6 +240,42 @@ async def test_a_file_that_is_no_database_is_an_error_that_names_it(path):
             await call
         assert not isinstance(caught.value, StoreUnavailable)
     await store.close()
+
+
+@pytest.mark.parametrize("rest", ["", "[", "{}", "[]", "[1, 2]"])
+async def test_the_journal_leaves_out_what_no_router_wrote_and_others_say_so(path, rest):
+    batch = [envelope(n, at=n) for n in range(8)]
+    store = SqliteStore(path, TOPICS, now_ms=Clock())
+    await store.write(batch)
+    _spoil(path, "UPDATE messages SET rest = ? WHERE id = ?", rest.encode(), batch[3].id)
+    left = batch[:3] + batch[4:]
+    before = UNREADABLE._value.get()
+    assert await store.journal(from_ms=0, to_ms=FOREVER, limit=100) == left
+    assert UNREADABLE._value.get() == before + 1
+    for limit in (3, 4, 7):
+        assert await store.journal(from_ms=0, to_ms=FOREVER, limit=limit) == left[:limit]
+    for call in (
+        store.history("news.breaking", limit=10),
+        store.since("news.breaking", from_ms=0, limit=10),
+    ):
+        with pytest.raises(StoreError, match="what no router wrote"):
+            await call
+    await store.close()
+
+
+async def test_what_a_later_release_adds_to_a_row_is_left_out(path):
+    store = SqliteStore(path, TOPICS, now_ms=Clock())
+    await store.write([envelope(1)])
+    longer = "UPDATE messages SET rest = CAST(json_insert(CAST(rest AS TEXT), '$[#]', ?) AS BLOB)"
+    _spoil(path, longer, "fine")
+    assert await store.history("news.breaking", limit=10) == [envelope(1)]
+    await store.close()
+
+
+def _spoil(path: Path, sql: str, *values: object) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(sql, values)
+    connection.close()
 
 
 async def test_a_file_of_another_version_is_left_alone(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -97,6 +98,12 @@ class Proxy:
         self._flowing.set()
         self._downstream: list[asyncio.StreamWriter] = []
         self.accepted = 0
+        # What the other side gets of what one side says.
+        self.passing: Callable[[bytes], bytes] = lambda data: data
+
+    def before(self, url: str) -> str:
+        """``url``, with the proxy for the broker."""
+        return url.replace(f":{self._target[1]}/", f":{self._port}/")
 
     @property
     def url(self) -> str:
@@ -149,7 +156,7 @@ class Proxy:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             await self._flowing.wait()
-            writer.write(data)
+            writer.write(self.passing(data))
             await writer.drain()
 
 

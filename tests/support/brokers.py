@@ -27,15 +27,6 @@ from newsfabric.world.broker import (
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 TIMEOUT = 120.0
-# A broker's management knows of connections and counts as late as its next statistics, by default
-# after five seconds.
-STATISTICS = "[{rabbit, [{collect_statistics_interval, 250}]}].\n"
-
-
-def tell_news_at_once(broker: Broker) -> None:
-    """Have its management say what is, and not what was some seconds ago. Before it starts."""
-    broker.folder.mkdir(parents=True, exist_ok=True)
-    (broker.folder / "advanced.config").write_text(STATISTICS, encoding="utf-8")
 
 
 class Brokers:
@@ -75,7 +66,6 @@ class Brokers:
         chosen = names or tuple(self._brokers)
         for name in chosen:
             prepare(self._brokers[name], self._home.version)
-            tell_news_at_once(self._brokers[name])
             self._spawn(name, broker_command(self._home), self._brokers[name])
         for name in chosen:
             broker = self._brokers[name]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -94,6 +95,7 @@ async def running(
     name: str = "oregon-router-1",
     link: StubLink | None = None,
     now_ms: Callable[[], int] = lambda: EPOCH,
+    now: Callable[[], float] = time.monotonic,
     queues: Sequence[str] = topology.router_queues(),
     prefetch: int = 500,
     bronze_room: int = 250,
@@ -109,6 +111,7 @@ async def running(
         answers=await link.publisher(),
         races=Races(counters.COPIES, counters.LEAD),
         now_ms=now_ms,
+        now=now,
         bronze_room=bronze_room,
     )
     task = asyncio.create_task(router.run())

@@ -60,7 +60,7 @@ def _hello(b: Body) -> dict[str, Any]:
 
 def _settings(b: Body) -> dict[str, Any]:
     names = (
-        "capacity heartbeat_ms linger_ms retry_after_ms head_bytes handshake_ms message_bytes"
+        "capacity heartbeat_ms linger_ms retry_after_ms head_bytes unfinished_ms message_bytes"
         " topics verbs verbs_per_second refusals waiting hard_bytes soft_bytes soft_ms replay_bytes"
         " fanout_chunk deflate_bytes per_address hub_topics"
     )

@@ -79,10 +79,43 @@ def test_a_world_with_more_wires_than_ports_for_them_has_straight_ones() -> None
     assert lay_out(options, STATE).proxies == ()
 
 
+def _stored(*regions: str, store_nodes: int = 1, toxiproxy: str | None = "/x") -> WorldLayout:
+    options = WorldOptions(
+        regions=regions, store="cassandra", store_nodes=store_nodes, toxiproxy=toxiproxy
+    )
+    return lay_out(options, STATE)
+
+
+def test_what_two_regions_stores_tell_each_other_goes_through_proxies_too() -> None:
+    layout = _stored("oregon", "dublin", store_nodes=3)
+    wires = [proxy for proxy in layout.proxies if proxy.what == "store"]
+    assert {proxy.link for proxy in wires} == {"oregon-dublin-link"}
+    nodes = {node.name: node for node in layout.store_nodes()}
+    assert [proxy.node for proxy in wires] == list(nodes)
+    for proxy in wires:
+        node = nodes[proxy.node]
+        assert (proxy.host, proxy.port) == (node.wire_host, node.gossip_port)
+        assert (proxy.host, proxy.upstream) == ("127.0.0.2", node.gossip_port)
+        assert f"{proxy.host}:{proxy.port}" in node.seeds
+        assert (node.datacentre, proxy.other, proxy.region) in {
+            ("oregon", "oregon", "dublin"),
+            ("dublin", "dublin", "oregon"),
+        }
+
+
+@pytest.mark.parametrize(
+    "layout", [_stored("oregon"), _stored("a", "b", "c"), _stored("a", "b", toxiproxy=None)]
+)
+def test_other_stores_are_wired_straight(layout: WorldLayout) -> None:
+    assert not [proxy for proxy in layout.proxies if proxy.what == "store"]
+    assert {node.wire_host for node in layout.store_nodes()} == {"127.0.0.1"}
+
+
 def test_toxiproxy_is_told_of_every_proxy() -> None:
-    layout = _world("oregon", "dublin")
+    layout = _stored("oregon", "dublin")
     told = json.loads(configuration(layout.proxies))
-    assert {entry["listen"] for entry in told} == {f"127.0.0.1:{p.port}" for p in layout.proxies}
+    assert {entry["listen"] for entry in told} == {f"{p.host}:{p.port}" for p in layout.proxies}
+    assert len(told) == len(layout.proxies)
     assert all(entry["enabled"] for entry in told)
 
 

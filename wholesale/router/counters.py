@@ -28,6 +28,13 @@ LEAD = metrics.histogram(
 SHED = metrics.counter(
     "router_shed", "Bronze messages dropped because the store was behind; not sent to rejected."
 )
+EXPIRED = metrics.counter(
+    "router_expired", "Messages given up because store or broker kept them waiting for too long."
+)
+EVICTED_EARLY = metrics.counter(
+    "router_identities_evicted_early",
+    "Identities forgotten before their time; a repeat of one is routed again.",
+)
 STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again.")
 PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again.")
 VOID = metrics.counter("router_void", "Numbers that came to nothing.")

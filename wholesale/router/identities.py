@@ -12,7 +12,7 @@ from typing import NamedTuple
 from newsfabric.envelope import Submission
 from newsfabric.topics import TopicClass
 from wholesale.router.jobs import Claim, Job
-from wholesale.router.window import Routed, Window
+from wholesale.router.window import FINGERPRINT, Routed, Window
 
 
 class Found(enum.Enum):
@@ -46,6 +46,11 @@ class Identities:
         """How many jobs are under way."""
         return len(self._under_way)
 
+    @property
+    def evicted_early(self) -> int:
+        """How many of those done were forgotten before their time, because they were too many."""
+        return self._window.evicted_early
+
     def identify(
         self,
         submission: Submission,
@@ -61,7 +66,7 @@ class Identities:
         """
         identity = submission.identity
         # In-process and cached by the bytes object; nothing but a metric hangs on it.
-        fingerprint = hash((submission.topic, submission.body))
+        fingerprint = hash((submission.topic, submission.body)) & FINGERPRINT
         job = self._under_way.get(identity)
         if job is not None:
             job.claims.append(claim)

@@ -8,12 +8,18 @@ meanwhile join it and share its outcome. An *answer* is what is to be said of th
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Final, Protocol
 
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.envelope import Envelope, Submission
 from newsfabric.topics import TopicClass
+
+# So long after its arrival a message may still go out: as long as it may wait in the queue before.
+# With all that a copy can wait elsewhere that is less than the time for which gateways remember
+# identities (S4). One that is routed later could be one that its readers have had.
+HOLD_SECONDS: Final = 150.0
 
 
 class Source(Protocol):
@@ -47,7 +53,7 @@ class Claim:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """One new message; ``started`` is monotonic.
+    """One new message; ``started`` is its arrival, monotonic.
 
     ``envelope`` is set when it gets its number, ``stored_ms`` when it is stored.
     """
@@ -60,6 +66,11 @@ class Job:
     envelope: Envelope | None = None
     stored_ms: int | None = None
 
+    @property
+    def until(self) -> float:
+        """From then on it isn't stored or routed any more; monotonic."""
+        return self.started + HOLD_SECONDS
+
     def forget_stale_claims(self) -> None:
         """Drop the claims that the broker has taken back."""
         self.claims = [claim for claim in self.claims if not claim.is_stale]
@@ -70,13 +81,16 @@ class Letter:
     """One message that the broker must confirm; ``confirm`` is set while it is on its way.
 
     ``plain`` says the same without anything of the publisher's making but the
-    body; it is what is sent after the first failed.
+    body; it is what is sent after the first failed. From ``until`` (monotonic) on it isn't sent
+    any more: then it is ``expired``.
     """
 
     exchange: str
     message: Message
     plain: Message | None = None
     confirm: Awaitable[None] | None = None
+    until: float = math.inf
+    expired: bool = False
 
     def fall_back(self) -> None:
         """Say it plainly from now on, where that is possible."""

@@ -1,14 +1,15 @@
 """Sends letters until the broker has confirmed each, whatever happens to the link.
 
 The same message goes out again, so a letter may arrive twice: the gateways drop the second by its
-identity. Letters leave in order; only what has to be sent again comes late.
+identity. Letters leave in order; only what has to be sent again comes late, and nothing after its
+time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prometheus_client import Counter
 
@@ -18,9 +19,14 @@ from newsfabric.errors import LinkBusy, LinkClosed, LinkError
 from wholesale.router.jobs import Letter
 
 
-async def send(publisher: Publisher, letter: Letter) -> None:
-    """Put ``letter`` on the wire, as soon as the link is up and has room for it."""
+async def send(
+    publisher: Publisher, letter: Letter, now: Callable[[], float] = time.monotonic
+) -> None:
+    """Put ``letter`` on the wire, as soon as the link is up and has room for it, or expire it."""
     while True:
+        if letter.until <= now():
+            letter.expired = True
+            return
         try:
             letter.confirm = publisher.publish_nowait(letter.exchange, letter.message)
             return
@@ -28,21 +34,31 @@ async def send(publisher: Publisher, letter: Letter) -> None:
             await publisher.ready()
 
 
-async def confirmed(publisher: Publisher, letters: Sequence[Letter], retries: Counter) -> None:
-    """Return when the broker has confirmed all of ``letters``, which have been sent once."""
+async def confirmed(
+    publisher: Publisher,
+    letters: Sequence[Letter],
+    retries: Counter,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """Return when the broker has confirmed all of ``letters``, but for those that have expired.
+
+    They have been sent once.
+    """
     backoff = Backoff(base=0.05, cap=2.0)
     while failed := await _failed(letters):
         retries.inc(len(failed))
         await asyncio.sleep(backoff.failed(time.monotonic()))
         for letter in failed:
             letter.fall_back()
-            await send(publisher, letter)
+            await send(publisher, letter, now)
         letters = failed
 
 
 async def _failed(letters: Sequence[Letter]) -> list[Letter]:
     failed = []
     for letter in letters:
+        if letter.expired:
+            continue
         assert letter.confirm is not None
         try:
             await letter.confirm

@@ -21,6 +21,7 @@ from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
+from wholesale.router import counters
 from wholesale.router.answering import Answering
 from wholesale.router.identities import Identities
 from wholesale.router.intake import Intake
@@ -72,13 +73,16 @@ class Router:
         limits: Limits = DEFAULT_LIMITS,
         bronze_room: int = BRONZE_ROOM,
         now_ms: Callable[[], int] = wall_clock_ms,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         sender = Sender(identity.region, identity.name)
         self.stream = Stream(origin=identity.region, router=identity.name, epoch=identity.epoch)
         self._now_ms = now_ms
+        self._now = now
         self._routes = routes
         self._progress = Progress()
         self._identities = Identities(Window())
+        self._evicted_early = 0
         self._intake = Intake(
             sender=sender,
             topics=topics,
@@ -95,15 +99,17 @@ class Router:
             answering=self._answering,
             progress=self._progress,
             now_ms=now_ms,
+            now=now,
             sightings=races.sightings,
         )
-        self._routing = Routing(publisher=routes, settling=settling)
+        self._routing = Routing(publisher=routes, settling=settling, now=now)
         self._storing = Storing(
             store=store,
             stream=self.stream,
             settling=settling,
             hand_on=self._routing.put,
             now_ms=now_ms,
+            now=now,
             bronze_room=bronze_room,
         )
 
@@ -125,7 +131,7 @@ class Router:
             # It has come as far as the keeper of shovels wants it to.
             source.ack(delivery)
             return
-        taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=time.monotonic())
+        taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=self._now())
         match taken:
             case Job():
                 self._progress.begin()
@@ -166,7 +172,12 @@ class Router:
     async def _tick_on(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            self._count_evicted()
             await self.tick()
+
+    def _count_evicted(self) -> None:
+        before, self._evicted_early = self._evicted_early, self._identities.evicted_early
+        counters.EVICTED_EARLY.inc(self._evicted_early - before)
 
     def _forget_stale(self) -> None:
         # The broker delivers again what was unacknowledged on the old channel. Without this,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from newsfabric.envelope import Envelope, identity_text, ms_of_id
@@ -34,6 +33,7 @@ class Settling:
         answering: Answering,
         progress: Progress,
         now_ms: Callable[[], int],
+        now: Callable[[], float],
         sightings: Sightings,
     ) -> None:
         self._sender = sender
@@ -43,12 +43,13 @@ class Settling:
         self._answering = answering
         self._progress = progress
         self._now_ms = now_ms
+        self._now = now
         self._sightings = sightings
 
     def routed(self, job: Job) -> None:
         """``job`` is stored and both exchanges have confirmed it."""
         assert job.envelope is not None
-        counters.SECONDS.observe(time.monotonic() - job.started)
+        counters.SECONDS.observe(self._now() - job.started)
         router_ms = ms_of_id(job.envelope.id)
         self._identities.routed(job, router_ms=router_ms, now_ms=self._now_ms())
         self._sighted(job, job.envelope)
@@ -91,6 +92,20 @@ class Settling:
             if claim.reply_to is not None
         ]
         self._end(job, Answer(letters, job.claims))
+
+    def expired(self, job: Job) -> None:
+        """``job`` has waited for too long. It ends as it would have in the broker's queue: without
+        a word, and whoever has no receipt sends it again.
+
+        Its number is void though it may be stored: a gateway that found it in the journal could
+        publish it to those who have had another copy.
+        """
+        counters.EXPIRED.inc()
+        if (sighting := self._sightings.get(job.submission.identity)) is not None:
+            sighting.steps["expired"] = self._now_ms()
+        self.void(job)
+        self._identities.given_up(job)
+        self._end(job, Answer([], job.claims))
 
     def void(self, job: Job) -> None:
         """Nothing will come as ``job``'s number, if it has one."""

@@ -1,7 +1,8 @@
 """The fourth stage: numbers what waits and writes it to the store, one write at a time.
 
 While the store is away or slow, deliveries wait here, up to the prefetch, and after that in the
-broker's queues; bronze only while there is room (waiting.py), then its oldest go.
+broker's queues; bronze only while there is room (waiting.py), then its oldest go. What has waited
+for too long goes too, whatever its class (jobs.py, HOLD_SECONDS).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Storing:
         settling: Settling,
         hand_on: HandOn,
         now_ms: Callable[[], int],
+        now: Callable[[], float],
         bronze_room: int,
     ) -> None:
         self._store = store
@@ -43,6 +45,7 @@ class Storing:
         self._settling = settling
         self._hand_on = hand_on
         self._now_ms = now_ms
+        self._now = now
         self._waiting = Waiting(bronze_room=bronze_room)
         self._wake = asyncio.Event()
         self._writing: list[Job] = []
@@ -83,7 +86,7 @@ class Storing:
                 await self._wake.wait()
 
     async def _store_some(self) -> None:
-        self._writing = self._waiting.take(MAX_BATCH)
+        self._writing = self._in_time(self._waiting.take(MAX_BATCH))
         counters.WAITING.set(len(self._waiting))
         counters.STORE.entered(len(self._writing))
         stored = await self._number_and_write(self._writing)
@@ -99,24 +102,42 @@ class Storing:
             job.envelope = self._stream.number(job.submission, now_ms=self._now_ms())
         counters.SEQ.set(self._stream.seq)
         try:
-            await self._write(jobs)
+            return await self._write(jobs)
         except Exception:
             # One of them is the fault, so the others must not share its fate.
             return await self._write_each(jobs)
-        return jobs
 
     async def _write_each(self, jobs: Sequence[Job]) -> list[Job]:
         stored = []
         for job in jobs:
             try:
-                await self._write([job])
+                stored += await self._write([job])
             except Exception as exc:
                 self._settling.failed(job, exc)
-            else:
-                stored.append(job)
         return stored
 
-    async def _write(self, jobs: Sequence[Job]) -> None:
-        """Write until the store takes it; raises when the envelopes are at fault, not the store."""
-        envelopes = [job.envelope for job in jobs if job.envelope is not None]
-        await self._patience.ask(lambda: self._store.write(envelopes))
+    async def _write(self, jobs: list[Job]) -> list[Job]:
+        """Write until the store takes it; those that waited for too long leave ``jobs``.
+
+        Raises when the envelopes are at fault, not the store.
+        """
+
+        async def write() -> list[Job]:
+            jobs[:] = self._in_time(jobs)
+            envelopes = [job.envelope for job in jobs if job.envelope is not None]
+            if envelopes:
+                await self._store.write(envelopes)
+            return jobs
+
+        return await self._patience.ask(write)
+
+    def _in_time(self, jobs: list[Job]) -> list[Job]:
+        """Those of ``jobs`` that may still go out; the others are given up."""
+        now = self._now()
+        in_time = []
+        for job in jobs:
+            if now < job.until:
+                in_time.append(job)
+            else:
+                self._settling.expired(job)
+        return in_time

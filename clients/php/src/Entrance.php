@@ -5,10 +5,9 @@ declare(strict_types=1);
 namespace Newsfabric;
 
 use PhpAmqpLib\Channel\AMQPChannel;
-use PhpAmqpLib\Connection\AbstractConnection;
 use PhpAmqpLib\Connection\AMQPConnectionConfig;
-use PhpAmqpLib\Connection\AMQPConnectionFactory;
 use PhpAmqpLib\Exception\AMQPExceptionInterface;
+use PhpAmqpLib\Exception\AMQPIOException;
 use PhpAmqpLib\Exception\AMQPProtocolException;
 use PhpAmqpLib\Message\AMQPMessage;
 
@@ -22,21 +21,24 @@ use PhpAmqpLib\Message\AMQPMessage;
  */
 final class Entrance
 {
-    private const CONNECT_TIMEOUT = 3.0;
-    private const READ_WRITE_TIMEOUT = 10.0;
     private const FIRST_PAUSE = 0.2;
-    private const LAST_PAUSE = 30.0;
+    private const LAST_PAUSE = 10.0;
+    /** How long a broker is believed that says it takes no messages: without heartbeats it may be gone. */
+    private const BLOCKED_PAUSE = 60.0;
 
     /** @var array<string, string> why there is no connection, by broker */
     public array $troubles = [];
     /** Whether waiting won't help: every broker turned us away when it was last asked. */
     public bool $refused = false;
-    private ?AbstractConnection $connection = null;
+    private ?Link $connection = null;
     private ?AMQPChannel $channel = null;
     /** @var array<string, Sending> by messageId */
     private array $unconfirmed = [];
     private float $connectAt = 0.0;
     private float $pause = self::FIRST_PAUSE;
+    private float $blockedUntil = 0.0;
+    /** The one that we use or used last; once it is lost, others come first. */
+    private ?AMQPConnectionConfig $last = null;
     /** @var AMQPConnectionConfig[] */
     private readonly array $brokers;
     /** Properties of its own. Where user_id is what we log in as, a broker vouches for it. */
@@ -55,11 +57,18 @@ final class Entrance
             + (array_unique($users) === [$appId] ? ['user_id' => $appId] : []);
     }
 
-    /** Whether a message can be handed to it now; connects if need be, and if it is time to try again. */
-    public function isUsable(float $now): bool
+    /**
+     * Whether a message can be handed to it now; connects if need be, and if it is time to try again.
+     * Nobody waits for that after $deadline.
+     */
+    public function isUsable(float $deadline): bool
     {
+        $now = Publisher::now();
+        if ($this->connection?->isBlocked() && $now >= $this->blockedUntil) {
+            $this->lose(null);
+        }
         if ($this->channel === null && $now >= $this->connectAt) {
-            $this->connect($now);
+            $this->connect($now, $deadline);
         }
         return $this->channel !== null && !$this->connection->isBlocked();
     }
@@ -93,11 +102,13 @@ final class Entrance
         }
     }
 
-    /** Nothing came in time: another broker may do better. */
+    /** Nothing came in time: another broker may do better. One that says why it takes nothing isn't silent. */
     public function leaveIfSilent(Sending $sending): void
     {
-        if (isset($this->unconfirmed[$sending->messageId])) {
+        if (isset($this->unconfirmed[$sending->messageId]) && !$this->connection->isBlocked()) {
             $this->lose(null);
+            // Another region can be asked at once.
+            $this->connectAt = Publisher::now() + self::FIRST_PAUSE;
         }
     }
 
@@ -108,40 +119,55 @@ final class Entrance
         } catch (AMQPExceptionInterface) {
             // It is gone either way.
         }
+        $this->connection?->drop();
         $this->connection = $this->channel = null;
     }
 
-    private function connect(float $now): void
+    private function connect(float $began, float $deadline): void
     {
         $order = $this->brokers;
         shuffle($order);
+        usort($order, fn ($one, $other) => ($one === $this->last) <=> ($other === $this->last));
         $before = $this->troubles;
         $this->troubles = [];
         $refusals = 0;
         foreach ($order as $broker) {
+            $left = $deadline - Publisher::now();
+            if ($left <= 0) {
+                break;
+            }
+            $this->last = $broker;
             try {
-                $this->connection = AMQPConnectionFactory::create($broker);
+                $this->connection = Link::to($broker, min($left, Link::PATIENCE));
                 $this->channel = $this->open($this->connection);
                 break;
             } catch (AMQPExceptionInterface | \ErrorException $error) {
                 $where = $broker->getHost() . ':' . $broker->getPort();
-                $untrusted = $broker->isSecure() ? self::untrusted($broker) : null;
+                $untrusted = $broker->isSecure() && $error instanceof AMQPIOException ? self::untrusted($broker) : null;
                 $this->troubles[$where] = "$where: " . ($untrusted ?? $error->getMessage());
                 // 530, not-allowed, is also for no such virtual host.
                 $refusals += $untrusted !== null || in_array($error->getCode(), [403, 530], true) ? 1 : 0;
-                $this->close();
+                $this->connection?->drop();
+                $this->connection = null;
             }
         }
         foreach (array_diff($this->troubles, $before) as $trouble) {
             error_log("newsfabric publisher: $trouble; trying others");
         }
         $this->refused = $refusals === count($order);
-        $this->connectAt = $now + $this->pause * random_int(50, 100) / 100;
-        $this->pause = $this->channel === null ? min(2 * $this->pause, self::LAST_PAUSE) : self::FIRST_PAUSE;
+        $now = Publisher::now();
+        // Everything waits while it connects: mostly something else shall happen.
+        $pause = min(max($this->pause, 3 * ($now - $began)), self::LAST_PAUSE);
+        $this->connectAt = $now + $pause * random_int(50, 100) / 100;
+        $this->pause = $this->channel === null ? 2 * $pause : self::FIRST_PAUSE;
     }
 
-    private function open(AbstractConnection $connection): AMQPChannel
+    private function open(Link $connection): AMQPChannel
     {
+        $connection->set_connection_block_handler(function (string $reason) {
+            $this->blockedUntil = Publisher::now() + self::BLOCKED_PAUSE;
+            error_log("newsfabric publisher: {$this->last->getHost()} takes no messages: $reason");
+        });
         $replyTo = $this->said['reply_to'];
         $channel = $connection->channel();
         $channel->confirm_select();
@@ -174,7 +200,9 @@ final class Entrance
     {
         $lost = $this->unconfirmed;
         $this->unconfirmed = [];
-        $this->close();
+        // Whoever closed the channel is there to say goodbye to.
+        $error instanceof AMQPProtocolException ? $this->close() : $this->connection?->drop();
+        $this->connection = $this->channel = null;
         $refusal = $error instanceof AMQPProtocolException && $error->getCode() === 403 ? $error->getMessage() : null;
         foreach ($lost as $sending) {
             $this->publisher->onLost($sending, $refusal);
@@ -190,7 +218,7 @@ final class Entrance
         });
         $context = stream_context_create(['ssl' => array_filter(['cafile' => $broker->getSslCaCert()])]);
         $where = "ssl://{$broker->getHost()}:{$broker->getPort()}";
-        stream_socket_client($where, $_, $_, self::CONNECT_TIMEOUT, STREAM_CLIENT_CONNECT, $context);
+        stream_socket_client($where, $_, $_, Link::PATIENCE, STREAM_CLIENT_CONNECT, $context);
         restore_error_handler();
         return array_values(array_filter($said))[0] ?? null;
     }
@@ -213,15 +241,9 @@ final class Entrance
         $config->setPassword(rawurldecode($parts['pass'] ?? 'guest'));
         $config->setVhost(rawurldecode(substr($parts['path'] ?? '', 1)) ?: '/');
         $config->setIsSecure($secure);
-        // Without it the library speaks no TLS, and with TLS it knows no keepalive.
-        $config->setNetworkProtocol($secure ? 'ssl' : 'tcp');
+        // With TLS the library knows no keepalive.
         $config->setKeepalive(!$secure && function_exists('socket_import_stream'));
-        $config->setSslVerify(true);
-        $config->setSslVerifyName(true);
         $config->setSslCaCert($more['cacertfile'] ?? null);
-        $config->setConnectionTimeout(self::CONNECT_TIMEOUT);
-        $config->setReadTimeout(self::READ_WRITE_TIMEOUT);
-        $config->setWriteTimeout(self::READ_WRITE_TIMEOUT);
         $config->setConnectionName('publisher');
         return $config;
     }

@@ -121,7 +121,7 @@ final class Publisher
             $this->step();
         }
         $this->waiting[$messageId] = $sending;
-        $this->offer($sending, self::now());
+        $this->offer($sending);
         return $sending;
     }
 
@@ -172,22 +172,24 @@ final class Publisher
                 foreach ($this->entrances as $entrance) {
                     $entrance->leaveIfSilent($sending);
                 }
-                $this->offer($sending, $now);
+                $this->offer($sending);
             }
         }
     }
 
     /** Hand it to as many regions as wanted, each time beginning with the next: none is relied on. */
-    private function offer(Sending $sending, float $now): void
+    private function offer(Sending $sending): void
     {
         $usable = [];
         foreach ($this->entrances as $entrance) {
             // Regions that aren't needed aren't connected to.
             if (count($usable) < $sending->turn + $sending->copies
-                && !isset($sending->returned[$entrance->number]) && $entrance->isUsable($now)) {
+                && !isset($sending->returned[$entrance->number]) && $entrance->isUsable($sending->deadline)) {
                 $usable[] = $entrance;
             }
         }
+        // Connecting may have taken its time.
+        $now = self::now();
         if ($usable === []) {
             $sending->due = $now + self::LOOK;
             if ($sending->turn === 0 && array_filter($this->entrances, fn (Entrance $e) => !$e->refused) === []) {
@@ -206,11 +208,13 @@ final class Publisher
         return implode('; ', array_merge(...array_map(fn (Entrance $e) => array_values($e->troubles), $this->entrances)));
     }
 
-    /** The first answer is it. */
+    /** The first answer is it. A later one doesn't concern what was sent anew with the same messageId. */
     private function settle(Sending $sending, Published|PublishError $answer): void
     {
-        $sending->answer ??= $answer;
-        unset($this->waiting[$sending->messageId]);
+        if ($sending->answer === null) {
+            $sending->answer = $answer;
+            unset($this->waiting[$sending->messageId]);
+        }
     }
 
     /** @internal */
@@ -255,22 +259,25 @@ final class Publisher
         if ($sending === null || !is_array($receipt)) {
             return;
         }
-        if ($receipt['status'] === 'rejected') {
-            $this->settle($sending, new Rejected($receipt['reason'] ?? '?', $receipt['detail'] ?? ''));
-        } elseif ($receipt['status'] === 'routed') {
+        // Whoever may write receipts may write anything.
+        $said = fn (string $name) => is_string($receipt[$name] ?? null) ? $receipt[$name] : null;
+        if ($said('status') === 'rejected') {
+            $this->settle($sending, new Rejected($said('reason') ?? '?', $said('detail') ?? ''));
+        } elseif ($said('status') === 'routed') {
             $this->settle($sending, new Published(
                 $sending->messageId,
                 true,
-                $receipt['id'] ?? null,
-                $receipt['identity'] ?? null,
-                $receipt['region'] ?? null,
-                $receipt['router'] ?? null,
-                $receipt['repeated'] ?? false,
+                $said('id'),
+                $said('identity'),
+                $said('region'),
+                $said('router'),
+                ($receipt['repeated'] ?? false) === true,
             ));
         }
     }
 
-    private static function now(): float
+    /** The time, in seconds of hrtime. @internal */
+    public static function now(): float
     {
         return hrtime(true) / 1e9;
     }

@@ -84,6 +84,8 @@ pub struct Counters {
     pub publications: AtomicU64,
     /// See `publications`.
     pub copies: AtomicU64,
+    /// Identities that this thread's hub has forgotten before their time.
+    pub evicted_early: AtomicU64,
     closes: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -145,6 +147,7 @@ pub fn report(threads: &[&Counters], draining: bool) -> Vec<(String, u64)> {
     };
     out.push(("publications".to_owned(), most(|one| &one.publications)));
     out.push(("copies".to_owned(), most(|one| &one.copies)));
+    out.push(("evicted_early".to_owned(), most(|one| &one.evicted_early)));
     out.push(("topics".to_owned(), most(|one| &one.topics)));
     out.push(("memory_bytes".to_owned(), most(|one| &one.memory_bytes)));
     out.push(("identities".to_owned(), most(|one| &one.identities)));

@@ -84,7 +84,7 @@ impl Reactor {
             self.forget(slot);
             return self.pause();
         }
-        let deadline = self.now_ms + u64::from(self.settings().handshake_ms);
+        let deadline = self.now_ms + u64::from(self.settings().unfinished_ms);
         self.wheel.set(slot, deadline);
         let count = self.slab.len() as u64;
         self.counters().connections.store(count, std::sync::atomic::Ordering::Relaxed);
@@ -242,7 +242,7 @@ impl Reactor {
             return self.abandon(slot);
         }
         self.reset_low_water(slot);
-        let deadline = self.now_ms + u64::from(self.settings().handshake_ms);
+        let deadline = self.now_ms + u64::from(self.settings().unfinished_ms);
         self.wheel.set(slot, deadline);
     }
 

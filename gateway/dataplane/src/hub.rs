@@ -157,6 +157,12 @@ impl Hub {
         self.copies
     }
 
+    /// How many identities were forgotten before their time, because they were too many.
+    #[must_use]
+    pub fn evicted_early(&self) -> u64 {
+        self.seen.evicted_early()
+    }
+
     /// Offer a publication: remember it, and say who gets it.
     pub fn publish(&mut self, publication: &Arc<Publication>, now: u64) -> Offer {
         let identity = publication.identity();

@@ -20,6 +20,7 @@ use crate::counters::{Count, Counters};
 use crate::deflate::Inflater;
 use crate::drain::Pace;
 use crate::fanout::{Chunk, Fanout};
+use crate::frame::Decoder;
 use crate::head::Framing;
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
@@ -277,6 +278,13 @@ impl Reactor {
             }
             next = next.min(end);
         }
+        if let Some(end) = self.message_ends_ms(slot) {
+            if end <= self.now_ms {
+                self.slab.at(slot).decoder = Decoder::default();
+                return self.close(slot, "unfinished", None);
+            }
+            next = next.min(end);
+        }
         self.wheel.set(slot, next);
         if !blocked {
             self.write(slot, crate::writer::heartbeat(framing));
@@ -436,6 +444,7 @@ impl Reactor {
         note(&counters.identities, self.hub.identities());
         note(&counters.held_bytes, self.held_bytes);
         note(&counters.copies, self.hub.copies() as usize);
+        note(&counters.evicted_early, self.hub.evicted_early() as usize);
     }
 
     pub(crate) fn counters(&self) -> &Counters {

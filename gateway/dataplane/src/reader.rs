@@ -22,7 +22,7 @@ const VERBS_WAIT_ABOVE: usize = 64 * 1024;
 const WAITING_BYTES: usize = 64 * 1024;
 /// Bytes of verbs that wait or are asked, in all connections of all threads: a crowd of 100,000 may log in
 /// at once. A control plane that attaches is asked them again, all at once.
-const HELD_BYTES: usize = 256 << 20;
+const HELD_BYTES: usize = 128 << 20;
 /// So many pings of one read are answered one by one. RFC 6455 section 5.5.3: of those behind them the most
 /// recent is enough; 10,000 fit into a read, and everybody else would wait for their answers.
 pub(crate) const PONGS: u32 = 64;
@@ -72,10 +72,29 @@ impl Reactor {
             self.violated(slot, violation);
         } else {
             self.slab.at(slot).decoder = decoder;
+            self.watch_unfinished(slot);
             if self.pongs == 0 {
                 self.answer_last_ping(slot);
             }
         }
+    }
+
+    /// What a reader has begun to say, it must say in time: up to a whole message is kept till then.
+    fn watch_unfinished(&mut self, slot: u32) {
+        let Some(end) = self.message_ends_ms(slot) else {
+            return;
+        };
+        let open = self.slab.at(slot).phase == Phase::Open;
+        if open && self.wheel.due_ms(slot).is_some_and(|beat| end < beat) {
+            // An earlier beat does no harm, if the message is whole then.
+            self.wheel.set(slot, end);
+        }
+    }
+
+    /// When the message or frame that a reader has begun must be whole; `None` if there is none.
+    pub(crate) fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
+        let since = self.slab.at(slot).decoder.unfinished_since(self.now_ms)?;
+        Some(since + u64::from(self.policy.settings.unfinished_ms))
     }
 
     /// Answer the ping that was put off, unless it must wait for the socket too.

@@ -198,7 +198,8 @@ impl Reactor {
             let count = self.extra(slot).outbox.clear();
             self.counters().add_many(Count::DroppedDisconnect, count as u64);
         }
-        let violated = matches!(name, "protocol_error" | "invalid_payload" | "too_big");
+        let violated =
+            matches!(name, "protocol_error" | "invalid_payload" | "too_big" | "unfinished");
         let ending = if violated { Ending::HalfClose } else { Ending::Wait };
         let framing = self.slab.at(slot).framing;
         let wait = retry_after_ms.unwrap_or(reason.retry_after_ms);

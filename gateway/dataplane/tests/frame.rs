@@ -369,15 +369,31 @@ fn an_idle_decoder_is_a_pointer() {
 }
 
 #[test]
-fn a_decoder_says_when_it_is_inside_a_message() {
+fn a_decoder_knows_since_when_a_message_is_unfinished() {
     let mut decoder = Decoder::default();
     let mut seen = Vec::new();
     let stream = text("ab");
-    assert!(!decoder.is_inside_message());
+    assert_eq!(decoder.unfinished_since(1), None);
     read(&mut decoder, &stream[..3], &RULES, &mut seen);
-    assert!(decoder.is_inside_message());
-    read(&mut decoder, &stream[3..], &RULES, &mut seen);
-    assert!(!decoder.is_inside_message());
+    assert_eq!(decoder.unfinished_since(2), Some(2));
+    read(&mut decoder, &stream[3..5], &RULES, &mut seen);
+    assert_eq!(decoder.unfinished_since(3), Some(2));
+    // The end of one message, and the start of another.
+    read(&mut decoder, &[&stream[5..], &stream[..1]].concat(), &RULES, &mut seen);
+    assert_eq!(decoder.unfinished_since(4), Some(4));
+    read(&mut decoder, &stream[1..], &RULES, &mut seen);
+    assert_eq!(decoder.unfinished_since(5), None);
+}
+
+#[test]
+fn a_ping_within_a_message_doesnt_make_it_younger() {
+    let mut decoder = Decoder::default();
+    let mut seen = Vec::new();
+    read(&mut decoder, &frame(TEXT, b"a"), &RULES, &mut seen);
+    assert_eq!(decoder.unfinished_since(1), Some(1));
+    read(&mut decoder, &frame(FIN | PING, b""), &RULES, &mut seen);
+    assert_eq!(decoder.unfinished_since(2), Some(1));
+    assert_eq!(seen.len(), 1);
 }
 
 #[test]
@@ -463,7 +479,7 @@ proptest! {
         if read(&mut decoder, &stream[..at], &DEFLATE, &mut seen) {
             let mut saved = Vec::new();
             decoder.save(&mut saved);
-            prop_assert_eq!(saved.is_empty(), !decoder.is_inside_message());
+            prop_assert_eq!(saved.is_empty(), decoder.unfinished_since(0).is_none());
             let mut heir = Decoder::restore(&saved, &DEFLATE).expect("what was saved");
             read(&mut heir, &stream[at..], &DEFLATE, &mut seen);
         }

@@ -9,6 +9,7 @@ import pytest
 from gateways import Box, opened_box, until
 from shovelled import shovelled
 
+from gateway.hub import HubLimits
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.envelope import encode
 
@@ -119,6 +120,34 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
         assert await box.metric("newsfabric_gateway_streams") == 1
     after = await values()
     assert [y - x for x, y in zip(before, after, strict=True)] == [2, 2, 1, 1, 1, 1]
+
+
+@pytest.mark.promise("S2")
+async def test_of_two_bodies_of_a_message_readers_get_the_first_and_it_is_counted(box: Box) -> None:
+    before = await box.metric("newsfabric_gateway_differing_total")
+    first = box.envelope(body="first")
+    second = dataclasses.replace(first, body=b'"second"', router="oregon-router-2")
+    async with box.reader("news.breaking") as reader:
+        for each in (first, second):
+            box.send(encode(each))
+        box.publish(body="after")
+        assert await reader.hear_bodies(2) == ["first", "after"]
+    assert await box.metric("newsfabric_gateway_differing_total") == before + 1
+
+
+async def test_identities_that_had_to_go_early_are_counted(engine: str) -> None:
+    early = "newsfabric_gateway_identities_evicted_early_total"
+    async with opened_box(engine, hub=HubLimits(identities=4)) as box:
+        before = await box.metric(early)
+        async with box.reader("news.breaking") as reader:
+            for n in range(5):
+                box.publish(body=n)
+            assert await reader.hear_bodies(5) == [0, 1, 2, 3, 4]
+        # Of one group the older half; with the native engine in both processes.
+        gone = 2 if engine == "tornado" else 4
+        async with asyncio.timeout(5):
+            while await box.metric(early) < before + gone:
+                """Each look is a request, so others get their turns."""
 
 
 async def test_the_first_of_a_messages_copies_wins_and_its_way_is_remembered(box: Box) -> None:

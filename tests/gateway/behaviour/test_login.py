@@ -418,7 +418,7 @@ async def test_a_new_key_of_the_issuers_is_found_when_a_token_names_it(
 
 async def test_logins_are_counted_by_what_came_of_them(box: Box) -> None:
     sample = 'newsfabric_gateway_tokens_total{outcome="%s"}'
-    before = {what: await box.metric(sample % what) for what in ("good", "expired", "signature")}
+    before = {what: await box.metric(sample % what) for what in ("good", "expired", "unknown_key")}
     async with box.reader() as reader:
         await reader.ask(action="login", token=token(ttl=-1.0))
         await reader.ask(action="login", token=token(key=ed25519("forged")))

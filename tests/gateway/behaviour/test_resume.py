@@ -506,3 +506,20 @@ async def test_pages_of_other_origins_may_ask_if_they_are_let_in(engine: str) ->
         assert other.status == 403
         assert decode((await get_history(box, topic=TOPIC))["position"]).time_ms > 0
         await until(lambda: not box.gateway.core.connections)
+
+
+async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> None:
+    store = MemoryStore(TABLE)
+    async with opened_box(engine, store=store) as box:
+        async with box.reader() as reader:
+            position = (await reader.subscribe(TOPIC))["position"]
+        made = [box.envelope(body=n) for n in range(3)]
+        made[1] = dataclasses.replace(made[1], body=b'{"cut off')
+        await store.write(made)
+    # A gateway that has none of it but from the store.
+    async with opened_box(engine, store=store) as box, box.reader() as reader:
+        resumed = await reader.subscribe(TOPIC, position=position)
+        assert (resumed["recovered"], resumed["reason"]) == (False, "store")
+        assert await reader.hear_bodies(2) == [0, 2]
+        answer = await reader.ask(action="history", topic=TOPIC, limit=2)
+        assert [one["body"] for one in answer["messages"]] == [0, 2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import websockets
-from gateways import TABLE, Box, Response, opened_box, until
+from gateways import TABLE, Box, RawSocket, Response, opened_box, until
 
 from gateway.outbox import OutboxLimits
 from gateway.position import decode
@@ -366,6 +366,69 @@ async def test_broken_framing_is_closed(box: Box, frame: bytes, code: int) -> No
         assert (first, json.loads(payload)["code"]) == (0x81, code)
         first, payload = await raw.read_frame()
         assert (first, int.from_bytes(payload[:2], "big")) == (0x88, code)
+
+
+LONG = b"\x81\xfe\x40\0" + bytes(4)
+PING_FRAME = b"\x89\x80" + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "then"),
+    [
+        ("/websocket", b"\x81", b""),
+        ("/sockjs/0/a/websocket", LONG + b" " * 16_000, b""),
+        ("/websocket", LONG, b" "),
+        ("/websocket", b"\x01\x81" + bytes(4) + b" ", PING_FRAME),
+        ("/websocket", b"\x89\x82" + bytes(4) + b"p", b""),
+    ],
+    ids=[
+        "one byte",
+        "almost all of a SockJS frame",
+        "a trickle",
+        "only pings go on",
+        "half a ping",
+    ],
+)
+async def test_a_message_left_unfinished_is_closed_with_1008(
+    engine: str, path: str, first: bytes, then: bytes
+) -> None:
+    async with opened_box(engine, unfinished_seconds=1.0) as box, box.opened() as raw:
+        assert (await raw.upgrade(path)).status == 101
+        raw.send(first)
+        end = asyncio.ensure_future(last_frames(raw))
+        while not (await asyncio.wait([end], timeout=0.1))[0]:
+            raw.send(then)
+        disconnect, close = await end
+        assert b'"code":1008,"reason":"message left unfinished","reconnect":true' in disconnect
+        assert close == (1008).to_bytes(2, "big") + b"message left unfinished"
+        await until(lambda: not box.gateway.core.connections)
+
+
+async def last_frames(raw: RawSocket) -> tuple[bytes, bytes]:
+    """The payloads of the ``disconnect`` push and of the close frame."""
+    texts = []
+    while (frame := await raw.read_frame())[0] != 0x88:
+        texts += [frame[1]] if frame[0] == 0x81 else []
+    # A SockJS c stands between them.
+    disconnect = [text for text in texts if b"disconnect" in text]
+    assert len(disconnect) == 1
+    return disconnect[0].replace(b"\\", b""), frame[1]
+
+
+async def test_a_reader_may_always_be_amid_a_message_if_none_takes_too_long(engine: str) -> None:
+    async with opened_box(engine, unfinished_seconds=2.0) as box, box.opened() as raw:
+        await raw.upgrade()
+        verb = b'{"action":"ping"}'
+        start, rest = bytes((0x81, 0x80 | len(verb))) + bytes(4) + verb[:5], verb[5:]
+        began = time.monotonic()
+        raw.send(start)
+        while time.monotonic() < began + 3:
+            raw.send(rest + start)
+            # A heartbeat may come.
+            while (frame := await raw.read_frame())[0] == 0x89:
+                pass
+            assert json.loads(frame[1]) == {"type": "pong"}
+            await asyncio.sleep(0.1)
 
 
 async def test_a_readers_goodbye_is_answered_with_its_code(box: Box) -> None:

@@ -77,7 +77,7 @@ async def test_there_is_a_longest_head_whatever_the_setting(tmp_path: Path) -> N
 
 
 async def test_a_head_that_trickles_in_has_a_deadline_from_the_first_byte(tmp_path: Path) -> None:
-    quick = told(native={"handshake_seconds": 0.4})
+    quick = told(unfinished_seconds=0.4)
     async with driven(tmp_path, settings=quick) as (plane, control), plane.reader() as raw:
         loop = asyncio.get_running_loop()
         before, cpu = loop.time(), plane.cpu
@@ -93,7 +93,7 @@ async def test_a_head_that_trickles_in_has_a_deadline_from_the_first_byte(tmp_pa
 
 
 async def test_a_connection_that_says_nothing_has_the_same_deadline(tmp_path: Path) -> None:
-    quick = told(native={"handshake_seconds": 0.2})
+    quick = told(unfinished_seconds=0.2)
     async with driven(tmp_path, settings=quick) as (plane, control), plane.reader() as raw:
         assert await raw.read_all() == b""
         await control.counted(handshake_timeouts=1)

@@ -169,7 +169,7 @@ async def test_what_is_no_proxy_header_is_closed_without_a_word(
 
 
 async def test_half_a_proxy_header_has_the_handshakes_deadline(tmp_path: Path) -> None:
-    quick = told(native={"handshake_seconds": 0.2})
+    quick = told(unfinished_seconds=0.2)
     async with (
         driven(tmp_path, "--proxy-protocol", settings=quick) as (plane, control),
         plane.reader() as raw,

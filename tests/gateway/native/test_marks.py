@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.native.marks import Mark, Marks, decode_marks, encode_marks, resume
-from gateway.streams import Streams
+from gateway.position import decode
+from gateway.streams import Lost, Streams
 
 NOW_MS = int(time.time() * 1000)
 
@@ -33,6 +35,25 @@ def test_a_stream_goes_on_where_it_was() -> None:
     assert not later.seen("oregon-router-1", 7, 3)
     later.saw("oregon-router-1", 7, 4, routed_ms=NOW_MS, now=NOW_MS / 1000)
     assert later.missing() == {("oregon-router-1", 7): [(3, 3)]}
+
+
+def test_what_was_given_up_is_known_to_the_next_one() -> None:
+    before, later = streams(1, 2, 5), Streams(0.0)
+    before.give_up(("oregon-router-1", 7), 3, 4, at_ms=NOW_MS)
+    resume(later, decode_marks(encode_marks(before, NOW_MS)))
+    stream = later.find(("oregon-router-1", 7))
+    assert stream is not None
+    assert (stream.mark, stream.lost) == (5, Lost(((3, 4),), NOW_MS, NOW_MS))
+    assert later.lacks(decode(later.position(NOW_MS / 1000)))
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [7, [], [[], 1, 1], [[[2, 1]], 1, 1], [[[1]], 1, 1], [[[0, 1]], 1, 1], [[[1, 2]], -1, 1]],
+)
+def test_what_cant_have_been_given_up_is_refused(lost: object) -> None:
+    with pytest.raises(ValueError, match=r"lost|marks|unpack"):
+        decode_marks(orjson.dumps([3, 1, 1, 1, [["oregon-router-1", 7, 5, 1, lost]]]))
 
 
 @pytest.mark.parametrize(

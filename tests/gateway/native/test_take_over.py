@@ -137,6 +137,18 @@ async def test_a_half_sent_verb_is_answered_afterwards(box: tuple[Place, Box]) -
         assert (await waiting.read(12)) == b"HTTP/1.1 101"
 
 
+async def test_a_message_that_stays_unfinished_is_closed_all_the_same(tmp_path: Path) -> None:
+    place = Place(tmp_path, unfinished_seconds=1.0)
+    async with place.control_plane(threads=2) as box, box.opened() as reader:
+        await reader.upgrade()
+        reader.send_frame(0x01, b"{")
+        reader.send_frame(0x89, b"")
+        assert await reader.read_frame() == (0x8A, b"")
+        await take_over(box)
+        pushes = await reader.read_pushes()
+        assert [(push["type"], push["code"]) for push in pushes] == [("disconnect", 1008)]
+
+
 async def test_one_that_fails_is_said_so_and_changes_nothing(
     box: tuple[Place, Box], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 
 import pytest
 from core_desk import EPOCH, Desk, message, running, until
 from shovelled import shovelled
 
+from gateway.hub import Hub
+from gateway.streams import Streams
 from newsfabric.amqp import Message
 from newsfabric.amqp.message import SHOVELLED
 from newsfabric.control import Canary, encode_canary, revocation
 from newsfabric.envelope import ms_of_id
 from newsfabric.topics import REVOKED
 from wholesale.router import counters
+from wholesale.router import router as router_module
+from wholesale.router.window import Window
 
 
 async def test_a_message_is_stored_routed_here_and_to_the_others_and_acknowledged(desk: Desk):
@@ -99,15 +104,45 @@ async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(desk: D
 
 
 @pytest.mark.promise("S3")
-async def test_after_ten_minutes_it_is_routed_again(desk: Desk):
+async def test_after_a_quarter_of_an_hour_it_is_routed_again(desk: Desk):
     clock = [EPOCH]
     async with running(desk, now_ms=lambda: clock[0]) as router:
         for _ in range(2):
             desk.publish(message(message_id="m1"))
             await desk.none_owed(router)
-            clock[0] += 10 * 60_000
+            clock[0] += 15 * 60_000
         first, second = desk.envelopes()
         assert (first.identity, first.seq + 1) == (second.identity, second.seq)
+
+
+@pytest.mark.promise("S2")
+async def test_of_two_bodies_that_met_different_routers_readers_and_history_have_the_first(
+    desk: Desk,
+):
+    async with running(desk) as first:
+        desk.publish(message(body=b'"first"', message_id="m1"))
+        await desk.none_owed(first)
+    other = {"name": "oregon-router-2", "link": desk.broker.connect()}
+    async with running(desk, now_ms=lambda: EPOCH + 5, **other) as second:
+        desk.publish(message(body=b'"second"', message_id="m1"))
+        await desk.none_owed(second)
+    hub = Hub(desk.topics, Streams(EPOCH / 1000))
+    given = [e.body for e in desk.envelopes() if hub.offer(e, EPOCH / 1000) is not None]
+    found = await desk.store.history("news.world", limit=10)
+    assert (given, [e.body for e in found]) == ([b'"first"'], [b'"first"'])
+    assert hub.differing == 1
+
+
+async def test_identities_that_had_to_go_early_are_counted(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(router_module, "Window", functools.partial(Window, most=3))
+    monkeypatch.setattr(router_module, "TICK_SECONDS", 0.01)
+    before = counters.EVICTED_EARLY._value.get()
+    async with running(desk) as router:
+        desk.publish(*(message(message_id=str(n)) for n in range(5)))
+        await desk.none_owed(router)
+        await until(lambda: counters.EVICTED_EARLY._value.get() == before + 2)
 
 
 @pytest.mark.promise("R3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
@@ -11,13 +12,16 @@ from core_desk import EPOCH, Desk, message, running, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.hub import Hub
+from gateway.streams import Streams
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from wholesale import patience
-from wholesale.router import storing
+from wholesale.router import counters, storing
+from wholesale.router.jobs import HOLD_SECONDS
 
 
 class FailingStore(MemoryStore):
@@ -279,6 +283,101 @@ async def test_numbers_that_a_stopping_router_could_not_store_are_void(
     await router.tick()
     tick = desk.ticks()[-1]
     assert tick.void == tuple(range(2, tick.seq + 1))
+
+
+GOLD = TopicTable([TopicPolicy(pattern="news.*", topic_class="gold", keep=50)])
+
+
+@dataclasses.dataclass
+class Time:
+    """A clock that tests move."""
+
+    seconds: float = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def now_ms(self) -> int:
+        return EPOCH + int(self.seconds * 1000)
+
+
+async def gold_desk() -> Desk:
+    broker = StubBroker()
+    desk = Desk(broker, broker.connect(), FailingStore(GOLD), GOLD)
+    await desk.open()
+    return desk
+
+
+def shown(hub: Hub, envelopes: Sequence[Envelope], now_ms: int) -> list[str | None]:
+    """The messages that connected readers are given of ``envelopes``."""
+    return [e.message_id for e in envelopes if hub.offer(e, now_ms / 1000) is not None]
+
+
+@pytest.mark.promise("S4", "D1")
+async def test_what_a_region_held_for_longer_than_identities_last_isnt_given_to_readers_again():
+    oregon, dublin, time = await gold_desk(), await gold_desk(), Time()
+    hub = Hub(GOLD, Streams(time.now_ms() / 1000 - 3600))
+    clock = {"now": time.now, "now_ms": time.now_ms}
+    oregon.store.fails = away
+    async with (
+        running(oregon, **clock) as here,
+        running(dublin, name="dublin-router-1", epoch=EPOCH + 1, **clock) as there,
+    ):
+        gold = [message(message_id=f"g{n}", reply_to="me") for n in range(200)]
+        oregon.publish(*gold)
+        dublin.publish(*gold)
+        await dublin.none_owed(there)
+        await until(lambda: oregon.store.writes >= 1)
+        readers = shown(hub, dublin.envelopes(), time.now_ms())
+        # More than the topic keeps in memory goes by.
+        time.seconds += 20 * 60
+        dublin.publish(*(message(message_id=f"l{n}") for n in range(60)))
+        await dublin.none_owed(there)
+        readers += shown(hub, dublin.envelopes()[200:], time.now_ms())
+        oregon.store.fails = lambda _: None
+        await oregon.none_owed(here)
+        readers += shown(hub, oregon.envelopes(), time.now_ms())
+        assert readers == [f"g{n}" for n in range(200)] + [f"l{n}" for n in range(60)]
+        assert oregon.receipts() == []
+        await here.tick()
+        assert oregon.ticks()[-1].void == tuple(range(1, here.stream.seq + 1))
+
+
+async def test_what_waited_for_the_store_for_too_long_has_no_receipt_and_may_come_again(
+    desk: Desk, store: FailingStore
+):
+    time = Time()
+    store.fails = away
+    before = counters.EXPIRED._value.get()
+    async with running(desk, now=time.now) as router:
+        desk.publish(*(message(reply_to="me", message_id=str(n)) for n in range(300)))
+        await until(lambda: store.writes >= 1)
+        time.seconds = HOLD_SECONDS - 1
+        desk.publish(message(reply_to="me", message_id="young"))
+        await until(lambda: router.under_way == 301)
+        time.seconds = HOLD_SECONDS
+        store.fails = lambda _: None
+        await desk.none_owed(router)
+        assert [r.message_id for r in desk.receipts()] == ["young"]
+        assert counters.EXPIRED._value.get() - before == 300
+        desk.publish(message(reply_to="me", message_id="0"))
+        await desk.none_owed(router)
+        assert [(r.message_id, r.status) for r in desk.receipts()][1:] == [("0", "routed")]
+
+
+async def test_what_waited_for_the_broker_for_too_long_isnt_routed(desk: Desk):
+    time = Time()
+    refused = counters.PUBLISH_RETRIES._value.get() + 2
+    async with running(desk, now=time.now) as router:
+        desk.broker.nacks = True
+        desk.publish(message(reply_to="me", message_id="m1"))
+        await until(lambda: counters.PUBLISH_RETRIES._value.get() == refused)
+        time.seconds = HOLD_SECONDS
+        desk.broker.nacks = False
+        await desk.none_owed(router)
+        assert (desk.envelopes(), desk.receipts()) == ([], [])
+        await router.tick()
+        assert desk.ticks()[-1].void == (1,)
 
 
 async def test_a_tick_without_a_link_is_left_out(desk: Desk):

@@ -25,6 +25,7 @@ def test_the_oldest_goes_when_there_are_too_many():
     for identity in (1, 2, 3):
         window.add(identity, Routed(0, 0), now_ms=0)
     assert [window.find(n, now_ms=1) is not None for n in (1, 2, 3)] == [False, True, True]
+    assert window.evicted_early == 1
 
 
 def test_what_is_too_old_is_let_go_as_soon_as_something_comes():
@@ -33,6 +34,7 @@ def test_what_is_too_old_is_let_go_as_soon_as_something_comes():
         window.add(identity, Routed(identity, 0), now_ms=identity)
     window.add(100, Routed(1050, 0), now_ms=1050)
     assert len(window) == 50
+    assert window.evicted_early == 0
 
 
 @pytest.mark.parametrize("bounds", [{"keep_ms": 0}, {"most": 0}])

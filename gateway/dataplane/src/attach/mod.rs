@@ -32,7 +32,7 @@ use strangers::Strangers;
 
 /// What may wait for the control plane. All verbs that readers wait for, with their connections and
 /// badges, must fit: they are asked at once when it attaches.
-const OUTGOING_BYTES: usize = 384 << 20;
+const OUTGOING_BYTES: usize = 192 << 20;
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;
 /// After everyone was told, a thread that doesn't end is not waited for longer than this.

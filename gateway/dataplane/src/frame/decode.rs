@@ -84,10 +84,13 @@ impl Decoder {
         self.partial.get_or_insert_with(Box::default).step(input, rules)
     }
 
-    /// Whether a frame or message is unfinished (a deadline should run).
-    #[must_use]
-    pub fn is_inside_message(&self) -> bool {
-        self.partial.as_ref().is_some_and(|p| !p.is_done())
+    /// Since when a frame or message is unfinished; `None` if none is.
+    ///
+    /// Ask after each read: one that has begun since the last time has begun at `now_ms`. So has, for
+    /// a restored decoder, the one that it was restored with.
+    pub fn unfinished_since(&mut self, now_ms: u64) -> Option<u64> {
+        let partial = self.partial.as_mut().filter(|p| !p.is_done())?;
+        Some(*partial.since_ms.get_or_insert(now_ms))
     }
 
     /// Append the unfinished state to `out`, for a take-over. Nothing is appended if there is none.
@@ -261,6 +264,8 @@ struct Partial {
     payload: Vec<u8>,
     /// So much of `payload` is UTF-8. What follows is at most the start of one character.
     valid: usize,
+    /// When it was first seen unfinished.
+    since_ms: Option<u64>,
 }
 
 impl Partial {

@@ -1,7 +1,9 @@
 package io.newsfabric.publish;
 
 import com.rabbitmq.client.ConnectionFactory;
+import java.io.IOException;
 import java.io.InputStream;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
@@ -22,6 +24,7 @@ final class Broker extends ConnectionFactory {
 
   private boolean secure;
   private String authorities;
+  private volatile Socket socket;
 
   /** IllegalArgumentException if {@code url} isn't one. */
   Broker(String url) {
@@ -35,9 +38,25 @@ final class Broker extends ConnectionFactory {
       String text = "can't use AMQP URL " + url + ": " + e.getMessage();
       throw new IllegalArgumentException(text.replaceAll("//[^/]*@", "//"));
     }
+    setSocketConfigurator(made -> {
+      made.setTcpNoDelay(true);
+      socket = made;
+    });
     setAutomaticRecoveryEnabled(false);
     setRequestedHeartbeat(HEARTBEAT_SECONDS);
     setConnectionTimeout(TIMEOUT_MS);
+    setHandshakeTimeout(TIMEOUT_MS);
+    // Its default is ten minutes.
+    setChannelRpcTimeout(TIMEOUT_MS);
+  }
+
+  /** Cut the latest connection. A goodbye would wait for whoever is writing to one that nobody reads. */
+  void cut() {
+    try {
+      socket.close();
+    } catch (IOException e) {
+      // It is gone either way.
+    }
   }
 
   /** What setUri calls for amqps. */

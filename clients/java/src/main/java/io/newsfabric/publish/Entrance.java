@@ -18,6 +18,7 @@ import java.util.concurrent.ConcurrentNavigableMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -33,6 +34,17 @@ final class Entrance extends Thread {
   private static final long FIRST_PAUSE_MS = 200;
   private static final long LAST_PAUSE_MS = 5_000;
 
+  /** How long a broker may be silent while a confirm is due. A heartbeat takes four times as long to notice. */
+  private static final long SILENCE_MS = 5_000;
+  private static final long LOOK_MS = 250;
+  private static final int GOODBYE_MS = 2_000;
+
+  /** Ends a connection; a broker that doesn't say goodbye in turn isn't waited for. */
+  private record Goodbye(Connection connection) implements AutoCloseable {
+    @Override
+    public void close() { connection.abort(GOODBYE_MS); }
+  }
+
   /** Why there is no connection to a broker; {@code refused} if waiting won't help. */
   private record Trouble(String text, boolean refused) {}
 
@@ -47,6 +59,7 @@ final class Entrance extends Thread {
   private final String userId;
 
   private volatile boolean blocked;
+  private volatile boolean writing;
   private volatile Channel channel;
   private Map<Long, Sending> unconfirmed;
 
@@ -77,10 +90,13 @@ final class Entrance extends Thread {
     }
     unconfirmed.put(channel.getNextPublishSeqNo(), sending);
     var properties = sending.properties.builder().replyTo(replyTo).userId(userId).build();
+    writing = true;
     try {
       channel.basicPublish("publish", sending.topic, true, properties, sending.body);
     } catch (IOException | ShutdownSignalException e) {
       LOG.debug("publisher: the connection goes", e); // use() tells of what was under way
+    } finally {
+      writing = false;
     }
   }
 
@@ -102,10 +118,10 @@ final class Entrance extends Thread {
 
   /** Connect, publish and listen until the connection or its channel is gone; false if there never was one. */
   private boolean use(Broker broker) {
-    try (Connection connection = broker.newConnection(getName())) {
+    try (Goodbye goodbye = new Goodbye(broker.newConnection(getName()))) {
       CountDownLatch gone = new CountDownLatch(1);
       var sent = new ConcurrentSkipListMap<Long, Sending>();
-      Channel opened = open(connection, sent);
+      Channel opened = open(goodbye.connection, sent);
       opened.addShutdownListener(cause -> gone.countDown());
       synchronized (this) {
         unconfirmed = sent;
@@ -113,7 +129,7 @@ final class Entrance extends Thread {
       }
       troubles.remove(broker);
       try {
-        gone.await();
+        cutIfSilent(broker, sent, gone);
       } finally {
         synchronized (this) {
           channel = null;
@@ -131,6 +147,23 @@ final class Entrance extends Thread {
         LOG.warn("publisher: {}; trying again", trouble.text);
       }
       return false;
+    }
+  }
+
+  /** Wait until it is gone; cut it when the oldest confirm is overdue, unless the broker has told us why. */
+  private void cutIfSilent(Broker broker, ConcurrentSkipListMap<Long, Sending> sent, CountDownLatch gone)
+      throws InterruptedException {
+    Map.Entry<Long, Sending> oldest = null;
+    long since = System.nanoTime();
+    while (!gone.await(LOOK_MS, TimeUnit.MILLISECONDS)) {
+      var first = sent.firstEntry();
+      if (first == null || (blocked && !writing) || !first.equals(oldest)) {
+        oldest = first;
+        since = System.nanoTime();
+      } else if (System.nanoTime() - since > SILENCE_MS * 1_000_000) {
+        LOG.warn("publisher: {} is silent; trying others", broker);
+        broker.cut();
+      }
     }
   }
 

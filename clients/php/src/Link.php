@@ -1,0 +1,66 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Newsfabric;
+
+use PhpAmqpLib\Channel\Frame;
+use PhpAmqpLib\Connection\AMQPConnectionConfig;
+use PhpAmqpLib\Connection\AMQPStreamConnection;
+use PhpAmqpLib\Exception\AMQPNoDataException;
+
+/**
+ * A connection that waits for nothing for ever.
+ *
+ * php-amqplib itself has no limit for the answer to a request over TLS, nor for the rest of a message that
+ * has begun to arrive; and what is there of a frame that has begun to arrive it throws away.
+ *
+ * @internal
+ */
+final class Link extends AMQPStreamConnection
+{
+    /** How long a broker may be silent while it owes something, in seconds. */
+    public const PATIENCE = 3.0;
+
+    /** Connect and log in; each step may take $within seconds. */
+    public static function to(AMQPConnectionConfig $broker, float $within): self
+    {
+        $trust = ['verify_peer' => true, 'verify_peer_name' => true, 'cafile' => $broker->getSslCaCert()];
+        return new self(
+            $broker->getHost(),
+            $broker->getPort(),
+            $broker->getUser(),
+            $broker->getPassword(),
+            $broker->getVhost(),
+            connection_timeout: $within,
+            read_write_timeout: self::PATIENCE,
+            context: $broker->isSecure() ? stream_context_create(['ssl' => array_filter($trust)]) : null,
+            keepalive: $broker->isKeepalive(),
+            config: $broker,
+        );
+    }
+
+    /** Gone at once, with no goodbye: nobody may be there to answer it. */
+    public function drop(): void
+    {
+        $socket = $this->io->getSocket();
+        if (is_resource($socket)) {
+            // TLS has a goodbye of its own, and would wait to say it.
+            stream_set_blocking($socket, false);
+        }
+        $this->do_close();
+    }
+
+    protected function wait_frame($timeout = 0): Frame
+    {
+        if ($timeout === null && $this->select(0) === 0) {
+            throw new AMQPNoDataException('nothing has arrived');
+        }
+        return parent::wait_frame($timeout ?: self::PATIENCE);
+    }
+
+    /** Channels go with their connection: each would wait for a goodbye. */
+    protected function closeChannels(): void
+    {
+    }
+}

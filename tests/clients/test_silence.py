@@ -1,0 +1,204 @@
+"""Brokers that fall silent while their sockets stay open, and such that won't take a message.
+
+A host that is gone, a cut route or a stopped process looks like this: nothing comes, not even an
+error. What a broker says is AMQP 0-9-1's section 1, by the numbers of its methods.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
+
+import pytest
+from amqp_links import Proxy
+from client_programs import Program, program
+from client_regions import Regions, settings
+
+from bench.drivers import LANGUAGES
+from newsfabric.settings import Node
+
+# Maven may take a minute to compile the Java library on a busy machine.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
+
+MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
+SEND_AGAIN = 1.0
+# Far less than a heartbeat takes to notice: what is waited for is the library's own doing.
+TIMEOUT = 14.0
+# What a slow machine may need beside.
+SLACK = 10.0
+
+
+def method(cls: int, number: int) -> bytes:
+    return struct.pack(">HH", cls, number)
+
+
+OPEN = method(10, 40)
+BLOCKED = method(10, 60)
+QUEUE_DECLARE = method(50, 10)
+CONSUME = method(60, 20)
+PUBLISH = method(60, 40)
+DELIVER = method(60, 60)
+ACK, NACK = method(60, 80), method(60, 120)
+# From its greeting on, while it is asked for this and that, and in the middle of a receipt.
+MOMENTS = {
+    "at the greeting": b"AMQP",
+    "at the login's end": OPEN,
+    "at the queue for receipts": QUEUE_DECLARE,
+    "at the consumer": CONSUME,
+    "at the first message": PUBLISH,
+    "in a receipt": DELIVER,
+}
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def publisher(request: pytest.FixtureRequest) -> Program:
+    return program(request.param)
+
+
+@pytest.fixture
+async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
+    async with Regions.on(rabbitmq) as made:
+        yield made
+
+
+@pytest.fixture
+async def proxy(rabbitmq: Node) -> AsyncIterator[Proxy]:
+    parts = urlsplit(rabbitmq.amqp_url)
+    async with AsyncExitStack() as stack:
+        proxy = Proxy(str(parts.hostname), int(parts.port or 0))
+        await proxy.start()
+        stack.push_async_callback(proxy.cut)
+        yield proxy
+
+
+def fall_silent(proxy: Proxy, last_words: bytes, *, answer: bytes = b"") -> None:
+    """Nothing passes any more after ``last_words``, said by either side, but an ``answer``."""
+
+    def passing(data: bytes) -> bytes:
+        if (at := data.find(last_words)) < 0:
+            return data
+        proxy.silence()
+        proxy.inject(answer)
+        return data[: at + len(last_words)]
+
+    proxy.passing = passing
+
+
+def frame(payload: bytes) -> bytes:
+    """A method for the connection, which is channel 0."""
+    return struct.pack(">BHI", 1, 0, len(payload)) + payload + b"\xce"
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_a_message_goes_by_the_next_region(
+    publisher: Program, regions: Regions, proxy: Proxy, moment: str
+) -> None:
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    fall_silent(proxy, MOMENTS[moment])
+    given = settings(
+        proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
+    )
+    (told, many) = await publisher.run(given, MESSAGE, {"topic": "news.x", "many": 1})
+    assert told["published"]["region"] == "dublin"
+    assert many["failed"] == 0
+    assert many["seconds"] < TIMEOUT
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_with_no_other_region_it_is_told_in_time(
+    publisher: Program, regions: Regions, proxy: Proxy, moment: str
+) -> None:
+    oregon = await regions("oregon")
+    fall_silent(proxy, MOMENTS[moment])
+    given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=2.5)
+    message = {**MESSAGE, "options": {"message_id": "m-1"}}
+    told, many = await publisher.run(given, message, {"topic": "news.x", "many": 1})
+    assert told == {"error": "Unanswered", "message_id": "m-1"}
+    assert many["failed"] == 1
+    assert 2.5 <= many["seconds"] < 2.5 + SLACK
+
+
+async def test_a_socket_that_takes_no_more_holds_nothing_up(
+    publisher: Program, regions: Regions, proxy: Proxy
+) -> None:
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    fall_silent(proxy, PUBLISH)
+    # More than the buffers of two sockets on either side.
+    long = {"topic": "news.x", "body": json.dumps({"text": 500_000 * "x"})}
+    given = settings(
+        proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
+    )
+    told = await publisher.run(given, *[long] * 40, {"topic": "news.x", "many": 1})
+    assert [one["published"]["region"] for one in told[:-1]] == 40 * ["dublin"]
+    assert told[-1]["failed"] == 0
+    assert told[-1]["seconds"] < TIMEOUT
+
+
+async def test_once_it_is_heard_again_it_is_used_again(
+    publisher: Program, regions: Regions, proxy: Proxy
+) -> None:
+    oregon = await regions("oregon")
+    silences = 0
+
+    def passing(data: bytes) -> bytes:
+        # Only the first connection is lost: others find a broker.
+        nonlocal silences
+        if PUBLISH in data and not silences:
+            silences = 1
+            return b""
+        return data
+
+    proxy.passing = passing
+    given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=30.0)
+    (told,) = await publisher.run(given, MESSAGE)
+    assert told["published"]["region"] == "oregon"
+    assert silences == 1
+
+
+async def test_one_that_is_blocked_is_passed_over(
+    publisher: Program, regions: Regions, proxy: Proxy
+) -> None:
+    oregon, dublin = await regions("oregon"), await regions("dublin")
+    fall_silent(proxy, PUBLISH, answer=frame(BLOCKED + b"\x0alow memory"))
+    given = settings(
+        proxy.before(oregon.url), dublin, window=1, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
+    )
+    (told, many) = await publisher.run(given, MESSAGE, {"topic": "news.x", "many": 20})
+    assert told["published"]["region"] == "dublin"
+    # Only the first had to find out.
+    assert many["failed"] == 0
+    assert many["seconds"] < TIMEOUT
+    assert not oregon.seen
+
+
+@pytest.mark.parametrize("receipt", [True, False])
+async def test_what_a_broker_refuses_is_sent_again(
+    publisher: Program, regions: Regions, proxy: Proxy, receipt: bool
+) -> None:
+    region = await regions("oregon")
+    refuse_first(proxy)
+    region.answers = lambda _message, n: "routed" if receipt and n > 1 else None
+    given = settings(
+        proxy.before(region.url), send_again=SEND_AGAIN, receipt=receipt, timeout=TIMEOUT
+    )
+    (told,) = await publisher.run(given, MESSAGE)
+    assert told["published"]["routed"] is receipt
+    assert len(await region.saw(2)) == 2
+    assert len({message.properties.message_id for message in region.seen}) == 1
+
+
+def refuse_first(proxy: Proxy) -> None:
+    """The first message's confirm is a refusal."""
+    refused = 0
+
+    def passing(data: bytes) -> bytes:
+        nonlocal refused
+        if ACK in data and not refused:
+            refused = 1
+            return data.replace(ACK, NACK, 1)
+        return data
+
+    proxy.passing = passing

@@ -1,0 +1,61 @@
+"""What the driver tells of a region's nodes when one of several is killed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from worlds import ROOT
+
+from newsfabric.errors import SetupError
+from newsfabric.store._cassandra_session import Presence, cluster
+from newsfabric.store._cassandra_url import parse_address
+from newsfabric.world.cassandra import LocalCassandra
+from newsfabric.world.cassandra_home import find_cassandra
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.timeout(300)]
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCassandra]:
+    try:
+        home = find_cassandra(ROOT, os.environ)
+    except SetupError as exc:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have Cassandra: {exc}")
+        pytest.skip(str(exc))
+    with LocalCassandra(tmp_path_factory.mktemp("nodes"), home, nodes=2) as made:
+        yield made
+
+
+class Told(Presence):
+    """Lets a test wait until the driver has told of a node that is down."""
+
+    def __init__(self, *known: Any) -> None:
+        super().__init__(*known)
+        self.down = threading.Event()
+
+    def on_down(self, host: Any) -> None:
+        super().on_down(host)
+        self.down.set()
+
+
+def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCassandra) -> None:
+    made = cluster(parse_address(nodes.url("system")), None)
+    presence = Told("oregon", made.metadata.all_hosts)
+    try:
+        made.register_listener(presence)
+        made.connect()
+        presence.look()
+        assert presence.is_whole(time.monotonic())
+        nodes.kill("oregon-store-2")
+        assert presence.down.wait(PATIENCE)
+        assert presence.is_whole(time.monotonic())
+    finally:
+        made.shutdown()
