@@ -17,7 +17,6 @@ from amqp_links import Proxy
 from client_programs import Program, program
 from client_regions import Regions, settings
 
-from bench.drivers import LANGUAGES
 from newsfabric.settings import Node
 
 # Maven may take a minute to compile the Java library on a busy machine.
@@ -53,7 +52,8 @@ MOMENTS = {
 }
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+# The asynchronous one of Python is inside the synchronous one.
+@pytest.fixture(scope="module", params=["python-sync", "java", "php"])
 def publisher(request: pytest.FixtureRequest) -> Program:
     return program(request.param)
 
@@ -107,7 +107,9 @@ async def test_a_message_goes_by_the_next_region(
     assert many["seconds"] < TIMEOUT
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", ["at the greeting", "at the queue for receipts", "at the first message"]
+)
 async def test_with_no_other_region_it_is_told_in_time(
     publisher: Program, regions: Regions, proxy: Proxy, moment: str
 ) -> None:
@@ -126,13 +128,13 @@ async def test_a_socket_that_takes_no_more_holds_nothing_up(
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     fall_silent(proxy, PUBLISH)
-    # More than the buffers of two sockets on either side.
-    long = {"topic": "news.x", "body": json.dumps({"text": 500_000 * "x"})}
+    # Together more than the buffers of the sockets between us.
+    long = {"topic": "news.x", "body": json.dumps({"text": 60_000 * "x"})}
     given = settings(
         proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
     )
-    told = await publisher.run(given, *[long] * 40, {"topic": "news.x", "many": 1})
-    assert [one["published"]["region"] for one in told[:-1]] == 40 * ["dublin"]
+    told = await publisher.run(given, *[long] * 200, {"topic": "news.x", "many": 1})
+    assert [one["published"]["region"] for one in told[:-1]] == 200 * ["dublin"]
     assert told[-1]["failed"] == 0
     assert told[-1]["seconds"] < TIMEOUT
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { FabricError } from "../src/desk.js";
-import { Rig, idOf } from "./support.mjs";
+import { BOTH, Rig, idOf, randomsOf } from "./support.mjs";
 
 const TOPIC = "user.42";
 const ID = idOf({ n: 7, at: 1000 });
@@ -132,4 +132,44 @@ test("a tab that introduces itself again asks nothing twice", () => {
   marks(rig);
   desk.hello();
   assert.deepEqual(marks(rig), []);
+});
+
+test("whatever a gateway forgets, loses or cuts off, each mark is answered once when it is well again", async () => {
+  for (let seed = 1; seed <= 200; seed += 1) {
+    const random = randomsOf(seed);
+    const rig = new Rig({ random }).connect();
+    const { desk } = rig.desk("a");
+    desk.follow(TOPIC, {});
+    rig.obey();
+    const found = [];
+    const there = new Set();
+    let asked = 0;
+    for (let step = 0; step < 180; step += 1) {
+      const isWell = step >= 60;
+      if (!isWell && random() < 0.5) {
+        desk.ask({ action: "dismiss", topic: TOPIC, id: idOf({ n: (asked += 1), at: 1000 }) }).then(({ id }) => found.push(id), () => found.push(null));
+      }
+      for (const effect of rig.take()) {
+        if (effect.do === "survey") rig.do("surveyed", BOTH);
+        if (effect.do === "open") rig.do("opened", "websocket");
+        if (effect.do !== "send") continue;
+        const { verb } = effect;
+        if (verb.action === "subscribe") rig.subscribed(verb, { recovered: true });
+        else if (verb.action === "ping") rig.push({ type: "pong", ref: verb.ref });
+        else if (!isWell && random() < 0.2) rig.push({ type: "error", ref: null, code: 111, reason: "too many", temporary: true });
+        else {
+          taken(rig, verb);
+          // What is there already isn't pushed again.
+          if (!there.has(verb.id) && (isWell || random() < 0.6)) dismissed(rig, verb.id);
+          there.add(verb.id);
+        }
+      }
+      if (!isWell && random() < 0.1 && rig.session.state === "open") rig.do("closed", { code: 1006 });
+      rig.pass(500);
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(found.length, asked, `seed ${seed}`);
+    const done = found.filter((id) => id !== null);
+    assert.equal(new Set(done).size, done.length);
+  }
 });

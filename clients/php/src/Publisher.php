@@ -117,6 +117,10 @@ final class Publisher
             self::now() + $this->timeout,
             $this->sendAgain,
         );
+        if (self::now() >= $this->lookAt) {
+            // Who only sends must notice too that nobody answers.
+            $this->step(0.0);
+        }
         while (count($this->waiting) >= $this->window) {
             $this->step();
         }
@@ -142,16 +146,17 @@ final class Publisher
         }
     }
 
-    /** Wait a moment for answers, take them, send again what is due. @internal */
-    public function step(): void
+    /** Wait $seconds at most for answers, take them, send again what is due. @internal */
+    public function step(float $seconds = self::LOOK): void
     {
+        $microseconds = (int) ($seconds * 1e6);
         $sockets = array_filter(array_map(fn (Entrance $e) => $e->socket(), $this->entrances));
         $none = null;
         if ($sockets === []) {
-            usleep((int) (self::LOOK * 1e6));
+            usleep($microseconds);
         } else {
             // A signal cuts it short: no harm.
-            @stream_select($sockets, $none, $none, 0, (int) (self::LOOK * 1e6));
+            @stream_select($sockets, $none, $none, 0, $microseconds);
         }
         foreach ($this->entrances as $entrance) {
             $entrance->read();
