@@ -169,7 +169,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         "capacity": 7, "heartbeat_ms": 50, "linger_ms": 5_000, "message_bytes": 16_384,
         "verbs": 256, "verbs_per_second": 10, "hard_bytes": 4 << 20, "soft_ms": 10_000,
         "replay_bytes": 1 << 20, "fanout_chunk": 32, "hub_topics": 20_000,
-        "hub_bytes": 256 << 20, "identity_ms": 600_000, "alone_ms": 60_000, "drain_ms": 0,
+        "hub_bytes": 256 << 20, "identity_ms": 900_000, "alone_ms": 60_000, "drain_ms": 0,
         "drain_per_second": 2_000, "origins": ["https://a.example"],
         "cookie": "session", "pong_ms": 2_000,
     }  # fmt: skip
