@@ -52,9 +52,14 @@ class Told(Presence):
 def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCassandra) -> None:
     made = cluster(parse_address(nodes.url("system")), None)
     presence = Told("oregon", made.metadata.all_hosts)
+    deadline = time.monotonic() + PATIENCE
     try:
         made.register_listener(presence)
         session = made.connect()
+        # A node that has just started may not have been told of the other one yet.
+        while len(made.metadata.all_hosts()) < 2:
+            assert time.monotonic() < deadline, "the driver doesn't hear of the second node"
+            time.sleep(0.2)
         presence.look()
         assert presence.is_whole(time.monotonic())
         nodes.kill("oregon-store-2")

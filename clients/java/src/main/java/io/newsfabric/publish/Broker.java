@@ -1,6 +1,7 @@
 package io.newsfabric.publish;
 
 import com.rabbitmq.client.ConnectionFactory;
+import com.rabbitmq.client.SocketConfigurators;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.Socket;
@@ -32,16 +33,14 @@ final class Broker extends ConnectionFactory {
       setUri(url);
       if (secure) {
         useSslProtocol(authorities == null ? SSLContext.getDefault() : trusting(Path.of(authorities)));
-        enableHostnameVerification();
       }
     } catch (Exception e) {
       String text = "can't use AMQP URL " + url + ": " + e.getMessage();
       throw new IllegalArgumentException(text.replaceAll("//[^/]*@", "//"));
     }
-    setSocketConfigurator(made -> {
-      made.setTcpNoDelay(true);
-      socket = made;
-    });
+    var sockets = SocketConfigurators.builder().defaultConfigurator().add(made -> socket = made);
+    // ConnectionFactory.enableHostnameVerification() would be undone by setting these.
+    setSocketConfigurator(secure ? sockets.enableHostnameVerification().build() : sockets.build());
     setAutomaticRecoveryEnabled(false);
     setRequestedHeartbeat(HEARTBEAT_SECONDS);
     setConnectionTimeout(TIMEOUT_MS);
