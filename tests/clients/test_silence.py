@@ -6,9 +6,10 @@ error. What a broker says is AMQP 0-9-1's section 1, by the numbers of its metho
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
@@ -65,13 +66,36 @@ async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
 
 
 @pytest.fixture
-async def proxy(rabbitmq: Node) -> AsyncIterator[Proxy]:
+async def before(rabbitmq: Node) -> AsyncIterator[Callable[[], Awaitable[Proxy]]]:
+    """Makes proxies before the broker."""
     parts = urlsplit(rabbitmq.amqp_url)
     async with AsyncExitStack() as stack:
-        proxy = Proxy(str(parts.hostname), int(parts.port or 0))
-        await proxy.start()
-        stack.push_async_callback(proxy.cut)
-        yield proxy
+
+        async def made() -> Proxy:
+            proxy = Proxy(str(parts.hostname), int(parts.port or 0))
+            await proxy.start()
+            stack.push_async_callback(proxy.cut)
+            return proxy
+
+        yield made
+
+
+@pytest.fixture
+async def proxy(before: Callable[[], Awaitable[Proxy]]) -> Proxy:
+    return await before()
+
+
+async def at_each(moments: Iterable[str], check: Callable[[str], Awaitable[None]]) -> None:
+    """Some at once: they mostly wait."""
+    some = asyncio.Semaphore(3)
+
+    async def one(moment: str) -> None:
+        async with some:
+            await check(moment)
+
+    async with asyncio.TaskGroup() as group:
+        for moment in moments:
+            group.create_task(one(moment), name=moment)
 
 
 def fall_silent(proxy: Proxy, last_words: bytes, *, answer: bytes = b"") -> None:
@@ -92,35 +116,41 @@ def frame(payload: bytes) -> bytes:
     return struct.pack(">BHI", 1, 0, len(payload)) + payload + b"\xce"
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
 async def test_a_message_goes_by_the_next_region(
-    publisher: Program, regions: Regions, proxy: Proxy, moment: str
+    publisher: Program, regions: Regions, before: Callable[[], Awaitable[Proxy]]
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
-    fall_silent(proxy, MOMENTS[moment])
-    given = settings(
-        proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
-    )
-    (told, many) = await publisher.run(given, MESSAGE, {"topic": "news.x", "many": 1})
-    assert told["published"]["region"] == "dublin"
-    assert many["failed"] == 0
-    assert many["seconds"] < TIMEOUT
+
+    async def silent(moment: str) -> None:
+        proxy = await before()
+        fall_silent(proxy, MOMENTS[moment])
+        given = settings(
+            proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
+        )
+        (told, many) = await publisher.run(given, MESSAGE, {"topic": "news.x", "many": 1})
+        assert (moment, told["published"]["region"]) == (moment, "dublin")
+        assert (moment, many["failed"]) == (moment, 0)
+        assert many["seconds"] < TIMEOUT, moment
+
+    await at_each(MOMENTS, silent)
 
 
-@pytest.mark.parametrize(
-    "moment", ["at the greeting", "at the queue for receipts", "at the first message"]
-)
 async def test_with_no_other_region_it_is_told_in_time(
-    publisher: Program, regions: Regions, proxy: Proxy, moment: str
+    publisher: Program, regions: Regions, before: Callable[[], Awaitable[Proxy]]
 ) -> None:
     oregon = await regions("oregon")
-    fall_silent(proxy, MOMENTS[moment])
-    given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=2.5)
-    message = {**MESSAGE, "options": {"message_id": "m-1"}}
-    told, many = await publisher.run(given, message, {"topic": "news.x", "many": 1})
-    assert told == {"error": "Unanswered", "message_id": "m-1"}
-    assert many["failed"] == 1
-    assert 2.5 <= many["seconds"] < 2.5 + SLACK
+
+    async def silent(moment: str) -> None:
+        proxy = await before()
+        fall_silent(proxy, MOMENTS[moment])
+        given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=2.5)
+        message = {**MESSAGE, "options": {"message_id": "m-1"}}
+        told, many = await publisher.run(given, message, {"topic": "news.x", "many": 1})
+        assert (moment, told) == (moment, {"error": "Unanswered", "message_id": "m-1"})
+        assert (moment, many["failed"]) == (moment, 1)
+        assert 2.5 <= many["seconds"] < 2.5 + SLACK, moment
+
+    await at_each(["at the greeting", "at the queue for receipts", "at the first message"], silent)
 
 
 async def test_a_socket_that_takes_no_more_holds_nothing_up(
