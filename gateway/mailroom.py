@@ -124,7 +124,8 @@ class Mailroom:
         finally:
             self._reads -= 1
 
-    async def _read_batch(self, batch: Sequence[tuple[str, asyncio.Future[_Read]]]) -> None:
+    async def _read_batch(self, batch: Sequence[tuple[str, asyncio.Future[_Read]]]) -> bool:
+        """Answer those who wait for ``batch``; whether the store could be asked."""
         topics = [topic for topic, _ in batch]
         memories = [self._hub.memory(topic) for topic in topics]
         arrived = [memory.arrived for memory in memories]
@@ -136,27 +137,33 @@ class Mailroom:
             away = StoreUnavailable(str(exc) or "the store doesn't answer")
             self._store_is_away(away)
             self._fail(batch, away)
-            return
+            return False
         except StoreError as exc:
-            await self._read_apart(batch, exc)
-            return
+            return await self._read_apart(batch, exc)
         except BaseException:
             self._fail(batch, StoreUnavailable("the gateway ends"))
             raise
         for (_, waiting), kept, memory, count in zip(batch, found, memories, arrived, strict=True):
             if not waiting.done():
                 waiting.set_result(_Read(kept, memory, count, began_ms))
+        return True
 
     async def _read_apart(
         self, batch: Sequence[tuple[str, asyncio.Future[_Read]]], why: StoreError
-    ) -> None:
+    ) -> bool:
         """One of ``batch`` is spoilt, which is nothing to the others."""
         if len(batch) == 1:
             logger.warning("a mailbox can't be read: %s", why)
             self._fail(batch, why)
-            return
-        for one in batch:
-            await self._read_batch([one])
+            return True
+        try:
+            for one in batch:
+                if not await self._read_batch([one]):
+                    return False
+            return True
+        finally:
+            # Those who still wait would wait for a store that is away, or for a gateway that ends.
+            self._fail(batch, StoreUnavailable("the store doesn't answer"))
 
     def _fail(self, batch: Iterable[tuple[str, asyncio.Future[_Read]]], why: StoreError) -> None:
         for _, waiting in batch:

@@ -259,3 +259,18 @@ async def test_what_grows_too_fast_doesnt_make_the_store_rest(room: Room) -> Non
     with pytest.raises(StoreUnavailable):
         await room.mailroom.collect("user.42")
     assert room.away == []
+
+
+async def test_a_store_that_goes_away_while_a_batch_is_read_apart_is_asked_no_more(
+    room: Room,
+) -> None:
+    def go_away() -> None:
+        first = len(room.store.read) == 1
+        room.store.error = StoreError("garbage") if first else StoreUnavailable("away")
+
+    room.store.before = go_away
+    asked = (room.mailroom.collect(f"user.{n}") for n in range(5))
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(one, StoreUnavailable) for one in found)
+    assert [len(topics) for topics in room.store.read] == [5, 1]
+    assert len(room.away) == 1
