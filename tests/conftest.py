@@ -27,7 +27,7 @@ from newsfabric.errors import SetupError
 from newsfabric.settings import Node
 from newsfabric.world.broker import LocalNode
 from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import find_cassandra
+from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
 from newsfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -174,16 +174,20 @@ def rabbitmq_factory(
 
 
 @pytest.fixture(scope="session")
-def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCassandra]:
-    """One node for the whole session: use a keyspace of your own, or empty the one you share.
-
-    Skips without Java or Cassandra's jars on a laptop, fails in CI.
-    """
+def cassandra_home() -> CassandraHome:
+    """The Cassandra of this machine; skips without it or Java on a laptop, fails in CI."""
     try:
-        home = find_cassandra(ROOT, os.environ)
+        return find_cassandra(ROOT, os.environ)
     except SetupError as exc:
         if os.environ.get("CI"):
             pytest.fail(f"CI must have Cassandra: {exc}")
         pytest.skip(str(exc))
-    with LocalCassandra(tmp_path_factory.mktemp("cassandra"), home) as node:
+
+
+@pytest.fixture(scope="session")
+def cassandra(
+    cassandra_home: CassandraHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCassandra]:
+    """One node for the whole session: use a keyspace of your own, or empty the one you share."""
+    with LocalCassandra(tmp_path_factory.mktemp("cassandra"), cassandra_home) as node:
         yield node

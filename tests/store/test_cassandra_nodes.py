@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,13 +11,11 @@ from typing import Any
 import pytest
 from cassandra import OperationTimedOut
 from cassandra.cluster import NoHostAvailable
-from worlds import ROOT
 
-from newsfabric.errors import SetupError
 from newsfabric.store._cassandra_session import Presence, cluster
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import find_cassandra
+from newsfabric.world.cassandra_home import CassandraHome
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.timeout(300)]
 
@@ -26,14 +23,10 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCassandra]:
-    try:
-        home = find_cassandra(ROOT, os.environ)
-    except SetupError as exc:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI must have Cassandra: {exc}")
-        pytest.skip(str(exc))
-    with LocalCassandra(tmp_path_factory.mktemp("nodes"), home, nodes=2) as made:
+def nodes(
+    cassandra_home: CassandraHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCassandra]:
+    with LocalCassandra(tmp_path_factory.mktemp("nodes"), cassandra_home, nodes=2) as made:
         yield made
 
 

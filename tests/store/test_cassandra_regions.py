@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -11,17 +10,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 from envelopes import Clock, envelope
-from worlds import ROOT
 
 from newsfabric.envelope import Envelope
-from newsfabric.errors import SetupError, StoreError, StoreUnavailable
+from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_session import PATIENT
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import find_cassandra
+from newsfabric.world.cassandra_home import CassandraHome
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.timeout(300)]
 
@@ -31,15 +29,11 @@ WRITERS = 8
 
 
 @pytest.fixture(scope="module")
-def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCassandra]:
-    try:
-        home = find_cassandra(ROOT, os.environ)
-    except SetupError as exc:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI must have Cassandra: {exc}")
-        pytest.skip(str(exc))
+def regions(
+    cassandra_home: CassandraHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCassandra]:
     folder = tmp_path_factory.mktemp("regions")
-    with LocalCassandra(folder, home, centres=("oregon", "dublin")) as nodes:
+    with LocalCassandra(folder, cassandra_home, centres=("oregon", "dublin")) as nodes:
         asyncio.run(_until_it_works(lambda: asyncio.to_thread(_make_tables, nodes)))
         yield nodes
 

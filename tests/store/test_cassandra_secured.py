@@ -12,14 +12,14 @@ from typing import Final
 import pytest
 from envelopes import START_MS, envelope
 
-from newsfabric.errors import ConfigError, SetupError, StoreError, StoreUnavailable
+from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store import Store, open_store
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import find_cassandra
+from newsfabric.world.cassandra_home import CassandraHome
 
 pytestmark = pytest.mark.cassandra
 
@@ -59,14 +59,12 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def url(authorities: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(
+    authorities: dict[str, Path],
+    cassandra_home: CassandraHome,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
     """A keyspace with our tables on such a node, made over TLS by the node's first user."""
-    try:
-        home = find_cassandra(ROOT, os.environ)
-    except SetupError as exc:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI must have Cassandra: {exc}")
-        pytest.skip(str(exc))
     encryption = {
         "enabled": True,
         # So that the node can be asked plainly whether it is there.
@@ -80,7 +78,7 @@ def url(authorities: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
         "client_encryption_options": encryption,
     }
     folder = tmp_path_factory.mktemp("secured")
-    with LocalCassandra(folder, home, settings=settings) as node:
+    with LocalCassandra(folder, cassandra_home, settings=settings) as node:
         plain = node.url("secured")
         apply_schema(f"{plain}&tls={authorities['ours']}")
         yield plain
