@@ -15,7 +15,8 @@ from typing import Final
 
 import orjson
 
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import MAX_MS, Envelope
+from newsfabric.numbers import is_whole
 from newsfabric.tokens import Login, is_user
 
 LIMIT: Final = 100_000
@@ -29,9 +30,9 @@ def decode_revocation(envelope: Envelope) -> tuple[str, int]:
     user, at_ms = fields.get("user"), fields.get("at")
     if not isinstance(user, str) or not is_user(user):
         raise ValueError("a revocation names a user")
-    if isinstance(at_ms, bool) or not isinstance(at_ms, int) or not 0 <= at_ms < 1 << 62:
+    if not is_whole(at_ms, 0, MAX_MS):
         raise ValueError("a revocation has a time")
-    return user, at_ms
+    return user, int(at_ms)
 
 
 class Revocations:

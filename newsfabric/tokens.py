@@ -8,8 +8,9 @@ of PyJWT costs a quarter more, and reads the clock itself). Who fetches keys is
 it is read, and a token that names another (``none`` above all, or HS256 with a public key as its
 secret) is refused before anything is computed (RFC 8725 section 3.1).
 
-A token must end some time, or a revocation would have to be remembered for ever: ``exp``, or else
-``iat``, is required, and no token is good for longer than ``TokenRules.longest`` after its ``iat``.
+A token must end some time, or a revocation would have to be remembered for ever: ``iat`` is
+required, and no token is good for longer than ``TokenRules.longest`` after it, whatever ``exp``
+says. No leeway is added to that end: revocations are forgotten then, to the millisecond.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import jwt
 import orjson
 
 from newsfabric.errors import BadToken
+from newsfabric.numbers import is_number
 from newsfabric.topics import is_pattern
 
 Algorithm = Literal["EdDSA", "RS256", "HS256"]
@@ -91,7 +93,7 @@ class TokenRules:
 
     ``audience`` must be among ``aud`` (without one, a token for any audience is refused: RFC 7519
     section 4.1.3), ``issuer`` must be ``iss``. ``leeway`` seconds are forgiven for clocks that
-    differ. ``longest`` seconds after it was issued every token ends.
+    differ. ``longest`` seconds after it was issued every token ends, without any leeway.
     """
 
     audience: str | None = None
@@ -105,13 +107,12 @@ class Login:
     """Who a reader is, until when, and what it may read beside that: a good token.
 
     Times are ms since the epoch. ``expires_ms`` is what the reader is told; the connection ends at
-    ``ends_ms``, when the leeway is over too. ``issued_ms`` is 0 where the token doesn't say:
-    then every revocation of its user is later.
+    ``ends_ms``, when the leeway is over too.
     """
 
     user: str
     topics: tuple[str, ...] = ()
-    issued_ms: int = 0
+    issued_ms: int
     expires_ms: int
     ends_ms: int
 
@@ -204,28 +205,23 @@ def _login(claims: dict[str, Any], rules: TokenRules, now: float) -> Login:
     _check_audience(claims.get("aud"), rules.audience)
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
         raise BadToken("issuer", "the token is another issuer's")
-    issued, begins = _seconds(claims, "iat"), _seconds(claims, "nbf")
-    ends = _end(claims, issued, rules)
-    if ends + rules.leeway <= now:
+    issued = _seconds(claims, "iat")
+    if issued is None:
+        raise BadToken("claims", "the token must say when it was issued: iat")
+    begins, expires = _seconds(claims, "nbf"), _seconds(claims, "exp")
+    last = issued + rules.longest
+    ends = last if expires is None else min(last, expires + rules.leeway)
+    if ends <= now:
         raise BadToken("expired", "the token has expired")
-    if max(issued or 0.0, begins or 0.0) > now + rules.leeway:
+    if max(issued, begins or 0.0) > now + rules.leeway:
         raise BadToken("not_yet", "the token isn't valid yet")
     return Login(
         user=user,
         topics=_patterns(claims.get("topics")),
-        issued_ms=int((issued or 0.0) * 1000),
-        expires_ms=int(ends * 1000),
-        ends_ms=int((ends + rules.leeway) * 1000),
+        issued_ms=int(issued * 1000),
+        expires_ms=int((last if expires is None else min(last, expires)) * 1000),
+        ends_ms=int(ends * 1000),
     )
-
-
-def _end(claims: dict[str, Any], issued: float | None, rules: TokenRules) -> float:
-    ends = [] if issued is None else [issued + rules.longest]
-    if (expires := _seconds(claims, "exp")) is not None:
-        ends.append(expires)
-    if not ends:
-        raise BadToken("claims", "the token must say when it ends: exp, or iat")
-    return min(ends)
 
 
 def _seconds(claims: dict[str, Any], name: str) -> float | None:
@@ -233,10 +229,8 @@ def _seconds(claims: dict[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadToken("claims", f"{name} must be a number of seconds")
-    if not 0 <= value <= _MAX_SECONDS:
-        raise BadToken("claims", f"{name} is out of all time")
+    if not is_number(value, 0, _MAX_SECONDS):
+        raise BadToken("claims", f"{name} must be seconds since the epoch")
     return float(value)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from signing import AUDIENCE, ISSUER, SECRET, ed25519, public_pem, rsa_key, signed, token
 
+from gateway.revocations import Revocations
 from newsfabric.errors import BadToken
 from newsfabric.tokens import MAX_TOKEN_BYTES, REASONS, Key, KeySet, Login, TokenRules, verify
 
@@ -65,7 +66,7 @@ def test_a_forged_token_is_refused() -> None:
 
 
 def test_the_token_doesnt_choose_the_algorithm() -> None:
-    claims = {"sub": "42", "exp": NOW + 60, "aud": AUDIENCE, "iss": ISSUER}
+    claims = {"sub": "42", "iat": NOW, "exp": NOW + 60, "aud": AUDIENCE, "iss": ISSUER}
     assert refused(signed(claims, algorithm="none", kid="first")) == "algorithm"
     assert refused(signed(claims, algorithm="None", key=b"x", kid="first")) == "algorithm"
     # The public key, which everybody has, as a shared secret.
@@ -114,15 +115,33 @@ def test_a_token_ends_and_begins_with_some_leeway() -> None:
 
 def test_no_token_is_good_for_longer_than_revocations_are_remembered() -> None:
     rules = TokenRules(audience=AUDIENCE, issuer=ISSUER, longest=3600.0)
-    login = verify(issued(ttl=86400.0), KEYS, rules, NOW)
-    assert login.expires_ms == int((NOW + 3600) * 1000)
-    assert refused(issued(ttl=86400.0), rules=rules, now=NOW + 3605) == "expired"
-    assert verify(issued(ttl=None), KEYS, rules, NOW).expires_ms == int((NOW + 3600) * 1000)
-    assert refused(issued(ttl=None, iat=None), rules=rules) == "claims"
+    for ttl in (86400.0, 3600.0, None):
+        login = verify(issued(ttl=ttl), KEYS, rules, NOW + 3599.9)
+        assert (login.expires_ms, login.ends_ms) == (int((NOW + 3600) * 1000),) * 2
+        # Not even with the leeway: revocations are forgotten now.
+        assert refused(issued(ttl=ttl), rules=rules, now=NOW + 3600) == "expired"
 
 
-def test_a_token_without_iat_was_issued_before_every_revocation() -> None:
-    assert verify(issued(iat=None), KEYS, RULES, NOW).issued_ms == 0
+@pytest.mark.parametrize("ttl", [60.0, 10 * 365 * 86400.0, None])
+def test_a_token_that_doesnt_say_when_it_was_issued_is_refused(ttl: float | None) -> None:
+    assert refused(issued(ttl=ttl, iat=None)) == "claims"
+
+
+@given(st.floats(0.0, 7_200.0), st.floats(0.0, 7_200.0) | st.none(), st.floats(0.0, 7_200.0))
+def test_a_revoked_token_has_ended_when_its_revocation_is_forgotten(
+    age: float, ttl: float | None, later: float
+) -> None:
+    rules = TokenRules(audience=AUDIENCE, issuer=ISSUER, longest=3600.0)
+    revoked = Revocations(rules.longest)
+    revoked_ms, now = int(NOW * 1000), NOW + later
+    revoked.add("42", revoked_ms, revoked_ms)
+    # The time passes: the next revocation makes it forget what it may forget.
+    revoked.add("7", int(now * 1000), int(now * 1000))
+    try:
+        login = verify(issued(iat=NOW - age, ttl=ttl), KEYS, rules, now)
+    except BadToken:
+        return
+    assert revoked.revokes(login)
 
 
 @pytest.mark.parametrize("audience", ["others", None, [], ["others"], 7, {"readers": 1}])
@@ -163,6 +182,10 @@ def test_another_issuers_token_is_refused(issuer: Any) -> None:
         {"exp": -1},
         {"exp": 1e300},
         {"iat": []},
+        {"iat": "now"},
+        {"iat": True},
+        {"iat": -1},
+        {"iat": 1e300},
         {"nbf": {}},
         {"topics": "desk.#"},
         {"topics": [7]},

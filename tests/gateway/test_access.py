@@ -25,7 +25,7 @@ patterns = st.lists(st.lists(words | st.sampled_from("*#"), min_size=1).map(".".
 
 
 def login(user: str = "42", *granted: str) -> Login:
-    return Login(user=user, topics=granted, expires_ms=0, ends_ms=0)
+    return Login(user=user, topics=granted, issued_ms=0, expires_ms=0, ends_ms=0)
 
 
 @pytest.mark.parametrize(
