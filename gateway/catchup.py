@@ -7,6 +7,8 @@ not of arrival here, because its pages have to fit together on any gateway.
 
 from __future__ import annotations
 
+import contextlib
+
 import orjson
 
 from gateway.access import refusal
@@ -17,6 +19,7 @@ from gateway.resume import Recalled, page
 from gateway.standing import Standing
 from gateway.streaming import PageHandler
 from newsfabric.closing import ErrorCode
+from newsfabric.numbers import whole_number
 
 _LIMIT = 100
 _MOST = 1_000
@@ -78,9 +81,9 @@ class CatchUpHandler(PageHandler):
         return None
 
     def _limit(self) -> int | None:
-        text = self.get_query_argument("limit", str(_LIMIT))
-        if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MOST:
-            return int(text)
+        text = self.get_query_argument("limit", str(_LIMIT), strip=False)
+        with contextlib.suppress(ValueError):
+            return whole_number(text, 1, _MOST)
         reason = f"limit must be a whole number from 1 to {_MOST}"
         self._refuse_verb(Refusal(code=ErrorCode.BAD_REQUEST, reason=reason))
         return None

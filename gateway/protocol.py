@@ -24,6 +24,7 @@ from gateway.position import decode
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import identity_of_id
 from newsfabric.mailbox import MARK_KINDS, Mark, MarkKind
+from newsfabric.numbers import is_whole
 from newsfabric.topics import TopicTable, is_topic, parse_duration
 
 Ref = str | int | float | bool | None
@@ -247,7 +248,7 @@ class Session:
     def _history(self, fields: Mapping[str, Any], ref: Ref) -> History:
         topic = self._known_topic(fields)
         limit = fields.get("limit", 20)
-        if not _is_count(limit, self._limits.history):
+        if not is_whole(limit, 1, self._limits.history):
             raise _bad(f"limit must be a whole number from 1 to {self._limits.history}")
         before = fields.get("before")
         if before is not None and not _is_id(before):
@@ -286,7 +287,7 @@ class Session:
     def _rewind(self, value: Any) -> Rewind | None:
         if value is None:
             return None
-        if _is_count(value, self._limits.rewind):
+        if is_whole(value, 1, self._limits.rewind):
             return Rewind(count=value)
         if isinstance(value, str):
             try:
@@ -345,10 +346,6 @@ def _position(value: Any) -> str | None:
     except ValueError as exc:
         raise _Bad(ErrorCode.UNRECOVERABLE_POSITION, "not a position of this fabric") from exc
     return value
-
-
-def _is_count(value: Any, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 def _is_id(value: Any) -> TypeGuard[str]:

@@ -26,6 +26,7 @@ from gateway.publication import Publication
 from gateway.standing import Standing
 from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
+from newsfabric.numbers import whole_number
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -134,15 +135,18 @@ class SseHandler(PageHandler):
     def _asked(self) -> dict[str, Any]:
         last = self.request.headers.get("Last-Event-ID")
         position = last or self.get_query_argument("last_event_id", None) or None
-        return {"rewind": _rewind(self.get_query_argument("rewind", None)), "position": position}
+        most = self.core.settings.reader.rewind
+        rewind = _rewind(self.get_query_argument("rewind", None, strip=False), most)
+        return {"rewind": rewind, "position": position}
 
 
 def _without_id(frame: bytes) -> bytes:
     return frame.partition(b"\n")[2] if frame.startswith(b"id: ") else frame
 
 
-def _rewind(text: str | None) -> str | int | None:
-    """A query's text as the verb has it: a number of messages, or a duration."""
-    if text is not None and text.isascii() and text.isdigit() and len(text) < 10:
-        return int(text)
-    return text
+def _rewind(text: str | None, most: int) -> str | int | None:
+    """A query's text as the verb has it: a number of messages, or what is left to be judged."""
+    try:
+        return None if text is None else whole_number(text, 1, most)
+    except ValueError:
+        return text

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
+from newsfabric.numbers import is_number, is_whole
 from newsfabric.topics import CONTROL_WORD, REVOKED
 
 TICK: Final = "tick"
@@ -256,9 +257,9 @@ def _optional_text(fields: dict[str, Any], name: str) -> str | None:
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
+    if not is_whole(value, 0, MAX_COUNT):
         raise ValueError(f"{name} must be a whole number")
-    return value
+    return int(value)
 
 
 def _counts(fields: dict[str, Any], name: str) -> list[int]:
@@ -270,6 +271,6 @@ def _counts(fields: dict[str, Any], name: str) -> list[int]:
 
 def _number(fields: dict[str, Any], name: str) -> float:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    if not is_number(value, 0, MAX_COUNT):
         raise ValueError(f"{name} must be a number")
     return float(value)

@@ -26,6 +26,7 @@ import orjson
 from newsfabric.amqp.message import SHOVELLED, Message, Properties, Undecodable
 from newsfabric.errors import Rejected
 from newsfabric.hops import last_hop
+from newsfabric.numbers import is_whole, whole_number
 from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, NOTES, REVOKED, is_topic
 
 IDENTITY_BITS: Final = 74
@@ -46,11 +47,14 @@ REJECT_REASONS: Final = (
 MAX_INTEGER: Final = 2**53 - 1
 # 48 bits of milliseconds, RFC 9562 section 5.7.
 MAX_MS: Final = 2**48 - 1
+# RabbitMQ closes the channel on a longer ``expiration`` (ms).
+MAX_EXPIRATION: Final = 2**32 - 1
+# AMQP's long-long-int, and what stores and positions hold.
+_MAX_LONG: Final = 2**63 - 1
 _RAND_B_BITS: Final = 62
 # W3C Trace Context section 3.2: version 00, lower case hex.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _SHOVEL: Final = re.compile(r"publish\.[a-z0-9-]{1,63}\.[0-9]")
-_DIGITS: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
 # int(…, 16) alone would take signs, spaces and underscores, and upper case sorts elsewhere.
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -296,9 +300,9 @@ def _integer(headers: Any, name: str, most: int) -> int | None:
     value = headers.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+    if not is_whole(value, 0, most):
         raise Rejected("bad_header", f"{name} must be a whole number from 0 to {most}")
-    return value
+    return int(value)
 
 
 def _seconds_to_ms(seconds: int) -> int:
@@ -310,9 +314,12 @@ def _seconds_to_ms(seconds: int) -> int:
 def _expires(expiration: str | None, published_ms: int) -> int | None:
     if expiration is None or expiration == "":
         return None
-    if not _DIGITS.fullmatch(expiration):
-        raise Rejected("bad_property", "expiration must be milliseconds in decimal digits")
-    return published_ms + int(expiration)
+    try:
+        return published_ms + whole_number(expiration, 0, MAX_EXPIRATION)
+    except ValueError as exc:
+        raise Rejected(
+            "bad_property", f"expiration must be ms in decimal digits, up to {MAX_EXPIRATION}"
+        ) from exc
 
 
 def _traceparent(value: Any) -> str | None:
@@ -397,10 +404,10 @@ def decode(message: Message) -> Envelope:
             identity=identity_of_id(headers["id"]),
             topic=_str(message.topic),
             body=message.body,
-            published_ms=_int(headers["timestamp_in_ms"]),
+            published_ms=_int(headers["timestamp_in_ms"], MAX_MS),
             origin=_str(headers["origin"]),
             router=_str(headers["router"]),
-            epoch=_int(headers["epoch"]),
+            epoch=_int(headers["epoch"], MAX_MS),
             seq=_int(headers["seq"]),
             path=_path(headers.get("path", [])),
             key=_optional(_str, headers.get("key")),
@@ -419,10 +426,10 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8")
 
 
-def _int(value: Any) -> int:
+def _int(value: Any, most: int = _MAX_LONG) -> int:
     # pika gives 64-bit fields as a subclass of int.
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"expected a whole number, got {value!r}")
+    if not is_whole(value, 0, most):
+        raise ValueError(f"expected a whole number up to {most}, got {value!r:.80}")
     return int(value)
 
 

@@ -25,6 +25,7 @@ import orjson
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.envelope import (
     JSON,
+    MAX_EXPIRATION,
     MAX_MS,
     Envelope,
     id_of,
@@ -32,6 +33,7 @@ from newsfabric.envelope import (
     identity_of_id,
     identity_text,
 )
+from newsfabric.numbers import is_whole
 from newsfabric.topics import CONTROL_WORD, NOTES, TopicPolicy, is_topic, owner_of
 
 MarkKind = Literal["ack", "read", "dismiss"]
@@ -51,8 +53,6 @@ _KEPT: Final = f"{CONTROL_WORD}.kept"
 
 # So that a topic, an identity and a kind of mark fit into one message_id.
 _MOST_TOPIC_BYTES: Final = 200
-# RabbitMQ closes the channel on a longer one (ms).
-_MOST_EXPIRATION: Final = 2**32 - 1
 # A user's id: one word of a topic.
 _USER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -217,7 +217,7 @@ def _told(
         app_id=app_id,
         type=type,
         headers={"timestamp_in_ms": mark.at_ms},
-        expiration=str(left) if left <= _MOST_EXPIRATION else None,
+        expiration=str(left) if left <= MAX_EXPIRATION else None,
     )
     return Message(topic, body, properties)
 
@@ -228,7 +228,7 @@ def _mark(topic: str, fields: dict[str, Any]) -> Mark:
         raise ValueError("id must be text")
     if kind not in MARK_KINDS:
         raise ValueError(f"mark must be one of {', '.join(MARK_KINDS)}")
-    if isinstance(at_ms, bool) or not isinstance(at_ms, int) or not 0 <= at_ms <= MAX_MS:
+    if not is_whole(at_ms, 0, MAX_MS):
         raise ValueError("at must be ms since the epoch")
     return Mark(topic=topic, id=id_, kind=cast(MarkKind, kind), at_ms=at_ms)
 

@@ -31,8 +31,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from newsfabric.errors import ConfigError
+from newsfabric.numbers import is_number
 
 # Names become words of routing keys and parts of queue names.
+_MAX_DISTANCE: Final = 1e9
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 
 
@@ -204,8 +206,7 @@ def _check_distances(region: Region, others: set[str], source: str) -> None:
     for name, distance in region.distances.items():
         if name not in others:
             raise ConfigError(f"{source}: {region.name!r} is at a distance of no region {name!r}")
-        number = isinstance(distance, int | float) and not isinstance(distance, bool)
-        if not number or not math.isfinite(distance) or distance < 0:
+        if not is_number(distance, 0, _MAX_DISTANCE):
             raise ConfigError(f"{source}: {region.name!r} can't be {distance!r} from {name!r}")
 
 

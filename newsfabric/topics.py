@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from newsfabric.errors import ConfigError
+from newsfabric.numbers import is_whole, whole_number
 
 TopicClass = Literal["gold", "silver", "bronze"]
 Access = Literal["public", "registered", "owner", "granted"]
@@ -43,7 +44,8 @@ _APP_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 # First words of queues on client clusters that are the fabric's or RabbitMQ's own, and the user
 # that brokers come with.
 _TAKEN: Final = frozenset({"shovel", "frontdesk", "amq", "guest"})
-_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
+_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)", re.ASCII)
+_MAX_DURATION: Final = 999_999_999
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # How long a reader's token is good at most, unless topics.toml says otherwise.
 TOKENS_TTL: Final = 30 * 86400.0
@@ -101,7 +103,7 @@ def parse_duration(text: str) -> float:
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(f"not a duration: {text!r} (write 90s, 15m, 12h or 7d)")
-    return int(found[1]) * _UNIT_SECONDS[found[2]]
+    return whole_number(found[1], 0, _MAX_DURATION) * _UNIT_SECONDS[found[2]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +286,7 @@ def _one_of(entry: Mapping[str, Any], field: str, allowed: Any, default: str, wh
 
 def _count(entry: Mapping[str, Any], field: str, default: int, where: str) -> int:
     value = entry.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100_000:
+    if not is_whole(value, 0, 100_000):
         raise ConfigError(f"{where}: {field} must be a whole number from 0 to 100000")
     return value
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
-from newsfabric.control import BoxState, LoadReport
+from newsfabric.control import MAX_COUNT, BoxState, LoadReport
+from newsfabric.numbers import is_number, is_whole
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +83,14 @@ def report(
 
 def _count(document: dict[str, Any], field: str) -> int:
     value = document.get(field)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not is_whole(value, 0, MAX_COUNT):
         raise ValueError(f"the gateway's {field} must be a whole number")
-    return value
+    return int(value)
 
 
 def _rate(document: dict[str, Any], field: str) -> float:
     value = document.get(field)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"the gateway's {field} must be a number")
-    if not math.isfinite(value) or value < 0:
+    if not is_number(value, 0, MAX_COUNT):
         raise ValueError(f"the gateway's {field} must be a number")
     return float(value)
 

@@ -14,8 +14,10 @@ from typing import Final
 
 import orjson
 
+from gateway.position import MAX_SEQ
 from gateway.streams import Lost, Streams
 from newsfabric.envelope import MAX_MS
+from newsfabric.numbers import is_whole
 
 _VERSION: Final = 3
 
@@ -96,11 +98,11 @@ def _lost(told: object) -> Lost:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_whole(value, 0, MAX_SEQ)
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int) and _is_count(value) and value <= MAX_MS
+    return is_whole(value, 0, MAX_MS)
 
 
 def resume(streams: Streams, marks: Marks) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 from typing import Any, Final
 
@@ -12,10 +11,13 @@ from tornado.httpclient import HTTPClientError
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import Disconnected
+from newsfabric.numbers import is_number, is_whole
 
 _TIMEOUT: Final = 5.0
 # 503 comes with the other regions: this one has no gateway that is ready.
 _ANSWERS: Final = (200, 503)
+_MAX_WEIGHT: Final = 1e9
+_MAX_RETRY_MS: Final = 3_600_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def parse_endpoints(document: Any) -> Endpoints:
         return Endpoints(
             region=str(document["region"]),
             gateways=gateways,
-            retry_ms=int(document.get("retry_ms", 1000)),
+            retry_ms=_retry_ms(document.get("retry_ms", 1000)),
             alternates=tuple(str(one["endpoints_url"]) for one in document.get("alternates", ())),
         )
     except (KeyError, TypeError, AttributeError) as exc:
@@ -82,8 +84,12 @@ def parse_endpoints(document: Any) -> Endpoints:
 
 
 def _weight(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"a weight of {value!r}")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"a weight of {value!r}")
+    if not is_number(value, 0, _MAX_WEIGHT) or value == 0:
+        raise ValueError(f"a weight of {value!r:.80}")
     return float(value)
+
+
+def _retry_ms(value: Any) -> int:
+    if not is_whole(value, 0, _MAX_RETRY_MS):
+        raise ValueError(f"retry_ms is {value!r:.80}")
+    return int(value)

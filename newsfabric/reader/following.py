@@ -109,7 +109,8 @@ async def _once(
 
 
 def _refuse(push: Push) -> None:
-    code = int(push.fields.get("code", ErrorCode.INTERNAL))
+    told = push.fields.get("code")
+    code = told if isinstance(told, int) else ErrorCode.INTERNAL
     topic = push.fields.get("topic") or push.fields.get("ref")
     reason = push.fields.get("reason")
     if push.fields.get("temporary"):

@@ -7,11 +7,12 @@ section 9.2.6, without ``retry`` and named events, which gateways don't send.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from newsfabric.errors import Disconnected
+from newsfabric.numbers import is_whole
 
 # The largest push is a body of 64 KiB, six times as long when all of it is escaped.
 MAX_LINE_BYTES: Final = 1 << 20
@@ -46,9 +47,14 @@ def sockjs_messages(frame: str | bytes) -> list[str]:
         raise Disconnected(1002, f"not a SockJS frame: {exc}", reconnect=False) from exc
     if kind == "a" and isinstance(values, list):
         return [str(value) for value in values]
-    if kind == "c" and isinstance(values, list) and len(values) == 2:
-        raise closed(int(values[0]), str(values[1]))
+    if kind == "c" and isinstance(values, list) and len(values) == 2 and _is_code(values[0]):
+        raise closed(values[0], str(values[1]))
     raise Disconnected(1002, f"not a SockJS frame: {text[:20]!r}", reconnect=False)
+
+
+def _is_code(value: Any) -> bool:
+    # RFC 6455 section 7.4: codes have four digits.
+    return is_whole(value, 1000, 9999)
 
 
 class Event(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any, Final
 
-from newsfabric.envelope import JSON, MAX_INTEGER, Limits
+from newsfabric.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
 from wholesale.frontdesk.publication import IDEMPOTENCY_KEY, MAX_SHORT, MIN_EXPIRATION
 
 _HISTORY_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 200, "default": 20}
@@ -70,6 +70,7 @@ _PUBLICATION: Final = {
         "expiration": {
             **_COUNT,
             "minimum": MIN_EXPIRATION,
+            "maximum": MAX_EXPIRATION,
             "description": "After so many ms nobody wants it any more.",
         },
         "traceparent": {**_TEXT, "description": "W3C Trace Context."},

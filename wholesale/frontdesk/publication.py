@@ -14,7 +14,8 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.envelope import JSON, MAX_INTEGER, Limits
+from newsfabric.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
+from newsfabric.numbers import is_whole
 from wholesale.http import HttpProblem
 
 _TEXTS: Final = ("key", "message_id", "app_id", "type", "traceparent")
@@ -72,13 +73,11 @@ def _properties(
 ) -> Properties:
     headers: dict[str, Any] = {
         "key": _text(fields, "key"),
-        "version": _number(fields, "version"),
+        "version": _number(fields, "version", 0, MAX_INTEGER),
         "traceparent": _text(fields, "traceparent"),
         "timestamp_in_ms": now_ms,
     }
-    expiration = _number(fields, "expiration")
-    if expiration is not None and expiration < MIN_EXPIRATION:
-        raise _bad(f"expiration must be {MIN_EXPIRATION} ms or more")
+    expiration = _number(fields, "expiration", MIN_EXPIRATION, MAX_EXPIRATION)
     return Properties(
         content_type=JSON,
         headers={name: value for name, value in headers.items() if value is not None},
@@ -126,13 +125,13 @@ def _check_length(name: str, value: str) -> None:
         raise _bad(f"{name} has {size} bytes, at most {MAX_SHORT}")
 
 
-def _number(fields: Mapping[str, Any], name: str) -> int | None:
+def _number(fields: Mapping[str, Any], name: str, lowest: int, highest: int) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INTEGER:
-        raise _bad(f"{name} must be a whole number from 0 to {MAX_INTEGER}")
-    return value
+    if not is_whole(value, lowest, highest):
+        raise _bad(f"{name} must be a whole number from {lowest} to {highest}")
+    return int(value)
 
 
 def _bad(detail: str) -> HttpProblem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import json
 from collections.abc import AsyncIterator
@@ -12,124 +11,22 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from core_desk import EPOCH, until
+from core_desk import until
 from envelopes import envelope
 from gateways import opened_box
+from house import JSON, SETTINGS, House, open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
-from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
+from tornado.httpclient import HTTPResponse
 
 from gateway.gate import TokenSettings
 from newsfabric import control
 from newsfabric.amqp import Message
-from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import LoadReport, Receipt
 from newsfabric.errors import ConfigError, StoreUnavailable
-from newsfabric.settings import Fabric, Node, Region
-from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk.access import ApiKey
-from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
-NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
-FABRIC = Fabric(
-    tuple(
-        Region(name=name, frontdesk_url=f"http://{name}.example", client=NODE, core=NODE)
-        for name in ("oregon", "dublin")
-    )
-)
-SETTINGS = FrontdeskSettings(name="oregon-frontdesk-1", region="oregon")
-
-
-@dataclasses.dataclass
-class House:
-    """A frontdesk, its two clusters, and a router that is nothing but its receipts."""
-
-    client: StubBroker
-    core: StubBroker
-    store: MemoryStore
-    service: FrontdeskService
-    tap: str = ""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.service.port}"
-
-    def published(self) -> list[Message]:
-        return self.client.take(self.tap)
-
-    def answer(self, message: Message, **fields: Any) -> None:
-        said: dict[str, Any] = {
-            "status": "routed",
-            "region": "oregon",
-            "router": "oregon-router-1",
-            "topic": message.topic,
-        }
-        properties = message.properties
-        assert properties.reply_to is not None
-        receipt = control.encode_receipt(
-            Receipt(**(said | fields)),
-            reply_to=properties.reply_to,
-            correlation_id=properties.correlation_id,
-        )
-        self.client.publish("receipts", receipt)
-
-    def report(self, **fields: Any) -> None:
-        said = LoadReport(
-            region="oregon",
-            box="oregon-retail-1",
-            state="ready",
-            connections=1,
-            capacity=100,
-            deliveries_per_second=0,
-            connects_per_second=0,
-            sockjs_url="http://r1.example/sockjs",
-            websocket_url="ws://r1.example/websocket",
-            sse_url="http://r1.example/events",
-            sent_ms=1,
-        )
-        report = dataclasses.replace(said, **fields)
-        self.core.publish("upstream", control.encode_load(report))
-
-    async def publish(self, document: Any, **headers: str) -> HTTPResponse:
-        body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.fetch(
-            "/publish", method="POST", body=body, headers={"Content-Type": JSON} | named
-        )
-
-    async def fetch(self, path: str, **options: Any) -> HTTPResponse:
-        request = HTTPRequest(self.url + path, **options)
-        return await AsyncHTTPClient().fetch(request, raise_error=False)
-
-
-JSON = "application/json"
 HEADLINE = {"topic": "news.world", "body": {"headline": "x"}}
-
-
-@contextlib.asynccontextmanager
-async def open_house(
-    topics: TopicTable, settings: FrontdeskSettings = SETTINGS
-) -> AsyncIterator[House]:
-    client, core = StubBroker(), StubBroker()
-    store = MemoryStore(topics, now_ms=lambda: EPOCH)
-    service = FrontdeskService(
-        settings,
-        fabric=FABRIC,
-        topics=topics,
-        core=core.connect(),
-        client=client.connect(),
-        store=store,
-    )
-    stop = asyncio.Event()
-    task = asyncio.create_task(service.serve(stop))
-    await service.listening.wait()
-    house = House(client, core, store, service, client.tap("publish"))
-    try:
-        yield house
-    finally:
-        stop.set()
-        await task
 
 
 @pytest.fixture
