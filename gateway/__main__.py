@@ -146,8 +146,6 @@ def main(
 
     async def serve_until(stop: asyncio.Event) -> None:
         running = _RUNNING[choose_engine(engine)]
-        # What strangers' requests look like is no news: it is counted, not logged.
-        logging.getLogger("tornado.general").setLevel(logging.ERROR)
         table = load_topics(topics)
         credentials = credentials_from(os.environ)
         link = await connect([broker], name=f"{name}-gateway", credentials=credentials)

@@ -23,6 +23,7 @@ from gateway import measures
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.topics import TopicPolicy
 
@@ -59,6 +60,8 @@ class Archive:
         self._reads = asyncio.Semaphore(settings.store_reads)
         self._waiting = 0
         self._resting_until = 0.0
+        # A topic that is spoilt fails for whoever asks.
+        self._complaints = Seldom(every=10.0)
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
@@ -110,7 +113,9 @@ class Archive:
         measures.STORE_FAILURES.inc()
         now = time.monotonic()
         if now >= self._resting_until:
-            logger.warning("the store can't be read: %s", exc)
+            unsaid = self._complaints.may_say(now)
+            if unsaid is not None:
+                logger.warning("the store can't be read (and %d more): %s", unsaid, exc)
             self._resting_until = now + _REST
 
     async def _read(

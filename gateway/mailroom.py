@@ -32,6 +32,7 @@ from gateway.settings import GatewaySettings
 from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, announced_again
+from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.store.rules import MAX_MAILBOX
 from newsfabric.topics import TopicPolicy
@@ -87,6 +88,8 @@ class Mailroom:
             collections.OrderedDict()
         )
         self._reads = 0
+        # Each login of its user reads it again.
+        self._complaints = Seldom(every=10.0)
 
     async def collect(self, topic: str) -> Recalled:
         """What is kept on ``topic``, a user's own, in the order to send it. Join at once after.
@@ -153,7 +156,9 @@ class Mailroom:
     ) -> bool:
         """One of ``batch`` is spoilt, which is nothing to the others."""
         if len(batch) == 1:
-            logger.warning("a mailbox can't be read: %s", why)
+            unsaid = self._complaints.may_say(self._now())
+            if unsaid is not None:
+                logger.warning("a mailbox can't be read (and %d more): %s", unsaid, why)
             self._fail(batch, why)
             return True
         try:

@@ -20,7 +20,7 @@ import tornado.httpserver
 import tornado.web
 import uvloop
 
-from newsfabric import metrics
+from newsfabric import logs, metrics
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.sightings import Sightings
 
@@ -29,15 +29,13 @@ logger = logging.getLogger(__name__)
 # Connections that wait to be accepted while the loop is busy.
 BACKLOG = 1024
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:
     """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors.
 
     SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number.
     """
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    logs.log_to(sys.stderr, log_level)
     try:
         uvloop.run(_until_stopped(main, name))
     except NewsfabricError as exc:

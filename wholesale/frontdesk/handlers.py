@@ -17,6 +17,7 @@ from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.numbers import whole_number
+from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import counters
@@ -80,8 +81,14 @@ class HistoryHandler(OpenHandler):
     """
 
     def initialize(
-        self, store: Store, topics: TopicTable, boxes: Boxes, catching_up: CatchingUp
+        self,
+        store: Store,
+        topics: TopicTable,
+        boxes: Boxes,
+        catching_up: CatchingUp,
+        complaints: Seldom,
     ) -> None:
+        self._complaints = complaints
         self._store = store
         self._topics = topics
         self._boxes = boxes
@@ -118,7 +125,9 @@ class HistoryHandler(OpenHandler):
         try:
             envelopes = await self._store.history(topic, limit=limit, before=before)
         except StoreError as exc:
-            logger.warning("no history: %s", exc)
+            unsaid = self._complaints.may_say(time.monotonic())
+            if unsaid is not None:
+                logger.warning("no history (and %d more): %s", unsaid, exc)
             raise HttpProblem(503, "unavailable", "the store is away", headers=RETRY) from exc
         self.answer(history_document(topic, policy.topic_class, envelopes))
 

@@ -15,6 +15,7 @@ from newsfabric import control, topology
 from newsfabric.amqp import Consumer, Declare, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.seldom import Seldom
 from newsfabric.service import DocumentHandler, Readiness, health_routes, listen
 from newsfabric.settings import Fabric
 from newsfabric.store import Store
@@ -142,6 +143,8 @@ class FrontdeskService:
             "topics": self._topics,
             "boxes": self.boxes,
             "catching_up": self._catching_up,
+            # Anybody may ask while the store is away.
+            "complaints": Seldom(every=10.0),
         }
         return [
             (r"/endpoints\.json", EndpointsHandler, endpoints),

@@ -22,13 +22,13 @@ from newsfabric.amqp.message import Delivery, Message
 from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkError, StoreError
 from newsfabric.mailbox import Kept, Mark, announcement, decode_mark, note
+from newsfabric.seldom import Seldom
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
 from wholesale.mailbox import counters
 from wholesale.mailbox.waiting import Job, Waiting
 from wholesale.patience import Patience
 from wholesale.progress import Progress
-from wholesale.seldom import Seldom
 from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
 from newsfabric.hops import hops
 from newsfabric.races import Races
+from newsfabric.seldom import Seldom
 from newsfabric.sightings import Copy, Sighting
 from newsfabric.topics import TopicClass, TopicTable
 from wholesale.router import counters
 from wholesale.router.identities import Found, Identified, Identities
 from wholesale.router.jobs import Answer, Claim, Job, Source
 from wholesale.router.letters import Sender, readable
-from wholesale.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
