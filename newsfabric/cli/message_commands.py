@@ -93,8 +93,9 @@ def tail(
 ) -> None:
     """Subscribe to TOPICs as a reader does, and print each message as it arrives.
 
-    Exits with 1 when --count messages haven't come within --timeout. Reconnects by itself.
-    With --json each message is a line, as the gateway sent it.
+    Exits with 1 when --count messages haven't come within --timeout. Reconnects by itself; without
+    --timeout it gives up when no gateway has taken it for 30 seconds. With --json each message is a
+    line, as the gateway sent it.
     """
     from newsfabric.cli.tail import run_tail
 
@@ -122,14 +123,28 @@ def tail(
 @click.option("--speed", type=click.FloatRange(min=0.0), default=1.0, show_default=True)
 @click.option("--region", "regions", multiple=True, help="Where to publish; several take turns.")
 @click.option("--keep-ids", is_flag=True, help="Keep message ids: a second replay is a repeat.")
-def replay(file: Path, state: Path, speed: float, regions: tuple[str, ...], keep_ids: bool) -> None:
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    help="Give up when no receipt has come for so many seconds.",
+)
+def replay(
+    file: Path,
+    state: Path,
+    speed: float,
+    regions: tuple[str, ...],
+    keep_ids: bool,
+    timeout: float,
+) -> None:
     """Publish the messages recorded in FILE at their own rhythm, or --speed times as fast.
 
     Speed 0 is as fast as the fabric answers. Each message waits for its receipt.
     """
     from newsfabric.cli.replay import run_replay
 
-    run_replay(file, state=state, regions=regions, speed=speed, keep_ids=keep_ids)
+    run_replay(file, state=state, regions=regions, speed=speed, keep_ids=keep_ids, seconds=timeout)
 
 
 @click.command(epilog=examples("newsfabric rejected", "newsfabric rejected --json | jq .reason"))

@@ -14,7 +14,8 @@ import click
 from newsfabric.amqp import Message
 from newsfabric.cli.find_world import world_to_publish_to
 from newsfabric.cli.messages import make_message, read_body
-from newsfabric.cli.sending import APP_ID, send_patiently
+from newsfabric.cli.patience import HINT, patient
+from newsfabric.cli.sending import APP_ID, send_patiently, waiting_for_receipts
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected
 from newsfabric.publish import AsyncPublisher
@@ -56,8 +57,14 @@ def run_publish(
 
 
 async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
+    publisher: AsyncPublisher | None = None
+
+    def waiting() -> str:
+        return waiting_for_receipts(urls, () if publisher is None else (publisher,))
+
     try:
-        async with asyncio.timeout(seconds):
+        async with patient(waiting, None) as patience, asyncio.timeout(seconds):
+            patience.began()
             region = ",".join(urls)
             async with await AsyncPublisher.open(
                 [region], app_id=APP_ID, timeout=None
@@ -67,5 +74,5 @@ async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
         again = message.properties.message_id
         raise NewsfabricError(
             f"no receipt from {urls[0]} within {seconds:g} s; the message may have been routed "
-            f"nevertheless: send it again with --message-id {again}"
+            f"nevertheless: send it again with --message-id {again}. {HINT}"
         ) from exc

@@ -17,6 +17,7 @@ import orjson
 
 from newsfabric.amqp import Message
 from newsfabric.cli.messages import make_message
+from newsfabric.cli.patience import Patience
 from newsfabric.cli.sending import APP_ID, send_patiently
 from newsfabric.control import Receipt
 from newsfabric.errors import AccessRefused, ConfigError
@@ -141,6 +142,7 @@ async def play(
     speed: float,
     suffix: str,
     on_receipt: Callable[[Tally], None],
+    patience: Patience,
 ) -> Tally:
     """Send every line when it is due, by ``publishers`` in turn; returns when all are answered."""
     tally = Tally()
@@ -154,6 +156,7 @@ async def play(
             tally.rejected["access_refused"] += 1
         finally:
             places.release()
+            patience.ended()
         on_receipt(tally)
 
     async with asyncio.TaskGroup() as group:
@@ -162,5 +165,6 @@ async def play(
             await places.acquire()
             now_ms = time.time_ns() // 1_000_000
             message = message_of(line, number=number, suffix=suffix, now_ms=now_ms)
+            patience.began()
             group.create_task(send(publishers[number % len(publishers)], message))
     return tally

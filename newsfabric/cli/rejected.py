@@ -7,6 +7,7 @@ import json
 import click
 
 from newsfabric.cli.messages import rejection, rejection_line
+from newsfabric.cli.patience import GIVE_UP_AFTER, patient
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import REJECTED
@@ -15,7 +16,12 @@ from newsfabric.world.layout import RegionLayout
 
 async def show_rejected(region: RegionLayout, *, limit: int, as_json: bool) -> None:
     """Print what lies in ``region``'s queue of rejected messages, and leave it there."""
-    async with Management(region.core[0].management_url, Credentials()) as management:
+    url = region.core[0].management_url
+    async with (
+        patient(lambda: f"waiting for {url}", GIVE_UP_AFTER) as patience,
+        Management(url, Credentials()) as management,
+    ):
+        patience.began()
         entries = await management.peek(REJECTED, limit)
     for entry in entries:
         found = rejection(entry)

@@ -12,8 +12,9 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from newsfabric.cli.find_world import world_to_publish_to
+from newsfabric.cli.patience import patient
 from newsfabric.cli.recording import Line, Tally, play, read_recording
-from newsfabric.cli.sending import APP_ID
+from newsfabric.cli.sending import APP_ID, waiting_for_receipts
 from newsfabric.cli.show import console
 from newsfabric.errors import NewsfabricError
 from newsfabric.publish import AsyncPublisher
@@ -21,14 +22,20 @@ from newsfabric.world.layout import RegionLayout
 
 
 def run_replay(
-    file: Path, *, state: Path, regions: Sequence[str], speed: float, keep_ids: bool
+    file: Path,
+    *,
+    state: Path,
+    regions: Sequence[str],
+    speed: float,
+    keep_ids: bool,
+    seconds: float,
 ) -> None:
     """Replay ``file`` and say what became of it; an error if anything was rejected."""
     lines = read_recording(file)
     layout = world_to_publish_to(state, lambda text: click.echo(text, err=True))
     chosen = [layout.region(name) for name in regions] or [layout.region(None)]
     suffix = "" if keep_ids else secrets.token_hex(4)
-    tally = asyncio.run(_replay(lines, chosen, speed, suffix))
+    tally = asyncio.run(_replay(lines, chosen, speed, suffix, seconds))
     click.echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
     if tally.rejected:
         reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
@@ -36,20 +43,32 @@ def run_replay(
 
 
 async def _replay(
-    lines: Sequence[Line], regions: Sequence[RegionLayout], speed: float, suffix: str
+    lines: Sequence[Line],
+    regions: Sequence[RegionLayout],
+    speed: float,
+    suffix: str,
+    seconds: float,
 ) -> Tally:
-    async with AsyncExitStack() as stack:
-        publishers = []
-        for region in regions:
-            urls = ",".join(broker.amqp_url for broker in region.client)
-            opening = AsyncPublisher.open([urls], app_id=APP_ID, timeout=None)
+    terminal = console(stderr=True)
+    publishers: list[AsyncPublisher] = []
+    brokers = [[broker.amqp_url for broker in region.client] for region in regions]
+
+    def waiting() -> str:
+        return waiting_for_receipts((url for urls in brokers for url in urls), publishers)
+
+    def say(text: str) -> None:
+        terminal.print(text, soft_wrap=True)
+
+    async with patient(waiting, seconds, say=say) as patience, AsyncExitStack() as stack:
+        for urls in brokers:
+            opening = AsyncPublisher.open([",".join(urls)], app_id=APP_ID, timeout=None)
             publishers.append(await stack.enter_async_context(await opening))
         with Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            console=console(stderr=True),
+            console=terminal,
         ) as bars:
             bar = bars.add_task("replaying", total=len(lines))
             return await play(
@@ -58,4 +77,5 @@ async def _replay(
                 speed=speed,
                 suffix=suffix,
                 on_receipt=lambda tally: bars.update(bar, completed=tally.answered),
+                patience=patience,
             )

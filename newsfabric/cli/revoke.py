@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from newsfabric.amqp.link import connect
+from newsfabric.cli.patience import HINT, patient
 from newsfabric.cli.sending import APP_ID, send_patiently
 from newsfabric.control import Receipt, revocation
 from newsfabric.errors import ConfigError, LinkError, NewsfabricError, PublishError
@@ -29,14 +30,24 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
     if not is_user(user):
         raise ConfigError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
     fabric = running_world(state)[0].fabric() if fabric_file is None else load_fabric(fabric_file)
-    told = asyncio.run(tell_all(fabric, user, credentials_from(os.environ), seconds))
+    told = asyncio.run(_tell_patiently(fabric, user, credentials_from(os.environ), seconds))
     silent = [region for region, problem in told.items() if problem is not None]
     if len(silent) == len(told):
         why = "; ".join(f"{region}: {problem}" for region, problem in told.items())
-        raise NewsfabricError(f"{user} isn't revoked: {why}")
+        raise NewsfabricError(f"{user} isn't revoked: {why}. {HINT}")
     for region in silent:
         click.echo(f"{region} ({told[region]}) will hear of it from the others", err=True)
     click.echo(f"{user} is revoked")
+
+
+async def _tell_patiently(
+    fabric: Fabric, user: str, credentials: Credentials, seconds: float
+) -> dict[str, str | None]:
+    names = ", ".join(region.name for region in fabric.regions)
+    # Each region has its own time.
+    async with patient(lambda: f"waiting for the routers of {names}", None) as patience:
+        patience.began()
+        return await tell_all(fabric, user, credentials, seconds)
 
 
 async def tell_all(

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from newsfabric.amqp import Message
 from newsfabric.control import Receipt
 from newsfabric.errors import Returned
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topology import mask
 
 APP_ID: Final = "newsfabric-cli"
 _AFTER_RETURN: Final = 0.5
+
+
+def waiting_for_receipts(urls: Iterable[str], publishers: Iterable[AsyncPublisher]) -> str:
+    """What is waited for, and what is known of why it doesn't come."""
+    troubles = "; ".join(filter(None, (publisher.troubles() for publisher in publishers)))
+    where = f"waiting for a receipt from {', '.join(map(mask, urls))}"
+    return f"{where} ({troubles})" if troubles else where
 
 
 async def send_patiently(publisher: AsyncPublisher, message: Message) -> Receipt:

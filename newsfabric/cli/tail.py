@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import click
 
 from newsfabric.cli.find_world import world_to_read
 from newsfabric.cli.messages import message_line
-from newsfabric.errors import NewsfabricError
+from newsfabric.cli.patience import GIVE_UP_AFTER, HINT, Patience, patient
+from newsfabric.errors import Disconnected, NewsfabricError
+from newsfabric.numbers import whole_number
 from newsfabric.reader import Transport, follow
 from newsfabric.world.processes import started_at
+
+# A gateway has its own bound, and says which.
+_MOST: Final = 1_000_000
 
 
 def run_tail(
@@ -31,12 +36,16 @@ def run_tail(
 ) -> None:
     """Print messages until there were ``count`` or ``seconds`` have passed."""
     layout = world_to_read(state, lambda text: click.echo(text, err=True))
-    back = int(rewind) if rewind is not None and rewind.isdecimal() else rewind
+    back: int | str | None = rewind
+    with suppress(ValueError):
+        back = rewind and whole_number(rewind, 1, _MOST)
     printer = _Printer(count, as_json=as_json)
-    url = layout.region(region).endpoints_url
+    gateways = _Gateways(layout.region(region).endpoints_url)
     try:
-        asyncio.run(_print(printer, url, topics, cast(Transport, transport), back, seconds))
+        asyncio.run(_print(printer, gateways, topics, cast(Transport, transport), back, seconds))
     except TimeoutError as exc:
+        if gateways.away:
+            raise NewsfabricError(f"gave up {gateways} after {seconds:g} s: {HINT}") from exc
         if count is not None:
             raise NewsfabricError(
                 f"only {printer.printed} of {count} messages of {', '.join(topics)} "
@@ -46,34 +55,65 @@ def run_tail(
 
 async def _print(
     printer: _Printer,
-    url: str,
+    gateways: _Gateways,
     topics: Sequence[str],
     transport: Transport,
     rewind: int | str | None,
     seconds: float | None,
 ) -> None:
     async with (
+        patient(lambda: str(gateways), GIVE_UP_AFTER if seconds is None else None) as patience,
         asyncio.timeout(seconds),
         aclosing(
             follow(
-                url,
+                gateways.url,
                 topics,
                 transport=transport,
                 rewind=rewind,
                 # Not since it has connected: "tail & publish" must print the message.
                 since=started_at(os.getpid()),
-                on_subscribed=_say_subscribed,
+                on_subscribed=gateways.subscribed,
+                on_away=gateways.lost,
             )
         ) as pushes,
     ):
+        gateways.begin(patience)
         async for push in pushes:
             if printer.is_last(push.text, push.fields):
                 return
 
 
-def _say_subscribed(topic: str) -> None:
-    # Not for the eyes alone: a script that reads it knows that what it publishes now is shown.
-    click.echo(f"subscribed to {topic}", err=True)
+class _Gateways:
+    """The gateways of one region, and whether one of them has taken us."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.away = True
+        self._why = url
+        self._patience: Patience | None = None
+
+    def __str__(self) -> str:
+        return f"waiting for a gateway ({self._why})"
+
+    def begin(self, patience: Patience) -> None:
+        """Tell ``patience`` from now on."""
+        self._patience = patience
+        patience.began()
+
+    def subscribed(self, topic: str) -> None:
+        """One has, and messages of ``topic`` come."""
+        # Not for the eyes alone: a script that reads it knows that what it publishes now is shown.
+        click.echo(f"subscribed to {topic}", err=True)
+        if self.away and self._patience is not None:
+            self.away = False
+            self._patience.ended()
+
+    def lost(self, why: Disconnected) -> None:
+        """None has, or not any more."""
+        self._why = str(why)
+        if not self.away and self._patience is not None:
+            self.away = True
+            self._patience.began()
 
 
 class _Printer:

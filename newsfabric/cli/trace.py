@@ -19,6 +19,7 @@ from tornado.httpclient import HTTPClientError
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.cli.messages import rejection, rejection_line
+from newsfabric.cli.patience import GIVE_UP_AFTER, patient
 from newsfabric.cli.show import console
 from newsfabric.errors import ManagementError, TraceError
 from newsfabric.management import PEEK_MESSAGES, Management
@@ -88,7 +89,7 @@ def show_trace(
     text: str, places: Sequence[Place], layout: WorldLayout | None, *, as_json: bool
 ) -> None:
     """Print the way of the message ``text``; TraceError if there is none, or more than one."""
-    evidence = asyncio.run(gather(text, places, layout))
+    evidence = asyncio.run(_gather_patiently(text, places, layout))
     if len(identities(evidence.asked)) > 1:
         raise TraceError(_unclear(text, candidates(evidence.asked)))
     found = trace(text, evidence)
@@ -98,6 +99,16 @@ def show_trace(
         console().print(_page(found))
     if not found["found"]:
         raise TraceError(_unknown(found))
+
+
+async def _gather_patiently(
+    text: str, places: Sequence[Place], layout: WorldLayout | None
+) -> Evidence:
+    # Each of them has three seconds.
+    what = f"waiting for {len(places)} routers and gateways"
+    async with patient(lambda: what, GIVE_UP_AFTER) as patience:
+        patience.began()
+        return await gather(text, places, layout)
 
 
 async def describe(text: str, layout: WorldLayout) -> str:

@@ -177,7 +177,7 @@ class AsyncPublisher:
                     del self._waiting[message_id]
                     await sending.cancel()
         except TimeoutError as exc:
-            raise Unanswered(message_id, self._timeout or 0, self._troubles()) from exc
+            raise Unanswered(message_id, self._timeout or 0, self.troubles()) from exc
 
     async def _until_answered(self, sending: _Sending, copies: int) -> Receipt | None:
         backoff = Backoff(base=0.1, cap=2.0)
@@ -211,9 +211,10 @@ class AsyncPublisher:
     async def _refused(self) -> None:
         """Raise AccessRefused as soon as no region will have us."""
         await asyncio.gather(*(entrance.refused() for entrance in self._entrances))
-        raise AccessRefused(self._troubles())
+        raise AccessRefused(self.troubles())
 
-    def _troubles(self) -> str:
+    def troubles(self) -> str:
+        """Why there is no connection, of each region that has none; empty if there is nothing."""
         return "; ".join(str(e.trouble) for e in self._entrances if e.trouble is not None)
 
     def _on_receipt(self, correlation_id: str, receipt: Receipt) -> None:

@@ -37,14 +37,16 @@ async def follow(
     since: float | None = None,
     on_subscribed: Callable[[str], None] = lambda _topic: None,
     on_gap: Callable[[str], None] = lambda _topic: None,
+    on_away: Callable[[Disconnected], None] = lambda _why: None,
 ) -> AsyncGenerator[Push]:
     """The messages of ``topics``, each once.
 
     It begins with the last ``rewind`` of them, or with those routed ``since`` then (seconds since
     the epoch): what came while we were connecting isn't missed. ``on_subscribed`` is called with
     each topic as soon as its messages come, also after a reconnect, and ``on_gap`` before that if
-    something may have been missed. Ends only with ReaderError: a topic was refused, or with a
-    Disconnected that says not to come again.
+    something may have been missed; ``on_away`` with the reason each time that there is no
+    connection. Ends only with ReaderError: a topic was refused, or with a Disconnected that says
+    not to come again.
     """
     seen: collections.OrderedDict[int, None] = collections.OrderedDict()
     positions: dict[str, str] = {}
@@ -67,6 +69,7 @@ async def follow(
         except Disconnected as exc:
             if not exc.reconnect:
                 raise
+            on_away(exc)
             if seen:
                 rewind = _AWAY
             await asyncio.sleep(backoff.failed(loop.time()))

@@ -9,6 +9,7 @@ import pytest
 from newsfabric.amqp import Declare, Delivery, Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.cli.messages import make_message
+from newsfabric.cli.patience import patient
 from newsfabric.cli.recording import Line, Tally, play
 from newsfabric.cli.sending import send_patiently
 from newsfabric.control import Receipt, encode_receipt
@@ -160,9 +161,10 @@ async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, rout
     def on_receipt(tally: Tally) -> None:
         answered.append(tally.answered)
 
-    tally = await asyncio.wait_for(
-        play(lines, [publisher], speed=0, suffix="s", on_receipt=on_receipt), PATIENCE
-    )
+    async with patient(lambda: "waiting", PATIENCE) as patience:
+        tally = await play(
+            lines, [publisher], speed=0, suffix="s", on_receipt=on_receipt, patience=patience
+        )
     assert (tally.routed, dict(tally.rejected)) == (299, {"topic_not_allowed": 1})
     assert answered == list(range(1, 301))
     assert set(router.seen) == {f"m-{n}-s" for n in range(300)}
