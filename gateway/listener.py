@@ -18,7 +18,6 @@ from tornado.iostream import IOStream
 
 from gateway import measures
 from newsfabric.errors import ConfigError
-from newsfabric.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +42,6 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
         self._socket = listen(host, port)
-        # It lasts as long as strangers hold what there is.
-        self._complaints = Seldom(every=10.0)
 
     @property
     def port(self) -> int:
@@ -80,10 +77,7 @@ class Listener:
 
     def _pause(self, exc: OSError) -> None:
         measures.ACCEPT_PAUSES.inc()
-        unsaid = self._complaints.may_say(self._loop.time())
-        if unsaid is not None:
-            text = "no new connections for %.1f s (and %d more times): %s"
-            logger.warning(text, _PAUSE, unsaid, exc.strerror)
+        logger.warning("no new connections for %.1f s: %s", _PAUSE, exc.strerror)
         self._loop.remove_reader(self._socket)
         self._resume = self._loop.call_later(_PAUSE, self.start)
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-import time
 from typing import Final
 
 from newsfabric import topology
 from newsfabric.amqp import Publisher
-from newsfabric.seldom import Seldom
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.jobs import Answer, Letter
@@ -37,8 +35,6 @@ class Answering:
         self._progress = progress
         self._waiting: collections.deque[Answer] = collections.deque()
         self._wake = asyncio.Event()
-        # Publishers write what is in letters.
-        self._complaints = Seldom(every=10.0)
 
     def put(self, answer: Answer) -> None:
         """Give ``answer`` in its turn; at once if it is nothing but acks."""
@@ -82,18 +78,12 @@ class Answering:
         except Exception as exc:
             # Something in it can't be encoded. Without the letter the answer is
             # still complete: waiting for it would stop all others.
-            self._complain(letter, exc)
+            logger.error("a letter to %s can't be sent: %r", letter.exchange, exc)
             if letter.plain is None or letter.message is letter.plain:
                 return False
             letter.fall_back()
             return await self._send(letter)
         return True
-
-    def _complain(self, letter: Letter, exc: Exception) -> None:
-        unsaid = self._complaints.may_say(time.monotonic())
-        if unsaid is not None:
-            text = "a letter to %s can't be sent (and %d more): %.500r"
-            logger.error(text, letter.exchange, unsaid, exc)
 
 
 def _acknowledge(answer: Answer) -> None:
