@@ -1,6 +1,6 @@
 """Reads of the store for readers: a bounded number at a time, each within a timeout.
 
-Not the store itself. The decision that one would question: after a failure the store is left
+Not the store itself. The decision that one would question: when the store is away it is left
 alone for a second, and whoever asks meanwhile is told so at once, lest each subscribe
 waits for its own timeout while the store is away.
 
@@ -109,13 +109,19 @@ class Archive:
         return history, latest
 
     def failed(self, exc: StoreError) -> None:
-        """A read has failed: count it, and let the store rest."""
+        """A read has failed: count it, and let the store rest if it is away.
+
+        One that answers with an error is well: what is spoilt on one topic must not keep the
+        readers of others from it.
+        """
         measures.STORE_FAILURES.inc()
         now = time.monotonic()
-        if now >= self._resting_until:
-            unsaid = self._complaints.may_say(now)
-            if unsaid is not None:
-                logger.warning("the store can't be read (and %d more): %s", unsaid, exc)
+        if now < self._resting_until:
+            return
+        unsaid = self._complaints.may_say(now)
+        if unsaid is not None:
+            logger.warning("the store can't be read (and %d more): %s", unsaid, exc)
+        if isinstance(exc, StoreUnavailable):
             self._resting_until = now + _REST
 
     async def _read(
