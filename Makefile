@@ -10,6 +10,8 @@ CHAOS_ARGS ?=
 PYTHON ?= python3
 
 export PYTHON
+# Tests start hundreds of interpreters, which would each compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
 # Where scripts/setup installs Rust if need be.
 export PATH := $(CURDIR)/.tools/rust/bin:$(PATH)
 BIN = .venv/bin

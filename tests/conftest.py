@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 from reaper import watch
-from shared import once_per_run
+from shared import after_the_first, folder_of_run, once_per_run
 from spreading import ByGroupOrFile, spread, workers
 
 from newsfabric.errors import SetupError
@@ -83,6 +83,14 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroupOrFile:
     return ByGroupOrFile(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """In a new clone the first worker compiles all tests, and the others find them compiled."""
+    factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+    with after_the_first(folder_of_run(factory) / "collection.lock"):
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

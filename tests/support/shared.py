@@ -20,9 +20,7 @@ def once_per_run(
 
     The value goes through JSON. When ``start`` raises, whoever asks next tries again.
     """
-    base = factory.getbasetemp()
-    # A worker's folder is in the one of the run.
-    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    run = folder_of_run(factory)
     told = run / f"{name}.json"
     with locked(run / f"{name}.lock"):
         if not told.exists():
@@ -30,6 +28,24 @@ def once_per_run(
             told.write_text(json.dumps(made), "utf-8")
         value: dict[str, Any] = json.loads(told.read_text("utf-8"))
     return value
+
+
+def folder_of_run(factory: pytest.TempPathFactory) -> Path:
+    """Where all workers of this run meet."""
+    base = factory.getbasetemp()
+    # A worker's folder is in the one of the run.
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@contextlib.contextmanager
+def after_the_first(path: Path) -> Iterator[None]:
+    """Whoever comes first does it alone, then all others at once."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ WORLDS = ("far_world", "boxes", "world")
 # What a test needs, by its marks: what comes first here begins first.
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
 # A world that starts takes two cores for half a minute, and 2 GB of memory.
-WORLDS_AT_A_TIME = max(1, min(4, (os.cpu_count() or 1)))
+WORLDS_AT_A_TIME = max(1, min(4, os.cpu_count() or 1))
 
 
 class ByGroupOrFile(LoadGroupScheduling):  # type: ignore[misc]
@@ -33,7 +33,7 @@ class ByGroupOrFile(LoadGroupScheduling):  # type: ignore[misc]
 
 def workers() -> int:
     """For ``-n auto``: more than cores, since most tests wait most of the time."""
-    return max(4, min(8, 2 * (os.cpu_count() or 1)))
+    return max(4, min(8, 3 * (os.cpu_count() or 1)))
 
 
 def spread(items: list[pytest.Item]) -> None:
@@ -51,7 +51,7 @@ def world_of(item: pytest.Item) -> str | None:
 
 
 def _group_of(item: pytest.Item) -> str | None:
-    if item.get_closest_marker("world") is not None:
+    if item.get_closest_marker("world") is not None or world_of(item) is not None:
         # Those that start worlds of their own are one more kind.
         return f"worlds-{_kind(item) % WORLDS_AT_A_TIME}"
     names = getattr(item, "fixturenames", ())
