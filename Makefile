@@ -10,13 +10,14 @@ CHAOS_ARGS ?=
 PYTHON ?= python3
 
 export PYTHON
+# Tests start hundreds of interpreters, which would each compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
 # Where scripts/setup installs Rust if need be.
 export PATH := $(CURDIR)/.tools/rust/bin:$(PATH)
 BIN = .venv/bin
-DATAPLANE = target/release/newsfabric-dataplane
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test lint types format unit integration conformance bench soak chaos wheel clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,11 +40,13 @@ dataplane-test: dataplane ## Check and test the Rust crates
 fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz
 
-test: setup ## Lint, check types and run all tests (PYTEST_ARGS=…)
+test: setup ## Lint, check types and run the tests, some at once (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
-	@test ! -x $(DATAPLANE) || $(MAKE) --no-print-directory dataplane-test
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m 'not slow' $(PYTEST_ARGS)
+
+test-slow: setup ## Run the tests that take minutes each (PYTEST_ARGS=…)
+	$(BIN)/pytest -n auto -m slow $(PYTEST_ARGS)
 
 lint: python ## Check style and formatting
 	$(BIN)/ruff check
@@ -57,10 +60,10 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 
 unit: python ## Run the tests that need no server (seconds)
-	$(BIN)/pytest -m 'not broker and not cassandra and not world and not browser' $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m 'not (broker or cassandra or world or browser or cargo or slow)' $(PYTEST_ARGS)
 
 integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
-	$(BIN)/pytest -m 'broker or cassandra or world or browser' $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m '(broker or cassandra or world or browser) and not slow' $(PYTEST_ARGS)
 
 conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite, all of both (10 minutes)
 	CI=1 $(BIN)/pytest tests/conformance

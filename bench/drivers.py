@@ -5,6 +5,7 @@ Each takes SETTINGS and reads messages; tests/clients/driver.py says which.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import shutil
 import subprocess
@@ -42,8 +43,12 @@ def java_classpath() -> str:
         raise SetupError("Java is missing: install default-jdk-headless and maven")
     target = JAVA / "target"
     file = target / "classpath"
-    if not _is_newest(file):
-        _build_java(file)
+    target.mkdir(exist_ok=True)
+    # Of several processes that need it at once one builds, and the others wait.
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _is_newest(file):
+            _build_java(file)
     return f"{target}/classes:{target}/test-classes:{file.read_text('utf-8')}"
 
 

@@ -5,6 +5,7 @@
 - A task that a test leaves behind fails it.
 - A property is about values: how long one takes is up to the machine.
 - What tests have started is ended with pytest, also when it is killed (tests/support/reaper.py).
+- Tests run side by side, in any order of files (tests/support/spreading.py).
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 from reaper import watch
+from shared import after_the_first, folder_of_run, once_per_run
+from spreading import ByGroupOrFile, spread, workers
 
 from newsfabric.errors import SetupError
 from newsfabric.settings import Node
@@ -34,8 +38,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Tasks that a cancelled server or a closing socket still needs a few turns for.
 GRACE_SECONDS = 0.5
-# Those that tests share, in the order in which they are started.
-WORLDS = ("world", "far_world", "boxes")
+
+pytest_plugins = ("standing_worlds",)
 
 settings.register_profile(
     "newsfabric",
@@ -47,6 +51,8 @@ settings.register_profile(
 settings.load_profile("newsfabric")
 
 _loops: list[asyncio.AbstractEventLoop] = []
+# Servers of all workers that this one has started.
+_shared: list[LocalNode] = []
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -60,6 +66,9 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        # One of several: its mark is that of the process which started it.
+        return
     reaper = watch(f"{os.getpid()}-{secrets.token_hex(8)}")
 
     def done() -> None:
@@ -68,15 +77,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(done)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    return workers()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroupOrFile:
+    return ByGroupOrFile(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """In a new clone the first worker compiles all tests, and the others find them compiled."""
+    factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+    with after_the_first(folder_of_run(factory) / "collection.lock"):
+        return (yield)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole worlds last, those with the same one side by side: see tests/e2e/conftest.py."""
-    items.sort(key=_world_of)
-
-
-def _world_of(item: pytest.Item) -> int:
-    fixtures = getattr(item, "fixturenames", ())
-    kinds = [n for n, kind in enumerate(WORLDS, 2) if kind in fixtures]
-    return max(kinds, default=int(item.path.is_relative_to(ROOT / "tests" / "e2e")))
+    spread(items)
 
 
 @pytest.fixture(autouse=True)
@@ -149,12 +167,21 @@ def rabbitmq_home() -> RabbitmqHome:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(
-    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Node]:
-    """One node for the whole session: use names of your own, leave nothing behind."""
-    with LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home) as node:
-        yield Node(node.broker.name, node.amqp_url, node.management_url)
+def rabbitmq(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """One node for all workers: use names of your own (uuid), change nothing that others meet."""
+
+    def start(folder: Path) -> dict[str, str]:
+        node = LocalNode(folder, rabbitmq_home)
+        node.start()
+        # It is ended with the whole run (pytest_configure), whichever worker is done first.
+        _shared.append(node)
+        return {
+            "name": node.broker.name,
+            "amqp_url": node.amqp_url,
+            "management_url": node.management_url,
+        }
+
+    return Node(**once_per_run(tmp_path_factory, "rabbitmq", start))
 
 
 @pytest.fixture
@@ -188,6 +215,6 @@ def cassandra_home() -> CassandraHome:
 def cassandra(
     cassandra_home: CassandraHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCassandra]:
-    """One node for the whole session: use a keyspace of your own, or empty the one you share."""
+    """One node for all tests, which run on one worker: empty its keyspace, or use another."""
     with LocalCassandra(tmp_path_factory.mktemp("cassandra"), cassandra_home) as node:
         yield node

@@ -9,7 +9,6 @@ stdout alone, because a boot that fails early says so nowhere else.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import secrets
@@ -198,20 +197,26 @@ def listening(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` loopback ports that nobody uses at the moment.
+    """``count`` loopback ports that nobody uses, and that no other process gets from here.
 
     None is one that the kernel hands out to those who connect: a node takes seconds until it
-    listens, and does so again after a restart.
+    listens, and does so again after a restart. Until this process ends each port is bound to a
+    socket that doesn't listen: a server may listen there (all of ours set SO_REUSEADDR), but
+    this function, which binds without, passes it over.
     """
-    with contextlib.ExitStack() as held:
-        found: list[int] = []
-        while len(found) < count:
-            candidate = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                port = secrets.choice(_TEST_PORTS)
+    found: list[int] = []
+    while len(found) < count:
+        port = secrets.choice(_TEST_PORTS)
+        with socket.socket() as candidate:
+            try:
                 candidate.bind((HOST, port))
-                found.append(port)
-        return found
+            except OSError:
+                continue
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Never closed.
+            candidate.detach()
+        found.append(port)
+    return found
 
 
 class LocalNode:

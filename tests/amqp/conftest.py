@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import uuid
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,13 +10,11 @@ from amqp_links import BrokerHandle, RabbitHandle, StubHandle
 
 from newsfabric.settings import Node
 
-_numbers = itertools.count(1)
-
 
 @pytest.fixture
 def name() -> str:
     """A name that no other test uses."""
-    return f"t{next(_numbers)}"
+    return f"t-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(params=["stub", pytest.param("rabbitmq", marks=pytest.mark.broker)])

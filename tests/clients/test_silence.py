@@ -21,7 +21,7 @@ from client_regions import Regions, settings
 from newsfabric.settings import Node
 
 # Maven may take a minute to compile the Java library on a busy machine.
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(400)]
 
 MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
 SEND_AGAIN = 1.0

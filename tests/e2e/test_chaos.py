@@ -87,6 +87,7 @@ def test_a_region_that_is_cut_off_goes_on_and_misses_nothing(linked: World) -> N
     assert {message["body"] for message in tail.messages()} == {"near", "far"}
 
 
+@pytest.mark.slow
 def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(
     boxes: World, tmp_path: Path
 ) -> None:

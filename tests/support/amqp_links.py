@@ -13,7 +13,7 @@ from newsfabric.amqp.stub import StubBroker
 from newsfabric.settings import Node
 
 # What a slow shared machine may need; nothing waits this long unless it is broken.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Inbox:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 READER = struct.pack("<HII", 1, 7, 3)
 
 

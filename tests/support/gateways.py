@@ -39,7 +39,7 @@ with contextlib.ExitStack() as _stack:
         _stack.enter_context(contextlib.suppress(SetupError))
     find_program()
     ENGINES["native"] = native_app.running
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 TABLE = TopicTable(
     [
@@ -348,7 +348,7 @@ async def opened_box(
     """A box on free ports, drained and closed at the end."""
     broker, stop = StubBroker(), asyncio.Event()
     store = store or MemoryStore(table)
-    fast = {"region": "oregon", "drain_seconds": 0.0, "linger": 0.2, "sockjs_disconnect_delay": 0.3}
+    fast = {"region": "oregon", "drain_seconds": 0.0, "linger": 0.2}
     told = GatewaySettings(name="box-1", **{**fast, **settings})
     async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
         yield Box(gateway, broker, store, stop, epoch=int.from_bytes(os.urandom(4), "big"))

@@ -225,7 +225,7 @@ async def test_a_page_that_fails_now_and_then_costs_a_catch_up_only_that_page(en
             box.tick()
             return box.gateway.core.readiness().ready
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while not fed_and_ready():  # noqa: ASYNC110 - what is waited for sets no event
                 await asyncio.sleep(0.1)
         assert store.asked < 2 * pages

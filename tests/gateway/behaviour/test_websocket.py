@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import websockets
-from gateways import TABLE, Box, RawSocket, Response, opened_box, until
+from gateways import PATIENCE, TABLE, Box, RawSocket, Response, opened_box, until
 
 from gateway.outbox import OutboxLimits
 from gateway.position import decode
@@ -529,7 +529,9 @@ async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
 
 @pytest.mark.promise("D6")
 async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engine: str) -> None:
-    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
+    # It has all the time it needs to read why.
+    told = {"outbox": SMALL, "linger": PATIENCE}
+    async with opened_box(engine, **told) as box, box.opened(receive_buffer=4096) as raw:
         await stuck_reader(box, raw, "news.breaking")
         async with box.reader("news.breaking") as quick:
             for n in range(COUNT):

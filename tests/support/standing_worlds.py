@@ -1,9 +1,10 @@
 """Real worlds, each started once for all tests that need its like, by the command users type.
 
-Starting one takes half a minute on two cores, so tests share them; one at a time, since a world at
-rest takes its part of a core too. tests/conftest.py puts those that share one side by side. What a
-test breaks it mends: see :meth:`worlds.World.mend`. What can't be mended (no world, half a world,
-one that is stopped) happens in worlds of tests/e2e/test_the_world.py.
+Starting one takes half a minute on two cores, so tests share them, and it is taken down after the
+last of its tests, since a world at rest takes its part of a core too. tests/support/spreading.py
+has one worker hold a world, and puts those that share one side by side. What a test breaks it
+mends: see :meth:`worlds.World.mend`. What can't be mended (no world, half a world, one that is
+stopped) happens in worlds of tests/e2e/test_the_world.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from spreading import world_of
 from worlds import PORTS, ROOT, World, ports_in_use, require_rabbitmq
 
 from newsfabric.errors import SetupError
@@ -42,25 +44,42 @@ def _running(folder: Path, first_port: int, *options: str) -> Iterator[World]:
 class Standing:
     """The world that is up. Asked for another kind, it takes this one down and starts that."""
 
-    def __init__(self, factory: pytest.TempPathFactory, stack: contextlib.ExitStack) -> None:
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
-        self._stack = stack
+        self._stack = contextlib.ExitStack()
         self._kind = ""
         self._world: World | None = None
 
     def of(self, kind: str, first_port: int, *options: str) -> World:
         if self._world is None or self._kind != kind:
-            self._world = None
-            self._stack.close()
+            self.close()
             started = _running(self._factory.mktemp(kind), first_port, *options)
             self._kind, self._world = kind, self._stack.enter_context(started)
         return self._world
 
+    def close(self) -> None:
+        self._world = None
+        self._stack.close()
+
+
+_STANDING = pytest.StashKey[Standing]()
+
 
 @pytest.fixture(scope="session")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
-    with contextlib.ExitStack() as stack:
-        yield Standing(tmp_path_factory, stack)
+def standing(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Standing]:
+    with contextlib.closing(Standing(tmp_path_factory)) as standing:
+        pytestconfig.stash[_STANDING] = standing
+        yield standing
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Take the world down when the next test wants another one, or none."""
+    standing = item.config.stash.get(_STANDING, None)
+    if standing is not None and (nextitem is None or world_of(nextitem) != world_of(item)):
+        standing.close()
 
 
 @pytest.fixture

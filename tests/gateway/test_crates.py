@@ -1,0 +1,26 @@
+"""The Rust crates pass their own checks, beside our tests: compiling them takes its minute."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from gateways import ENGINES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.cargo
+@pytest.mark.timeout(900)
+@pytest.mark.skipif("native" not in ENGINES, reason="the native engine isn't built")
+def test_they_are_formatted_clippy_has_nothing_to_say_and_their_tests_pass() -> None:
+    # What is built is tested: building it anew would take it from under other tests.
+    command = ["make", "--no-print-directory", "--assume-old=dataplane", "dataplane-test"]
+    # A make that runs us must not give its options to ours.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

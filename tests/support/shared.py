@@ -1,0 +1,56 @@
+"""What all workers of one test run share: whoever needs it first starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def once_per_run(
+    factory: pytest.TempPathFactory, name: str, start: Callable[[Path], dict[str, Any]]
+) -> dict[str, Any]:
+    """What ``start`` returned for a folder of its own; called once, whatever the workers.
+
+    The value goes through JSON. When ``start`` raises, whoever asks next tries again.
+    """
+    run = folder_of_run(factory)
+    told = run / f"{name}.json"
+    with locked(run / f"{name}.lock"):
+        if not told.exists():
+            made = start(factory.mktemp(name))
+            told.write_text(json.dumps(made), "utf-8")
+        value: dict[str, Any] = json.loads(told.read_text("utf-8"))
+    return value
+
+
+def folder_of_run(factory: pytest.TempPathFactory) -> Path:
+    """Where all workers of this run meet."""
+    base = factory.getbasetemp()
+    # A worker's folder is in the one of the run.
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@contextlib.contextmanager
+def after_the_first(path: Path) -> Iterator[None]:
+    """Whoever comes first does it alone, then all others at once."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of that name; whoever dies gives it back."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
