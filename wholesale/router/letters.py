@@ -70,13 +70,14 @@ class Sender:
 
     def rejected(self, delivery: Delivery, problem: Rejected, *, now_ms: int) -> list[Letter]:
         """The letters about a message that can't be accepted: to ``rejected``, and a receipt."""
-        letters = [self._evidence(delivery, problem, now_ms)]
+        letters = [self.evidence(delivery, problem, now_ms=now_ms)]
         properties = delivery.message.properties
         if properties.reply_to and _is_short_text(properties.reply_to):
             letters.append(self._refusal(delivery.message, problem, properties.reply_to))
         return letters
 
-    def _evidence(self, delivery: Delivery, problem: Rejected, now_ms: int) -> Letter:
+    def evidence(self, delivery: Delivery, problem: Rejected, *, now_ms: int) -> Letter:
+        """The letter to ``rejected`` alone."""
         message = delivery.message
         ours = {
             "reason": problem.reason,
