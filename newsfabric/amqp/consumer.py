@@ -146,7 +146,8 @@ class LinkConsumer:
     def _failed(self, tag: int, redelivered: bool, exc: Exception) -> None:
         """Give back what failed for the first time; another consumer may do better."""
         FAILED.inc()
-        if self._complaints.is_news(repr(exc), self._loop.time()):
+        # By its kind alone: its text may be of the message's making.
+        if self._complaints.is_news(type(exc).__name__, self._loop.time()):
             what = "thrown away" if redelivered else "given back"
             logger.error("%s: delivery %d failed, %s", self._name, tag, what, exc_info=exc)
         self._reject(tag, requeue=not redelivered)
