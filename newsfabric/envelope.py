@@ -41,6 +41,7 @@ REJECT_REASONS: Final = (
     "not_json",
     "bad_header",
     "bad_property",
+    "cc_not_allowed",
 )
 
 # Past 2**53 a browser can't tell two versions apart (RFC 8259 section 6).
@@ -54,6 +55,7 @@ _MAX_LONG: Final = 2**63 - 1
 _RAND_B_BITS: Final = 62
 # W3C Trace Context section 3.2: version 00, lower case hex.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_COPYING: Final = frozenset(("CC", "BCC"))
 _SHOVEL: Final = re.compile(r"publish\.[a-z0-9-]{1,63}\.[0-9]")
 # int(…, 16) alone would take signs, spaces and underscores, and upper case sorts elsewhere.
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -256,7 +258,11 @@ def _check_headers(headers: Mapping[str, Any]) -> None:
     # all, ``key`` and ``version`` may have been among them.
     for name, value in headers.items():
         if isinstance(value, Undecodable):
-            raise Rejected("bad_header", f"{name!a} is no AMQP value")
+            raise Rejected("bad_header", f"{name!a:.80} is no AMQP value")
+    # RabbitMQ's sender-selected distribution: further routing keys, which no topic permission is
+    # checked for, at each broker on the way. So anything could come by the ways that gold takes.
+    if not headers.keys().isdisjoint(_COPYING):
+        raise Rejected("cc_not_allowed", "a message has one topic: headers CC and BCC are refused")
 
 
 def _check_author(topic: str, properties: Properties) -> None:
@@ -368,8 +374,8 @@ _OPTIONAL_HEADERS: Final = ("key", "version", "traceparent", "expires_ms")
 def encode(envelope: Envelope) -> Message:
     """``envelope`` as the AMQP message that travels from router to gateways.
 
-    Headers are built afresh: whatever else the publisher put there (``CC``,
-    ``BCC``, forged ``seq``) ends here. ``expiration`` isn't set again, because every
+    Headers are built afresh: whatever else the publisher put there (say, a forged
+    ``seq``) ends here. ``expiration`` isn't set again, because every
     broker on the way would start counting anew; ``expires_ms`` is absolute.
     """
     headers: dict[str, Any] = {

@@ -21,6 +21,7 @@ from newsfabric.amqp.message import Delivery
 from newsfabric.errors import LinkError, StoreError
 from newsfabric.service import Readiness, health_routes, listen
 from newsfabric.store import Store
+from wholesale.failed import Failed
 from wholesale.http import application
 from wholesale.source import QueueSource
 
@@ -41,7 +42,7 @@ class Work(Protocol):
         """How much was taken and is neither done nor given up."""
 
     def offer(self, source: QueueSource, delivery: Delivery) -> None:
-        """Take ``delivery`` of ``source``."""
+        """Take ``delivery`` of ``source``. What it raises is a bug; see wholesale.failed."""
 
     async def run(self) -> None:
         """Do it, until cancelled."""
@@ -118,11 +119,13 @@ class CoreService(abc.ABC, Generic[W]):
         try:
             await self._link.on_connect(topology.declare_core)
             work = self._work = await self._make_work()
+            failed = Failed(await self._link.publisher(in_flight=1), name=settings.name)
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(work.run(), name="work"),
+                    tasks.create_task(failed.run(), name="failed"),
                     tasks.create_task(self._watch_store(), name="store check"),
-                    tasks.create_task(self._consume(work), name="consume"),
+                    tasks.create_task(self._consume(work, failed), name="consume"),
                 ]
                 await stop.wait()
                 await self._drain(work)
@@ -133,12 +136,11 @@ class CoreService(abc.ABC, Generic[W]):
             server.stop()
             await server.close_all_connections()
 
-    async def _consume(self, work: W) -> None:
+    async def _consume(self, work: W, failed: Failed) -> None:
         for queue in self._settings.queues:
             source = QueueSource()
-            consumer = await self._link.consumer(
-                queue, functools.partial(work.offer, source), prefetch=self._settings.prefetch
-            )
+            offer = functools.partial(_offer, work, failed, source)
+            consumer = await self._link.consumer(queue, offer, prefetch=self._settings.prefetch)
             source.attach(consumer)
             self._consumers.append(consumer)
 
@@ -164,3 +166,12 @@ class CoreService(abc.ABC, Generic[W]):
             logger.warning(
                 "%s leaves %d deliveries to the others", self._settings.name, work.under_way
             )
+
+
+def _offer(work: Work, failed: Failed, source: QueueSource, delivery: Delivery) -> None:
+    try:
+        work.offer(source, delivery)
+    except Exception as exc:
+        if not delivery.redelivered:
+            raise
+        failed.put(source, delivery, exc)

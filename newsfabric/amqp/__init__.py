@@ -28,8 +28,9 @@ __all__ = [
     "Publisher",
 ]
 
-# Called on the loop for each delivery; must not block. Exceptions in it are bugs: they are
-# logged at ERROR and the delivery stays unacknowledged.
+# Called on the loop for each delivery; must not block. Exceptions in it are bugs: counted, and
+# logged at ERROR, seldom. The first time the delivery goes back to its queue, for another consumer
+# may do better; one that was redelivered is thrown away, or it would come round for ever.
 OnDelivery = Callable[[Delivery], None]
 
 

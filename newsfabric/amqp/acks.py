@@ -37,7 +37,9 @@ class Acks:
         return self._last - self._floor + 1 - len(self._settled)
 
     def delivered(self, tag: int) -> None:
-        """The broker sent delivery ``tag``, one more than the last."""
+        """The broker sent delivery ``tag``; ValueError if that isn't one more than the last."""
+        if tag != self._last + 1:
+            raise ValueError(f"delivery {tag} after {self._last}")
         self._last = tag
 
     def ack(self, tag: int) -> bool:

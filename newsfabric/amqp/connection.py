@@ -44,6 +44,8 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)
 HEARTBEAT: Final = 10
 # AMQP 0-9-1's reply codes access-refused and not-allowed; the latter also for no such virtual host.
 _REFUSALS: Final = (403, 530)
+# What a broker says before a connection is open is some hundred bytes, its name and what it can.
+_MAX_GREETING: Final = 64 * 1024
 # A broker that has stopped reading for so long is left; another node may do better.
 BLOCKED_TIMEOUT: Final = 300.0
 
@@ -205,18 +207,25 @@ class Connection(AsyncioConnection):  # type: ignore[misc] # pika is untyped
         """Take bytes from the socket. Whatever goes wrong with them ends the connection."""
         try:
             if self._reader is None:
-                # Handshake. No content frame can come before a channel was opened.
-                self._on_data_available(data)
+                self._greet(data)
             else:
                 # Counted for pika's check of the heartbeat.
                 self.bytes_received += len(data)
                 self._reader.feed(data)
+        except WireError as exc:
+            self._terminate_stream(exc)
         except Exception as exc:
-            # Bytes that can't be followed, or a bug of ours: either way a connection that
-            # stays up would be deaf.
+            # A bug of ours: a connection that stays up would be deaf.
             if self._reader is not None:
                 logger.exception("%s: can't handle what came; dropping the connection", self.name)
             self._terminate_stream(WireError(f"this is no AMQP: {exc!r}"))
+
+    def _greet(self, data: bytes) -> None:
+        # pika cuts the handshake into frames, and would wait for the end of one of any length.
+        # No content frame can come before a channel was opened.
+        if self.bytes_received + len(self._frame_buffer) + len(data) > _MAX_GREETING:
+            raise WireError(f"more than {_MAX_GREETING} bytes before the connection is open")
+        self._on_data_available(data)
 
     def lost(self, exc: Exception | None) -> None:
         """The socket is closed, by either side."""
@@ -246,8 +255,15 @@ class Connection(AsyncioConnection):  # type: ignore[misc] # pika is untyped
 
     def on_frame(self, frame: bytes) -> None:
         """See :class:`newsfabric.amqp.wire.Sink`: pika's business."""
-        _, value = pika.frame.decode_frame(frame)
-        self._process_frame(value)
+        # pika logs each of them, and goes on.
+        if (channel := int.from_bytes(frame[1:3], "big")) and channel not in self._channels:
+            raise WireError(f"a frame for channel {channel}, which isn't open")
+        try:
+            _, value = pika.frame.decode_frame(frame)
+            self._process_frame(value)
+        except Exception as exc:
+            # It raises whatever its parts do at a frame that makes no sense, or none now.
+            raise WireError(f"a frame that can't be followed: {exc!r:.200}") from exc
 
     def _on_open(self, _connection: Any) -> None:
         self._reader = FrameReader(self, self.params.frame_max)

@@ -7,15 +7,19 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from newsfabric import metrics
 from newsfabric.amqp import OnDelivery
 from newsfabric.amqp.acks import Acks
+from newsfabric.amqp.complaints import Complaints
 from newsfabric.amqp.connection import Channel, Connection
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.retry import Retry
-from newsfabric.amqp.wire import Returned, encode_ack, encode_reject
+from newsfabric.amqp.wire import Returned, WireError, encode_ack, encode_reject
 from newsfabric.errors import LinkError
 
 logger = logging.getLogger(__name__)
+
+FAILED = metrics.counter("amqp_failed", "Deliveries that a consumer failed with: bugs.")
 
 _CONSUMER_TAG = "newsfabric"
 
@@ -37,6 +41,7 @@ class LinkConsumer:
         self._loop = asyncio.get_running_loop()
         self._generation = 0
         self._acks = Acks()
+        self._complaints = Complaints()
         self._channel: Channel | None = None
         self._flush_is_due = False
         self._cancelled = False
@@ -123,23 +128,37 @@ class LinkConsumer:
         channel.close(because=LinkError("the broker has cancelled it"))
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
-        """The broker delivers."""
-        self._acks.delivered(tag)
+        """The broker delivers; WireError at more than were asked for, or out of order."""
+        try:
+            self._acks.delivered(tag)
+        except ValueError as exc:
+            raise WireError(str(exc)) from exc
+        if self._acks.outstanding > self._prefetch:
+            raise WireError(f"more than {self._prefetch} deliveries at once")
         if self._cancelled:
             self._reject(tag, requeue=True)
             return
         try:
             self._on_delivery(Delivery(message, redelivered, tag, self._generation))
-        except Exception:
-            logger.exception("%s: delivery %d stays unacknowledged", self._name, tag)
+        except Exception as exc:
+            self._failed(tag, redelivered, exc)
+
+    def _failed(self, tag: int, redelivered: bool, exc: Exception) -> None:
+        """Give back what failed for the first time; another consumer may do better."""
+        FAILED.inc()
+        # By its kind alone: its text may be of the message's making.
+        if self._complaints.is_news(type(exc).__name__, self._loop.time()):
+            what = "thrown away" if redelivered else "given back"
+            logger.error("%s: delivery %d failed, %s", self._name, tag, what, exc_info=exc)
+        self._reject(tag, requeue=not redelivered)
 
     def on_return(self, reason: Returned, message: Message) -> None:
         """Nothing is published on a consumer's channel."""
-        raise AssertionError("a return on a consumer's channel")
+        raise WireError("a return on a consumer's channel")
 
     def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
         """Nothing is published on a consumer's channel."""
-        raise AssertionError("a confirm on a consumer's channel")
+        raise WireError("a confirm on a consumer's channel")
 
     def on_unblocked(self) -> None:
         """Consumers aren't blocked."""

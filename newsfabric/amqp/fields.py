@@ -32,7 +32,8 @@ from newsfabric.amqp.message import SHOVELLED, Undecodable, Undecoded
 MAX_TABLE_BYTES: Final = 16 * 1024
 # Tables within tables, as deep as anyone has had a use for. Python's own stack ends near 1000.
 MAX_DEPTH: Final = 16
-# The single header of a message whose table is larger than MAX_TABLE_BYTES.
+# The single header of a message whose table is larger: its first MAX_TABLE_BYTES. A consumer holds
+# a thousand messages, and whoever passes one on must get it into a frame.
 OVERSIZE: Final = "undecodable-headers"
 
 _MAX_SHORT: Final = 255
@@ -88,7 +89,7 @@ def decode_table(raw: bytes) -> dict[str, Any]:
     A field whose length can't be known takes the rest of its table with it.
     """
     if len(raw) > MAX_TABLE_BYTES:
-        return {OVERSIZE: Undecodable(raw)}
+        return {OVERSIZE: Undecodable(raw[:MAX_TABLE_BYTES])}
     return _table(raw, 0, len(raw), 0)
 
 

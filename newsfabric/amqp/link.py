@@ -98,6 +98,9 @@ class PikaLink:
         self._users: list[_Seat] = []
         self._connection: Connection | None = None
         self._trouble: LinkError | None = None
+        self._losses = Complaints()
+        # Whether the last loss was told, and so that it is over has to be.
+        self._told = True
         # A try to connect came to nothing, or to something.
         self._tried = asyncio.Condition()
         # Every declaration was tried on this connection: publishers and consumers have theirs.
@@ -228,13 +231,16 @@ class PikaLink:
     async def _use(self, connection: Connection) -> None:
         """Serve everything on ``connection`` until it is lost."""
         where = f"{connection.params.host}:{connection.params.port}"
-        logger.info("link %s: connected to %s", self._name, where)
+        if self._told:
+            logger.info("link %s: connected to %s", self._name, where)
         self._connection = connection
         connection.closed.add_done_callback(lambda _: self._release_waiting())
         try:
             await self._serve(connection)
             reason = await asyncio.shield(connection.closed)
-            logger.warning("link %s: lost %s: %s", self._name, where, reason)
+            self._told = self._losses.is_news(str(reason), asyncio.get_running_loop().time())
+            if self._told:
+                logger.warning("link %s: lost %s: %s", self._name, where, reason)
         finally:
             self._serving = False
             self._connection = None

@@ -15,7 +15,7 @@ from newsfabric.amqp.confirms import Confirms
 from newsfabric.amqp.connection import Channel, Connection
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.retry import Retry
-from newsfabric.amqp.wire import Returned, encode_publish
+from newsfabric.amqp.wire import Returned, WireError, encode_publish
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked, PublishReturned
 
 logger = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ class LinkPublisher:
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
         """Nothing is consumed on a publisher's channel."""
-        raise AssertionError(f"delivery {tag} on a publisher's channel")
+        raise WireError(f"delivery {tag} on a publisher's channel")
 
 
 def _fail(future: asyncio.Future[None], error: LinkError) -> None:

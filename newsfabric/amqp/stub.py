@@ -522,7 +522,9 @@ class StubConsumer:
         try:
             self._on_delivery(delivery)
         except Exception:
-            logger.exception("consumer of %r: a delivery stays unacknowledged", self.queue)
+            what = "thrown away" if delivery.redelivered else "given back"
+            logger.exception("consumer of %r: delivery %d failed, %s", self.queue, self._tag, what)
+            self.reject(delivery, requeue=not delivery.redelivered)
 
     def ack(self, delivery: Delivery) -> None:
         """See :meth:`newsfabric.amqp.Consumer.ack`."""

@@ -43,6 +43,7 @@ from newsfabric.topology.plan import (
     owned_shovel,
     region_links,
     shovel_plan,
+    takes_gold_alone,
 )
 from newsfabric.topology.values import (
     ALL,
@@ -114,4 +115,5 @@ __all__ = [
     "router_queues",
     "shovel_plan",
     "shovel_value",
+    "takes_gold_alone",
 ]

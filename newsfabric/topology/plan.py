@@ -121,6 +121,14 @@ def shovel_plan(
     return plan
 
 
+def takes_gold_alone(shovel: str, region: str) -> bool:
+    """Whether ``shovel`` into the core of ``region`` is one of those that only gold goes through.
+
+    One takes everything that was published in the region.
+    """
+    return shovel.startswith("publish.") and shovel != f"publish.{region}.1"
+
+
 def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
     """Whether shovel ``name`` on ``cluster`` is for ``region`` to keep or remove."""
     match cluster.role:
@@ -147,12 +155,13 @@ def _publish(fabric: Fabric, region: str, source: str, topics: TopicTable) -> It
     """
     gold = topics.patterns("gold")
     for n, nodes in _rotations(fabric.region(source).client):
+        name = f"publish.{source}.{n}"
         yield Link(
-            name=f"publish.{source}.{n}",
+            name=name,
             runs_on=Cluster(region, "core"),
             source=Cluster(source, "client"),
             exchange=PUBLISH,
-            keys=(ALL,) if source == region and n == 1 else (*gold, canary_key(region)),
+            keys=(*gold, canary_key(region)) if takes_gold_alone(name, region) else (ALL,),
             destination=INTAKE,
             queue_name=f"shovel.publish.{region}.{n}",
             bounds=REGION_BOUNDS,

@@ -25,6 +25,8 @@ from newsfabric.world.processes import MARKER, last_lines, spawn
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 HOST: Final = "127.0.0.1"
+# RabbitMQ's own default, said aloud because what entrances have must stay below it.
+FRAME_MAX: Final = 131_072
 PLUGINS: Final = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 # Older ones refuse to start on a setting they don't know (seen with 3.10.8).
 _STAMPS_SINCE: Final = (3, 12)
@@ -41,8 +43,9 @@ class Broker:
     """What a node is: its name, its folder, its ports, its peers.
 
     ``peers`` are the names of all nodes of its cluster, itself included; empty for a node
-    of its own. ``definitions`` is loaded at boot and must then also make the user. ``settings``
-    are more lines for ``rabbitmq.conf``.
+    of its own. ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties.
+    ``definitions`` is loaded at boot and must then also make the user. ``settings`` are more lines
+    for ``rabbitmq.conf``.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Broker:
     distribution_port: int
     epmd_port: int
     peers: tuple[str, ...] = ()
+    frame_max: int = FRAME_MAX
     definitions: Path | None = None
     settings: tuple[str, ...] = ()
 
@@ -81,6 +85,7 @@ def configuration(broker: Broker, version: str) -> str:
         "disk_free_limit.absolute = 50MB",
         # A router takes 64 KiB; this bounds what waits before one has looked at it.
         "max_message_size = 1048576",
+        f"frame_max = {broker.frame_max}",
         # Nobody looks at rates here, and six nodes share this machine.
         "management.rates_mode = none",
         "log.console.level = info",

@@ -42,6 +42,9 @@ from newsfabric.world.links import (
 )
 from newsfabric.world.paths import Paths
 
+# Of client and proxy clusters. Each shovel adds to a message, whose properties RabbitMQ doesn't cut
+# into frames: with room to grow they stay below what the core's nodes agree on.
+ENTRANCE_FRAME_MAX: Final = 65_536
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
 MAX_BOXES: Final = 9
@@ -397,7 +400,7 @@ def lay_out(options: WorldOptions, state: Path) -> WorldLayout:
         for n, name in enumerate(options.regions, 1)
     )
     proxy_port = base + _REGION_PORTS * (len(regions) + 1) + _CLIENT
-    proxy_nodes = _cluster(options, paths, PROXY, 1, proxy_port) if options.proxy else ()
+    proxy_nodes = _entrance(options, paths, PROXY, 1, proxy_port) if options.proxy else ()
     return WorldLayout(
         options=options,
         paths=paths,
@@ -431,7 +434,7 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
         router_ports=tuple(base + n for n in range(1, _ROUTERS + 1)),
         mailbox_ports=tuple(base + _MAILBOX + n for n in range(_MAILBOXES)),
         keeper_port=base + _ROUTERS + 1,
-        client=_cluster(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
+        client=_entrance(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
         core=_cluster(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
         boxes=tuple(
             _box(options, paths, f"{name}-retail-{n + 1}", base + _BOX + 6 * n)
@@ -490,6 +493,14 @@ def _cluster(
         )
         for n, node in enumerate(names)
     )
+
+
+def _entrance(
+    options: WorldOptions, paths: Paths, name: str, count: int, port: int
+) -> tuple[Broker, ...]:
+    """A cluster that publishers connect to."""
+    nodes = _cluster(options, paths, name, count, port)
+    return tuple(dataclasses.replace(node, frame_max=ENTRANCE_FRAME_MAX) for node in nodes)
 
 
 def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,12 @@ def acks(delivered: int) -> Acks:
     for tag in range(1, delivered + 1):
         made.delivered(tag)
     return made
+
+
+@pytest.mark.parametrize("tag", [0, 5, 7, 2**64 - 1])
+def test_a_broker_that_counts_wrongly_is_noticed(tag: int) -> None:
+    with pytest.raises(ValueError, match="after 5"):
+        acks(5).delivered(tag)
 
 
 def test_a_run_from_the_oldest_leaves_as_one_multiple_ack() -> None:

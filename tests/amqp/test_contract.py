@@ -369,29 +369,49 @@ async def test_a_consumer_survives_its_queue(broker: BrokerHandle, name: str) ->
     assert (await inbox.next()).message.body == b"3"
 
 
-async def test_a_delivery_that_upsets_its_taker_stays_unacked(
+async def test_a_delivery_that_upsets_its_taker_comes_once_more_and_never_again(
     broker: BrokerHandle, name: str, expect_error_log: Any
 ) -> None:
-    expect_error_log("stays unacknowledged")
+    expect_error_log("failed, (given back|thrown away)")
     link, other = await broker.link(), await broker.link()
     await declare_queue(link, name, exclusive=False, durable=True)
     publisher = await link.publisher()
-    seen: asyncio.Queue[bytes] = asyncio.Queue()
+    seen: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
 
     def take(delivery: Delivery) -> None:
-        seen.put_nowait(delivery.message.body)
+        seen.put_nowait((delivery.message.body, delivery.redelivered))
         if delivery.message.body == b"bad":
             raise RuntimeError("can't")
         consumer.ack(delivery)
 
-    consumer = await other.consumer(name, take)
+    consumer = await other.consumer(name, take, prefetch=1)
     for body in (b"bad", b"good"):
         await publisher.publish("", Message(name, body))
     async with asyncio.timeout(10):
-        assert [await seen.get(), await seen.get()] == [b"bad", b"good"]
+        assert [await seen.get() for _ in range(3)] == [
+            (b"bad", False),
+            (b"bad", True),
+            (b"good", False),
+        ]
+    await other.close()
+    await publisher.publish("", Message(name, b"last"))
+    heir = await Inbox().consume(link, name)
+    assert (await heir.next()).message.body == b"last"
+    await forget(link, name)
+
+
+async def test_what_was_redelivered_through_no_fault_of_its_own_is_taken_as_any_other(
+    broker: BrokerHandle, name: str
+) -> None:
+    link, other = await broker.link(), await broker.link()
+    await declare_queue(link, name, exclusive=False, durable=True)
+    await (await link.publisher()).publish("", Message(name, b"innocent"))
+    await (await Inbox().consume(other, name)).next()
     await other.close()
     heir = await Inbox().consume(link, name)
-    assert (await heir.next()).message.body == b"bad"
+    delivery = await heir.next()
+    assert (delivery.message.body, delivery.redelivered) == (b"innocent", True)
+    heir.ack(delivery)
     await forget(link, name)
 
 

@@ -160,7 +160,7 @@ def test_nesting_ends_at_the_limit() -> None:
 
 def test_a_table_that_is_too_large_is_not_looked_into() -> None:
     raw = field(b"V", b"") * (MAX_TABLE_BYTES // 3 + 1)
-    assert decode_table(raw) == {OVERSIZE: raw}
+    assert decode_table(raw) == {OVERSIZE: raw[:MAX_TABLE_BYTES]}
 
 
 @pytest.mark.parametrize(

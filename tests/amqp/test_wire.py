@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.amqp.fields import OVERSIZE
+from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE
 from newsfabric.amqp.message import Message, Properties, Undecodable
 from newsfabric.amqp.wire import (
+    MAX_BODY,
+    MAX_HEADER,
+    MAX_UNFINISHED,
     FrameReader,
     Returned,
     WireError,
@@ -117,21 +120,127 @@ def test_messages_on_two_channels_may_interleave() -> None:
     assert [event[-1].topic for event in seen.events] == ["other", "news.breaking"]
 
 
+def frame(kind: int, payload: bytes, channel: int = 1) -> bytes:
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+
+
+def padded(size: int, message_id: bytes = b"m1") -> bytes:
+    """A content header of a message without a body whose header table has ``size`` bytes."""
+    flags, table = 1 << 13 | 1 << 7, b"\x01pS" + struct.pack(">I", size - 7) + b"x" * (size - 7)
+    properties = struct.pack(">HI", flags, len(table)) + table + bytes((len(message_id),))
+    return struct.pack(">HHQ", 60, 0, 0) + properties + message_id
+
+
+def first_of(raw: bytes) -> bytes:
+    return raw[: 8 + struct.unpack_from(">I", raw, 3)[0]]
+
+
+METHOD = first_of(deliver(1))
+
+
+@pytest.mark.parametrize("step", [1000, 4096, MAX_HEADER // 2, 2 * MAX_HEADER])
+@pytest.mark.parametrize("size", [FRAME_MAX + 300, MAX_HEADER - 100])
+def test_a_header_larger_than_was_agreed_is_read(size: int, step: int) -> None:
+    seen = Seen()
+    reader = FrameReader(seen, FRAME_MAX)
+    stream = METHOD + frame(2, padded(size)) + deliver(2)
+    for at in range(0, len(stream), step):
+        reader.feed(stream[at : at + step])
+    large, after = (event[-1] for event in seen.events)
+    assert large.properties.message_id == "m1"
+    assert set(large.properties.headers) == {"p" if size < MAX_TABLE_BYTES else OVERSIZE}
+    assert after == MESSAGE
+
+
+def test_of_headers_that_are_not_looked_into_the_beginning_is_kept() -> None:
+    seen = Seen()
+    FrameReader(seen, FRAME_MAX).feed(METHOD + frame(2, padded(100_000)))
+    kept = seen.events[0][-1].properties.headers[OVERSIZE]
+    assert isinstance(kept, Undecodable)
+    assert len(kept) == MAX_TABLE_BYTES
+
+
+@pytest.mark.parametrize("frame_max", [FRAME_MAX, 131_072])
+def test_of_a_body_that_nobody_takes_the_beginning_is_kept(frame_max: int) -> None:
+    seen = Seen()
+    body = b"0123456789" * 200_000
+    method = pika.spec.Basic.Deliver("consumer", 1, False, "postoffice", "large")
+    FrameReader(seen, frame_max).feed(content(1, method, Message("large", body), frame_max))
+    assert seen.events[0][-1] == Message("large", body[:MAX_BODY])
+
+
 @pytest.mark.parametrize(
     "bad",
     [
         deliver(1)[:-1] + b"\0",
         struct.pack(">BHI", 1, 1, FRAME_MAX + 1) + b"x",
+        struct.pack(">BHI", 3, 1, FRAME_MAX + 1) + b"x",
+        struct.pack(">BHI", 8, 0, 2**32 - 1) + b"x",
+        METHOD + struct.pack(">BHI", 2, 1, MAX_HEADER + 1) + b"x",
+        # Whole frames that are too large, in one piece.
+        frame(1, b"x" * (FRAME_MAX + 1)),
         # A body or a header with no method before it.
-        struct.pack(">BHI", 3, 1, 1) + b"x\xce",
-        struct.pack(">BHI", 2, 1, 14) + struct.pack(">HHQH", 60, 0, 1, 0) + b"\xce",
+        frame(3, b"x"),
+        frame(2, struct.pack(">HHQH", 60, 0, 1, 0)),
         # More body than the header said.
-        deliver(1, Message("a", b""))[:-1] + b"\xce" + struct.pack(">BHI", 3, 1, 1) + b"x\xce",
+        deliver(1, Message("a", b"")) + frame(3, b"x"),
+        # A second method or header before the first message has ended.
+        METHOD + METHOD,
+        METHOD + 2 * frame(2, struct.pack(">HHQH", 60, 0, 1, 0)),
+        b"".join(first_of(deliver(1, channel=n)) for n in range(1, MAX_UNFINISHED + 2)),
+        # Cut short inside.
+        frame(1, struct.pack(">HH", 60, 60)),
+        frame(1, struct.pack(">HH", 60, 60) + b"\x05tag"),
+        frame(1, struct.pack(">HH", 60, 50) + b"\0"),
+        frame(1, struct.pack(">HH", 60, 80) + b"\0"),
+        METHOD + frame(2, b"\0\x3c"),
     ],
 )
 def test_what_is_no_amqp_raises(bad: bytes) -> None:
     with pytest.raises(WireError):
         FrameReader(Seen(), FRAME_MAX).feed(bad)
+
+
+contents = st.binary(max_size=60).map(lambda raw: frame(2, struct.pack(">HHQ", 60, 0, 3) + raw))
+headers_of_two = st.sampled_from([b"", b"\1xV", b"\1xS\xff\xff\xff\xff", b"\xffx"]).map(
+    lambda raw: frame(
+        2, struct.pack(">HHQHI", 60, 0, 2, 1 << 13, len(raw)) + raw if raw else b"\0" * 14
+    )
+)
+anything = st.lists(
+    st.one_of(
+        st.sampled_from([METHOD, deliver(1), STREAM, frame(3, b"x"), frame(3, b"xyz")]),
+        st.builds(frame, st.sampled_from([1, 2, 3, 4, 8, 65, 206]), st.binary(max_size=40)),
+        st.builds(
+            lambda method, raw: frame(1, struct.pack(">HH", 60, method) + raw),
+            st.sampled_from([50, 60, 80, 120]),
+            st.binary(max_size=40),
+        ),
+        contents,
+        headers_of_two,
+        st.binary(max_size=30),
+    ),
+    max_size=6,
+).map(b"".join)
+
+
+def read(pieces: list[bytes]) -> tuple[list[Any], bool]:
+    """What comes out, and whether the reader went on to the end."""
+    seen = Seen()
+    reader = FrameReader(seen, FRAME_MAX)
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+    except WireError:
+        return seen.events, False
+    return seen.events, True
+
+
+@given(anything, st.lists(st.integers(0, 3000), max_size=20))
+def test_any_bytes_cut_anywhere_give_what_they_give_whole(raw: bytes, cuts: list[int]) -> None:
+    at = sorted({cut % (len(raw) + 1) for cut in cuts})
+    pieces = [raw[one:two] for one, two in zip([0, *at], [*at, len(raw)], strict=True)]
+    assert read(pieces) == read([raw])
 
 
 @given(st.binary(max_size=200))

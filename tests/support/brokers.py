@@ -14,6 +14,7 @@ from typing import Any
 
 from newsfabric.settings import Node
 from newsfabric.world.broker import (
+    FRAME_MAX,
     Broker,
     answers,
     broker_command,
@@ -24,6 +25,7 @@ from newsfabric.world.broker import (
     prepare,
     prepare_cookie,
 )
+from newsfabric.world.layout import ENTRANCE_FRAME_MAX
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 TIMEOUT = 120.0
@@ -46,6 +48,7 @@ class Brokers:
                 distribution_port=ports.pop(),
                 epmd_port=self._epmd_port,
                 peers=tuple(cluster) if len(cluster) > 1 else (),
+                frame_max=ENTRANCE_FRAME_MAX if "-client-" in name else FRAME_MAX,
             )
             for cluster in clusters
             for name in cluster

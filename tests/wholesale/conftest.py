@@ -16,6 +16,7 @@ def topics() -> TopicTable:
         {
             "topic": [
                 {"pattern": "news.*"},
+                {"pattern": "live.*", "class": "gold"},
                 {"pattern": "user.*", "access": "owner"},
                 {"pattern": "desk.#", "access": "registered"},
                 {"pattern": "marks.#", "access": "granted"},

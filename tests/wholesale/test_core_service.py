@@ -14,12 +14,16 @@ from core_desk import Desk, until
 from envelopes import envelope
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
+from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import ConfigError, StoreUnavailable
-from newsfabric.mailbox import Kept, Mark, encode_mark
+from newsfabric.mailbox import MARK_KEY, Kept, Mark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from wholesale.core_service import CoreService
+from wholesale.mailbox.marking import Marking
 from wholesale.mailbox.service import MailboxService, MailboxSettings
+from wholesale.router.router import Router
 from wholesale.router.service import RouterService, RouterSettings
+from wholesale.source import QueueSource
 
 LETTER = envelope(1, topic="user.42", app_id="billing")
 
@@ -134,3 +138,34 @@ async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
     desk.link.lose()
     assert desk.broker.depth("mailbox.1") == 1
     assert "oregon-mailbox-1 leaves 1 deliveries to the others" in caplog.text
+
+
+async def test_what_a_service_fails_with_twice_is_rejected_and_the_rest_goes_on(
+    desk: Desk, make: Any, monkeypatch: pytest.MonkeyPatch, expect_error_log: Any
+):
+    expect_error_log("given back")
+    expect_error_log("failed twice with a message")
+    service = make(desk)
+    offers: list[bool] = []
+
+    def offer(_work: Any, source: QueueSource, delivery: Delivery) -> None:
+        source.saw(delivery)
+        if delivery.message.body == b"poison":
+            offers.append(delivery.redelivered)
+            raise RecursionError("a bug")
+        source.ack(delivery)
+
+    monkeypatch.setattr(Router, "offer", offer)
+    monkeypatch.setattr(Marking, "offer", offer)
+    async with serving(service):
+        await until(lambda: service.readiness().ready)
+        for body in (b"poison", b"good"):
+            desk.broker.publish("intake", Message("news.world", body))
+            desk.broker.publish("upstream", Message(MARK_KEY, body))
+        await until(lambda: desk.arrived("rejected"))
+        (evidence,) = desk.arrived("rejected")
+        assert evidence.body == b"poison"
+        assert evidence.properties.headers["reason"] == "failed"
+        assert offers == [False, True]
+    desk.link.lose()
+    assert desk.broker.depth(service._settings.queues[0]) == 0

@@ -31,6 +31,11 @@ def test_all_its_listeners_are_on_loopback() -> None:
     assert "management.tcp.ip = 127.0.0.1" in lines
 
 
+def test_how_large_a_frame_may_be_is_said_aloud() -> None:
+    assert "frame_max = 131072" in configuration(broker(), "3.10.8").splitlines()
+    assert "frame_max = 65536" in configuration(broker(frame_max=65_536), "4.0.5").splitlines()
+
+
 def test_it_is_told_to_stamp_messages_only_where_it_knows_how() -> None:
     stamp = "message_interceptors.incoming.set_header_timestamp.overwrite = false"
     assert stamp in configuration(broker(), "3.13.7")

@@ -150,6 +150,14 @@ def test_a_node_of_a_cluster_knows_its_peers_and_a_single_one_has_none() -> None
     assert region.client[0].peers == ()
 
 
+def test_what_publishers_can_send_leaves_room_for_what_shovels_add() -> None:
+    layout = lay_out(WorldOptions(proxy=True, client_nodes=2), STATE)
+    entrances = [*layout.proxy_nodes, *(node for each in layout.regions for node in each.client)]
+    behind = [node for each in layout.regions for node in each.core]
+    assert {node.frame_max for node in entrances} == {64 * 1024}
+    assert {node.frame_max for node in behind} == {128 * 1024}
+
+
 def test_an_agent_is_told_every_core_node() -> None:
     layout = lay_out(WorldOptions(core_nodes=2), STATE)
     (agent,) = [p for p in layout.programs(layout.regions[0]) if p.name == "oregon-retail-1-agent"]

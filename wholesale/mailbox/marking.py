@@ -20,7 +20,7 @@ from newsfabric import topology
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.backoff import Backoff
-from newsfabric.errors import LinkError, StoreError
+from newsfabric.errors import LinkError
 from newsfabric.mailbox import Kept, Mark, announcement, decode_mark, note
 from newsfabric.seldom import Seldom
 from newsfabric.store import Store, rules
@@ -124,16 +124,17 @@ class Marking:
     async def _carry_out(self, jobs: Sequence[Job]) -> None:
         try:
             found = await self._written_down(jobs)
-        except StoreError as exc:
-            # The store is well and can't do one of these: the others must not share its fate.
+            known = [one for one in found if isinstance(one, _Known)]
+            await self._announce([message for one in known for message in self._told(one)])
+        except Exception as exc:
+            # The store is well and can't do one of these, or we can't: a bug must not end the
+            # process, which would meet it again. The others must not share its fate.
             if len(jobs) == 1:
                 self._give_up(jobs[0], exc)
                 return
             for job in jobs:
                 await self._carry_out([job])
             return
-        known = [one for one in found if isinstance(one, _Known)]
-        await self._announce([message for one in known for message in self._told(one)])
         for one in found:
             if isinstance(one, _Known):
                 self._settle(one)
@@ -164,11 +165,11 @@ class Marking:
             counters.UNKNOWN.inc()
             self._end(job)
 
-    def _give_up(self, job: Job, exc: StoreError) -> None:
+    def _give_up(self, job: Job, exc: Exception) -> None:
         counters.FAILED.inc()
         unsaid = self._failing.may_say(time.monotonic())
         if unsaid is not None:
-            logger.warning("a mark comes to nothing (and %d more): %s", unsaid, exc)
+            logger.warning("a mark comes to nothing (and %d more): %r", unsaid, exc)
         self._end(job)
 
     def _told(self, known: _Known) -> list[Message]:

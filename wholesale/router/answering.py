@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
+import time
 from typing import Final
 
 from newsfabric import topology
@@ -17,6 +18,7 @@ from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.jobs import Answer, Letter
 from wholesale.router.outgoing import confirmed, send
+from wholesale.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class Answering:
         self._progress = progress
         self._waiting: collections.deque[Answer] = collections.deque()
         self._wake = asyncio.Event()
+        self._failing = Seldom(every=10.0)
 
     def put(self, answer: Answer) -> None:
         """Give ``answer`` in its turn; at once if it is nothing but acks."""
@@ -78,7 +81,10 @@ class Answering:
         except Exception as exc:
             # Something in it can't be encoded. Without the letter the answer is
             # still complete: waiting for it would stop all others.
-            logger.error("a letter to %s can't be sent: %r", letter.exchange, exc)
+            unsaid = self._failing.may_say(time.monotonic())
+            if unsaid is not None:
+                text = "a letter to %s can't be sent: %r (and %d more)"
+                logger.error(text, letter.exchange, exc, unsaid)
             if letter.plain is None or letter.message is letter.plain:
                 return False
             letter.fall_back()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 
-from newsfabric import control
+from newsfabric import control, topology
 from newsfabric.amqp.message import SHOVELLED, Delivery, Properties
 from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
-from newsfabric.hops import hops
+from newsfabric.hops import hops, last_hop
 from newsfabric.races import Races
 from newsfabric.seldom import Seldom
 from newsfabric.sightings import Copy, Sighting
@@ -43,6 +43,7 @@ class Intake:
         self._limits = limits
         self._races = races
         self._differing = Seldom(every=10.0)
+        self._failing = Seldom(every=10.0)
 
     def take(
         self, delivery: Delivery, source: Source, *, now_ms: int, now: float
@@ -57,8 +58,11 @@ class Intake:
             return self.refuse(_unread(delivery, source), problem, now_ms=now_ms)
         except Exception as exc:
             # A fault of ours must not make the broker deliver the same message for ever.
-            name = readable(delivery.message.properties.message_id or "(none)")
-            logger.error("message_id %s: %r while it was taken in", name, exc, exc_info=True)
+            unsaid = self._failing.may_say(now)
+            if unsaid is not None:
+                name = readable(delivery.message.properties.message_id or "(none)")
+                text = "message_id %s: %r while it was taken in (and %d more)"
+                logger.error(text, name, exc, unsaid, exc_info=True)
             failure = Rejected(counters.INTERNAL, "the router failed on this message")
             return self.refuse(_unread(delivery, source), failure, now_ms=now_ms)
 
@@ -73,6 +77,8 @@ class Intake:
         submission = self._decode(delivery, now_ms)
         topic_class = self._validate(submission, delivery.message.properties)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
+        if topic_class != "gold" and self._came_as_gold(delivery.message.properties):
+            return self._refuse_copy(claim, now_ms)
         found = self._identify(submission, claim, topic_class, now_ms, now)
         if found.found is Found.ROUTED:
             return self._repeat(submission, claim, found.routed_ms)
@@ -107,6 +113,19 @@ class Intake:
             raise Rejected(
                 control.PUBLISHER_NOT_ALLOWED, f"user {user_id!r} says it is app_id {app_id!r}"
             )
+
+    def _came_as_gold(self, properties: Properties) -> bool:
+        """Whether the shovel that brought it is for gold alone. Header BCC sends by it what isn't:
+        the first broker takes the header away and leaves the topic as it was."""
+        shovel = last_hop(properties.headers)
+        return shovel is not None and topology.takes_gold_alone(shovel, self._sender.region)
+
+    def _refuse_copy(self, claim: Claim, now_ms: int) -> Answer:
+        # Without a receipt: the message itself has come the way that everything takes, and a router
+        # answers it there. So no word is wrong while a topic's class is being changed.
+        problem = Rejected("cc_not_allowed", "a copy that came by a way that only gold takes")
+        counters.REJECTED[problem.reason].inc()
+        return Answer([self._sender.evidence(claim.delivery, problem, now_ms=now_ms)], [claim])
 
     def _identify(
         self,

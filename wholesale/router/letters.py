@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from newsfabric import control, topology
-from newsfabric.amqp.message import Delivery, Message, Properties
+from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE, encode_table
+from newsfabric.amqp.message import Delivery, Message, Properties, Undecodable
 from newsfabric.envelope import Submission, id_of, identity_text
 from newsfabric.errors import Rejected
 from wholesale.router.jobs import Claim, Letter
@@ -21,6 +22,8 @@ from wholesale.router.jobs import Claim, Letter
 # AMQP 0-9-1 section 4.2.5.3: short strings have at most 255 octets.
 _MAX_SHORT: Final = 255
 _MAX_DETAIL: Final = 500
+# Of the publisher's headers. With those that say why it stays below what a decoder looks into.
+_MAX_KEPT: Final = MAX_TABLE_BYTES - 4096
 _ACTING_HEADERS: Final = ("CC", "BCC")
 
 
@@ -70,13 +73,14 @@ class Sender:
 
     def rejected(self, delivery: Delivery, problem: Rejected, *, now_ms: int) -> list[Letter]:
         """The letters about a message that can't be accepted: to ``rejected``, and a receipt."""
-        letters = [self._evidence(delivery, problem, now_ms)]
+        letters = [self.evidence(delivery, problem, now_ms=now_ms)]
         properties = delivery.message.properties
         if properties.reply_to and _is_short_text(properties.reply_to):
             letters.append(self._refusal(delivery.message, problem, properties.reply_to))
         return letters
 
-    def _evidence(self, delivery: Delivery, problem: Rejected, now_ms: int) -> Letter:
+    def evidence(self, delivery: Delivery, problem: Rejected, *, now_ms: int) -> Letter:
+        """The letter to ``rejected`` alone."""
         message = delivery.message
         ours = {
             "reason": problem.reason,
@@ -126,4 +130,8 @@ def _is_short_text(text: str) -> bool:
 
 
 def _inert(headers: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in headers.items() if name not in _ACTING_HEADERS}
+    """``headers`` without those that act, or what there is room for of their bytes."""
+    kept = {name: value for name, value in headers.items() if name not in _ACTING_HEADERS}
+    unread = kept.get(OVERSIZE)
+    raw = unread if isinstance(unread, Undecodable) else encode_table(kept)[4:]
+    return kept if len(raw) <= _MAX_KEPT else {OVERSIZE: Undecodable(raw[:_MAX_KEPT])}

@@ -16,6 +16,7 @@ from wholesale.router.intake import Intake
 from wholesale.router.jobs import Answer, Job
 from wholesale.router.letters import Sender
 from wholesale.router.stream import Stream
+from wholesale.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Settling:
         self._now_ms = now_ms
         self._now = now
         self._sightings = sightings
+        self._failing = Seldom(every=10.0)
 
     def routed(self, job: Job) -> None:
         """``job`` is stored and both exchanges have confirmed it."""
@@ -62,12 +64,11 @@ class Settling:
 
     def failed(self, job: Job, problem: Exception) -> None:
         """``job`` met an error that isn't known: reject it, or it would come round for ever."""
-        logger.error(
-            "message %s: %r while it was routed",
-            identity_text(job.submission.identity),
-            problem,
-            exc_info=problem,
-        )
+        unsaid = self._failing.may_say(self._now())
+        if unsaid is not None:
+            name = identity_text(job.submission.identity)
+            text = "message %s: %r while it was routed (and %d more)"
+            logger.error(text, name, problem, unsaid, exc_info=problem)
         self.void(job)
         self._identities.given_up(job)
         rejected = Rejected(counters.INTERNAL, "the router failed on this message")

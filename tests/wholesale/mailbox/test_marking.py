@@ -34,7 +34,7 @@ class FailingStore(MemoryStore):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.fails: list[tuple[str, StoreError]] = []
+        self.fails: list[tuple[str, Exception]] = []
 
     def _fail(self, call: str) -> None:
         if self.fails and self.fails[0][0] == call:
@@ -278,13 +278,14 @@ async def test_a_mark_on_what_isnt_there_comes_to_nothing(
     assert await desk.store.mailboxes(["user.43"], limit=9) == [[Kept(theirs)]]
 
 
+@pytest.mark.parametrize("problem", [StoreError("garbage"), RecursionError("garbage")])
 @pytest.mark.parametrize(("call", "times"), [("kept", 3), ("mark", 1)])
-async def test_one_that_the_store_cant_do_doesnt_hold_up_the_others(
-    desk: Desk, call: str, times: int, caplog: pytest.LogCaptureFixture
+async def test_one_that_the_store_cant_do_or_we_cant_doesnt_hold_up_the_others(
+    desk: Desk, call: str, times: int, problem: Exception, caplog: pytest.LogCaptureFixture
 ):
     assert isinstance(desk.store, FailingStore)
     # For the batch, and then for the one that comes first alone.
-    desk.store.fails = [(call, StoreError("garbage"))] * (times + 1)
+    desk.store.fails = [(call, problem)] * (times + 1)
     failed = counters.FAILED._value.get()
     async with marking(desk) as made:
         send(desk, marked("read"), marked("dismiss"), marked("ack"))

@@ -9,6 +9,9 @@ from core_desk import EPOCH, message
 
 from newsfabric import control
 from newsfabric.amqp import Delivery, Message
+from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE, decode_table, encode_table
+from newsfabric.amqp.message import Undecodable
+from newsfabric.amqp.wire import encode_publish
 from newsfabric.envelope import id_of, identity_text, receive
 from newsfabric.errors import Rejected
 from wholesale.router.jobs import Claim
@@ -46,6 +49,24 @@ def test_nothing_of_it_acts_on_the_broker_again():
     (evidence,) = rejected(refused)
     assert evidence.properties.expiration is None
     assert not {"CC", "BCC"} & evidence.properties.headers.keys()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {OVERSIZE: Undecodable(b"x" * MAX_TABLE_BYTES)},
+        {str(n): None for n in range(3000)},
+        # Octets, which are longer when they are sent again.
+        decode_table(b"\1xA" + (16_000).to_bytes(4, "big") + b"b\0" * 8000),
+    ],
+)
+def test_why_it_was_rejected_can_be_read_whatever_its_headers_hold(headers: dict[str, object]):
+    (evidence,) = rejected(message("\udcff" * 255, headers=headers, reply_to=None))
+    read = decode_table(encode_table(evidence.properties.headers)[4:])
+    assert read["reason"] == "not_json"
+    assert isinstance(read[OVERSIZE], bytes)
+    frames = encode_publish(1, "rejected", evidence, mandatory=False, frame_max=65_536)
+    assert len(frames) < 20_000
 
 
 def test_redelivered_it_goes_out_plain_because_its_headers_may_have_broken_the_link():

@@ -282,7 +282,7 @@ async def test_copies_of_a_message_race_and_the_winners_way_is_in_its_path(desk:
     async with running(desk) as router:
         desk.publish(
             *(
-                message(message_id="m1", headers=shovelled(way))
+                message("live.x", message_id="m1", headers=shovelled(way))
                 for way in ("publish.oregon.2", "publish.dublin.1")
             )
         )
@@ -294,9 +294,29 @@ async def test_copies_of_a_message_race_and_the_winners_way_is_in_its_path(desk:
 async def test_what_a_publisher_wrote_where_shovels_write_is_no_hop(desk: Desk):
     async with running(desk) as router:
         for n, forged in enumerate(("../../etc", "publish.oregon.1@0", "postoffice.1", "p" * 200)):
-            desk.publish(message(message_id=f"m{n}", headers=shovelled(forged)))
+            desk.publish(message("live.x", message_id=f"m{n}", headers=shovelled(forged)))
         await desk.none_owed(router)
     assert [e.path for e in desk.envelopes()] == [(f"oregon-router-1@{EPOCH}",)] * 4
+
+
+@pytest.mark.parametrize("way", ["publish.oregon.2", "publish.dublin.1", "publish.dublin.2"])
+async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(desk: Desk, way: str):
+    refused_before = counters.REJECTED["cc_not_allowed"]._value.get()
+    async with running(desk) as router:
+        for topic in ("news.world", "live.x"):
+            for shovel in ("publish.oregon.1", way):
+                headers = shovelled(shovel)
+                desk.publish(message(topic, message_id=topic, reply_to="me", headers=headers))
+        await desk.none_owed(router)
+    assert sorted(e.topic for e in desk.envelopes()) == ["live.x", "news.world"]
+    # The message is answered where it came as it should; its copy alone is refused.
+    assert {(r.topic, r.status) for r in desk.receipts()} == {
+        ("news.world", "routed"),
+        ("live.x", "routed"),
+    }
+    (evidence,) = desk.arrived("rejected")
+    assert evidence.properties.headers["topic"] == "news.world"
+    assert counters.REJECTED["cc_not_allowed"]._value.get() == refused_before + 1
 
 
 async def test_canaries_end_here_and_are_no_ones_message(desk: Desk):

@@ -57,7 +57,8 @@ async def test_what_it_counts_is_in_its_metrics(desk: Desk):
 async def test_it_tells_the_way_of_a_message_and_what_the_store_has_of_it(desk: Desk):
     async with serving(desk) as (_, url):
         ways = ("publish.oregon.1", "publish.oregon.2")
-        desk.publish(*(message(message_id="a/b c", headers=shovelled(way)) for way in ways))
+        sent = (message("live.x", message_id="a/b c", headers=shovelled(way)) for way in ways)
+        desk.publish(*sent)
         await until(lambda: desk.envelopes())
         (routed,) = desk.envelopes()
         traced = json.loads((await get(f"{url}/trace/{quote('a/b c', safe='')}")).body)

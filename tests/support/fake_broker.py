@@ -1,0 +1,96 @@
+"""A broker of a few lines that greets as RabbitMQ does and then says what a test has it say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final
+
+import pika.frame
+import pika.spec
+
+# What it answers to what it is asked; the rest it doesn't answer.
+_ANSWERS: Final[dict[type[Any], Callable[[], Any]]] = {
+    pika.spec.Connection.StartOk: lambda: pika.spec.Connection.Tune(2047, 131_072, 0),
+    pika.spec.Connection.Open: lambda: pika.spec.Connection.OpenOk(),
+    pika.spec.Connection.Close: lambda: pika.spec.Connection.CloseOk(),
+    pika.spec.Channel.Open: lambda: pika.spec.Channel.OpenOk(),
+    pika.spec.Channel.Close: lambda: pika.spec.Channel.CloseOk(),
+    pika.spec.Confirm.Select: lambda: pika.spec.Confirm.SelectOk(),
+    pika.spec.Basic.Qos: lambda: pika.spec.Basic.QosOk(),
+    pika.spec.Basic.Consume: lambda: pika.spec.Basic.ConsumeOk("newsfabric"),
+}
+
+HANG_UP: Final = b""
+
+
+class FakeBroker:
+    """``says`` are the bytes that follow a consumer's ConsumeOk, or instead of the greeting where
+    ``greets`` is false. They are written until there are no more, or nobody takes them. After
+    :data:`HANG_UP` it closes the socket.
+    """
+
+    def __init__(self, says: Callable[[], Iterator[bytes]], *, greets: bool = True) -> None:
+        self._says = says
+        self._greets = greets
+        self.connections = 0
+        # What was written last, with what the sockets hold.
+        self.said = 0
+        self.ended = asyncio.Event()
+        self.url = ""
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def saying(
+        cls, says: Callable[[], Iterator[bytes]], *, greets: bool = True
+    ) -> AsyncIterator[FakeBroker]:
+        broker = cls(says, greets=greets)
+        server = await asyncio.start_server(broker._serve, "127.0.0.1", 0)
+        broker.url = f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}/%2F"
+        try:
+            yield broker
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.ended.clear()
+        try:
+            await reader.readexactly(8)
+            if self._greets:
+                start = pika.spec.Connection.Start(0, 9, {}, "PLAIN", "en_US")
+                writer.write(pika.frame.Method(0, start).marshal())
+                await self._answer(reader, writer)
+            else:
+                await self._say(writer)
+                await reader.read()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.ended.set()
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard = b""
+        while data := await reader.read(65536):
+            heard += data
+            while heard:
+                used, frame = pika.frame.decode_frame(heard)
+                if not used:
+                    break
+                heard = heard[used:]
+                asked = type(getattr(frame, "method", None))
+                if answer := _ANSWERS.get(asked):
+                    writer.write(pika.frame.Method(frame.channel_number, answer()).marshal())
+                if asked is pika.spec.Basic.Consume:
+                    await self._say(writer)
+
+    async def _say(self, writer: asyncio.StreamWriter) -> None:
+        self.said = 0
+        for data in self._says():
+            if data == HANG_UP:
+                raise ConnectionAbortedError
+            writer.write(data)
+            await writer.drain()
+            self.said += len(data)

@@ -1,0 +1,98 @@
+"""AMQP that no library would send: a publisher without scruples, and what it puts on the wire."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from newsfabric.amqp.connection import Channel, Connection, open_connection, parameters_of
+from newsfabric.amqp.fields import encode_short
+from newsfabric.settings import Credentials
+
+HAS_HEADERS, HAS_MESSAGE_ID, HAS_TIMESTAMP = 1 << 13, 1 << 7, 1 << 6
+HAS_CORRELATION_ID, HAS_REPLY_TO, HAS_EXPIRATION = 1 << 10, 1 << 9, 1 << 8
+
+
+def field(kind: bytes, payload: bytes, name: bytes = b"key") -> bytes:
+    return bytes((len(name),)) + name + kind + payload
+
+
+def long(payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload)) + payload
+
+
+def nested(depth: int) -> bytes:
+    raw = field(b"V", b"")
+    for _ in range(depth):
+        raw = field(b"F", long(raw))
+    return raw
+
+
+def headers(raw: bytes) -> bytes:
+    """Properties with this header table and nothing else."""
+    return struct.pack(">H", HAS_HEADERS) + long(raw)
+
+
+def asking(raw: bytes, reply_to: str, message_id: str) -> bytes:
+    """Properties with this header table, of a message that wants a receipt."""
+    flags = HAS_HEADERS | HAS_CORRELATION_ID | HAS_REPLY_TO | HAS_MESSAGE_ID
+    texts = b"".join(map(encode_short, (message_id, reply_to, message_id)))
+    return struct.pack(">H", flags) + long(raw) + texts
+
+
+def filling(frame_max: int, reply_to: str, message_id: str) -> bytes:
+    """The same, its one header as long as fits into a frame of ``frame_max`` bytes."""
+    taken = 8 + 12 + len(asking(field(b"S", long(b"")), reply_to, message_id))
+    return asking(field(b"S", long(b"x" * (frame_max - taken))), reply_to, message_id)
+
+
+class Hostile:
+    """A publisher without scruples."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def at(cls, url: str) -> Hostile:
+        parameters = parameters_of(url, name="hostile", credentials=Credentials())
+        return cls(await open_connection(parameters, within=10))
+
+    @property
+    def frame_max(self) -> int:
+        """What the broker lets it send."""
+        return int(self._connection.params.frame_max)
+
+    async def publish(
+        self, exchange: bytes, key: bytes, *properties: bytes, body: bytes = b"{}"
+    ) -> bool:
+        """A message for each of ``properties``, at once; whether the broker took them."""
+        channel = await Channel.open(self._connection)
+        self._connection.send(
+            b"".join(_frames(channel.number, exchange, key, each, body) for each in properties)
+        )
+        try:
+            # Answered in order: the publications have been dealt with.
+            await channel.request("exchange_declare", exchange="amq.topic", passive=True)
+        except Exception:
+            return False
+        channel.close()
+        return True
+
+    async def close(self) -> None:
+        await self._connection.shut(within=2)
+
+
+def _frames(channel: int, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> bytes:
+    frames: Sequence[tuple[int, bytes]] = (
+        (1, struct.pack(">HHH", 60, 40, 0) + _short(exchange) + _short(key) + b"\0"),
+        (2, struct.pack(">HHQ", 60, 0, len(body)) + properties),
+        (3, body),
+    )
+    return b"".join(
+        struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+        for kind, payload in frames
+    )
+
+
+def _short(raw: bytes) -> bytes:
+    return bytes((len(raw),)) + raw

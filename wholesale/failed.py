@@ -1,0 +1,83 @@
+"""Deliveries that a service failed with twice: out of its queue, into exchange ``rejected``.
+
+A bug, whatever it is, must not make a message come round for ever. The first failure gives the
+delivery back to its queue, for another service of the kind may do better (newsfabric.amqp); the
+second one ends here. ``redelivered`` alone is no failure: a lost connection redelivers a thousand
+innocents, and each of them is tried as any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from newsfabric import metrics, topology
+from newsfabric.amqp import Publisher
+from newsfabric.amqp.message import Delivery, Message, Properties
+from newsfabric.errors import LinkError
+from newsfabric.store.rules import clock_ms
+from wholesale.seldom import Seldom
+from wholesale.source import QueueSource
+
+logger = logging.getLogger(__name__)
+
+REASON: Final = "failed"
+FAILED = metrics.counter("core_failed", "Deliveries that failed twice; they are in rejected.")
+
+
+class Failed:
+    """Takes deliveries with :meth:`put`; :meth:`run` publishes them and acknowledges.
+
+    Each is unacknowledged until then, so the broker's prefetch bounds how many wait here.
+    """
+
+    def __init__(
+        self, publisher: Publisher, *, name: str, now_ms: Callable[[], int] = clock_ms
+    ) -> None:
+        self._publisher = publisher
+        self._name = name
+        self._now_ms = now_ms
+        self._waiting: collections.deque[tuple[QueueSource, Delivery]] = collections.deque()
+        self._wake = asyncio.Event()
+        self._saying = Seldom(every=10.0)
+
+    def put(self, source: QueueSource, delivery: Delivery, problem: Exception) -> None:
+        """``delivery`` of ``source`` failed for the second time, with ``problem``."""
+        FAILED.inc()
+        unsaid = self._saying.may_say(time.monotonic())
+        if unsaid is not None:
+            logger.error("failed twice with a message (and %d more)", unsaid, exc_info=problem)
+        self._waiting.append((source, delivery))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish them one by one, until cancelled."""
+        while True:
+            while self._waiting:
+                await self._reject(*self._waiting.popleft())
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _reject(self, source: QueueSource, delivery: Delivery) -> None:
+        """Until the broker has it, or has taken ``delivery`` back."""
+        # Nothing of its properties: they may be what we failed with.
+        headers = {
+            "reason": REASON,
+            "detail": f"{self._name} failed with it twice",
+            "topic": delivery.message.topic.encode("utf-8", "backslashreplace").decode(),
+            "router": self._name,
+            "rejected_at": self._now_ms(),
+        }
+        evidence = Message(REASON, delivery.message.body, Properties(headers=headers))
+        while not source.is_stale(delivery):
+            await self._publisher.ready()
+            try:
+                await self._publisher.publish(topology.REJECTED, evidence)
+            except LinkError:
+                continue
+            source.ack(delivery)
+            return
