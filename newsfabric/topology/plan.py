@@ -121,6 +121,11 @@ def shovel_plan(
     return plan
 
 
+def runs_shovels(region: str, cluster: Cluster) -> bool:
+    """Whether shovels that ``region`` keeps run on ``cluster``."""
+    return cluster.region == region or cluster.role == "proxy"
+
+
 def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
     """Whether shovel ``name`` on ``cluster`` is for ``region`` to keep or remove."""
     match cluster.role:

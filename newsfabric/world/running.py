@@ -81,7 +81,8 @@ class Running:
     def start_program(self, program: Program) -> None:
         """Start a service."""
         # Logs are read while things go wrong: nothing of them may wait in a buffer.
-        self._start(program.name, program.command, os.environ | {"PYTHONUNBUFFERED": "1"})
+        variables = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(program.variables)
+        self._start(program.name, program.command, variables)
 
     def start(self, name: str) -> None:
         """Start the process of that name, whatever it is; KeyError if it is none of ours."""

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from clusters import client_cluster, core_cluster, reported
 from core_desk import EPOCH, until
 from envelopes import envelope
 from gateways import opened_box
@@ -75,21 +76,7 @@ class House:
         self.client.publish("receipts", receipt)
 
     def report(self, **fields: Any) -> None:
-        said = LoadReport(
-            region="oregon",
-            box="oregon-retail-1",
-            state="ready",
-            connections=1,
-            capacity=100,
-            deliveries_per_second=0,
-            connects_per_second=0,
-            sockjs_url="http://r1.example/sockjs",
-            websocket_url="ws://r1.example/websocket",
-            sse_url="http://r1.example/events",
-            sent_ms=1,
-        )
-        report = dataclasses.replace(said, **fields)
-        self.core.publish("upstream", control.encode_load(report))
+        self.core.publish("upstream", reported(dataclasses.replace(LOAD, **fields)))
 
     async def publish(self, document: Any, **headers: str) -> HTTPResponse:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
@@ -103,6 +90,19 @@ class House:
         return await AsyncHTTPClient().fetch(request, raise_error=False)
 
 
+LOAD = LoadReport(
+    region="oregon",
+    box="oregon-retail-1",
+    state="ready",
+    connections=1,
+    capacity=100,
+    deliveries_per_second=0,
+    connects_per_second=0,
+    sockjs_url="http://r1.example/sockjs",
+    websocket_url="ws://r1.example/websocket",
+    sse_url="http://r1.example/events",
+    sent_ms=1,
+)
 JSON = "application/json"
 HEADLINE = {"topic": "news.world", "body": {"headline": "x"}}
 
@@ -111,7 +111,7 @@ HEADLINE = {"topic": "news.world", "body": {"headline": "x"}}
 async def open_house(
     topics: TopicTable, settings: FrontdeskSettings = SETTINGS
 ) -> AsyncIterator[House]:
-    client, core = StubBroker(), StubBroker()
+    client, core = client_cluster(), core_cluster()
     store = MemoryStore(topics, now_ms=lambda: EPOCH)
     service = FrontdeskService(
         settings,
@@ -188,6 +188,18 @@ async def test_a_strangers_message_among_the_load_reports_is_ignored(house: Hous
     house.report()
     await until(lambda: house.service.boxes.count(now=0.0) == 1)
     assert (await house.fetch("/endpoints.json")).code == 200
+
+
+async def test_what_a_box_reports_in_anothers_name_is_dropped(house: House):
+    forged = dataclasses.replace(LOAD, box="oregon-retail-2")
+    house.core.publish("upstream", reported(forged, by="oregon-retail-1"))
+    # Nor is what says no name: a broker has checked it, or it is nobody's.
+    house.core.publish("upstream", control.encode_load(forged))
+    house.report()
+    await until(lambda: house.service.boxes.count(now=0.0))
+    gateways = said(await house.fetch("/endpoints.json"))["gateways"]
+    assert len(gateways) == 1
+    assert 'outcome="forged"} 2.0' in (await house.fetch("/metrics")).body.decode()
 
 
 # --- publish
@@ -355,6 +367,20 @@ async def test_with_a_key_only_its_holder_publishes(topics: TopicTable):
         await until(lambda: house.client.depth(house.tap))
         house.answer(house.published()[0], id="i", identity="i")
         assert (await asking).code == 201
+
+
+async def test_it_vouches_for_whom_it_knows_by_a_key_and_for_nobody_else(topics: TopicTable):
+    keys = (ApiKey("0123456789abcdef", "cms"), ApiKey("fedcba9876543210"))
+    settings = dataclasses.replace(SETTINGS, api_keys=keys, login="frontdesk.oregon")
+    async with open_house(topics, settings) as house:
+        for key, vouched in ((keys[0], "frontdesk.oregon"), (keys[1], None)):
+            document = HEADLINE | {"app_id": "cms"}
+            asking = asyncio.create_task(house.publish(document, X_API_Key=key.key))
+            await until(lambda: house.client.depth(house.tap))
+            (message,) = house.published()
+            assert (message.properties.app_id, message.properties.user_id) == ("cms", vouched)
+            house.answer(message, id="i", identity="i")
+            await asking
 
 
 def test_it_doesnt_listen_to_the_world_without_a_key():
