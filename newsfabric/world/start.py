@@ -127,8 +127,7 @@ async def bring_up(running: Running, progress: Progress, *, seconds: float) -> N
 async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str]) -> None:
     running.start_epmd()
     await _until(listening, running.layout.epmd_port)
-    if (links := running.layout.links_program()) is not None:
-        running.start_program(links)
+    running.start_links()
     running.start_brokers()
     canaries = Canaries(running.layout)
     try:
