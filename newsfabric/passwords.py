@@ -1,4 +1,4 @@
-"""Publishers' passwords: a file for each, named as its ``app_id``, for its owner's eyes alone."""
+"""Brokers' users' passwords: a file for each, named as the user, for its owner's eyes alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def passwords_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return {name: _password(folder / name) for name in names}
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"publishers' passwords: {exc}") from exc
+        raise ConfigError(f"passwords: {exc}") from exc
 
 
 def _password(path: Path) -> str:

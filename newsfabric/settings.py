@@ -33,6 +33,10 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from newsfabric.errors import ConfigError
 from newsfabric.numbers import is_number
 
+# What the variables begin with that say who logs in.
+AMQP_LOGIN: Final = "NEWSFABRIC_AMQP"
+SHOVEL_LOGIN: Final = "NEWSFABRIC_SHOVEL"
+
 # Names become words of routing keys and parts of queue names.
 _MAX_DISTANCE: Final = 1e9
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
@@ -113,19 +117,31 @@ class Credentials:
         return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
 
 
-def credentials_from(environ: Mapping[str, str]) -> Credentials:
+def credentials_from(environ: Mapping[str, str], prefix: str = AMQP_LOGIN) -> Credentials:
     """NEWSFABRIC_AMQP_USERNAME with NEWSFABRIC_AMQP_PASSWORD_FILE or NEWSFABRIC_AMQP_PASSWORD.
 
     Without any of them ``guest``, whom RabbitMQ lets in from loopback alone.
     """
-    username = environ.get("NEWSFABRIC_AMQP_USERNAME", "guest")
-    path = environ.get("NEWSFABRIC_AMQP_PASSWORD_FILE")
+    username = environ.get(f"{prefix}_USERNAME", "guest")
+    path = environ.get(f"{prefix}_PASSWORD_FILE")
     if path is None:
-        return Credentials(username, environ.get("NEWSFABRIC_AMQP_PASSWORD", "guest"))
+        return Credentials(username, environ.get(f"{prefix}_PASSWORD", "guest"))
     try:
         return Credentials(username, Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"NEWSFABRIC_AMQP_PASSWORD_FILE: {exc}") from exc
+        raise ConfigError(f"{prefix}_PASSWORD_FILE: {exc}") from exc
+
+
+def shovel_credentials_from(environ: Mapping[str, str]) -> Credentials:
+    """Whom shovels log in as: NEWSFABRIC_SHOVEL_… as above, or the same as we."""
+    if f"{SHOVEL_LOGIN}_USERNAME" not in environ:
+        return credentials_from(environ)
+    return credentials_from(environ, SHOVEL_LOGIN)
+
+
+def login_variables(username: str, password_file: Path, prefix: str = AMQP_LOGIN) -> dict[str, str]:
+    """The environment by which a service is told its login."""
+    return {f"{prefix}_USERNAME": username, f"{prefix}_PASSWORD_FILE": str(password_file)}
 
 
 def is_name(text: str) -> bool:

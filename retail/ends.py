@@ -23,9 +23,9 @@ from newsfabric.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
     UPSTREAM,
-    Exchange,
     ShovelLink,
     box_feed,
+    box_loads_queue,
     box_part,
     declare_part,
     owned_box_shovel,
@@ -113,7 +113,7 @@ class CoreEnd:
         self._load_key = load_key(region, box)
         self._on_load = on_load
         # A name of its own each time, since a connection that is half dead may hold the last one.
-        self._loads = f"agent.{box}.{secrets.token_hex(4)}"
+        self._loads = box_loads_queue(box, secrets.token_hex(4))
         self._link: Link | None = None
 
     async def open(self) -> None:
@@ -150,12 +150,14 @@ class CoreEnd:
         await declare_part(declare, self._part)
 
     async def _declare_loads(self, declare: Declare) -> None:
-        await declare.exchange(UPSTREAM, type=Exchange(UPSTREAM).type)
         await declare.queue(self._loads, durable=False, exclusive=True, arguments=_LOAD_ARGUMENTS)
         await declare.bind(self._loads, UPSTREAM, self._load_key)
 
     def _take(self, consumers: list[Consumer], delivery: Delivery) -> None:
         consumers[0].ack(delivery)
+        if delivery.message.properties.user_id != self._credentials.username:
+            logger.debug("somebody else's word")
+            return
         try:
             report = decode_load(delivery.message)
         except ValueError as exc:

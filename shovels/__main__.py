@@ -10,7 +10,13 @@ import click
 import tornado.web
 
 from newsfabric import service
-from newsfabric.settings import Credentials, Fabric, credentials_from, load_fabric
+from newsfabric.settings import (
+    Credentials,
+    Fabric,
+    credentials_from,
+    load_fabric,
+    shovel_credentials_from,
+)
 from newsfabric.topics import TopicTable, load_topics
 from shovels.apply import Brokers
 from shovels.keeper import Keeper
@@ -41,6 +47,7 @@ def main(region: str, fabric: Path, topics: Path, host: str, port: int, log_leve
             fabric=known,
             topics=load_topics(topics),
             credentials=credentials_from(os.environ),
+            shovels=shovel_credentials_from(os.environ),
             address=(host, port),
         )
 
@@ -54,10 +61,11 @@ async def run(
     fabric: Fabric,
     topics: TopicTable,
     credentials: Credentials,
+    shovels: Credentials,
     address: tuple[str, int],
 ) -> None:
     """Serve health and metrics on ``address`` and keep until ``stop`` is set."""
-    async with Brokers(fabric, credentials) as brokers:
+    async with Brokers(fabric, credentials, shovels=shovels) as brokers:
         keeper = Keeper(brokers, region, topics)
         routes = [
             (r"/canaries", service.DocumentHandler, {"document": keeper.canaries}),

@@ -17,7 +17,16 @@ from newsfabric.errors import ManagementError
 from newsfabric.management import Management, ShovelState
 from newsfabric.settings import Credentials, Fabric, Node
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Binding, Cluster, Exchange, Queue, ShovelLink, mask, shovel_value
+from newsfabric.topology import (
+    Binding,
+    Cluster,
+    Exchange,
+    Queue,
+    ShovelLink,
+    mask,
+    runs_shovels,
+    shovel_value,
+)
 from shovels.homes import Seen, wanted_now
 from shovels.plan import Action, Actual, diff, must_wait, short_name
 
@@ -62,9 +71,18 @@ class Status:
 class Brokers:
     """The management APIs of a fabric's clusters. Use as an async context manager."""
 
-    def __init__(self, fabric: Fabric, credentials: Credentials, *, timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        credentials: Credentials,
+        *,
+        shovels: Credentials | None = None,
+        timeout: float = 5.0,
+    ) -> None:
+        """``shovels`` is whom shovels log in as, if it is somebody else."""
         self.fabric = fabric
         self.credentials = credentials
+        self.shovels = shovels or credentials
         self._apis = {
             cluster: [
                 Management(node.management_url, credentials, timeout=timeout) for node in nodes
@@ -107,7 +125,7 @@ async def look(
 ) -> Look:
     """Read the clusters of ``region`` and compare them with its plan. Changes nothing."""
     clusters = brokers.clusters
-    read = await asyncio.gather(*(_read(brokers, cluster) for cluster in clusters))
+    read = await asyncio.gather(*(_read(brokers, region, cluster) for cluster in clusters))
     found = dict(zip(clusters, read, strict=True))
     actual = {cluster: got for cluster, got in found.items() if isinstance(got, Actual)}
     unreachable = {cluster: got for cluster, got in found.items() if isinstance(got, str)}
@@ -118,7 +136,7 @@ async def look(
     wanted = wanted_now(brokers.fabric, region, topics, actual, seen)
     shovels = {(at, each.name) for at, part in wanted.parts.items() for each in part.shovels}
     return Look(
-        actions=diff(region, wanted.parts, actual, brokers.credentials),
+        actions=diff(region, wanted.parts, actual, brokers.shovels),
         moving=wanted.moving,
         shovels=frozenset(shovels),
         actual=actual,
@@ -137,7 +155,7 @@ async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
             if action.cluster not in apis:
                 apis[action.cluster] = await brokers.reach(action.cluster)
             actual = found.actual[action.cluster]
-            await _perform(apis[action.cluster], action, actual, brokers.credentials)
+            await _perform(apis[action.cluster], action, actual, brokers.shovels)
         except ManagementError as exc:
             done.append(Done(action, mask(str(exc))))
         else:
@@ -194,14 +212,16 @@ def _erlang_name(queue: Queue, actual: Actual) -> str | None:
     raise ManagementError(f"the cluster has no node {queue.home!r} (it has: {known})")
 
 
-async def _read(brokers: Brokers, cluster: Cluster) -> Actual | str:
+async def _read(brokers: Brokers, region: str, cluster: Cluster) -> Actual | str:
+    # Elsewhere shovels are no business of ours, and we may not look at them: they hold passwords.
+    ours = runs_shovels(region, cluster)
     try:
         api = await brokers.reach(cluster)
         return Actual(
             exchanges=await api.exchanges(),
             queues=await api.queues(),
             bindings=frozenset(await api.bindings()),
-            shovels=await api.shovels(),
+            shovels=await api.shovels() if ours else {},
             nodes=await api.nodes(),
         )
     except ManagementError as exc:

@@ -32,6 +32,7 @@ from newsfabric.topology import (
     Part,
     Role,
     declare_part,
+    keeper_queues,
 )
 from shovels.watch import Watch
 
@@ -118,7 +119,7 @@ class Canaries:
             self._watch.sent(cluster, exchange, at)
 
     async def _hear(self, cluster: Cluster) -> None:
-        link, queue = self._links[cluster], f"keeper.{self._region}.{self._token}"
+        link, queue = self._links[cluster], keeper_queues(self._region) + self._token
         await link.on_connect(self._declaring(cluster, queue))
         consumers: list[Consumer] = []
 

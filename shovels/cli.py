@@ -14,9 +14,19 @@ import click
 from rich.console import Console
 
 from newsfabric.errors import NewsfabricError
-from newsfabric.settings import Fabric, credentials_from, load_fabric
+from newsfabric.settings import (
+    SHOVEL_LOGIN,
+    Credentials,
+    Fabric,
+    credentials_from,
+    load_fabric,
+    login_variables,
+    shovel_credentials_from,
+)
 from newsfabric.topics import TopicTable, load_topics
 from newsfabric.topology import Cluster
+from newsfabric.topology.roles import user_name
+from newsfabric.world.paths import Paths
 from shovels import show
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
 
@@ -162,9 +172,15 @@ def status(
 
 
 class _Job:
-    """What to work on: topics, and the regions that were asked for, each with its fabric."""
+    """What to work on: topics, and the regions that were asked for, each with its fabric.
 
-    def __init__(self, fabrics: Mapping[str, Fabric], topics: TopicTable) -> None:
+    ``logins`` are those of a world's shovels, by region.
+    """
+
+    def __init__(
+        self, fabrics: Mapping[str, Fabric], topics: TopicTable, logins: Mapping[str, Credentials]
+    ) -> None:
+        self._logins = logins
         self.fabrics = fabrics
         self.topics = topics
 
@@ -173,7 +189,8 @@ class _Job:
         return list(self.fabrics)
 
     def brokers(self, region: str) -> Brokers:
-        return Brokers(self.fabrics[region], credentials_from(os.environ))
+        shovels = self._logins.get(region) or shovel_credentials_from(os.environ)
+        return Brokers(self.fabrics[region], credentials_from(os.environ), shovels=shovels)
 
 
 def _job(
@@ -190,15 +207,27 @@ def _job(
         topics = load_topics(topics_file or (own if own.exists() else Path("topics.toml")))
         # A missing password file is found now, not in the middle of the work.
         credentials_from(os.environ)
+        shovel_credentials_from(os.environ)
+        logins = {} if fabric_file else _logins(state, chosen)
     except NewsfabricError as exc:
         raise click.ClickException(str(exc)) from exc
-    return _Job(fabrics, topics)
+    return _Job(fabrics, topics, logins)
 
 
 def _seen_from(region: str, state: Path, fabric: Fabric) -> Fabric:
     """A world's regions may reach each other through proxies, each by its own."""
     own = state / "fabric" / f"{region}.json"
     return load_fabric(own) if own.exists() else fabric
+
+
+def _logins(state: Path, regions: Sequence[str]) -> dict[str, Credentials]:
+    users = Paths(state=state).users
+    names = {region: user_name("shovel", region) for region in regions}
+    return {
+        region: shovel_credentials_from(login_variables(name, users / name, SHOVEL_LOGIN))
+        for region, name in names.items()
+        if (users / name).exists()
+    }
 
 
 async def _look_all(job: _Job) -> list[Look]:

@@ -16,7 +16,7 @@ from newsfabric.errors import ConfigError
 from newsfabric.passwords import passwords_in
 from newsfabric.topics import PublisherRights, matches
 from newsfabric.topology import client_definitions
-from newsfabric.topology.rights import permissions, topic_permission, topic_regex
+from newsfabric.topology.rights import publisher, topic_regex
 
 words = st.sampled_from(["a", "b", "news", "x-1", "y_2"])
 patterns = st.lists(words | st.sampled_from(["*", "#"]), min_size=1, max_size=5).map(".".join)
@@ -38,14 +38,16 @@ def test_the_regular_expression_matches_what_the_pattern_does(pattern: str, topi
 
 
 def test_a_publisher_writes_to_its_topics_and_owns_its_queues() -> None:
-    rights = PublisherRights("cms", ("news.#", "live.*"))
-    assert topic_permission(rights) == {
-        "exchange": "publish",
-        "write": r"^(news(\.[^.]+)*|live\.[^.]+)$",
-        "read": "^$",
-    }
-    assert permissions("cms") == {
-        "configure": r"^cms\..*",
+    user = publisher(PublisherRights("cms", ("news.#", "live.*")))
+    assert user.topic_permissions() == [
+        {
+            "exchange": "publish",
+            "write": r"^(news(\.[^.]+)*|live\.[^.]+)$",
+            "read": "^$",
+        }
+    ]
+    assert user.permissions() == {
+        "configure": r"^(cms\..*)$",
         "write": r"^(publish|cms\..*)$",
         "read": r"^(receipts|cms\..*)$",
     }
@@ -53,7 +55,8 @@ def test_a_publisher_writes_to_its_topics_and_owns_its_queues() -> None:
 
 def test_definitions_hold_a_user_for_each_publisher_and_no_password() -> None:
     rights = [PublisherRights("cms", ("news.#",)), PublisherRights("sport", ("sport.*",))]
-    document = client_definitions(None, rights, {"cms": "secret-1", "sport": "secret-2"})
+    passwords = {"cms": "secret-1", "sport": "secret-2"}
+    document = client_definitions(map(publisher, rights), passwords)
     assert [user["name"] for user in document["users"]] == ["cms", "sport"]
     assert [user["tags"] for user in document["users"]] == [[], []]
     assert [entry["user"] for entry in document["topic_permissions"]] == ["cms", "sport"]

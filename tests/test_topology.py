@@ -40,7 +40,8 @@ from newsfabric.topology import (
     shovel_plan,
     shovel_value,
 )
-from newsfabric.topology.forms import hash_password
+from newsfabric.topology.rights import hash_password
+from newsfabric.topology.roles import operator
 from newsfabric.topology.values import (
     BOX_BOUNDS,
     GATEWAY_BOUNDS,
@@ -309,6 +310,13 @@ def test_the_way_upstream_may_take_any_core_node() -> None:
     value = shovel_value(box_upstream(["amqp://a/%2F", "amqp://b/%2F"]), Credentials())
     assert value["src-uri"] == DIRECT
     assert value["dest-uri"] == ["amqp://guest:guest@a/%2F", "amqp://guest:guest@b/%2F"]
+    # Whose word it is: the broker there checks it.
+    assert value["dest-publish-properties"] == {"user_id": "guest"}
+
+
+def test_on_the_way_down_a_message_keeps_the_user_whom_a_broker_has_checked() -> None:
+    feed = shovel_value(box_feed("b", 1, "amqp://a/%2F"), Credentials())
+    assert "dest-publish-properties" not in feed
 
 
 @pytest.mark.parametrize(
@@ -329,13 +337,13 @@ def test_logins_in_uris_are_masked(text: str, shown: str) -> None:
     assert mask(text) == shown
 
 
-def test_definitions_make_the_user_whom_shovels_need() -> None:
-    document = client_definitions(Credentials("guest", "guest"))
+def test_definitions_make_users_and_hold_hashes_of_their_passwords() -> None:
+    document = client_definitions([operator("guest")], {"guest": "s3cret"})
     (user,) = document["users"]
-    assert set(user["tags"]) == {"administrator", "impersonator"}
-    assert "guest:guest" not in json.dumps(document)
+    assert user["tags"] == ["administrator"]
+    assert "s3cret" not in json.dumps(document)
     salt = base64.b64decode(user["password_hash"])[:4]
-    assert hash_password("guest", salt) == user["password_hash"]
+    assert hash_password("s3cret", salt) == user["password_hash"]
     assert document["permissions"][0]["user"] == "guest"
 
 
@@ -357,8 +365,8 @@ def test_marks_go_two_ways_where_there_are_two_nodes() -> None:
     assert mailbox_queues(1) == ("mailbox.1",)
 
 
-def test_without_credentials_definitions_name_no_user() -> None:
-    assert "users" not in client_definitions()
+def test_without_users_definitions_name_none() -> None:
+    assert client_definitions()["users"] == []
 
 
 def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
@@ -391,7 +399,9 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
     rabbitmq_home: RabbitmqHome, tmp_path: Path
 ) -> None:
     user = Credentials("fabric", "s3cret/@:")
-    document = core_definitions(TOPICS, fabric().region("oregon"), user)
+    document = core_definitions(
+        TOPICS, fabric().region("oregon"), [operator(user.username)], {user.username: user.password}
+    )
     path = tmp_path / "definitions.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     node = LocalNode(tmp_path, rabbitmq_home, definitions=path)

@@ -163,7 +163,12 @@ def frontdesk(
         own = regions.region(region)
         table = load_topics(topics)
         settings = FrontdeskSettings(
-            name=name, region=region, host=host, port=port, api_keys=read_keys(api_key_file)
+            name=name,
+            region=region,
+            host=host,
+            port=port,
+            api_keys=read_keys(api_key_file),
+            login=credentials_from(os.environ).username,
         )
         async with (
             _store(store, table) as opened,

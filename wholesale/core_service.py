@@ -15,7 +15,6 @@ import logging
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from newsfabric import topology
 from newsfabric.amqp import Consumer, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.errors import LinkError, StoreError
@@ -117,7 +116,6 @@ class CoreService(abc.ABC, Generic[W]):
         server, self.port = listen(pages, host=settings.host, port=settings.port)
         self.listening.set()
         try:
-            await self._link.on_connect(topology.declare_core)
             work = self._work = await self._make_work()
             failed = Failed(await self._link.publisher(in_flight=1), name=settings.name)
             async with asyncio.TaskGroup() as tasks:

@@ -19,8 +19,8 @@ from newsfabric import metrics, topology
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery, Message, Properties
 from newsfabric.errors import LinkError
+from newsfabric.seldom import Seldom
 from newsfabric.store.rules import clock_ms
-from wholesale.seldom import Seldom
 from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)

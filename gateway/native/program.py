@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.settings import GatewaySettings
+from newsfabric.environment import without_secrets
 from newsfabric.errors import ConfigError, SetupError
 
 NAME: Final = "newsfabric-dataplane"
@@ -114,8 +115,9 @@ def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Pro
         command += ["--threads", str(told.native.threads)]
     if told.native.proxy_protocol:
         command.append("--proxy-protocol")
+    variables = without_secrets(os.environ)
     return Process(
-        os.posix_spawn(program, command, os.environ, file_actions=[_NOTHING], setsid=True)
+        os.posix_spawn(program, command, variables, file_actions=[_NOTHING], setsid=True)
     )
 
 
@@ -126,7 +128,11 @@ def start_successor(program: Path, control: Path) -> Successor:
     output = (os.POSIX_SPAWN_DUP2, says, 1)
     try:
         pid = os.posix_spawn(
-            program, command, os.environ, file_actions=[_NOTHING, output], setsid=True
+            program,
+            command,
+            without_secrets(os.environ),
+            file_actions=[_NOTHING, output],
+            setsid=True,
         )
     except OSError:
         os.close(said)

@@ -11,7 +11,7 @@ from newsfabric.cli.options import examples
 from newsfabric.errors import ConfigError
 from newsfabric.passwords import passwords_in
 from newsfabric.topics import load_topics
-from newsfabric.topology.rights import publisher_definitions
+from newsfabric.topology.rights import limits, publisher, user_definitions
 
 
 @click.command(
@@ -39,11 +39,12 @@ def publishers(topics_file: Path, folder: Path) -> None:
     """Print users, permissions and topic permissions of all publishers.
 
     The output is for `rabbitmqctl import_definitions` on each client cluster. It has the
-    passwords' hashes, not the passwords; import it again after a change of rights. A user whose
-    table was removed stays until you delete it.
+    passwords' hashes, not the passwords, and limits of publishers' queues; import it again after a
+    change of rights. A user whose table was removed stays until you delete it.
     """
     listed = load_topics(topics_file).publishers
     if not listed:
         raise ConfigError(f"{topics_file} has no [[publisher]]: everyone may publish everything")
     passwords = passwords_in(folder, (rights.app_id for rights in listed))
-    click.echo(json.dumps(publisher_definitions(listed, passwords), indent=1))
+    users = user_definitions(map(publisher, listed), passwords)
+    click.echo(json.dumps(users | {"parameters": limits("client")}, indent=1))

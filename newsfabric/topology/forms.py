@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from newsfabric.amqp import Declare
 from newsfabric.settings import Credentials, Region
-from newsfabric.topics import PublisherRights, TopicTable
+from newsfabric.topics import TopicTable
 from newsfabric.topology.parts import (
     CLIENT,
     CORE_EXCHANGES,
     RETAIL,
     core,
 )
-from newsfabric.topology.rights import hash_password, publisher_definitions
+from newsfabric.topology.rights import User, limits, user_definitions
 from newsfabric.topology.values import (
     DIRECT,
     VHOST,
@@ -34,7 +33,13 @@ _LOGIN: Final = re.compile(r"//[^\s'\"]*@")
 
 
 def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
-    """The ``value`` of ``link``'s shovel parameter. It holds the password: never log it."""
+    """The ``value`` of ``link``'s shovel parameter. It holds the password: never log it.
+
+    A shovel that brings messages to a broker where it must log in says there as whom: that broker
+    checks it, and nobody else can say it.
+    """
+    logs_in = link.destinations != (DIRECT,)
+    said = {"dest-publish-properties": {"user_id": credentials.username}} if logs_in else {}
     return {
         "src-protocol": "amqp091",
         "src-uri": _uris(link.sources, credentials),
@@ -52,6 +57,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         # The source keeps a message until the destination has it: duplicates, never losses.
         "ack-mode": "on-confirm",
         "reconnect-delay": 1,
+        **said,
     }
 
 
@@ -60,44 +66,39 @@ def mask(text: str) -> str:
     return _LOGIN.sub("//***@", text)
 
 
-def definitions(part: Part, credentials: Credentials | None = None) -> dict[str, Any]:
-    """``part`` as a RabbitMQ ``definitions.json``; shovels aren't in it.
+def definitions(
+    part: Part,
+    users: Iterable[User] = (),
+    passwords: Mapping[str, str] = MappingProxyType({}),
+    parameters: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """``part`` as a RabbitMQ ``definitions.json``, with its users; shovels aren't in it.
 
-    A node that loads definitions makes no default user, so ``credentials`` become one
-    here. The tag ``impersonator`` lets a shovel that logs in republish a message whose ``user_id``
-    names the publisher: RabbitMQ closes the channel otherwise (406), the message is
-    requeued, and the shovel meets it again for ever. (A :data:`DIRECT` one needs no tag.)
+    ``passwords`` has one for each of ``users``. A node that loads definitions makes no default
+    user.
     """
-    document: dict[str, Any] = {
+    return {
         "vhosts": [{"name": VHOST}],
         "exchanges": [_exchange_definition(exchange) for exchange in part.exchanges],
         "queues": [_queue_definition(queue) for queue in part.queues],
         "bindings": [_binding_definition(binding) for binding in part.bindings],
+        "parameters": list(parameters),
+        **user_definitions(users, passwords),
     }
-    if credentials is not None:
-        document["users"] = [_user_definition(credentials, secrets.token_bytes(4))]
-        document["permissions"] = [
-            {"user": credentials.username, "vhost": VHOST}
-            | {"configure": ".*", "write": ".*", "read": ".*"}
-        ]
-    return document
 
 
 def client_definitions(
-    credentials: Credentials | None = None,
-    publishers: Iterable[PublisherRights] = (),
-    passwords: Mapping[str, str] = MappingProxyType({}),
+    users: Iterable[User] = (), passwords: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """``definitions.json`` of a client cluster's nodes, with a user for each of ``publishers``."""
-    document = definitions(CLIENT, credentials)
-    for kind, entries in publisher_definitions(publishers, passwords).items():
-        if entries:
-            document[kind] = [*document.get(kind, []), *entries]
-    return document
+    """``definitions.json`` of a client or proxy cluster's nodes."""
+    return definitions(CLIENT, users, passwords, limits("client"))
 
 
 def core_definitions(
-    topics: TopicTable, region: Region, credentials: Credentials | None = None
+    topics: TopicTable,
+    region: Region,
+    users: Iterable[User] = (),
+    passwords: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """``definitions.json`` of a core cluster's nodes.
 
@@ -107,12 +108,14 @@ def core_definitions(
     part = core(topics, [node.name for node in region.core])
     if len(region.core) > 1:
         part = Part(exchanges=part.exchanges)
-    return definitions(part, credentials)
+    return definitions(part, users, passwords, limits("core"))
 
 
-def retail_definitions(credentials: Credentials | None = None) -> dict[str, Any]:
+def retail_definitions(
+    users: Iterable[User] = (), passwords: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """``definitions.json`` of a retail box's broker."""
-    return definitions(RETAIL, credentials)
+    return definitions(RETAIL, users, passwords)
 
 
 async def declare_part(declare: Declare, part: Part) -> None:
@@ -142,16 +145,6 @@ async def declare_core(declare: Declare) -> None:
 async def declare_retail(declare: Declare) -> None:
     """Declare a retail box's exchanges, queues and bindings."""
     await declare_part(declare, RETAIL)
-
-
-def _user_definition(credentials: Credentials, salt: bytes) -> dict[str, Any]:
-    return {
-        "name": credentials.username,
-        "password_hash": hash_password(credentials.password, salt),
-        "hashing_algorithm": "rabbit_password_hashing_sha256",
-        "tags": ["administrator", "impersonator"],
-        "limits": {},
-    }
 
 
 def _exchange_definition(exchange: Exchange) -> dict[str, Any]:

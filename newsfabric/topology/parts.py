@@ -45,6 +45,14 @@ RETAIL: Final = Part(
 )
 
 
+# What names of queues begin with. On client clusters the first three are the fabric's own.
+SHOVEL_QUEUES: Final = "shovel."
+FRONTDESK_QUEUES: Final = "frontdesk."
+KEEPER_QUEUES: Final = "keeper."
+BOX_QUEUES: Final = "box."
+OWN_QUEUES: Final = (SHOVEL_QUEUES, FRONTDESK_QUEUES, KEEPER_QUEUES)
+
+
 def router_queue(n: int) -> str:
     """Name of the ``n``-th (1, 2) queue that routers compete on."""
     return f"router.{n}"
@@ -71,7 +79,23 @@ def box_queue(box: str, n: int, place: str = "") -> str:
     ``place`` tells queues on different nodes of the cluster apart: while a node is away, the
     names of its queues are taken.
     """
-    return f"box.{box}.{n}.{place}" if place else f"box.{box}.{n}"
+    name = f"{box_queues(box)}{n}"
+    return f"{name}.{place}" if place else name
+
+
+def box_queues(box: str) -> str:
+    """What the names of all of the core's queues for ``box`` begin with."""
+    return f"{BOX_QUEUES}{box}."
+
+
+def box_loads_queue(box: str, token: str) -> str:
+    """Name of a queue of the core on which ``box`` hears its own load reports."""
+    return f"{box_queues(box)}loads.{token}"
+
+
+def keeper_queues(region: str) -> str:
+    """What the names of the queues begin with on which the keepers of ``region`` hear canaries."""
+    return f"{KEEPER_QUEUES}{region}."
 
 
 def paths(nodes: int) -> int:
@@ -108,7 +132,7 @@ def core(topics: TopicTable, nodes: Sequence[str], *, away: frozenset[str] = fro
 def box_part(box: str, n: int, place: str = "") -> Part:
     """What box ``box`` declares on the core node that its ``n``-th feed comes from."""
     queue = Queue(box_queue(box, n, place), BOX_BOUNDS)
-    return Part((Exchange(POSTOFFICE),), (queue,), (Binding(POSTOFFICE, queue.name),))
+    return Part(queues=(queue,), bindings=(Binding(POSTOFFICE, queue.name),))
 
 
 def box_feed(box: str, n: int, core_url: str, place: str = "") -> ShovelLink:

@@ -129,6 +129,11 @@ def takes_gold_alone(shovel: str, region: str) -> bool:
     return shovel.startswith("publish.") and shovel != f"publish.{region}.1"
 
 
+def runs_shovels(region: str, cluster: Cluster) -> bool:
+    """Whether shovels that ``region`` keeps run on ``cluster``."""
+    return cluster.region == region or cluster.role == "proxy"
+
+
 def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
     """Whether shovel ``name`` on ``cluster`` is for ``region`` to keep or remove."""
     match cluster.role:

@@ -1,23 +1,40 @@
-"""Publishers' rights as RabbitMQ users, permissions and topic permissions. Pure.
+"""Users with their rights, in the form that RabbitMQ takes, and those of publishers. Pure.
 
 Each publisher of topics.toml gets a user of its own on the client clusters, named as its
 ``app_id``. It may write to exchange ``publish``, with topics that match its patterns, and own
 queues whose names begin with its own: enough to publish and to get its receipts, and no more.
+The fabric's own users are in :mod:`newsfabric.topology.roles`.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from newsfabric.topics import PublisherRights
-from newsfabric.topology.values import PUBLISH, RECEIPTS, VHOST
+from newsfabric.topology.parts import BOX_QUEUES, OWN_QUEUES
+from newsfabric.topology.values import (
+    BOX_BOUNDS,
+    MAX_QUEUES,
+    OTHERS_BOUNDS,
+    PUBLISH,
+    RECEIPTS,
+    VHOST,
+    Role,
+)
 
 _WORD: Final = "[^.]+"
 _NOTHING: Final = "^$"
+
+# What one publisher, or one box, may have open at a time: a farm of PHP processes has a connection
+# and up to three channels each.
+OTHERS_LIMITS: Final = MappingProxyType({"max-connections": 1000, "max-channels": 3000})
 
 
 def topic_regex(pattern: str) -> str:
@@ -46,46 +63,122 @@ def hash_password(password: str, salt: bytes) -> str:
     return base64.b64encode(salt + digest).decode("ascii")
 
 
-def permissions(app_id: str) -> dict[str, str]:
-    """What ``app_id`` may configure, write and read on a client cluster."""
-    own = rf"{app_id}\..*"
-    return {
-        "configure": f"^{own}",
-        "write": f"^({PUBLISH}|{own})$",
-        "read": f"^({RECEIPTS}|{own})$",
-    }
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A user of one cluster, and what it may do there.
 
-
-def topic_permission(rights: PublisherRights) -> dict[str, str]:
-    """Which topics ``rights`` lets a publisher write to exchange ``publish``."""
-    patterns = "|".join(topic_regex(pattern) for pattern in rights.topics)
-    return {"exchange": PUBLISH, "write": f"^({patterns})$", "read": _NOTHING}
-
-
-def publisher_definitions(
-    publishers: Iterable[PublisherRights], passwords: Mapping[str, str]
-) -> dict[str, list[dict[str, Any]]]:
-    """The part of a client cluster's ``definitions.json`` that is about ``publishers``.
-
-    ``passwords`` has one for each ``app_id``; only its hash is in what is returned.
+    ``configure``, ``write`` and ``read`` are regular expressions without anchors, one for each name
+    or kind of names. ``topics`` has for topic exchanges those of the routing keys that it may write
+    and read (bind); where an exchange isn't there, any key goes. ``limits`` are RabbitMQ's own.
     """
-    listed = list(publishers)
+
+    name: str
+    tags: tuple[str, ...] = ()
+    configure: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    topics: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = dataclasses.field(
+        default_factory=dict
+    )
+    limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def permissions(self) -> dict[str, str]:
+        """What it may configure, write and read."""
+        return {
+            "configure": one_of(self.configure),
+            "write": one_of(self.write),
+            "read": one_of(self.read),
+        }
+
+    def topic_permissions(self) -> list[dict[str, str]]:
+        """Which routing keys it may write and read, exchange by exchange."""
+        return [
+            {"exchange": exchange, "write": one_of(write), "read": one_of(read)}
+            for exchange, (write, read) in self.topics.items()
+        ]
+
+
+def one_of(expressions: Iterable[str]) -> str:
+    """One regular expression, with anchors, for what one of ``expressions`` matches as a whole."""
+    listed = "|".join(dict.fromkeys(expressions))
+    return f"^({listed})$" if listed else _NOTHING
+
+
+def exactly(name: str) -> str:
+    """``name`` (letters, digits, ``_``, ``-``, ``.``, ``*``, ``#``) as a regular expression."""
+    return re.sub(r"([.*])", r"\\\1", name)
+
+
+def beginning(prefix: str) -> str:
+    """Names that begin with ``prefix``."""
+    return exactly(prefix) + ".*"
+
+
+def publisher(rights: PublisherRights) -> User:
+    """The user of a publisher on a client cluster."""
+    own = beginning(f"{rights.app_id}.")
+    return User(
+        name=rights.app_id,
+        configure=(own,),
+        write=(PUBLISH, own),
+        read=(RECEIPTS, own),
+        topics={PUBLISH: (tuple(map(topic_regex, rights.topics)), ())},
+        limits=OTHERS_LIMITS,
+    )
+
+
+def limits(role: Role) -> list[dict[str, Any]]:
+    """Operator policy and limits of a cluster: what others declare there stays bounded.
+
+    An operator policy counts beside what a queue's owner says of it, and the lesser of both holds.
+    """
+    if role == "core":
+        pattern, bounds = f"^{exactly(BOX_QUEUES)}", BOX_BOUNDS
+    else:
+        own = "|".join(map(exactly, OWN_QUEUES))
+        pattern, bounds = f"^(?!{own})", OTHERS_BOUNDS
+    policy = {
+        "pattern": pattern,
+        "apply-to": "queues",
+        "priority": 0,
+        "definition": bounds.policy(),
+    }
+    return [
+        {"component": "operator_policy", "vhost": VHOST, "name": "others", "value": policy},
+        {
+            "component": "vhost-limits",
+            "vhost": VHOST,
+            "name": "limits",
+            "value": {"max-queues": MAX_QUEUES},
+        },
+    ]
+
+
+def user_definitions(
+    users: Iterable[User], passwords: Mapping[str, str]
+) -> dict[str, list[dict[str, Any]]]:
+    """The part of a cluster's ``definitions.json`` that is about ``users``.
+
+    ``passwords`` has one for each name; only its hash is in what is returned.
+    """
+    listed = list(users)
     return {
         "users": [
             {
-                "name": rights.app_id,
-                "password_hash": hash_password(passwords[rights.app_id], secrets.token_bytes(4)),
+                "name": user.name,
+                "password_hash": hash_password(passwords[user.name], secrets.token_bytes(4)),
                 "hashing_algorithm": "rabbit_password_hashing_sha256",
-                "tags": [],
-                "limits": {},
+                "tags": list(user.tags),
+                "limits": dict(user.limits),
             }
-            for rights in listed
+            for user in listed
         ],
         "permissions": [
-            {"user": rights.app_id, "vhost": VHOST, **permissions(rights.app_id)}
-            for rights in listed
+            {"user": user.name, "vhost": VHOST, **user.permissions()} for user in listed
         ],
         "topic_permissions": [
-            {"user": rights.app_id, "vhost": VHOST, **topic_permission(rights)} for rights in listed
+            {"user": user.name, "vhost": VHOST, **each}
+            for user in listed
+            for each in user.topic_permissions()
         ],
     }

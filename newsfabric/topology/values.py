@@ -56,6 +56,11 @@ class Bounds:
             arguments["x-expires"] = self.expires_ms
         return arguments
 
+    def policy(self) -> dict[str, int]:
+        """The ``definition`` of an operator policy, which can say how much and how long only."""
+        said = self.arguments().items()
+        return {key.removeprefix("x-"): value for key, value in said if isinstance(value, int)}
+
 
 ROUTER_BOUNDS: Final = Bounds(
     # 20 s of a region's whole input at one router's 5,000 a second.
@@ -122,6 +127,16 @@ UPSTREAM_BOUNDS: Final = Bounds(
     max_bytes=32 * MIB,
     message_ttl_ms=60_000,
 )
+# Queues of publishers' (and of boxes' on a core) making, whatever they say when they declare one.
+# Receipts are 500 bytes and read at once; a publisher that has waited a minute has sent again.
+OTHERS_BOUNDS: Final = Bounds(
+    max_length=10_000,
+    max_bytes=8 * MIB,
+    message_ttl_ms=60_000,
+    expires_ms=1_800_000,
+)
+# All of a cluster's. RabbitMQ 3.10 can't say it of one user's.
+MAX_QUEUES: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from newsfabric.environment import without_secrets
 from newsfabric.errors import WorldError
 from newsfabric.world.processes import MARKER, last_lines, spawn
 from newsfabric.world.rabbitmq_home import RabbitmqHome
@@ -118,7 +119,8 @@ def environment(
     """
     folder = broker.folder
     return (
-        _clean(environ)
+        # Nothing else: neither a person's logins nor a RABBITMQ_NODENAME or ERL_FLAGS.
+        without_secrets(environ)
         | home.environment
         | {
             MARKER: str(marker),
@@ -144,12 +146,6 @@ def environment(
             "RUNNING_UNDER_SYSTEMD": "1",
         }
     )
-
-
-def _clean(environ: Mapping[str, str]) -> dict[str, str]:
-    # A person's own RABBITMQ_NODENAME or ERL_FLAGS mustn't leak into our nodes.
-    foreign = ("RABBITMQ_", "ERL_", "NOTIFY_SOCKET")
-    return {name: value for name, value in environ.items() if not name.startswith(foreign)}
 
 
 def prepare(broker: Broker, version: str) -> None:

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from newsfabric.environment import without_secrets
 from newsfabric.errors import WorldError
 from newsfabric.world.broker import HOST, free_ports
 from newsfabric.world.cassandra_home import CassandraHome
@@ -263,9 +264,7 @@ def few_wakeups() -> Iterator[None]:
 def environment(marker: Path) -> dict[str, str]:
     """The environment of a node of the world in ``marker``."""
     # A person's JAVA_TOOL_OPTIONS are for that person's programs; few arenas save 100 MB.
-    foreign = ("JAVA_", "JDK_", "_JAVA", "CASSANDRA_", "CLASSPATH", "MALLOC_")
-    inherited = {name: v for name, v in os.environ.items() if not name.startswith(foreign)}
-    return inherited | {MARKER: str(marker), "MALLOC_ARENA_MAX": "2"}
+    return without_secrets(os.environ) | {MARKER: str(marker), "MALLOC_ARENA_MAX": "2"}
 
 
 def answers(port: int, *, timeout: float = 1.0) -> bool:

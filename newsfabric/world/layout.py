@@ -28,7 +28,17 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from newsfabric.errors import ConfigError
-from newsfabric.settings import Fabric, Node, ProxyCluster, Region, is_name
+from newsfabric.settings import (
+    AMQP_LOGIN,
+    SHOVEL_LOGIN,
+    Fabric,
+    Node,
+    ProxyCluster,
+    Region,
+    is_name,
+    login_variables,
+)
+from newsfabric.topology.roles import Service, user_name
 from newsfabric.world.broker import HOST, Broker
 from newsfabric.world.cassandra import StoreNode, tokens
 from newsfabric.world.links import (
@@ -213,10 +223,11 @@ class RegionLayout:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One service process: its name and the command that runs it."""
+    """One service process: its name, the command that runs it, and what its environment adds."""
 
     name: str
     command: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,22 +339,33 @@ class WorldLayout:
         paths = self.paths
         seen = paths.fabric_seen_from(region.name)
         options = {"region": region.name, "fabric": seen, "topics": paths.topics}
-        return _program(region.keeper_name, "shovels", options | {"port": region.keeper_port})
+        program = _program(region.keeper_name, "shovels", options | {"port": region.keeper_port})
+        keeper = self._logs_in(program, "keeper", region.name)
+        return self._logs_in(keeper, "shovel", region.name, SHOVEL_LOGIN)
 
     def _router(self, region: RegionLayout, n: int) -> Program:
         name = region.router_name(n)
         options = self._wholesale(name, region) | {"port": region.router_ports[n - 1]}
-        return _program(name, "wholesale router", options)
+        return self._logs_in(_program(name, "wholesale router", options), "router", region.name)
 
     def _mailbox(self, region: RegionLayout, n: int) -> Program:
         name = region.mailbox_name(n)
         options = self._wholesale(name, region) | {"port": region.mailbox_ports[n - 1]}
-        return _program(name, "wholesale mailbox", options)
+        return self._logs_in(_program(name, "wholesale mailbox", options), "mailbox", region.name)
 
     def _frontdesk(self, region: RegionLayout) -> Program:
         name = region.frontdesk_name
         options = self._wholesale(name, region) | {"host": HOST, "port": region.frontdesk_port}
-        return _program(name, "wholesale frontdesk", options)
+        program = _program(name, "wholesale frontdesk", options)
+        return self._logs_in(program, "frontdesk", region.name)
+
+    def _logs_in(
+        self, program: Program, service: Service, place: str, prefix: str = AMQP_LOGIN
+    ) -> Program:
+        """``program``, told the user that it is and where the password lies."""
+        name = user_name(service, place)
+        said = login_variables(name, self.paths.users / name, prefix)
+        return dataclasses.replace(program, variables=(*program.variables, *said.items()))
 
     def _wholesale(self, name: str, region: RegionLayout) -> dict[str, object]:
         return {
@@ -371,7 +393,7 @@ class WorldLayout:
         }
         if box.control_socket is not None:
             options["dataplane-socket"] = box.control_socket
-        program = _program(box.gateway, "gateway", options)
+        program = self._logs_in(_program(box.gateway, "gateway", options), "box", box.name)
         others = (other for other in self.regions if other is not region)
         urls = (one.endpoints_url for one in (region, *others))
         words = (word for url in urls for word in ("--endpoints", url))
@@ -387,6 +409,7 @@ class WorldLayout:
             "port": box.agent_port,
         }
         program = _program(f"{box.name}-agent", "retail", options)
+        program = self._logs_in(program, "box", box.name)
         cores = (word for broker in region.core for word in ("--core", broker.amqp_url))
         return dataclasses.replace(program, command=(*program.command, *cores))
 
@@ -511,7 +534,7 @@ def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:
         management_port=port + 1,
         distribution_port=port + 2,
         epmd_port=options.port_base,
-        definitions=paths.definitions("retail"),
+        definitions=paths.definitions(name),
     )
     return Box(
         name=name,

@@ -72,6 +72,11 @@ class Paths:
         """The passwords of publishers with rights of their own, a file for each."""
         return self.state / "publishers"
 
+    @property
+    def users(self) -> Path:
+        """The passwords of the fabric's own users, a file for each."""
+        return self.state / "users"
+
     def fabric_seen_from(self, region: str) -> Path:
         """fabric.json as ``region`` sees it, which reaches the others through Toxiproxy."""
         return self.state / "fabric" / f"{region}.json"

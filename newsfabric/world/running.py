@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from newsfabric.environment import without_secrets
 from newsfabric.errors import WorldError
 from newsfabric.world import cassandra
 from newsfabric.world.broker import Broker, broker_command, environment, epmd_command, prepare
@@ -48,7 +49,13 @@ class Running:
 
     def start_epmd(self) -> None:
         """Start Erlang's port mapper, which every node asks for its peers."""
-        self._start(EPMD, epmd_command(self._home, self.layout.epmd_port), os.environ)
+        command = epmd_command(self._home, self.layout.epmd_port)
+        self._start(EPMD, command, without_secrets(os.environ))
+
+    def start_links(self) -> None:
+        """Start Toxiproxy, if it is used."""
+        if (links := self.layout.links_program()) is not None:
+            self._start(links.name, links.command, without_secrets(os.environ))
 
     def start_store(self) -> None:
         """Write every store node's files and start them all at once."""
@@ -81,10 +88,14 @@ class Running:
     def start_program(self, program: Program) -> None:
         """Start a service."""
         # Logs are read while things go wrong: nothing of them may wait in a buffer.
-        self._start(program.name, program.command, os.environ | {"PYTHONUNBUFFERED": "1"})
+        variables = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(program.variables)
+        self._start(program.name, program.command, variables)
 
     def start(self, name: str) -> None:
         """Start the process of that name, whatever it is; KeyError if it is none of ours."""
+        if name == LINKS:
+            self.start_links()
+            return
         brokers = {broker.name: broker for broker in self.layout.brokers()}
         if name in brokers:
             self.start_broker(brokers[name])
@@ -95,8 +106,6 @@ class Running:
             return
         regions = self.layout.regions
         programs = {p.name: p for region in regions for p in self.layout.programs(region)}
-        if (links := self.layout.links_program()) is not None:
-            programs[LINKS] = links
         self.start_program(programs[name])
 
     def update(self, notes: Notes) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import shutil
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -20,7 +20,9 @@ from newsfabric.management import Management
 from newsfabric.passwords import passwords_in
 from newsfabric.settings import Credentials, dump_fabric
 from newsfabric.topics import CANARY_TOPIC, TopicTable, load_topics
-from newsfabric.topology import client_definitions, core_definitions, retail_definitions
+from newsfabric.topology import Cluster, client_definitions, core_definitions, retail_definitions
+from newsfabric.topology.rights import User, publisher
+from newsfabric.topology.roles import box_user, cluster_users, operator
 from newsfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
 from newsfabric.world.canary import Canaries
 from newsfabric.world.issuer import make_keys
@@ -79,15 +81,31 @@ def write_files(layout: WorldLayout, topics_file: Path) -> None:
 
 
 def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str, Any]]:
-    user = Credentials()
-    rights = topics.publishers
-    passwords = passwords_in(layout.paths.publishers, (publisher.app_id for publisher in rights))
-    found = {"retail": retail_definitions(user)}
-    for region in layout.fabric().regions:
-        found[f"{region.name}-client"] = client_definitions(user, rights, passwords)
-        found[f"{region.name}-core"] = core_definitions(topics, region, user)
+    fabric, paths = layout.fabric(), layout.paths
+    person = Credentials()
+    publishers = [publisher(rights) for rights in topics.publishers]
+    passwords = {person.username: person.password}
+    passwords |= passwords_in(paths.publishers, (user.name for user in publishers))
+
+    def known(users: Iterable[User]) -> list[User]:
+        listed = list(users)
+        passwords.update(passwords_in(paths.users, (user.name for user in listed)))
+        return [operator(person.username), *listed]
+
+    def on(cluster: Cluster, boxes: Iterable[str] = ()) -> list[User]:
+        return known(cluster_users(fabric, topics, cluster, boxes))
+
+    found = {}
+    for region, laid in zip(fabric.regions, layout.regions, strict=True):
+        users = [*on(Cluster(region.name, "client")), *publishers]
+        found[f"{region.name}-client"] = client_definitions(users, passwords)
+        users = on(Cluster(region.name, "core"), (box.name for box in laid.boxes))
+        found[f"{region.name}-core"] = core_definitions(topics, region, users, passwords)
+        for box in laid.boxes:
+            found[box.name] = retail_definitions(known([box_user(box.name)]), passwords)
     if layout.proxy_nodes:
-        found[PROXY] = client_definitions(user, rights, passwords)
+        users = [*on(Cluster(PROXY, "proxy")), *publishers]
+        found[PROXY] = client_definitions(users, passwords)
     return found
 
 
@@ -109,8 +127,7 @@ async def bring_up(running: Running, progress: Progress, *, seconds: float) -> N
 async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str]) -> None:
     running.start_epmd()
     await _until(listening, running.layout.epmd_port)
-    if (links := running.layout.links_program()) is not None:
-        running.start_program(links)
+    running.start_links()
     running.start_brokers()
     canaries = Canaries(running.layout)
     try:

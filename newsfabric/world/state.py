@@ -35,7 +35,16 @@ _FILES: Final = (
     "store.sqlite-wal",
     "store.sqlite-shm",
 )
-_FOLDERS: Final = ("fabric", "definitions", "publishers", "brokers", "erlang", "sockets", "logs")
+_FOLDERS: Final = (
+    "fabric",
+    "definitions",
+    "publishers",
+    "users",
+    "brokers",
+    "erlang",
+    "sockets",
+    "logs",
+)
 _FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 

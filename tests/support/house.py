@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from clusters import client_cluster, core_cluster, reported
 from core_desk import EPOCH
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
@@ -30,6 +31,19 @@ FABRIC = Fabric(
 )
 JSON = "application/json"
 SETTINGS = FrontdeskSettings(name="oregon-frontdesk-1", region="oregon")
+LOAD = LoadReport(
+    region="oregon",
+    box="oregon-retail-1",
+    state="ready",
+    connections=1,
+    capacity=100,
+    deliveries_per_second=0,
+    connects_per_second=0,
+    sockjs_url="http://r1.example/sockjs",
+    websocket_url="ws://r1.example/websocket",
+    sse_url="http://r1.example/events",
+    sent_ms=1,
+)
 
 
 @dataclasses.dataclass
@@ -66,21 +80,7 @@ class House:
         self.client.publish("receipts", receipt)
 
     def report(self, **fields: Any) -> None:
-        said = LoadReport(
-            region="oregon",
-            box="oregon-retail-1",
-            state="ready",
-            connections=1,
-            capacity=100,
-            deliveries_per_second=0,
-            connects_per_second=0,
-            sockjs_url="http://r1.example/sockjs",
-            websocket_url="ws://r1.example/websocket",
-            sse_url="http://r1.example/events",
-            sent_ms=1,
-        )
-        report = dataclasses.replace(said, **fields)
-        self.core.publish("upstream", control.encode_load(report))
+        self.core.publish("upstream", reported(dataclasses.replace(LOAD, **fields)))
 
     async def publish(self, document: Any, **headers: str) -> HTTPResponse:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
@@ -98,7 +98,7 @@ class House:
 async def open_house(
     topics: TopicTable, settings: FrontdeskSettings = SETTINGS
 ) -> AsyncIterator[House]:
-    client, core = StubBroker(), StubBroker()
+    client, core = client_cluster(), core_cluster()
     store = MemoryStore(topics, now_ms=lambda: EPOCH)
     service = FrontdeskService(
         settings,

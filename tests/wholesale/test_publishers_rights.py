@@ -18,7 +18,7 @@ from newsfabric.amqp.link import connect
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Node
 from newsfabric.topics import PublisherRights
-from newsfabric.topology.rights import permissions, publisher_definitions, topic_permission
+from newsfabric.topology.rights import publisher, user_definitions
 
 pytestmark = pytest.mark.broker
 
@@ -42,10 +42,11 @@ async def url(rabbitmq: Node) -> AsyncIterator[str]:
         await (await link.publisher()).ready()
         await api._send("PUT", f"/users/{user.username}", {"password": "secret", "tags": ""})
         rights = {kind: documented(kind) for kind in ("configure", "write", "read")}
-        assert rights == permissions("cms")
+        assert rights == publisher(PublisherRights("cms", ())).permissions()
         await api._send("PUT", f"/permissions/%2F/{user.username}", rights)
-        allowed = topic_permission(PublisherRights("cms", ("rights.#", "news.*")))
-        await api._send("PUT", f"/topic-permissions/%2F/{user.username}", allowed)
+        allowed = publisher(PublisherRights("cms", ("rights.#", "news.*")))
+        (topics,) = allowed.topic_permissions()
+        await api._send("PUT", f"/topic-permissions/%2F/{user.username}", topics)
         yield user.in_url(rabbitmq.amqp_url)
         await api._send("DELETE", f"/users/{user.username}")
     await link.close()
@@ -155,7 +156,8 @@ async def test_it_cant_say_that_it_logged_in_as_somebody_else(url: str) -> None:
 
 async def test_definitions_of_publishers_are_what_a_broker_takes(rabbitmq: Node) -> None:
     name = f"cms-{uuid.uuid4().hex[:8]}"
-    document = publisher_definitions([PublisherRights(name, ("news.#",))], {name: "pass-word"})
+    users = [publisher(PublisherRights(name, ("news.#",)))]
+    document = user_definitions(users, {name: "pass-word"})
     own = Credentials(name, "pass-word").in_url(rabbitmq.amqp_url)
     link = await connect([rabbitmq.amqp_url], name="test")
     await link.on_connect(topology.declare_client)

@@ -81,6 +81,7 @@ def test_what_a_dead_world_left_is_replaced(state: Path) -> None:
         "logs",
         "publishers",
         "sockets",
+        "users",
         "world.json",
     ]
     assert list((state / "brokers").iterdir()) == []

@@ -15,5 +15,6 @@ PUBLISH_SECONDS = metrics.histogram("frontdesk_publish", "From request to receip
 REPORT_TAKEN = LOAD_REPORTS.labels("taken")
 REPORT_IGNORED = LOAD_REPORTS.labels("ignored")
 REPORT_BAD = LOAD_REPORTS.labels("bad")
+REPORT_FORGED = LOAD_REPORTS.labels("forged")
 WITH_GATEWAYS = ENDPOINTS.labels("some")
 WITHOUT_GATEWAYS = ENDPOINTS.labels("none")

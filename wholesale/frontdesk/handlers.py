@@ -166,12 +166,14 @@ class PublishHandler(JsonHandler):
         access: PublishAccess,
         limits: Limits,
         draining: Callable[[], bool],
+        login: str | None,
     ) -> None:
         self._receipts = receipts
         self._repeats = repeats
         self._access = access
         self._limits = limits
         self._draining = draining
+        self._login = login
         self._chunks: list[bytes] = []
         self._size = 0
 
@@ -214,6 +216,7 @@ class PublishHandler(JsonHandler):
             now_ms=time.time_ns() // 1_000_000,
             limits=self._limits,
             caller=self._caller.app_id,
+            login=self._login,
         )
         receipt = await self._publish(message)
         counters.PUBLISH_SECONDS.observe(time.monotonic() - start)

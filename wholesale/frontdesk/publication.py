@@ -38,12 +38,13 @@ def parse_publication(
     now_ms: int,
     limits: Limits,
     caller: str | None = None,
+    login: str | None = None,
 ) -> Message:
     """The message that ``document`` asks for, without ``reply_to``; HttpProblem says what is wrong.
 
     It always has a message_id: ``idempotency_key`` (the header), else the field, else
     ``fresh_id``, so that whoever hears no answer can send it again. With ``caller`` its app_id
-    is that and no other.
+    is that and no other, and we, who log in as ``login``, vouch for it.
     """
     fields = _object(document)
     topic = _text(fields, "topic")
@@ -57,15 +58,15 @@ def parse_publication(
             413, "too_large", f"the body has {len(body)} bytes, at most {limits.max_body_bytes}"
         )
     properties = _properties(fields, idempotency_key, fresh_id, now_ms)
-    return Message(topic, body, _as_caller(properties, caller))
+    return Message(topic, body, _as_caller(properties, caller, login))
 
 
-def _as_caller(properties: Properties, caller: str | None) -> Properties:
+def _as_caller(properties: Properties, caller: str | None, login: str | None) -> Properties:
     if caller is None:
         return properties
     if properties.app_id not in (None, "", caller):
         raise HttpProblem(403, "permission_denied", f"this key publishes as app_id {caller!r}")
-    return dataclasses.replace(properties, app_id=caller)
+    return dataclasses.replace(properties, app_id=caller, user_id=login)
 
 
 def _properties(

@@ -21,6 +21,7 @@ from newsfabric.settings import Fabric
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
+from newsfabric.topology.roles import user_name
 from wholesale.frontdesk import counters, openapi
 from wholesale.frontdesk.access import ApiKey, PublishAccess, check_exposure
 from wholesale.frontdesk.answers import Endpoints
@@ -48,6 +49,7 @@ _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 class FrontdeskSettings:
     """How one frontdesk runs. ``port`` 0 takes a free one; without ``api_keys`` none is asked for.
 
+    ``login`` is the user that it logs in as, by which it vouches for those whose key it has seen.
     A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
     a time, and ``drain_seconds`` once the frontdesk was told to stop.
     """
@@ -57,6 +59,7 @@ class FrontdeskSettings:
     host: str = "127.0.0.1"
     port: int = 0
     api_keys: tuple[ApiKey, ...] = ()
+    login: str | None = None
     drain_seconds: float = 5.0
     receipt_seconds: float = 5.0
     max_pending: int = 1000
@@ -91,7 +94,7 @@ class FrontdeskService:
         self.boxes = Boxes(settings.region)
         self._catching_up = CatchingUp()
         # Exclusive queues are this connection's own; the suffix keeps two processes apart.
-        self._queue = f"frontdesk.{settings.name}.{secrets.token_hex(4)}"
+        self._queue = f"{topology.FRONTDESK_QUEUES}{settings.name}.{secrets.token_hex(4)}"
         self._draining = False
 
     def readiness(self) -> Readiness:
@@ -134,6 +137,7 @@ class FrontdeskService:
             "access": PublishAccess(self.settings.api_keys),
             "limits": self.settings.limits,
             "draining": lambda: self._draining,
+            "login": self.settings.login,
         }
         keys = bool(self.settings.api_keys)
         described = functools.partial(openapi.document, self.settings.limits, keys=keys)
@@ -157,7 +161,6 @@ class FrontdeskService:
 
     async def _await_receipts(self) -> Receipts:
         async def declare(broker: Declare) -> None:
-            await topology.declare_client(broker)
             await self._own_queue(broker)
             await broker.bind(self._queue, topology.RECEIPTS, self._queue)
 
@@ -174,7 +177,6 @@ class FrontdeskService:
 
     async def _watch_boxes(self) -> Consumer:
         async def declare(broker: Declare) -> None:
-            await topology.declare_core(broker)
             await self._own_queue(broker)
             key = control.load_key(self.settings.region, "*")
             await broker.bind(self._queue, topology.UPSTREAM, key)
@@ -197,6 +199,11 @@ class FrontdeskService:
         except ValueError as exc:
             counters.REPORT_BAD.inc()
             logger.debug("no load report: %s", exc)
+            return
+        # A broker has checked whom the box logged in as; the rest is its own word. (The routing
+        # key is too: RabbitMQ's topic permissions don't look at what a queue dead-letters.)
+        if delivery.message.properties.user_id != user_name("box", report.box):
+            counters.REPORT_FORGED.inc()
             return
         taken = self.boxes.report(report, now=time.monotonic())
         (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()

@@ -14,11 +14,11 @@ from typing import Final
 
 from newsfabric import topology
 from newsfabric.amqp import Publisher
+from newsfabric.seldom import Seldom
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.jobs import Answer, Letter
 from wholesale.router.outgoing import confirmed, send
-from wholesale.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from newsfabric.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.errors import Rejected
+from newsfabric.seldom import Seldom
 from newsfabric.sightings import Sightings
 from wholesale.progress import Progress
 from wholesale.router import counters
@@ -16,7 +17,6 @@ from wholesale.router.intake import Intake
 from wholesale.router.jobs import Answer, Job
 from wholesale.router.letters import Sender
 from wholesale.router.stream import Stream
-from wholesale.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 

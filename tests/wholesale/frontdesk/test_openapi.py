@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 import pytest
+from clusters import client_cluster, core_cluster, reported
 from core_desk import EPOCH, Desk, running
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
-from newsfabric import control
 from newsfabric.amqp import Consumer, Delivery, Publisher
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import LoadReport
@@ -75,7 +75,7 @@ class Shovels:
 @contextlib.asynccontextmanager
 async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
     """The URL of a frontdesk with a router behind it."""
-    client, core = StubBroker(), StubBroker()
+    client, core = client_cluster(), core_cluster()
     store = MemoryStore(topics, now_ms=lambda: EPOCH)
     desk = Desk(core, core.connect(), store, topics)
     await desk.open()
@@ -118,7 +118,7 @@ async def report_a_box(core: StubBroker) -> None:
         sent_ms=1,
     )
     while True:
-        core.publish("upstream", control.encode_load(report))
+        core.publish("upstream", reported(report))
         await asyncio.sleep(1)
 
 

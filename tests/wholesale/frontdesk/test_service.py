@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from clusters import reported
 from core_desk import until
 from envelopes import envelope
 from gateways import opened_box
-from house import JSON, SETTINGS, House, open_house
+from house import JSON, LOAD, SETTINGS, House, open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
 from tornado.httpclient import HTTPResponse
@@ -85,6 +86,18 @@ async def test_a_strangers_message_among_the_load_reports_is_ignored(house: Hous
     house.report()
     await until(lambda: house.service.boxes.count(now=0.0) == 1)
     assert (await house.fetch("/endpoints.json")).code == 200
+
+
+async def test_what_a_box_reports_in_anothers_name_is_dropped(house: House):
+    forged = dataclasses.replace(LOAD, box="oregon-retail-2")
+    house.core.publish("upstream", reported(forged, by="oregon-retail-1"))
+    # Nor is what says no name: a broker has checked it, or it is nobody's.
+    house.core.publish("upstream", control.encode_load(forged))
+    house.report()
+    await until(lambda: house.service.boxes.count(now=0.0))
+    gateways = said(await house.fetch("/endpoints.json"))["gateways"]
+    assert len(gateways) == 1
+    assert 'outcome="forged"} 2.0' in (await house.fetch("/metrics")).body.decode()
 
 
 # --- publish
@@ -252,6 +265,20 @@ async def test_with_a_key_only_its_holder_publishes(topics: TopicTable):
         await until(lambda: house.client.depth(house.tap))
         house.answer(house.published()[0], id="i", identity="i")
         assert (await asking).code == 201
+
+
+async def test_it_vouches_for_whom_it_knows_by_a_key_and_for_nobody_else(topics: TopicTable):
+    keys = (ApiKey("0123456789abcdef", "cms"), ApiKey("fedcba9876543210"))
+    settings = dataclasses.replace(SETTINGS, api_keys=keys, login="frontdesk.oregon")
+    async with open_house(topics, settings) as house:
+        for key, vouched in ((keys[0], "frontdesk.oregon"), (keys[1], None)):
+            document = HEADLINE | {"app_id": "cms"}
+            asking = asyncio.create_task(house.publish(document, X_API_Key=key.key))
+            await until(lambda: house.client.depth(house.tap))
+            (message,) = house.published()
+            assert (message.properties.app_id, message.properties.user_id) == ("cms", vouched)
+            house.answer(message, id="i", identity="i")
+            await asking
 
 
 def test_it_doesnt_listen_to_the_world_without_a_key():

@@ -46,13 +46,30 @@ async def answers(messages: Sequence[Message]) -> list[str]:
 
 
 async def test_a_publisher_publishes_within_its_rights() -> None:
-    sent = [shovelled("news.world", app_id="cms"), shovelled("news.sport", app_id="cms")]
+    sent = [shovelled(topic, app_id="cms", user_id="cms") for topic in ("news.world", "news.sport")]
     assert await answers(sent) == ["routed", "publisher_not_allowed"]
 
 
 @pytest.mark.parametrize("app_id", [None, "", "web", "CMS"])
 async def test_who_isnt_listed_publishes_nothing(app_id: str | None) -> None:
     assert await answers([shovelled(app_id=app_id)]) == ["publisher_not_allowed"]
+
+
+async def test_who_doesnt_say_whom_it_logged_in_as_publishes_nothing() -> None:
+    assert await answers([shovelled(app_id="cms")]) == ["publisher_not_allowed"]
+    assert await answers([shovelled(app_id="cms", user_id="")]) == ["publisher_not_allowed"]
+
+
+async def test_a_frontdesk_vouches_for_whom_it_knows_by_a_key_within_their_rights() -> None:
+    desk = "frontdesk.dublin"
+    sent = [shovelled(topic, app_id="cms", user_id=desk) for topic in ("news.world", "news.sport")]
+    assert await answers(sent) == ["routed", "publisher_not_allowed"]
+    assert await answers([shovelled(user_id=desk)]) == ["publisher_not_allowed"]
+
+
+async def test_no_other_of_the_fabrics_users_vouches_for_anyone() -> None:
+    for user in ("frontdesk", "frontdesks.oregon", "box.oregon-retail-1", "keeper.oregon"):
+        assert await answers([shovelled(app_id="cms", user_id=user)]) == ["publisher_not_allowed"]
 
 
 async def test_who_logged_in_counts_more_than_who_it_says_it_is() -> None:

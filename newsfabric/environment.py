@@ -1,0 +1,36 @@
+"""What of our environment a program gets that we start and that isn't a service of ours. Pure.
+
+Only what is listed here: an environment may hold logins, and /proc shows it to whoever can read the
+program's memory. The marks are those by which worlds and tests find their processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from newsfabric.world.processes import MARKER
+
+_KEPT: Final = frozenset(
+    {
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "LOGNAME",
+        "PATH",
+        "RUST_BACKTRACE",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        MARKER,
+        # tests/support/reaper.py
+        "NEWSFABRIC_TESTS",
+    }
+)
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of ``environ`` anyone may know."""
+    return {
+        name: value for name, value in environ.items() if name in _KEPT or name.startswith("LC_")
+    }

@@ -1,0 +1,196 @@
+"""The fabric's own users, each with no more rights than its service needs. Pure.
+
+There is a user for the routers, the mailboxes, the frontdesks, the keepers and the shovels of each
+region, and one for each box. Which names and keys they may touch follows from the topology, so that
+what a service does and what it may do can't disagree (tests/attacks/test_box.py and the worlds of
+tests/e2e run with them). Their names have a dot, which no publisher's has.
+
+What one would question:
+
+- Nobody but the keeper and the box may declare anything but queues of its own: the exchanges come
+  with the definitions, and the keeper makes them again.
+- A keeper has the tag ``policymaker`` where its shovels run, because it makes them. Whoever may
+  make shovels may do anything in that virtual host: RabbitMQ runs a shovel's own end as nobody
+  in particular. In other regions it has no such tag.
+- Shovels log in as a user of their own: their passwords lie on the broker that runs them, which may
+  be a proxy cluster far away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+from newsfabric.control import canary_key, load_key
+from newsfabric.errors import ConfigError
+from newsfabric.mailbox import MARK_KEY
+from newsfabric.settings import Fabric
+from newsfabric.topics import NOTES, TopicTable
+from newsfabric.topology.parts import (
+    FRONTDESK_QUEUES,
+    SHOVEL_QUEUES,
+    box_queues,
+    keeper_queues,
+    mailbox_queues,
+    router_queues,
+)
+from newsfabric.topology.plan import Link, region_links, runs_shovels, shovel_plan
+from newsfabric.topology.rights import OTHERS_LIMITS, User, beginning, exactly, topic_regex
+from newsfabric.topology.values import (
+    ALL,
+    INTAKE,
+    OUTBOUND,
+    POSTOFFICE,
+    PUBLISH,
+    RECEIPTS,
+    REJECTED,
+    UPSTREAM,
+    Cluster,
+)
+
+Service = Literal["router", "mailbox", "frontdesk", "keeper", "shovel", "box"]
+
+_ANY: Final = ".*"
+
+
+def user_name(service: Service, place: str) -> str:
+    """What the user of ``service`` in region ``place`` (a box: of that name) is called."""
+    return f"{service}.{place}"
+
+
+def vouches(user_id: str) -> bool:
+    """Whether ``user_id`` is a frontdesk's: it says of whom it has a message."""
+    return user_id.startswith(user_name("frontdesk", ""))
+
+
+def operator(name: str) -> User:
+    """A person's user, who may do everything."""
+    return User(name=name, tags=("administrator",), configure=(_ANY,), write=(_ANY,), read=(_ANY,))
+
+
+def cluster_users(
+    fabric: Fabric, topics: TopicTable, cluster: Cluster, boxes: Iterable[str] = ()
+) -> tuple[User, ...]:
+    """The fabric's users on ``cluster``; ``boxes`` are the names of a core's. ConfigError if there
+    is no such cluster."""
+    region = cluster.region
+    found: list[User] = []
+    match cluster.role:
+        case "core":
+            nodes = len(fabric.region(region).core)
+            found += [_router(region), _mailbox(region, topics, nodes), _reports(region)]
+            found += [core_box(region, box) for box in boxes]
+        case "client":
+            fabric.region(region)
+            found.append(_http(region))
+        case "proxy":
+            if region not in {proxy.name for proxy in fabric.proxies}:
+                raise ConfigError(f"no proxy cluster {region!r} in the fabric")
+    for other in fabric.regions:
+        found += _keeping(fabric, topics, cluster, other.name)
+    return tuple(found)
+
+
+def box_user(box: str) -> User:
+    """The user of ``box`` on its own broker: gateway and agent are all there is."""
+    # Shovels, and how they are.
+    tags = ("policymaker", "monitoring")
+    return User(
+        name=user_name("box", box), tags=tags, configure=(_ANY,), write=(_ANY,), read=(_ANY,)
+    )
+
+
+def core_box(region: str, box: str) -> User:
+    """The user of ``box`` on the core of its region: reads its feeds, says what is upstream."""
+    own = beginning(box_queues(box))
+    load = exactly(load_key(region, box))
+    return User(
+        name=user_name("box", box),
+        configure=(own,),
+        write=(UPSTREAM, own),
+        read=(POSTOFFICE, UPSTREAM, own),
+        topics={POSTOFFICE: ((), (_ANY,)), UPSTREAM: ((exactly(MARK_KEY), load), (load,))},
+        limits=OTHERS_LIMITS,
+    )
+
+
+def _router(region: str) -> User:
+    return User(
+        name=user_name("router", region),
+        write=(POSTOFFICE, OUTBOUND, REJECTED, RECEIPTS),
+        read=tuple(map(exactly, router_queues())),
+    )
+
+
+def _mailbox(region: str, topics: TopicTable, nodes: int) -> User:
+    owned = (policy.pattern for policy in topics.policies if policy.access == "owner")
+    told = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
+    return User(
+        name=user_name("mailbox", region),
+        write=(INTAKE,),
+        read=tuple(map(exactly, mailbox_queues(nodes))),
+        topics={INTAKE: (told, ())},
+    )
+
+
+def _reports(region: str) -> User:
+    """A frontdesk on the core, where it hears boxes' reports."""
+    own = beginning(FRONTDESK_QUEUES)
+    return User(
+        name=user_name("frontdesk", region),
+        configure=(own,),
+        write=(own,),
+        read=(UPSTREAM, own),
+        topics={UPSTREAM: ((), (exactly(load_key(region, "*")),))},
+    )
+
+
+def _http(region: str) -> User:
+    """A frontdesk on the client cluster, where it publishes what came over HTTP."""
+    own = beginning(FRONTDESK_QUEUES)
+    return User(
+        name=user_name("frontdesk", region),
+        configure=(own,),
+        write=(PUBLISH, own),
+        read=(RECEIPTS, own),
+    )
+
+
+def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) -> Iterator[User]:
+    """The users of ``region``'s keeper and shovels on ``cluster``, whosever that is."""
+    part = shovel_plan(fabric, region, topics).get(cluster)
+    if part is None:
+        return
+    sources = [link for link in region_links(fabric, region, topics) if link.source == cluster]
+    queues = tuple(dict.fromkeys(map(_source_queues, sources)))
+    exchanges = [exactly(exchange.name) for exchange in part.exchanges]
+    own = [exactly(queue.name) for queue in part.queues if not _is_source(queue.name)]
+    tags = ["monitoring"]
+    if runs_shovels(region, cluster):
+        # Where it hears its canaries arrive.
+        own.append(beginning(keeper_queues(region)))
+        tags.append("policymaker")
+    canaries = [link.exchange for link in sources]
+    if cluster == Cluster(region, "core"):
+        # Those that boxes hear.
+        canaries.append(POSTOFFICE)
+    key = exactly(canary_key(region))
+    yield User(
+        name=user_name("keeper", region),
+        tags=tuple(tags),
+        configure=(*exchanges, *own, *queues),
+        write=(*own, *queues, *canaries),
+        read=(*exchanges, *(link.exchange for link in sources), *own, *queues),
+        topics=dict.fromkeys(dict.fromkeys(canaries), ((key,), (_ANY,))),
+    )
+    if queues:
+        yield User(name=user_name("shovel", region), read=queues)
+
+
+def _is_source(queue: str) -> bool:
+    return queue.startswith(SHOVEL_QUEUES)
+
+
+def _source_queues(link: Link) -> str:
+    """The queues that ``link`` may take from: one for each node that may be its home."""
+    return beginning(link.queue_name.rpartition(".")[0] + ".")

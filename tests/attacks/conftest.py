@@ -1,0 +1,35 @@
+"""Brokers as their generated definitions make them, shared by all who attack them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from guarded import BOXES, Guarded, guarded
+
+from newsfabric.topology import box_feed, box_queue
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+
+
+@pytest.fixture(scope="session")
+def core(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    """The core of oregon, with a feed of each box, as their agents make them."""
+    with guarded("core", tmp_path_factory.mktemp("core"), rabbitmq_home) as node:
+        for box in BOXES:
+            arguments = box_feed(box, 1, "amqp://").queue.bounds.arguments()
+            with node.connect(f"box.{box}") as connection:
+                channel = connection.channel()
+                channel.queue_declare(box_queue(box, 1), durable=True, arguments=arguments)
+                channel.queue_bind(box_queue(box, 1), "postoffice", "#")
+        yield node
+
+
+@pytest.fixture(scope="session")
+def client(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    """The client cluster of oregon, with publishers ``cms`` and ``web``."""
+    with guarded("client", tmp_path_factory.mktemp("client"), rabbitmq_home) as node:
+        yield node

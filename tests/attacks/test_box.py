@@ -1,0 +1,278 @@
+"""Who has broken into a retail box tries what the box's login is good for on its region's core.
+
+The core is a real broker, as the generated definitions make it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from clusters import client_cluster
+from core_desk import EPOCH
+from dataplanes import told
+from fabrics import fabric
+from guarded import TOPICS, Attempt, Guarded, opened, publishes
+
+from gateway.native.program import find_program, start, start_successor
+from newsfabric.amqp.link import connect
+from newsfabric.control import LoadReport, encode_load, load_key
+from newsfabric.errors import SetupError
+from newsfabric.mailbox import MARK_KEY
+from newsfabric.settings import Credentials
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topology import box_loads_queue, box_queue
+from wholesale.frontdesk import counters
+from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
+
+pytestmark = pytest.mark.broker
+
+ME, OTHER = "box.edge-1", "box.edge-2"
+MINE, OTHERS = box_queue("edge-1", 1), box_queue("edge-2", 1)
+LOAD = LoadReport(
+    region="oregon",
+    box="edge-2",
+    state="ready",
+    connections=0,
+    capacity=100_000,
+    deliveries_per_second=0,
+    connects_per_second=0,
+    sockjs_url="http://evil.example/sockjs",
+    websocket_url="ws://evil.example/websocket",
+    sse_url="http://evil.example/events",
+    sent_ms=1,
+)
+
+
+@pytest.mark.parametrize(
+    "exchange", ["intake", "postoffice", "outbound", "rejected", "receipts", "", "amq.topic"]
+)
+def test_a_box_speaks_as_the_fabric(core: Guarded, exchange: str) -> None:
+    core.refuses(ME, publishes(exchange, "news.breaking"), publishes(exchange, OTHERS))
+
+
+@pytest.mark.parametrize("queue", [OTHERS, "router.1", "router.2", "mailbox.1", "rejected"])
+def test_a_box_reads_empties_and_deletes_what_isnt_its_own(core: Guarded, queue: str) -> None:
+    core.refuses(
+        ME,
+        lambda channel: channel.basic_get(queue),
+        lambda channel: channel.basic_consume(queue, lambda *_: None),
+        lambda channel: channel.queue_purge(queue),
+        lambda channel: channel.queue_delete(queue),
+        lambda channel: channel.queue_declare(queue, durable=True),
+        lambda channel: channel.queue_bind(queue, "postoffice", "#"),
+        lambda channel: channel.queue_unbind(queue, "postoffice", "#"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("exchange", "key"),
+    [
+        ("intake", "#"),
+        ("outbound", "#"),
+        ("receipts", "#"),
+        ("rejected", "#"),
+        # What other boxes say, and what readers do elsewhere.
+        ("upstream", "#"),
+        ("upstream", MARK_KEY),
+        ("upstream", load_key("oregon", "edge-2")),
+        ("upstream", load_key("oregon", "*")),
+    ],
+)
+def test_a_box_hears_what_isnt_for_it(core: Guarded, exchange: str, key: str) -> None:
+    core.refuses(ME, lambda channel: channel.queue_bind(MINE, exchange, key))
+
+
+def test_a_box_changes_the_topology(core: Guarded) -> None:
+    attempts: list[Attempt] = [
+        lambda channel: channel.exchange_declare("upstream", "topic", durable=True),
+        lambda channel: channel.exchange_declare("mine", "topic"),
+        lambda channel: channel.exchange_delete("upstream"),
+        lambda channel: channel.exchange_bind("intake", "upstream", "#"),
+        lambda channel: channel.queue_declare(""),
+        lambda channel: channel.queue_declare("box.edge-10.1"),
+        lambda channel: channel.queue_declare("box.edge-1"),
+        # Dead letters are published without another look at who may.
+        lambda channel: channel.queue_declare(
+            "box.edge-1.x", arguments={"x-dead-letter-exchange": "intake"}
+        ),
+        lambda channel: channel.queue_declare(
+            "box.edge-1.x", arguments={"x-dead-letter-exchange": ""}
+        ),
+    ]
+    core.refuses(ME, *attempts)
+
+
+def test_a_box_asks_the_cores_management_api(core: Guarded) -> None:
+    for path in ("/overview", "/users", "/queues", "/parameters", "/definitions", "/whoami"):
+        assert core.api(ME, path) == 401
+    assert core.api(ME, "/parameters/shovel/%2F/mine", "PUT", {"value": {}}) == 401
+    assert core.api(ME, "/definitions", "POST", {}) == 401
+    assert core.api(ME, f"/queues/%2F/{OTHERS}", "DELETE") == 401
+
+
+def test_a_box_reports_in_anothers_name(core: Guarded) -> None:
+    forged = encode_load(LOAD).body
+    core.refuses(
+        ME,
+        publishes("upstream", load_key("oregon", "edge-2"), forged),
+        publishes("upstream", load_key("dublin", "edge-1"), forged),
+        publishes("upstream", "_fabric.canary.oregon"),
+        publishes("upstream", "anything"),
+    )
+    with core.connect(ME) as connection:
+        channel = opened(connection)
+        with pytest.raises(Exception, match="user_id"):
+            publishes("upstream", load_key("oregon", "edge-1"), forged, user_id=OTHER)(channel)
+
+
+async def test_a_box_has_its_reports_sent_on_as_anothers(core: Guarded) -> None:
+    """By a queue whose messages die, or an exchange of its own: topic permissions see neither."""
+    before = counters.REPORT_FORGED._value.get()
+    login = Credentials("frontdesk.oregon", "pass-word")
+    link = await connect([core.node.amqp_url], name="frontdesk", credentials=login)
+    service = FrontdeskService(
+        FrontdeskSettings(name="desk-1", region="oregon"),
+        fabric=fabric(),
+        topics=TOPICS,
+        core=link,
+        client=client_cluster().connect(),
+        store=MemoryStore(TOPICS, now_ms=lambda: EPOCH),
+    )
+    stop = asyncio.Event()
+    serving = asyncio.create_task(service.serve(stop))
+    await service.listening.wait()
+    # Again and again: the frontdesk's queue may not be there yet.
+    async with asyncio.timeout(30):
+        while counters.REPORT_FORGED._value.get() < before + 2:
+            await asyncio.to_thread(_forge, core)
+            await asyncio.sleep(0.1)
+    assert service.boxes.count(now=0.0) == 0
+    stop.set()
+    await serving
+    await link.close()
+
+
+def _forge(core: Guarded) -> None:
+    arguments = {
+        "x-message-ttl": 0,
+        "x-dead-letter-exchange": "upstream",
+        "x-dead-letter-routing-key": load_key("oregon", "edge-2"),
+    }
+    own = load_key("oregon", "edge-1")
+    with core.connect(ME) as connection:
+        channel = opened(connection)
+        queue = box_loads_queue("edge-1", "forger")
+        channel.queue_declare(queue, exclusive=True, arguments=arguments)
+        channel.queue_bind(queue, "upstream", own)
+        report = dataclasses.replace(LOAD, box="edge-2")
+        publishes("upstream", own, encode_load(report).body, type="load", user_id=ME)(channel)
+        connection.process_data_events(0.2)
+        exchange = box_loads_queue("edge-1", "detour")
+        channel.exchange_declare(exchange, "fanout", auto_delete=True)
+        channel.exchange_bind("upstream", exchange)
+        publishes(exchange, load_key("oregon", "edge-2"), encode_load(report).body, type="load")(
+            channel
+        )
+        channel.exchange_delete(exchange)
+
+
+def test_a_box_fills_the_core_with_what_it_doesnt_read(core: Guarded) -> None:
+    queue = f"{MINE}.hoard"
+    with core.connect(ME) as box, core.connect("root") as root:
+        channel = opened(box)
+        channel.queue_declare(queue, arguments={"x-max-length": 10_000_000})
+        channel.queue_bind(queue, "postoffice", "news.hoard")
+        fabrics = opened(root)
+        large = b"x" * 65_536
+        # 131 MB; its bound is 128 MiB.
+        for _ in range(2100):
+            fabrics.basic_publish("postoffice", "news.hoard", large)
+        assert channel.queue_declare(queue, passive=True).method.message_count == 2048
+        channel.queue_delete(queue)
+
+
+def test_a_box_opens_as_many_connections_as_it_likes(core: Guarded) -> None:
+    limits = {user["name"]: user["limits"] for user in _users(core)}
+    assert limits[ME] == {"max-connections": 1000, "max-channels": 3000}
+
+
+def _users(core: Guarded) -> list[dict[str, dict[str, int]]]:
+    listed = core.node.ctl("list_user_limits", "--global", "--formatter", "json")
+    return [
+        {"name": entry["user"], "limits": json.loads(entry["limits"])}
+        for entry in json.loads(listed)
+    ]
+
+
+def test_what_a_box_is_for_it_may_do(core: Guarded) -> None:
+    own = load_key("oregon", "edge-1")
+
+    def feed(channel: object) -> None:
+        with core.connect("router.oregon") as router:
+            publishes("postoffice", "news.x", b"[1]")(opened(router))
+
+    core.takes(
+        ME,
+        lambda channel: channel.queue_purge(MINE),
+        feed,
+        lambda channel: _one(channel, MINE, b"[1]"),
+        publishes("upstream", own, user_id=ME),
+        publishes("upstream", MARK_KEY, user_id=ME),
+        lambda channel: channel.queue_declare(box_loads_queue("edge-1", "x"), exclusive=True),
+        lambda channel: channel.queue_declare(box_queue("edge-1", 2, "far")),
+        lambda channel: channel.queue_delete(box_queue("edge-1", 2, "far")),
+    )
+
+
+def _one(channel: object, queue: str, body: bytes) -> None:
+    _, _, found = next(channel.consume(queue, auto_ack=True, inactivity_timeout=10))  # type: ignore[attr-defined]
+    assert found == body
+
+
+def test_a_reader_of_the_data_planes_memory_finds_the_boxs_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data plane talks to strangers and needs no login: it is told none."""
+    try:
+        program = find_program()
+    except SetupError as exc:
+        if os.environ.get("CI"):
+            pytest.fail(str(exc))
+        pytest.skip(str(exc))
+    monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "s3cret-word")
+    monkeypatch.setenv("SOMEBODYS_TOKEN", "s3cret-word")
+    # Short, since it names a socket.
+    with tempfile.TemporaryDirectory() as folder:
+        process = start(program, Path(folder) / "control", told(), 0)
+        try:
+            told_by = Path(f"/proc/{process.pid}/environ")
+            while not (seen := told_by.read_bytes()):
+                assert process.poll() is None
+                time.sleep(0.01)
+            assert b"NEWSFABRIC_TESTS=" in seen
+            assert b"s3cret-word" not in seen
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+            os.waitpid(process.pid, 0)
+
+
+async def test_its_successors_is_as_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "s3cret-word")
+    program = tmp_path / "dataplane"
+    program.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\necho serving\n", "utf-8")
+    program.chmod(0o700)
+    successor = start_successor(program, tmp_path / "control")
+    await successor.succeeded()
+    while successor.poll() is None:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+    seen = (tmp_path / "seen").read_text("utf-8")
+    assert "PATH=" in seen
+    assert "s3cret-word" not in seen

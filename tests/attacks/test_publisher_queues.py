@@ -1,0 +1,79 @@
+"""A publisher with a login of its own tries to fill the client broker with what it never reads."""
+
+from __future__ import annotations
+
+import pytest
+from guarded import Guarded, opened, publishes
+from pika.adapters.blocking_connection import BlockingChannel
+
+pytestmark = pytest.mark.broker
+
+LARGE = b"x" * 65_536
+
+
+def depth(channel: BlockingChannel, queue: str) -> int:
+    return int(channel.queue_declare(queue, passive=True).method.message_count)
+
+
+def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
+    client: Guarded,
+) -> None:
+    # It says what it likes of its bounds.
+    greedy = {"x-max-length": 100_000_000, "x-max-length-bytes": 1 << 40, "x-expires": 1 << 31}
+    with client.connect("cms") as connection:
+        channel = opened(connection)
+        channel.queue_declare("cms.hoard", arguments=greedy)
+        channel.exchange_declare("cms.feed", "fanout")
+        channel.queue_bind("cms.hoard", "cms.feed")
+        # 768 MiB; the broker's alarm is at 512 MB.
+        plain = connection.channel()
+        for _ in range(12_288):
+            plain.basic_publish("cms.feed", "", LARGE)
+        publishes("cms.feed", "")(channel)
+        # 8 MiB of them.
+        assert depth(channel, "cms.hoard") <= 128
+        assert client.api("root", "/health/checks/alarms") == 200
+        channel.queue_delete("cms.hoard")
+        channel.exchange_delete("cms.feed")
+
+
+def test_a_publisher_keeps_more_small_messages_than_there_may_be(client: Guarded) -> None:
+    with client.connect("web") as connection:
+        channel = opened(connection)
+        channel.queue_declare("web.hoard")
+        channel.exchange_declare("web.feed", "fanout")
+        channel.queue_bind("web.hoard", "web.feed")
+        plain = connection.channel()
+        for _ in range(10_100):
+            plain.basic_publish("web.feed", "", b"{}")
+        publishes("web.feed", "")(plain)
+        connection.process_data_events(0)
+        plain.close()
+        assert depth(channel, "web.hoard") == 10_000
+        channel.queue_delete("web.hoard")
+        channel.exchange_delete("web.feed")
+
+
+def test_a_publisher_changes_its_limits(client: Guarded) -> None:
+    policy = {"pattern": "^cms", "definition": {"max-length": 1 << 40}, "apply-to": "queues"}
+    assert client.api("cms", "/operator-policies/%2F/others", "PUT", policy) == 401
+    assert client.api("cms", "/policies/%2F/mine", "PUT", policy) == 401
+    assert client.api("cms", "/operator-policies/%2F/others", "DELETE") == 401
+    assert client.api("cms", "/vhost-limits/%2F/max-queues", "DELETE") == 401
+
+
+def test_the_fabrics_own_queues_keep_the_bounds_that_the_topology_gives_them(
+    client: Guarded,
+) -> None:
+    with client.connect("keeper.oregon") as connection:
+        channel = opened(connection)
+        queue = "shovel.publish.oregon.1"
+        channel.queue_declare(queue, durable=True)
+        channel.queue_bind(queue, "publish", "#")
+        with client.connect("root") as root:
+            plain = root.channel()
+            for _ in range(10_100):
+                plain.basic_publish("publish", "news.x", b"{}")
+            opened(root).basic_publish("publish", "news.x", b"{}")
+        assert depth(channel, queue) > 10_000
+        channel.queue_delete(queue)

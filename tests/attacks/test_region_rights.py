@@ -1,0 +1,178 @@
+"""Who has broken into one service of a region tries what its login is good for, here and elsewhere.
+
+The brokers are oregon's, real ones, as the generated definitions make them.
+"""
+
+from __future__ import annotations
+
+import pytest
+from guarded import Attempt, Guarded, publishes
+
+pytestmark = pytest.mark.broker
+
+KEY = "news.breaking"
+ROUTER, MAILBOX, DESK = "router.oregon", "mailbox.oregon", "frontdesk.oregon"
+# Of another region.
+KEEPER, SHOVEL = "keeper.dublin", "shovel.dublin"
+SOURCE = "shovel.outbound.dublin.1"
+
+
+def gets(queue: str) -> Attempt:
+    return lambda channel: channel.basic_get(queue)
+
+
+def binds(queue: str, exchange: str, key: str = "#") -> Attempt:
+    return lambda channel: channel.queue_bind(queue, exchange, key)
+
+
+def declares(queue: str) -> Attempt:
+    return lambda channel: channel.queue_declare(queue, durable=True)
+
+
+def deletes(queue: str) -> Attempt:
+    return lambda channel: channel.queue_delete(queue)
+
+
+def deletes_exchange(exchange: str) -> Attempt:
+    return lambda channel: channel.exchange_delete(exchange)
+
+
+def test_a_router_does_more_than_route(core: Guarded) -> None:
+    core.takes(
+        ROUTER,
+        *(publishes(to, KEY) for to in ("postoffice", "outbound", "rejected", "receipts")),
+        gets("router.1"),
+        gets("router.2"),
+    )
+    core.refuses(
+        ROUTER,
+        publishes("intake", KEY),
+        publishes("upstream", "_fabric.mark"),
+        gets("mailbox.1"),
+        gets("rejected"),
+        gets("box.edge-1.1"),
+        declares("mine"),
+        deletes("router.1"),
+        deletes_exchange("intake"),
+    )
+    assert core.api(ROUTER, "/overview") == 401
+
+
+def test_a_mailbox_publishes_news(core: Guarded) -> None:
+    core.takes(
+        MAILBOX, publishes("intake", "user.42"), publishes("intake", "marks.cms"), gets("mailbox.1")
+    )
+    core.refuses(
+        MAILBOX,
+        publishes("intake", KEY),
+        publishes("intake", "_fabric.revoked"),
+        publishes("postoffice", "user.42"),
+        gets("router.1"),
+        declares("mine"),
+        deletes("mailbox.1"),
+    )
+    assert core.api(MAILBOX, "/overview") == 401
+
+
+def test_a_frontdesk_speaks_on_the_core(core: Guarded) -> None:
+    mine = "frontdesk.desk-1.x"
+    core.takes(
+        DESK,
+        lambda channel: channel.queue_declare(mine),
+        binds(mine, "upstream", "_fabric.load.oregon.*"),
+        gets(mine),
+        deletes(mine),
+        declares(mine),
+    )
+    core.refuses(
+        DESK,
+        *(publishes(to, KEY) for to in ("intake", "postoffice", "upstream", "outbound", "")),
+        binds(mine, "upstream"),
+        binds(mine, "upstream", "_fabric.mark"),
+        binds(mine, "postoffice"),
+        gets("router.1"),
+        deletes_exchange("upstream"),
+    )
+    core.takes(DESK, deletes(mine))
+    assert core.api(DESK, "/overview") == 401
+
+
+def test_a_frontdesk_hears_what_publishers_say(client: Guarded) -> None:
+    mine = "frontdesk.desk-1.x"
+    client.takes(
+        DESK,
+        publishes("publish", KEY, user_id=DESK),
+        lambda channel: channel.queue_declare(mine),
+        binds(mine, "receipts", mine),
+        deletes(mine),
+    )
+    client.refuses(
+        DESK,
+        binds("frontdesk.y", "publish"),
+        publishes("receipts", mine),
+        declares("cms.x"),
+        deletes_exchange("publish"),
+    )
+
+
+def test_another_regions_keeper_rules_this_one(core: Guarded) -> None:
+    core.takes(
+        KEEPER,
+        declares(SOURCE),
+        binds(SOURCE, "outbound"),
+        publishes("outbound", "_fabric.canary.dublin"),
+    )
+    core.takes(SHOVEL, gets(SOURCE))
+    core.refuses(
+        KEEPER,
+        publishes("outbound", KEY),
+        publishes("outbound", "_fabric.canary.oregon"),
+        *(publishes(to, KEY) for to in ("intake", "postoffice", "upstream", "receipts", "")),
+        *(gets(queue) for queue in ("router.1", "mailbox.1", "rejected", "box.edge-1.1")),
+        *(deletes(queue) for queue in ("router.1", "shovel.receipts.1", "box.edge-1.1")),
+        *(binds(SOURCE, source) for source in ("postoffice", "intake", "upstream", "receipts")),
+        deletes_exchange("outbound"),
+        declares("shovel.receipts.1"),
+    )
+    # No shovel of its making: one may do anything, whoever made it.
+    for user in (KEEPER, SHOVEL):
+        assert core.api(user, "/parameters/shovel/%2F") == 401
+        assert core.api(user, "/parameters/shovel/%2F/mine", "PUT", {"value": {}}) == 401
+        assert core.api(user, "/definitions", "POST", {}) == 401
+    core.takes(
+        "keeper.oregon", deletes("router.1"), declares("router.1"), binds("router.1", "intake")
+    )
+    core.takes(KEEPER, deletes(SOURCE))
+
+
+def test_another_regions_keeper_publishes_here(client: Guarded) -> None:
+    source = "shovel.publish.dublin.1"
+    client.takes(KEEPER, declares(source), binds(source, "publish", KEY))
+    client.takes(SHOVEL, gets(source))
+    client.refuses(
+        KEEPER,
+        publishes("publish", KEY),
+        publishes("receipts", "cms.x"),
+        binds(source, "receipts"),
+        declares("shovel.publish.oregon.1"),
+        declares("cms.x"),
+        deletes_exchange("publish"),
+    )
+    client.takes(KEEPER, deletes(source))
+    assert client.api(KEEPER, "/parameters/shovel/%2F") == 401
+
+
+def test_a_stolen_login_of_the_shovels_does_more_than_read(core: Guarded) -> None:
+    """It lies on every broker that runs one, a proxy cluster far away among them."""
+    mine = "shovel.receipts.1"
+    core.takes("keeper.oregon", declares(mine))
+    core.takes("shovel.oregon", gets(mine))
+    core.refuses(
+        "shovel.oregon",
+        *(publishes(to, KEY) for to in ("intake", "postoffice", "outbound", "receipts", "")),
+        *(gets(queue) for queue in ("router.1", "mailbox.1", "rejected", "box.edge-1.1")),
+        deletes(mine),
+        declares("shovel.receipts.2"),
+    )
+    assert core.api("shovel.oregon", "/overview") == 401
+    core.takes("keeper.oregon", deletes(mine))

@@ -1,0 +1,35 @@
+"""Client and core clusters in memory, as their definitions make them, and what boxes report."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from newsfabric.amqp import Message
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.control import LoadReport, encode_load
+from newsfabric.topology import CLIENT, CORE_EXCHANGES, Exchange
+from newsfabric.topology.roles import user_name
+
+
+def client_cluster() -> StubBroker:
+    return _with(CLIENT.exchanges)
+
+
+def core_cluster() -> StubBroker:
+    return _with(CORE_EXCHANGES)
+
+
+def reported(report: LoadReport, *, by: str | None = None) -> Message:
+    """``report`` as it comes out of the shovel of the box ``by``, the one that it is about."""
+    message = encode_load(report)
+    user = user_name("box", by or report.box)
+    return dataclasses.replace(
+        message, properties=dataclasses.replace(message.properties, user_id=user)
+    )
+
+
+def _with(exchanges: tuple[Exchange, ...]) -> StubBroker:
+    broker = StubBroker()
+    for exchange in exchanges:
+        broker.declare_exchange(exchange.name, exchange.type)
+    return broker

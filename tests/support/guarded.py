@@ -1,0 +1,122 @@
+"""A RabbitMQ node as a cluster's generated definitions make it, and what its users try there.
+
+The attempts are pika's, since ours would try again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+import pytest
+from fabrics import fabric, node
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
+
+from newsfabric.settings import Credentials, Fabric, ProxyCluster
+from newsfabric.topics import PublisherRights, TopicTable, parse_topics
+from newsfabric.topology import Cluster, Role, client_definitions, core_definitions
+from newsfabric.topology.rights import publisher
+from newsfabric.topology.roles import cluster_users, operator
+from newsfabric.world.broker import LocalNode
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+
+BOXES: Final = ("edge-1", "edge-2")
+TOPICS: Final[TopicTable] = parse_topics(
+    {
+        "topic": [
+            {"pattern": "news.breaking", "class": "gold"},
+            {"pattern": "user.*", "access": "owner"},
+            {"pattern": "news.#"},
+        ]
+    }
+)
+PUBLISHERS: Final = (PublisherRights("cms", ("news.#",)), PublisherRights("web", ("news.*",)))
+# Everyone's.
+_PASSWORD: Final = "pass-word"
+
+Attempt = Callable[[BlockingChannel], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Guarded:
+    """The node."""
+
+    node: LocalNode
+
+    def url(self, user: str) -> str:
+        return Credentials(user, _PASSWORD).in_url(self.node.amqp_url)
+
+    def connect(self, user: str) -> pika.BlockingConnection:
+        return pika.BlockingConnection(pika.URLParameters(self.url(user)))
+
+    def refuses(self, user: str, *attempts: Attempt) -> None:
+        """Each of ``attempts`` ends with the channel closed for want of rights."""
+        with self.connect(user) as connection:
+            for attempt in attempts:
+                with pytest.raises(ChannelClosedByBroker) as refusal:
+                    attempt(opened(connection))
+                assert refusal.value.reply_code == 403, refusal.value.reply_text
+
+    def takes(self, user: str, *attempts: Attempt) -> None:
+        """Each of ``attempts`` works."""
+        with self.connect(user) as connection:
+            for attempt in attempts:
+                attempt(opened(connection))
+
+    def api(self, user: str, path: str, method: str = "GET", body: Any = None) -> int:
+        """The status with which the management API answers ``user``."""
+        login = b64encode(f"{user}:{_PASSWORD}".encode()).decode()
+        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{self.node.management_url}/api{path}", data, headers, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as exc:
+            with exc:
+                return exc.code
+
+
+def opened(connection: pika.BlockingConnection) -> BlockingChannel:
+    """A channel with confirms."""
+    channel = connection.channel()
+    channel.confirm_delivery()
+    return channel
+
+
+def publishes(exchange: str, key: str, body: bytes = b"{}", **properties: Any) -> Attempt:
+    """Publish, and hear the broker's answer."""
+    said = pika.BasicProperties(**properties)
+    return lambda channel: channel.basic_publish(exchange, key, body, said)
+
+
+@contextlib.contextmanager
+def guarded(role: Role, folder: Path, home: RabbitmqHome) -> Iterator[Guarded]:
+    """The one node of oregon's cluster ``role``, beside dublin's and a proxy cluster."""
+    harbor = ProxyCluster(name="harbor", nodes=(node("harbor-1"),), nearest="oregon")
+    known = Fabric(fabric().regions, (harbor,))
+    users = [
+        operator("root"),
+        *cluster_users(known, TOPICS, Cluster("oregon", role), BOXES if role == "core" else ()),
+    ]
+    if role == "core":
+        passwords = {user.name: _PASSWORD for user in users}
+        document = core_definitions(TOPICS, known.region("oregon"), users, passwords)
+    else:
+        users += map(publisher, PUBLISHERS)
+        document = client_definitions(users, {user.name: _PASSWORD for user in users})
+    definitions = folder / "definitions.json"
+    definitions.write_text(json.dumps(document), "utf-8")
+    with LocalNode(folder, home, definitions=definitions) as started:
+        yield Guarded(started)

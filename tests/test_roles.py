@@ -1,0 +1,159 @@
+"""The fabric's own users: what their rights come to, and that topology and rights agree."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fabrics import TOPICS, fabric, node
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newsfabric.cli.users import users
+from newsfabric.errors import ConfigError
+from newsfabric.settings import Fabric, ProxyCluster, dump_fabric
+from newsfabric.topics import PublisherRights
+from newsfabric.topology import Cluster, box_queue, mailbox_queues, region_links, router_queues
+from newsfabric.topology.rights import User, beginning, exactly, limits, one_of, publisher
+from newsfabric.topology.roles import box_user, cluster_users, core_box, user_name, vouches
+
+KNOWN = Fabric(
+    fabric(client=2, core=3).regions,
+    (ProxyCluster(name="harbor", nodes=(node("harbor-1"), node("harbor-2")), nearest="oregon"),),
+)
+names = st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True)
+
+
+def on(cluster: Cluster, *boxes: str) -> dict[str, User]:
+    return {user.name: user for user in cluster_users(KNOWN, TOPICS, cluster, boxes)}
+
+
+def allowed(user: User, kind: str) -> re.Pattern[str]:
+    return re.compile(user.permissions()[kind])
+
+
+def test_a_cluster_knows_its_own_services_and_everyones_keepers() -> None:
+    keepers = {"keeper.oregon", "keeper.dublin"}
+    shovels = {"shovel.oregon", "shovel.dublin"}
+    services = {"router.oregon", "mailbox.oregon", "frontdesk.oregon"}
+    box = {"box.edge-1"}
+    assert set(on(Cluster("oregon", "core"), "edge-1")) == services | keepers | shovels | box
+    assert set(on(Cluster("oregon", "client"))) == {"frontdesk.oregon"} | keepers | shovels
+    assert set(on(Cluster("harbor", "proxy"))) == keepers | shovels
+
+
+def test_a_users_name_is_no_publishers() -> None:
+    found = on(Cluster("oregon", "core"), "edge-1").keys() | on(Cluster("oregon", "client")).keys()
+    assert all("." in name for name in found)
+
+
+def test_keepers_make_shovels_at_home_and_nowhere_else() -> None:
+    tags = {name: set(user.tags) for name, user in on(Cluster("oregon", "core"), "b").items()}
+    assert tags["keeper.oregon"] == {"monitoring", "policymaker"}
+    assert tags["keeper.dublin"] == {"monitoring"}
+    assert not any(found for name, found in tags.items() if not name.startswith("keeper."))
+
+
+@pytest.mark.parametrize("region", ["oregon", "dublin"])
+def test_a_keeper_and_its_shovels_may_do_what_the_plan_wants_of_them(region: str) -> None:
+    for link in region_links(KNOWN, region, TOPICS):
+        source = on(link.source)
+        keeper, shovel = source[f"keeper.{region}"], source[f"shovel.{region}"]
+        for home in link.nodes:
+            queue = link.queue(home).name
+            assert all(allowed(keeper, kind).match(queue) for kind in ("configure", "write"))
+            assert allowed(shovel, "read").match(queue)
+            for other in {"oregon", "dublin"} - {region}:
+                assert not allowed(source[f"shovel.{other}"], "read").match(queue)
+        assert allowed(keeper, "read").match(link.exchange)
+        assert allowed(on(link.runs_on)[f"keeper.{region}"], "read").match(link.destination)
+
+
+@given(names, names)
+def test_a_box_touches_no_other_boxs_queues(mine: str, other: str) -> None:
+    user = core_box("oregon", mine)
+    for kind in ("configure", "write", "read"):
+        for queue in (box_queue(other, 1), box_queue(other, 2, "x")):
+            assert (allowed(user, kind).match(queue) is not None) == (mine == other)
+        for queue in (*router_queues(), *mailbox_queues(3), "rejected", "shovel.receipts.1"):
+            assert not allowed(user, kind).match(queue)
+
+
+@given(names, names)
+def test_a_box_reports_in_its_own_name(mine: str, other: str) -> None:
+    (upstream,) = (
+        entry
+        for entry in core_box("oregon", mine).topic_permissions()
+        if entry["exchange"] == "upstream"
+    )
+    for right in ("write", "read"):
+        found = re.match(upstream[right], f"_fabric.load.oregon.{other}")
+        assert (found is not None) == (mine == other)
+
+
+def test_whoever_may_nothing_matches_nothing() -> None:
+    assert one_of([]) == "^$"
+    assert box_user("edge-1").topic_permissions() == []
+
+
+def test_names_are_taken_to_the_letter() -> None:
+    assert re.fullmatch(exactly("a.b-c.*"), "a.b-c.*")
+    assert not re.fullmatch(exactly("a.b"), "axb")
+    assert re.fullmatch(beginning("box.a."), "box.a.1.x")
+    assert not re.fullmatch(beginning("box.a."), "box.ab.1")
+
+
+def test_frontdesks_vouch_and_nobody_else() -> None:
+    assert vouches(user_name("frontdesk", "oregon"))
+    assert not vouches("frontdesk")
+    assert not vouches(publisher(PublisherRights("frontdesk-x", ("#",))).name)
+
+
+def test_what_others_declare_is_bounded_and_the_fabrics_own_is_not() -> None:
+    policy, most = limits("client")
+    pattern = re.compile(policy["value"]["pattern"])
+    assert policy["value"]["definition"] == {
+        "max-length": 10_000,
+        "max-length-bytes": 8 << 20,
+        "message-ttl": 60_000,
+        "expires": 1_800_000,
+    }
+    assert all(pattern.match(name) for name in ("cms.receipts.x", "amq.gen-x", "x", "shovels.x"))
+    own = ("shovel.publish.oregon.1", "frontdesk.desk-1.x", "keeper.oregon.x")
+    assert not any(pattern.match(name) for name in own)
+    assert most["value"] == {"max-queues": 10_000}
+    boxes = re.compile(limits("core")[0]["value"]["pattern"])
+    assert boxes.match("box.edge-1.hoard")
+    assert not any(map(boxes.match, router_queues()))
+
+
+def test_the_command_prints_what_a_cluster_must_know_and_keeps_the_passwords(
+    tmp_path: Path,
+) -> None:
+    fabric_file, topics_file = tmp_path / "fabric.json", tmp_path / "topics.toml"
+    fabric_file.write_text(dump_fabric(KNOWN), "utf-8")
+    topics_file.write_text('[[topic]]\npattern = "news.#"\n', "utf-8")
+    folder = tmp_path / "users"
+
+    def printed(*words: str) -> dict[str, list[dict[str, str]]]:
+        files = [f"--fabric={fabric_file}", f"--topics={topics_file}", f"--passwords={folder}"]
+        done = CliRunner().invoke(users, [*words, *files], catch_exceptions=False)
+        assert all(path.read_text().strip() not in done.output for path in folder.iterdir())
+        found: dict[str, list[dict[str, str]]] = json.loads(done.output)
+        return found
+
+    core = printed("oregon/core", "--box=edge-1")
+    assert {user["name"] for user in core["users"]} == set(on(Cluster("oregon", "core"), "edge-1"))
+    assert [entry["component"] for entry in core["parameters"]] == [
+        "operator_policy",
+        "vhost-limits",
+    ]
+    box = printed("edge-1/box")
+    assert [user["name"] for user in box["users"]] == ["box.edge-1"]
+    assert (folder / "box.edge-1").stat().st_mode & 0o777 == 0o600
+    for wrong in ("oregon", "nowhere/core", "oregon/proxy", "oregon/x", "a.b/box"):
+        with pytest.raises(ConfigError):
+            printed(wrong)
