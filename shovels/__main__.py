@@ -36,7 +36,11 @@ from shovels.keeper import Keeper
 )
 @click.option("--log-level", default="info", show_default=True)
 def main(region: str, fabric: Path, topics: Path, host: str, port: int, log_level: str) -> None:
-    """Keep the shovels of a region as planned, for ever."""
+    """Keep the shovels of a region as planned, for ever.
+
+    It logs in as NEWSFABRIC_AMQP_USERNAME with NEWSFABRIC_AMQP_PASSWORD_FILE. Shovels do as
+    NEWSFABRIC_SHOVEL_USERNAME with NEWSFABRIC_SHOVEL_PASSWORD_FILE, if that is set.
+    """
 
     async def keep(stop: asyncio.Event) -> None:
         known = load_fabric(fabric)

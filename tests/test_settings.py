@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from newsfabric.errors import ConfigError
 from newsfabric.settings import (
+    SHOVEL_LOGIN,
     Credentials,
     Fabric,
     Node,
@@ -23,7 +24,9 @@ from newsfabric.settings import (
     dump_fabric,
     is_name,
     load_fabric,
+    login_variables,
     parse_fabric,
+    shovel_credentials_from,
 )
 
 
@@ -236,6 +239,16 @@ def test_a_password_file_that_cannot_be_read_is_a_config_error(tmp_path: Path, c
 
 def test_a_password_is_not_in_the_repr():
     assert "s3cret" not in repr(Credentials("router", "s3cret"))
+
+
+def test_shovels_log_in_as_somebody_else_if_they_are_told_whom(tmp_path):
+    path = tmp_path / "password"
+    path.write_text("s3cret\n", encoding="utf-8")
+    keeper = {"NEWSFABRIC_AMQP_USERNAME": "keeper.oregon", "NEWSFABRIC_AMQP_PASSWORD": "word"}
+    assert shovel_credentials_from(keeper) == Credentials("keeper.oregon", "word")
+    told = keeper | login_variables("shovel.oregon", path, SHOVEL_LOGIN)
+    assert shovel_credentials_from(told) == Credentials("shovel.oregon", "s3cret")
+    assert credentials_from(told) == Credentials("keeper.oregon", "word")
 
 
 @pytest.mark.parametrize(

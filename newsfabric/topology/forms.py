@@ -129,15 +129,14 @@ async def declare_part(declare: Declare, part: Part) -> None:
 
 
 async def declare_client(declare: Declare) -> None:
-    """Declare a client cluster's exchanges."""
+    """Declare a client cluster's exchanges, as :func:`declare_core` does a core's."""
     await declare_part(declare, CLIENT)
 
 
 async def declare_core(declare: Declare) -> None:
-    """Declare a core cluster's exchanges: all that a router publishes to.
+    """Declare a core cluster's exchanges, on a broker that has no definitions (tests, benches).
 
-    Not its queues: one that a router declared would live on the node that the router
-    happens to be connected to. They come with the definitions or from the keeper of shovels.
+    Services declare none: who may declare an exchange may delete it.
     """
     await declare_part(declare, Part(exchanges=CORE_EXCHANGES))
 

@@ -32,7 +32,7 @@ from newsfabric.topology import box_loads_queue, box_queue
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
 ME, OTHER = "box.edge-1", "box.edge-2"
 MINE, OTHERS = box_queue("edge-1", 1), box_queue("edge-2", 1)

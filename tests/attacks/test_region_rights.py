@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from guarded import Attempt, Guarded, publishes
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
 KEY = "news.breaking"
 ROUTER, MAILBOX, DESK = "router.oregon", "mailbox.oregon", "frontdesk.oregon"

@@ -16,7 +16,7 @@ from newsfabric.control import Receipt, encode_receipt
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Node
 from newsfabric.topics import PublisherRights
-from newsfabric.topology.rights import permissions, topic_permission
+from newsfabric.topology.rights import publisher
 
 GUEST = Credentials()
 
@@ -76,10 +76,10 @@ class Region:
 
     async def user(self, rights: PublisherRights) -> str:
         """The region's URL for a publisher with ``rights`` and no more."""
-        name = rights.app_id
+        name, user = rights.app_id, publisher(rights)
         await self.add_user(name)
-        await self._management._send("PUT", f"/permissions/{self.vhost}/{name}", permissions(name))
-        topic = topic_permission(rights)
+        await self._management._send("PUT", f"/permissions/{self.vhost}/{name}", user.permissions())
+        (topic,) = user.topic_permissions()
         await self._management._send("PUT", f"/topic-permissions/{self.vhost}/{name}", topic)
         return Credentials(name, "secret").in_url(self.url)
 
