@@ -48,8 +48,8 @@ REJECT_REASONS: Final = (
 MAX_INTEGER: Final = 2**53 - 1
 # 48 bits of milliseconds, RFC 9562 section 5.7.
 MAX_MS: Final = 2**48 - 1
-# RabbitMQ closes the channel on a longer ``expiration`` (ms).
-MAX_EXPIRATION: Final = 2**32 - 1
+# Ten years, in ms. RabbitMQ 3.10 takes that as ``expiration``, and closes the channel on a hundred.
+MAX_EXPIRATION: Final = 315_360_000_000
 # AMQP's long-long-int, and what stores and positions hold.
 _MAX_LONG: Final = 2**63 - 1
 _RAND_B_BITS: Final = 62

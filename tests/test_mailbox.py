@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.envelope import Envelope, Submission, encode, id_of, receive, routed
+from newsfabric.envelope import MAX_EXPIRATION, Envelope, Submission, encode, id_of, receive, routed
 from newsfabric.mailbox import (
     ANNOUNCEMENT,
     MARK_KINDS,
@@ -66,7 +66,7 @@ def test_an_announcement_is_a_message_that_a_router_takes_and_says_the_same_mark
     sent = announcement(mark, until_ms=mark.at_ms + later)
     assert announced(as_routed(sent), OWNER) == mark
     # What RabbitMQ can't count, it isn't told.
-    ends = mark.at_ms + later if later < 2**32 else None
+    ends = mark.at_ms + later if later <= MAX_EXPIRATION else None
     assert received(sent).expires_ms == ends
 
 

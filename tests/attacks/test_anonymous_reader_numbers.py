@@ -13,6 +13,7 @@ from envelopes import envelope
 from gateways import ENGINES, PATIENCE, Response, opened_box
 from house import House, open_house
 
+from newsfabric.envelope import MAX_EXPIRATION
 from newsfabric.topics import TopicPolicy, TopicTable
 
 TABLE = TopicTable([TopicPolicy(pattern="news.#")])
@@ -60,7 +61,7 @@ async def test_a_length_of_a_body_that_raises_in_the_frontdesk(house: House, len
 async def test_an_expiration_for_which_the_broker_closes_the_frontdesks_channel(
     house: House,
 ) -> None:
-    for expiration in (2**32, 2**53, 10**400, 1e300, -1, 0, 5.0, True, "5000"):
+    for expiration in (MAX_EXPIRATION + 1, 2**53, 10**400, 1e300, -1, 0, 5.0, True, "5000"):
         document = {"topic": "news.world", "body": 1, "expiration": expiration}
         answer = await house.publish(document)
         assert (answer.code, house.published()) == (400, []), expiration
