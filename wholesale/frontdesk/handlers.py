@@ -16,6 +16,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
+from newsfabric.pace import Pace
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import counters
@@ -78,14 +79,28 @@ class HistoryHandler(OpenHandler):
     """
 
     def initialize(
-        self, store: Store, topics: TopicTable, boxes: Boxes, catching_up: CatchingUp
+        self,
+        store: Store,
+        topics: TopicTable,
+        boxes: Boxes,
+        catching_up: CatchingUp,
+        pace: Pace,
     ) -> None:
         self._store = store
         self._topics = topics
         self._boxes = boxes
         self._catching_up = catching_up
+        self._pace = pace
 
     async def get(self) -> None:
+        wait = self._pace.ask(self.request.remote_ip or "", time.monotonic())
+        if wait:
+            raise HttpProblem(
+                429,
+                "too_many_requests",
+                "this address has asked too often",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
         if "after" in self.request.query_arguments:
             await self._catch_up()
         else:

@@ -25,6 +25,7 @@ from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import LoadReport, Receipt
 from newsfabric.errors import ConfigError, StoreUnavailable
+from newsfabric.pace import Rate
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
@@ -38,7 +39,11 @@ FABRIC = Fabric(
         for name in ("oregon", "dublin")
     )
 )
-SETTINGS = FrontdeskSettings(name="oregon-frontdesk-1", region="oregon")
+# Tests ask more often than readers may.
+OFTEN = Rate(burst=1_000_000, per_second=1.0)
+SETTINGS = FrontdeskSettings(
+    name="oregon-frontdesk-1", region="oregon", admin_port=0, history_rate=OFTEN
+)
 
 
 @dataclasses.dataclass
@@ -549,5 +554,18 @@ async def test_it_is_ready_while_both_links_are_up(house: House):
 
 async def test_it_counts_what_it_does(house: House):
     await house.fetch("/endpoints.json")
-    page = (await house.fetch("/metrics")).body.decode()
+    admin = f"http://127.0.0.1:{house.service.admin_port}"
+    page = (await AsyncHTTPClient().fetch(f"{admin}/metrics")).body.decode()
     assert 'newsfabric_frontdesk_endpoints_total{gateways="none"}' in page
+    assert (await AsyncHTTPClient().fetch(f"{admin}/healthz/ready")).code == 200
+    assert (await house.fetch("/metrics")).code == 404
+
+
+async def test_one_address_may_not_ask_for_history_without_end(topics: TopicTable):
+    few = dataclasses.replace(SETTINGS, history_rate=Rate(burst=2, per_second=0.01))
+    async with open_house(topics, few) as house:
+        answers = [await house.fetch("/history?topic=news.world") for _ in range(3)]
+        assert [answer.code for answer in answers] == [200, 200, 429]
+        assert json.loads(answers[-1].body)["error"]["reason"] == "too_many_requests"
+        assert 1 <= int(answers[-1].headers["Retry-After"]) <= 100
+        assert (await house.fetch("/history?topic=news.world&after=")).code == 429
