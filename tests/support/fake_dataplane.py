@@ -75,6 +75,8 @@ def _settings(b: Body) -> dict[str, Any]:
     ]
     found["cookie"] = b.data("B").decode()
     found["pong_ms"] = b.number("I")
+    found["websocket"] = bool(b.number("B"))
+    found["sockjs_cookie"] = bool(b.number("B"))
     return found
 
 
