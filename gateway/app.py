@@ -125,7 +125,7 @@ def _server(
         application,
         max_header_size=16 * 1024,
         # Of requests that don't say otherwise.
-        max_body_size=4 * settings.reader.frame_bytes,
+        max_body_size=settings.reader.frame_bytes,
         idle_connection_timeout=_IDLE_SECONDS,
         body_timeout=_IDLE_SECONDS,
     )
