@@ -6,7 +6,7 @@
 
 use crate::bucket::Admission;
 use crate::counters::Count;
-use crate::frame::{Event, NO_STATUS, Violation, close_frame, pong_frame};
+use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::orders::Report;
 use crate::ping::pong;
@@ -14,7 +14,6 @@ use crate::policy::error_push;
 use crate::reactor::Reactor;
 use crate::slab::{Ending, HEARD_MS, Phase, Waiting};
 use crate::sys;
-use crate::{frame, sockjs};
 
 /// Verbs wait while more than this waits for the reader.
 const VERBS_WAIT_ABOVE: usize = 64 * 1024;
