@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,9 @@ from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
+from newsfabric.operators import admin_host_option
+from newsfabric.origins import is_origin
+from newsfabric.pace import Network
 from newsfabric.service import run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
@@ -61,6 +65,7 @@ def choose_engine(wanted: str) -> str:
 @click.option("--host", default="127.0.0.1", help="Address for readers.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Port for readers.")
 @click.option("--admin-port", default=8081, type=click.IntRange(0, 65535), help="On loopback.")
+@admin_host_option
 @click.option("--public-url", default=None, metavar="URL", help="How readers reach this port.")
 @click.option("--origin", "origins", multiple=True, help="Web origin let in; repeat. All if none.")
 @click.option("--endpoints", multiple=True, metavar="URL", help="A region's; own first; repeat.")
@@ -69,6 +74,11 @@ def choose_engine(wanted: str) -> str:
 @click.option("--drain-per-second", default=2_000, type=click.IntRange(1), help="At most.")
 @click.option("--sockjs-url", default="/sockjs.min.js", help="What SockJS's iframe page loads.")
 @click.option("--sockjs-legacy", is_flag=True, help="Serve jsonp and htmlfile too.")
+@click.option("--sockjs-cookie", is_flag=True, help="Set JSESSIONID, for balancers that want it.")
+@click.option("--websocket/--no-websocket", default=True, help="SockJS's other transports alone.")
+@click.option(
+    "--frontdesk", "frontdesks", multiple=True, metavar="NETWORK", help="No /history rate; repeat."
+)
 @click.option(
     "--engine",
     default="auto",
@@ -95,6 +105,7 @@ def main(
     host: str,
     port: int,
     admin_port: int,
+    admin_hosts: tuple[str, ...],
     public_url: str | None,
     origins: tuple[str, ...],
     endpoints: tuple[str, ...],
@@ -103,6 +114,9 @@ def main(
     drain_per_second: int,
     sockjs_url: str,
     sockjs_legacy: bool,
+    sockjs_cookie: bool,
+    websocket: bool,
+    frontdesks: tuple[str, ...],
     engine: str,
     dataplane_socket: Path | None,
     dataplane_threads: int,
@@ -127,11 +141,15 @@ def main(
         host=host,
         port=port,
         admin_port=admin_port,
+        admin_hosts=admin_hosts,
         public_url=public_url,
-        origins=tuple(origin.lower() for origin in origins) or ANY_ORIGIN,
+        origins=_origins(origins),
         endpoints=endpoints,
         sockjs_url=sockjs_url,
         sockjs_legacy=sockjs_legacy,
+        sockjs_cookie=sockjs_cookie,
+        websocket=websocket,
+        frontdesks=_networks(frontdesks),
         tokens=tokens,
         capacity=capacity,
         drain_seconds=drain_seconds,
@@ -153,6 +171,24 @@ def main(
             await stop.wait()
 
     run(serve_until, name=f"{name}-gateway", log_level=log_level)
+
+
+def _origins(given: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(origin.lower() for origin in given)
+    if found in ((), ANY_ORIGIN):
+        return ANY_ORIGIN
+    for origin in found:
+        if not is_origin(origin):
+            # Also "null", which every page can have, and "*" beside others.
+            raise click.UsageError(f"--origin {origin}: write https://HOST or https://HOST:PORT")
+    return found
+
+
+def _networks(given: Sequence[str]) -> tuple[Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(one) for one in given)
+    except ValueError as exc:
+        raise click.UsageError(f"--frontdesk: {exc}") from exc
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
 """What agent and operators ask a gateway: ``/load``, ``/engine``, ``/drain``, ``/take-over``,
 health, metrics.
 
-Served on loopback only, on a port of its own.
+Served on loopback only, on a port of its own, to programs alone (:mod:`newsfabric.operators`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tornado.web
 
 from newsfabric.errors import ConfigError
+from newsfabric.operators import OperatorsApplication
 from newsfabric.service import MetricsHandler, PlainHandler, health_routes, trace_route
 
 if TYPE_CHECKING:
@@ -126,23 +127,19 @@ class GatewayMetricsHandler(MetricsHandler):
         await self._core.look()
 
 
-def shared_routes(core: Core) -> list[Any]:
-    """Health and metrics; on the readers' port and on this one."""
-    return [(r"/metrics", GatewayMetricsHandler, {"core": core}), *health_routes(core.readiness)]
-
-
 def admin_application(
     core: Core, rates: Rates, urls: Urls, stop: asyncio.Event
 ) -> tornado.web.Application:
     """The application of the admin port."""
-    return tornado.web.Application(
+    return OperatorsApplication(
         [
             (r"/load", LoadHandler, {"core": core, "rates": rates, "urls": urls}),
             (r"/engine", EngineHandler, {"core": core}),
             (r"/take-over", TakeOverHandler, {"core": core}),
             (r"/drain", DrainHandler, {"core": core, "stop": stop}),
             trace_route("gateway", core.settings.name, core.settings.region, core.races.sightings),
-            *shared_routes(core),
+            (r"/metrics", GatewayMetricsHandler, {"core": core}),
+            *health_routes(core.readiness),
         ],
-        log_function=lambda handler: None,
+        names=core.settings.admin_hosts,
     )

@@ -16,7 +16,7 @@ import tornado.web
 from tornado.httpserver import HTTPServer
 
 from gateway import sockjs
-from gateway.admin import Rates, Urls, admin_application, shared_routes
+from gateway.admin import Rates, Urls, admin_application
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.drain import drain
@@ -25,8 +25,9 @@ from gateway.feed import Feed
 from gateway.listener import Listener
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
-from gateway.websocket import WebSocketHandler
+from gateway.websocket import NoWebSocketHandler, WebSocketHandler
 from newsfabric.amqp import Link
+from newsfabric.service import health_routes
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 
@@ -87,12 +88,13 @@ def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     """What serves readers' HTTP requests, until ``stack`` is left."""
     fabric = sockjs.SockJs(core)
     stack.callback(fabric.stop)
+    with_websocket = core.settings.websocket
     routes: list[Any] = [
-        (r"/websocket", WebSocketHandler, {"core": core}),
+        (r"/websocket", WebSocketHandler if with_websocket else NoWebSocketHandler, {"core": core}),
         (r"/events", SseHandler, {"core": core}),
         (r"/history", CatchUpHandler, {"core": core}),
         *fabric.routes,
-        *shared_routes(core),
+        *health_routes(core.readiness),
     ]
     application = tornado.web.Application(routes, log_function=lambda handler: None)
     return _server(stack, application, core.settings)
@@ -122,8 +124,8 @@ def _server(
     server = HTTPServer(
         application,
         max_header_size=16 * 1024,
-        # An xhr_send carries several verbs.
-        max_body_size=4 * settings.reader.frame_bytes,
+        # Of requests that don't say otherwise.
+        max_body_size=settings.reader.frame_bytes,
         idle_connection_timeout=_IDLE_SECONDS,
         body_timeout=_IDLE_SECONDS,
     )

@@ -23,6 +23,9 @@ from newsfabric.numbers import whole_number
 
 _LIMIT = 100
 _MOST = 1_000
+_TOO_OFTEN = Refusal(
+    code=ErrorCode.TOO_MANY_REQUESTS, reason="this address has asked too often", temporary=True
+)
 
 
 class CatchUpHandler(PageHandler):
@@ -35,6 +38,10 @@ class CatchUpHandler(PageHandler):
         verdict = self._welcome()
         if verdict is not Welcome.YES:
             self._turn_away(verdict)
+            return
+        wait = self.core.history_pace.ask(self.request.remote_ip or "", self.core.clock())
+        if wait:
+            self._refuse_verb(_TOO_OFTEN, retry_after=wait)
             return
         standing = await self._who()
         if standing is None:

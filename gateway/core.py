@@ -15,7 +15,6 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from gateway import measures
 from gateway.archive import Archive
@@ -33,6 +32,8 @@ from gateway.streams import Streams
 from gateway.upstream import Upstream
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.origins import is_of_host
+from newsfabric.pace import Pace
 from newsfabric.races import Races
 from newsfabric.service import Readiness
 from newsfabric.store import Store
@@ -81,6 +82,7 @@ class Core:
             store_is_away=self.archive.failed,
         )
         self.upstream = Upstream(settings)
+        self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
         self.gate = Gate(settings, table, store, self.evict)
         self.desk = Desk(self)
         self.mender = Mender(self)
@@ -118,7 +120,11 @@ class Core:
         allowed = self.settings.origins
         if origin is None or allowed == ANY_ORIGIN or origin.lower() in allowed:
             return True
-        return _is_same_host(origin, host)
+        return is_of_host(origin, host)
+
+    def allows_page(self, headers: Mapping[str, str]) -> bool:
+        """Whether a page may connect that says no origin, because it loads a script or a frame."""
+        return self.settings.origins == ANY_ORIGIN or self._is_own_page(headers)
 
     def token_of(self, headers: Mapping[str, str]) -> str | None:
         """The token that comes with an HTTP request: in ``Authorization``, or in the cookie."""
@@ -147,7 +153,7 @@ class Core:
         if origin is None:
             # A GET of one's own origin has none, but this, which no page can forge.
             return headers.get("Sec-Fetch-Site") == "same-origin"
-        return origin.lower() in self.settings.origins or _is_same_host(origin, host)
+        return origin.lower() in self.settings.origins or is_of_host(origin, host)
 
     def can_turn_away(self) -> bool:
         """Whether there is room for one more reader who is only told that there is none."""
@@ -323,10 +329,6 @@ class Core:
             logger.debug("a task of the gateway ended: %s", exc)
         elif exc is not None:
             logger.error("a task of the gateway failed", exc_info=exc)
-
-
-def _is_same_host(origin: str, host: str | None) -> bool:
-    return host is not None and urlsplit(origin).netloc.lower() == host.lower()
 
 
 def published(publication: Publication, done: Callable[[], None] | None, late: bool) -> None:

@@ -11,6 +11,7 @@ from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
 from gateway.repair import RepairLimits
 from gateway.streams import StreamLimits
+from newsfabric.pace import HISTORY_RATE, Network, Rate
 
 ANY_ORIGIN = ("*",)
 
@@ -51,9 +52,13 @@ class GatewaySettings:
     minute. Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
     ``mailboxes_waiting`` more may wait. ``marks_in_flight`` marks may wait for the broker's
     confirm. ``sockjs_url`` is what SockJS's iframe page loads; sockjs-client 1.x of our own is at
-    ``/sockjs.min.js``.
+    ``/sockjs.min.js``. With ``sockjs_cookie`` SockJS readers keep the cookie ``JSESSIONID``, for
+    balancers that go by one; without ``websocket`` nobody comes over WebSocket.
     ``endpoints`` are the URLs of the regions' ``endpoints.json``, the own region's first: whoever
     has had no feed for ``stranded_seconds`` asks there whether readers are better served elsewhere.
+    ``frontdesks`` are the networks from which ``/history`` is asked for others, at any rate.
+    ``admin_hosts`` are the names by which the admin port is asked. Bodies of ``xhr_send`` that are
+    on their way have ``sockjs_bodies_bytes`` together.
     """
 
     name: str
@@ -64,10 +69,15 @@ class GatewaySettings:
     public_url: str | None = None
     origins: tuple[str, ...] = ANY_ORIGIN
     endpoints: tuple[str, ...] = ()
+    frontdesks: tuple[Network, ...] = ()
+    admin_hosts: tuple[str, ...] = ()
     sockjs_url: str = "/sockjs.min.js"
     sockjs_legacy: bool = False
+    sockjs_cookie: bool = False
+    websocket: bool = True
     sockjs_response_bytes: int = 128 * 1024
     sockjs_disconnect_delay: float = 5.0
+    sockjs_bodies_bytes: int = 64 << 20
 
     capacity: int = 100_000
     heartbeat: float = 25.0
@@ -80,6 +90,7 @@ class GatewaySettings:
     feed_fresh: float = 5.0
     # A frontdesk leaves a box out after feed_fresh; five seconds later no cached answer lists it.
     stranded_seconds: float = 10.0
+    history_rate: Rate = HISTORY_RATE
     prefetch: int = 1_000
     # Deliveries of one message before others get their turn. Measured with six I/O threads on one
     # core in the middle of 100,000-reader fan-outs, another topic's message: 88 ms (p50) with
@@ -106,3 +117,8 @@ class GatewaySettings:
     repair: RepairLimits = dataclasses.field(default_factory=RepairLimits)
     tokens: TokenSettings = dataclasses.field(default_factory=TokenSettings)
     native: NativeSettings = dataclasses.field(default_factory=NativeSettings)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether readers come over HTTPS."""
+        return self.public_url is not None and self.public_url.lower().startswith("https:")

@@ -17,6 +17,7 @@ subclassing:
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import html
 import importlib.resources
 import json
@@ -32,6 +33,7 @@ import orjson
 import tornado.web
 from tornado.ioloop import IOLoop
 
+from gateway.bodies import Bodies, Body, Verdict
 from gateway.connection import Connection
 from gateway.core import Welcome
 from gateway.frames import (
@@ -40,10 +42,11 @@ from gateway.frames import (
     sockjs_array,
     sockjs_close,
 )
+from gateway.framing import content_policy, is_guarded, may_be_framed
 from gateway.protocol import LogIn
 from gateway.sockjs_websocket import SockJsWebSocketHandler
-from gateway.streaming import refuse_method
-from gateway.websocket import WebSocketHandler
+from gateway.streaming import StreamHandler, refuse_method
+from gateway.websocket import NoWebSocketHandler, WebSocketHandler
 from newsfabric.closing import TOO_BIG, CloseReason
 
 with warnings.catch_warnings():
@@ -62,7 +65,15 @@ if TYPE_CHECKING:
 PREFIX: Final = "/sockjs"
 _SESSION: Final = PREFIX + r"/[^/.]+/(?P<session_id>[^/.]+)/"
 _YEAR: Final = 365 * 86400
+# Of a body that is too large so many times the limit is read all the same, and dropped: browsers
+# hear no answer before they have sent everything.
+_REFUSED_BODIES: Final = 4
 _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
+# SockJS 1.0 has it in pages that are framed. It opens them to every port of our host, where
+# browsers still heed it; so it is left out where not everyone may come in.
+_DOMAIN: Final = "\n    document.domain = document.domain;"
+# A name or so; what a balancer in front puts before it comes back without.
+_KEPT_COOKIE: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 IFRAME_PAGE: Final = """<!DOCTYPE html>
@@ -71,8 +82,7 @@ IFRAME_PAGE: Final = """<!DOCTYPE html>
   <meta http-equiv="X-UA-Compatible" content="IE=edge" />
   <meta http-equiv="Content-Type" content="text/html; charset=UTF-8" />
   <script src="{url}"></script>
-  <script>
-    document.domain = document.domain;
+  <script>{domain}
     SockJS.bootstrap_iframe();
   </script>
 </head>
@@ -91,18 +101,23 @@ class SockJs:
         self._router = _Router(core)
         http = {"server": self._router}
         own = {"core": core}
+        raw: type[StreamHandler] = WebSocketHandler
+        framed: type[StreamHandler] = SockJsWebSocketHandler
+        if not core.settings.websocket:
+            raw = framed = NoWebSocketHandler
         self.routes: list[Any] = [
             (PREFIX + r"/?", GreetingHandler, http),
             (PREFIX + r"/info", InfoHandler, http),
-            (PREFIX + r"/iframe[0-9-.a-z_]*\.html", IframeHandler, http),
-            (PREFIX + r"/websocket", WebSocketHandler, own),
-            (_SESSION + "websocket", SockJsWebSocketHandler, own),
+            (PREFIX + r"/websocket", raw, own),
+            (_SESSION + "websocket", framed, own),
             (_SESSION + "xhr", XhrHandler, http),
             (_SESSION + "xhr_streaming", XhrStreamingHandler, http),
             (_SESSION + "xhr_send", XhrSendHandler, http),
             (_SESSION + "eventsource", EventSourceHandler, http),
             (r"/sockjs\.min\.js", ScriptHandler),
         ]
+        if may_be_framed(core.settings):
+            self.routes.append((PREFIX + r"/iframe[0-9-.a-z_]*\.html", IframeHandler, http))
         if core.settings.sockjs_legacy:
             self.routes += [
                 (_SESSION + "jsonp", JsonpHandler, http),
@@ -123,12 +138,11 @@ class _Router(SockJSRouter):  # type: ignore[misc]
             "disconnect_delay": core.settings.sockjs_disconnect_delay,
             "session_check_interval": min(1.0, core.settings.sockjs_disconnect_delay / 2),
             "response_limit": core.settings.sockjs_response_bytes,
-            # Each box is addressed by its own URL: no cookie is needed to stay with it.
-            "jsessionid": False,
             # A phone changes its address in mid-session; the session's name is the secret.
             "verify_ip": False,
         }
         self.core = core
+        self.bodies = Bodies(core.settings.sockjs_bodies_bytes)
         super().__init__(None, prefix=PREFIX, user_settings=settings, io_loop=IOLoop.current())
 
     def open_session(self, session_id: str, transport: str) -> _Session:
@@ -225,6 +239,8 @@ class _Session(BaseSession, SessionMixin):  # type: ignore[misc]
     def on_messages(self, messages: Any) -> None:
         """Verbs have come in; each should be a string."""
         for message in messages:
+            if self.is_closed:
+                return
             text = message if isinstance(message, str) else ""
             if len(text.encode()) > self.server.core.settings.reader.frame_bytes:
                 self.reader.close(TOO_BIG)
@@ -309,7 +325,7 @@ class _Polite(BaseHandler):  # type: ignore[misc]
         """CORS headers, also of answers that aren't to preflights."""
         self.set_header("Vary", "Origin")
         origin = self.request.headers.get("Origin")
-        if origin is None:
+        if not origin:
             self.set_header("Access-Control-Allow-Origin", "*")
             return
         # Also for "null", a page without an origin: with credentials browsers take no "*".
@@ -318,6 +334,17 @@ class _Polite(BaseHandler):  # type: ignore[misc]
         asked = self.request.headers.get("Access-Control-Request-Headers")
         if asked:
             self.set_header("Access-Control-Allow-Headers", asked)
+
+    def handle_session_cookie(self) -> None:
+        """SockJS 1.0: balancers in front put their mark into ``JSESSIONID``, whatever its value."""
+        settings = self.server.core.settings
+        if not settings.sockjs_cookie:
+            return
+        kept = self.cookies.get("JSESSIONID")
+        value = kept.value if kept and _KEPT_COOKIE.fullmatch(kept.value) else "dummy"
+        # Without these two, browsers drop it where the page is of another site.
+        secure = "; Secure; SameSite=None" if settings.is_secure else ""
+        self.set_header("Set-Cookie", f"JSESSIONID={value}; path=/{secure}")
 
     def enable_cache(self) -> None:
         """A year (SockJS 1.0: static answers are cached)."""
@@ -365,8 +392,8 @@ class InfoHandler(_Polite, PreflightHandler):  # type: ignore[misc]
         self.disable_cache()
         self.set_header("Content-Type", "application/json; charset=UTF-8")
         info = {
-            "websocket": True,
-            "cookie_needed": False,
+            "websocket": self.server.core.settings.websocket,
+            "cookie_needed": self.server.core.settings.sockjs_cookie,
             "origins": ["*:*"],
             "entropy": secrets.randbits(32),
         }
@@ -377,14 +404,22 @@ class IframeHandler(_Polite):
     """``/sockjs/iframe*.html``; Tornado answers If-None-Match."""
 
     def compute_etag(self) -> str | None:
-        """SockJS 1.0: the page has one."""
-        return tornado.web.RequestHandler.compute_etag(self)
+        """SockJS 1.0: the page has one. Another policy makes it another page."""
+        version = [*self._write_buffer, (content_policy(self.server.core.settings) or "").encode()]
+        return f'"{hashlib.sha256(b"".join(version)).hexdigest()}"'
 
     def get(self) -> None:
-        self.enable_cache()
+        settings = self.server.core.settings
+        policy = content_policy(settings)
+        if policy is None:
+            self.enable_cache()
+        else:
+            # A copy in a browser would outlive a change of the list.
+            self.set_header("Cache-Control", "no-cache")
+            self.set_header("Content-Security-Policy", policy)
         self.set_header("Content-Type", "text/html; charset=UTF-8")
-        url = self.server.core.settings.sockjs_url
-        self.finish(IFRAME_PAGE.format(url=html.escape(url)))
+        domain = "" if is_guarded(settings) else _DOMAIN
+        self.finish(IFRAME_PAGE.format(url=html.escape(settings.sockjs_url), domain=domain))
 
 
 class ScriptHandler(tornado.web.RequestHandler):
@@ -458,6 +493,16 @@ class _Streaming(_Transport):
         self.write(data)
         self.flush().add_done_callback(self._on_sent)
 
+    def _begin(self, content_type: str, prelude: str, session_id: str) -> None:
+        self.set_header("Content-Type", content_type)
+        self._auto_finish = False
+        self.write(prelude)
+        self.flush()
+        if not self._attach_session(session_id):
+            self.finish()
+        elif self.session:
+            self.session.flush()
+
     def _framed(self, packet: bytes) -> bytes:
         return packet + b"\n"
 
@@ -491,19 +536,70 @@ class XhrStreamingHandler(_Streaming, library.XhrStreamingTransport):  # type: i
 class EventSourceHandler(_Streaming, library.EventSourceTransport):  # type: ignore[misc]
     """eventsource: packets are events."""
 
+    async def get(self, session_id: str) -> None:
+        self.preflight()
+        self.handle_session_cookie()
+        self.disable_cache()
+        # SockJS 1.0: exactly this. It is always UTF-8 (WHATWG HTML section 9.2.5).
+        self._begin("text/event-stream", "\r\n", session_id)
+
     def _framed(self, packet: bytes) -> bytes:
         return b"data: " + packet + b"\r\n\r\n"
 
 
+@tornado.web.stream_request_body
 class XhrSendHandler(_Polite, library.XhrSendHandler):  # type: ignore[misc]
-    """xhr_send: verbs of a reader on xhr, xhr_streaming or eventsource."""
+    """xhr_send: verbs of a reader on xhr, xhr_streaming or eventsource.
+
+    The body is taken as it comes in, so that one that is too large gets an answer which the page
+    may read; Tornado would hang up.
+    """
+
+    def initialize(self, server: _Router) -> None:
+        super().initialize(server)
+        limits = server.core.settings.reader
+        # All that the reader may say at once.
+        most = limits.verbs * limits.frame_bytes
+        self.request.connection.set_max_body_size(_REFUSED_BODIES * most)
+        self._body = Body(server.bodies, most)
+
+    def prepare(self) -> None:
+        super().prepare()
+        if not self._finished and self.request.method == "POST":
+            self._open_session()
+
+    def data_received(self, chunk: bytes) -> None:
+        self._body.take(chunk)
+
+    def on_finish(self) -> None:
+        self._body.close()
+
+    def on_connection_close(self) -> None:
+        self._body.close()
+        super().on_connection_close()
+
+    def _open_session(self) -> Any:
+        """The session, or None and the answer that there is none."""
+        session = self.server.get_session(self.path_kwargs["session_id"])
+        if session is not None and not session.is_closed:
+            return session
+        self._end(404, "no such session")
+        return None
 
     def post(self, session_id: str) -> None:
         self.preflight()
+        self.handle_session_cookie()
         self.disable_cache()
-        session = self.server.get_session(session_id)
-        if session is None or session.is_closed:
-            self._end(404, "no such session")
+        # It may have ended while the body came.
+        session = self._open_session()
+        if session is None:
+            return
+        if self._body.verdict is Verdict.TOO_LARGE:
+            self._end(413, "too large")
+            return
+        if self._body.verdict is Verdict.NO_ROOM:
+            self.set_header("Retry-After", "1")
+            self._end(503, "not now: no room")
             return
         payload = self._payload()
         if not payload:
@@ -525,9 +621,8 @@ class XhrSendHandler(_Polite, library.XhrSendHandler):  # type: ignore[misc]
         if self.request.method != "POST":
             super()._clear_representation_headers()
 
-    def _payload(self) -> bytes:
-        body: bytes = self.request.body
-        return body
+    def _payload(self) -> bytes | bytearray:
+        return self._body.whole()
 
     def _accepted(self) -> None:
         self.set_status(204)
@@ -538,9 +633,9 @@ class XhrSendHandler(_Polite, library.XhrSendHandler):  # type: ignore[misc]
 class JsonpSendHandler(XhrSendHandler):
     """jsonp_send: the same from a form."""
 
-    def _payload(self) -> bytes:
+    def _payload(self) -> bytes | bytearray:
         content_type = self.request.headers.get("Content-Type", "").split(";")[0].strip().lower()
-        body: bytes = self.request.body
+        body = self._body.whole()
         if content_type != "application/x-www-form-urlencoded":
             return body
         text = body.decode("utf-8", "replace")
@@ -553,6 +648,9 @@ class JsonpSendHandler(XhrSendHandler):
 
 class JsonpHandler(_Polling, library.JSONPTransport):  # type: ignore[misc]
     """jsonp: each packet is a script that calls the page."""
+
+    def verify_origin(self) -> bool:
+        return _is_of_an_allowed_page(self)
 
     def prepare(self) -> None:
         super().prepare()
@@ -567,24 +665,32 @@ class JsonpHandler(_Polling, library.JSONPTransport):  # type: ignore[misc]
 class HtmlFileHandler(_Streaming, library.HtmlFileTransport):  # type: ignore[misc]
     """htmlfile: packets are scripts in an endless page."""
 
+    def verify_origin(self) -> bool:
+        return _is_of_an_allowed_page(self)
+
     def prepare(self) -> None:
         super().prepare()
         _check_callback(self)
 
     async def get(self, session_id: str) -> None:
         self.preflight()
+        self.handle_session_cookie()
         self.disable_cache()
-        self.set_header("Content-Type", "text/html; charset=UTF-8")
-        self._auto_finish = False
-        self.write(HTMLFILE_HEAD % self.get_query_argument("c"))
-        self.flush()
-        if not self._attach_session(session_id):
-            self.finish()
-        elif self.session:
-            self.session.flush()
+        head = HTMLFILE_HEAD
+        policy = content_policy(self.server.core.settings)
+        if policy is not None:
+            self.set_header("Content-Security-Policy", policy)
+            head = head.replace(_DOMAIN, "")
+        self._begin("text/html; charset=UTF-8", head % self.get_query_argument("c"), session_id)
 
     def _framed(self, packet: bytes) -> bytes:
         return b"<script>\np(" + _script_string(packet) + b");\n</script>\r\n"
+
+
+def _is_of_an_allowed_page(handler: Any) -> bool:
+    """For scripts and frames, with which browsers say no origin: none is no program's then."""
+    allowed: bool = handler.server.core.allows_page(handler.request.headers)
+    return allowed
 
 
 def _check_callback(handler: Any) -> None:

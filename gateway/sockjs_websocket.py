@@ -41,13 +41,14 @@ class SockJsWebSocketConnection(WebSocketConnection):
         self._firm(_OPEN_FRAME)
 
     def _on_message(self, payload: bytes) -> None:
-        # SockJS 1.0: an empty frame is ignored; broken JSON ends the connection.
+        # SockJS 1.0: an empty frame is ignored; broken JSON ends the connection abruptly, without a
+        # frame of SockJS's.
         if not payload:
             return
         try:
             messages = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            self.close(PROTOCOL_ERROR)
+            self.drop(PROTOCOL_ERROR)
             return
         for message in messages if isinstance(messages, list) else [messages]:
             self.received(message if isinstance(message, str) else "")

@@ -12,6 +12,7 @@ import abc
 import asyncio
 import contextlib
 import enum
+import math
 import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +36,7 @@ _STATUS: Final = {
     ErrorCode.TOKEN_EXPIRED: 401,
     ErrorCode.PERMISSION_DENIED: 403,
     ErrorCode.UNKNOWN_TOPIC: 404,
+    ErrorCode.TOO_MANY_REQUESTS: 429,
 }
 
 
@@ -230,15 +232,15 @@ class PageHandler(StreamHandler):
         self._refuse_verb(verdict.refusal)
         return None
 
-    def _refuse_verb(self, refusal: Refusal) -> None:
+    def _refuse_verb(self, refusal: Refusal, *, retry_after: float = 1.0) -> None:
         """Answer with the ``error`` push, as a connection would get it."""
         status = _STATUS.get(refusal.code, 400)
         self.set_status(status)
         if status == 401:
             # RFC 9110 section 15.5.2.
             self.set_header("WWW-Authenticate", "Bearer")
-        elif status == 503:
-            self.set_header("Retry-After", "1")
+        elif status in (429, 503):
+            self.set_header("Retry-After", str(math.ceil(retry_after)))
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(error_push(refusal))

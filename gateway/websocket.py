@@ -107,6 +107,12 @@ class WebSocketConnection(StreamConnection):
     def _silence(self) -> float:
         return self.core.clock() - self._heard_at
 
+    def drop(self, reason: CloseReason) -> None:
+        """End it at once, with a close frame and nothing before it."""
+        if self.state is State.OPEN:
+            self._leave(State.CLOSING, reason.name)
+            self._part(websocket_close(reason.code, reason.text), Ending.HANG_UP)
+
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         last = dress(push, self.variant) + websocket_close(reason.code, reason.text)
         self._part(last, self._ending_of_goodbye())
@@ -152,6 +158,13 @@ class WebSocketHandler(StreamHandler):
             # As if it had been the first verb.
             connection.ask(LogIn(token=token))
         await connection.run()
+
+
+class NoWebSocketHandler(StreamHandler):
+    """What stands in its place where nobody may come over WebSocket."""
+
+    def prepare(self) -> None:
+        self._refuse(404, "no WebSocket here")
 
 
 def _complaint(headers: Mapping[str, str]) -> str:

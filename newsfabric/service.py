@@ -142,12 +142,16 @@ class MetricsHandler(PlainHandler):
 
 
 def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:
-    """Tornado routes for ``/healthz/live``, ``/healthz/ready`` and ``/metrics``."""
+    """Tornado routes for ``/healthz/live`` and ``/healthz/ready``."""
     return [
         (r"/healthz/live", LiveHandler),
         (r"/healthz/ready", ReadyHandler, {"readiness": readiness}),
-        (r"/metrics", MetricsHandler),
     ]
+
+
+def operators_routes(readiness: Callable[[], Readiness]) -> list[Any]:
+    """Those, and ``/metrics``: for a port that only operators' programs reach."""
+    return [*health_routes(readiness), (r"/metrics", MetricsHandler)]
 
 
 def trace_route(kind: str, name: str, region: str, sightings: Sightings) -> Any:

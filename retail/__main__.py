@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 import click
-import tornado.web
 
 from newsfabric import service
 from newsfabric.errors import ConfigError
+from newsfabric.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import credentials_from, is_name
 from retail.agent import Agent, AgentSettings
 
@@ -30,6 +31,7 @@ from retail.agent import Agent, AgentSettings
 @click.option(
     "--port", type=click.IntRange(0, 65535), required=True, help="/healthz, /canaries, /metrics."
 )
+@admin_host_option
 @click.option(
     "--drain-timeout",
     type=click.FloatRange(0),
@@ -47,6 +49,7 @@ def main(
     gateway_admin: str,
     host: str,
     port: int,
+    admin_hosts: tuple[str, ...],
     drain_timeout: float,
     log_level: str,
 ) -> None:
@@ -66,19 +69,25 @@ def main(
             drain_timeout=drain_timeout,
             credentials=credentials_from(os.environ),
         )
-        await run(stop, settings, address=(host, port))
+        await run(stop, settings, address=(host, port), admin_hosts=admin_hosts)
 
     service.run(serve, name=f"{name}-agent", log_level=log_level)
 
 
-async def run(stop: asyncio.Event, settings: AgentSettings, *, address: tuple[str, int]) -> None:
+async def run(
+    stop: asyncio.Event,
+    settings: AgentSettings,
+    *,
+    address: tuple[str, int],
+    admin_hosts: Sequence[str] = (),
+) -> None:
     """Serve health and metrics on ``address``, feed and report until ``stop`` is set, drain."""
     agent = Agent(settings)
     routes = [
         (r"/canaries", service.DocumentHandler, {"document": agent.canaries}),
-        *service.health_routes(agent.readiness),
+        *service.operators_routes(agent.readiness),
     ]
-    pages = tornado.web.Application(routes, log_function=lambda _: None)
+    pages = OperatorsApplication(routes, names=admin_hosts)
     server, _ = service.listen(pages, host=address[0], port=address[1])
     try:
         await agent.run(stop)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import tornado.web
 
 from newsfabric import service
+from newsfabric.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import (
     Credentials,
     Fabric,
@@ -34,8 +35,17 @@ from shovels.keeper import Keeper
 @click.option(
     "--port", type=click.IntRange(0, 65535), required=True, help="/healthz, /canaries, /metrics."
 )
+@admin_host_option
 @click.option("--log-level", default="info", show_default=True)
-def main(region: str, fabric: Path, topics: Path, host: str, port: int, log_level: str) -> None:
+def main(
+    region: str,
+    fabric: Path,
+    topics: Path,
+    host: str,
+    port: int,
+    admin_hosts: tuple[str, ...],
+    log_level: str,
+) -> None:
     """Keep the shovels of a region as planned, for ever.
 
     It logs in as NEWSFABRIC_AMQP_USERNAME with NEWSFABRIC_AMQP_PASSWORD_FILE. Shovels do as
@@ -53,6 +63,7 @@ def main(region: str, fabric: Path, topics: Path, host: str, port: int, log_leve
             credentials=credentials_from(os.environ),
             shovels=shovel_credentials_from(os.environ),
             address=(host, port),
+            admin_hosts=admin_hosts,
         )
 
     service.run(keep, name=f"shovels of {region}", log_level=log_level)
@@ -67,15 +78,16 @@ async def run(
     credentials: Credentials,
     shovels: Credentials,
     address: tuple[str, int],
+    admin_hosts: Sequence[str] = (),
 ) -> None:
     """Serve health and metrics on ``address`` and keep until ``stop`` is set."""
     async with Brokers(fabric, credentials, shovels=shovels) as brokers:
         keeper = Keeper(brokers, region, topics)
         routes = [
             (r"/canaries", service.DocumentHandler, {"document": keeper.canaries}),
-            *service.health_routes(keeper.readiness),
+            *service.operators_routes(keeper.readiness),
         ]
-        pages = tornado.web.Application(routes, log_function=lambda _: None)
+        pages = OperatorsApplication(routes, names=admin_hosts)
         server, _ = service.listen(pages, host=address[0], port=address[1])
         try:
             await keeper.run(stop)

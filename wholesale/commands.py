@@ -13,6 +13,7 @@ import click
 
 from newsfabric import service, topology
 from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.operators import admin_host_option
 from newsfabric.settings import Node, Region, credentials_from, is_name, load_fabric
 from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
@@ -86,7 +87,7 @@ _COMMON = [
 
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_COMMON):
+    for option in reversed([*_COMMON, admin_host_option]):
         command = option(command)
     return command
 
@@ -98,7 +99,15 @@ def main() -> None:
 
 @main.command(epilog=_ROUTER_EXAMPLES)
 @_common
-def router(*, name: str, log_level: str, host: str, port: int, **where: Any) -> None:
+def router(
+    *,
+    name: str,
+    log_level: str,
+    host: str,
+    port: int,
+    admin_hosts: tuple[str, ...],
+    **where: Any,
+) -> None:
     """Number, store and route what publishers send.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
@@ -109,7 +118,12 @@ def router(*, name: str, log_level: str, host: str, port: int, **where: Any) -> 
         async with _on_core(name, **where) as (own, opened):
             queues = topology.router_queues()
             settings = RouterSettings(
-                name=name, region=own.name, queues=queues, host=host, port=port
+                name=name,
+                region=own.name,
+                queues=queues,
+                host=host,
+                port=port,
+                admin_hosts=admin_hosts,
             )
             await RouterService(settings, **opened).serve(stop)
 
@@ -118,7 +132,15 @@ def router(*, name: str, log_level: str, host: str, port: int, **where: Any) -> 
 
 @main.command(epilog=_MAILBOX_EXAMPLES)
 @_common
-def mailbox(*, name: str, log_level: str, host: str, port: int, **where: Any) -> None:
+def mailbox(
+    *,
+    name: str,
+    log_level: str,
+    host: str,
+    port: int,
+    admin_hosts: tuple[str, ...],
+    **where: Any,
+) -> None:
     """Keep and announce what users did with their individual messages.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
@@ -128,7 +150,9 @@ def mailbox(*, name: str, log_level: str, host: str, port: int, **where: Any) ->
     async def run(stop: asyncio.Event) -> None:
         async with _on_core(name, **where) as (own, opened):
             queues = topology.mailbox_queues(len(own.core))
-            settings = MailboxSettings(name=name, queues=queues, host=host, port=port)
+            settings = MailboxSettings(
+                name=name, queues=queues, host=host, port=port, admin_hosts=admin_hosts
+            )
             await MailboxService(settings, **opened).serve(stop)
 
     service.run(run, name=name, log_level=log_level)
@@ -141,6 +165,11 @@ def mailbox(*, name: str, log_level: str, host: str, port: int, **where: Any) ->
     type=_FILE,
     help="Publishing takes a key of this file: lines KEY or APP_ID KEY.",
 )
+@_option(
+    "admin-port",
+    type=click.IntRange(0, 65535),
+    help="Port for /metrics, on loopback; 0 takes a free one. Without it there are none.",
+)
 def frontdesk(
     *,
     name: str,
@@ -150,6 +179,8 @@ def frontdesk(
     store: str,
     host: str,
     port: int,
+    admin_port: int | None,
+    admin_hosts: tuple[str, ...],
     api_key_file: Path | None,
     log_level: str,
 ) -> None:
@@ -167,6 +198,8 @@ def frontdesk(
             region=region,
             host=host,
             port=port,
+            admin_port=admin_port,
+            admin_hosts=admin_hosts,
             api_keys=read_keys(api_key_file),
             login=credentials_from(os.environ).username,
         )

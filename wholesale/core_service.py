@@ -18,10 +18,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from newsfabric.amqp import Consumer, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.errors import LinkError, StoreError
-from newsfabric.service import Readiness, health_routes, listen
+from newsfabric.operators import OperatorsApplication
+from newsfabric.service import Readiness, listen, operators_routes
 from newsfabric.store import Store
 from wholesale.failed import Failed
-from wholesale.http import application
+from wholesale.http import NotFoundHandler
 from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)
@@ -58,13 +59,14 @@ class CoreSettings:
     """How one service runs. ``prefetch`` is per queue and bounds everything that it holds.
 
     ``drain_seconds`` is how long it finishes what it has when told to stop; the rest goes to the
-    others. ``port`` 0 takes a free one.
+    others. ``port`` 0 takes a free one; it is asked by an address or one of ``admin_hosts``.
     """
 
     name: str
     queues: tuple[str, ...]
     host: str = "127.0.0.1"
     port: int = 0
+    admin_hosts: tuple[str, ...] = ()
     prefetch: int
     drain_seconds: float = 5.0
 
@@ -112,7 +114,11 @@ class CoreService(abc.ABC, Generic[W]):
     async def serve(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set, then drain."""
         settings = self._settings
-        pages = application([*health_routes(self.readiness), *self._pages()])
+        pages = OperatorsApplication(
+            [*operators_routes(self.readiness), *self._pages()],
+            names=settings.admin_hosts,
+            default_handler_class=NotFoundHandler,
+        )
         server, self.port = listen(pages, host=settings.host, port=settings.port)
         self.listening.set()
         try:

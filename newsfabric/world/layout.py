@@ -63,7 +63,7 @@ KEYSPACE: Final = "newsfabric"
 _ROUTERS: Final = 2
 _MAILBOXES: Final = 2
 _REGION_PORTS: Final = 100
-_STORE, _CLIENT, _CORE, _BOX, _MAILBOX = 4, 10, 25, 40, 94
+_STORE, _CLIENT, _CORE, _BOX, _MAILBOX, _DESK_ADMIN = 4, 10, 25, 40, 94, 96
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
 # A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
@@ -178,6 +178,7 @@ class RegionLayout:
 
     name: str
     frontdesk_port: int
+    frontdesk_admin_port: int
     router_ports: tuple[int, ...]
     mailbox_ports: tuple[int, ...]
     keeper_port: int
@@ -355,7 +356,11 @@ class WorldLayout:
 
     def _frontdesk(self, region: RegionLayout) -> Program:
         name = region.frontdesk_name
-        options = self._wholesale(name, region) | {"host": HOST, "port": region.frontdesk_port}
+        options = self._wholesale(name, region) | {
+            "host": HOST,
+            "port": region.frontdesk_port,
+            "admin-port": region.frontdesk_admin_port,
+        }
         program = _program(name, "wholesale frontdesk", options)
         return self._logs_in(program, "frontdesk", region.name)
 
@@ -454,6 +459,7 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
     return RegionLayout(
         name=name,
         frontdesk_port=base,
+        frontdesk_admin_port=base + _DESK_ADMIN,
         router_ports=tuple(base + n for n in range(1, _ROUTERS + 1)),
         mailbox_ports=tuple(base + _MAILBOX + n for n in range(_MAILBOXES)),
         keeper_port=base + _ROUTERS + 1,
@@ -562,6 +568,7 @@ def _node(broker: Broker) -> Node:
 
 def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
     yield region.frontdesk_port, region.frontdesk_name
+    yield region.frontdesk_admin_port, f"{region.frontdesk_name}, admin"
     for n, port in enumerate(region.router_ports, 1):
         yield port, region.router_name(n)
     for n, port in enumerate(region.mailbox_ports, 1):

@@ -14,6 +14,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import websockets
 from dialogue import NONCE, Dialogue, Response, Stream, exchange
 
 PRELUDE: Final = b"h" * 2048 + b"\n"
@@ -69,6 +70,13 @@ def shared_with(answer: Response, origin: str) -> None:
 
 def is_type(answer: Response, content_type: str) -> None:
     assert answer.headers["content-type"].replace(" ", "").lower().startswith(content_type)
+
+
+async def told(d: Dialogue) -> dict[str, Any]:
+    """What /info says; it is never the same twice, so it isn't compared."""
+    async with d.stream("GET", "/info", Connection="close") as stream:
+        found: dict[str, Any] = json.loads(await stream.rest())
+    return found
 
 
 async def poll(d: Dialogue, **headers: str) -> bytes:
@@ -359,7 +367,7 @@ async def xhr_streaming_ends_after_its_limit(d: Dialogue) -> None:
 async def eventsource(d: Dialogue) -> None:
     async with d.stream("GET", f"{d.session}/eventsource") as stream:
         assert stream.head.status == 200
-        is_type(stream.head, "text/event-stream")
+        assert stream.head.headers["content-type"] == "text/event-stream"
         not_cached(stream.head)
         assert await stream.until(b"\r\n") == b"\r\n"
         assert await stream.until(b"\r\n\r\n") == b"data: o\r\n\r\n"
@@ -562,6 +570,9 @@ async def broken_json_ends_a_websocket(d: Dialogue) -> None:
     async with d.websocket(f"{d.session}/websocket") as ws:
         assert await ws.hear() == "o"
         await ws.connection.send('["a')
+        # Abruptly: no frame of SockJS's comes before the end.
+        with contextlib.suppress(websockets.ConnectionClosed):
+            raise AssertionError(await asyncio.wait_for(ws.connection.recv(), 20))
         await ws.closed()
 
 
@@ -613,6 +624,45 @@ async def a_close_ends_a_websocket(d: Dialogue) -> None:
 async def a_close_ends_a_raw_websocket(d: Dialogue) -> None:
     async with d.websocket("/websocket") as ws:
         assert await ws.closed() == (3000, "Go away!")
+
+
+# Behind a balancer.
+
+
+@case("cookie")
+async def a_cookie_that_keeps_a_session_at_its_server(d: Dialogue) -> None:
+    assert (await told(d))["cookie_needed"] is True
+    for kept, said in (({}, "dummy"), ({"Cookie": "JSESSIONID=abcdef"}, "abcdef")):
+        d.session += "x"
+        for method, transport in (
+            ("OPTIONS", "xhr"), ("POST", "xhr"), ("POST", "xhr_send"),
+        ):  # fmt: skip
+            answer = await d.request(method, f"{d.session}/{transport}", **kept)
+            keeps(answer, said)
+        for method, transport in (
+            ("POST", "xhr_streaming"), ("GET", "eventsource"), ("GET", "htmlfile?c=x"),
+            ("GET", "jsonp?c=x"),
+        ):  # fmt: skip
+            d.session += "x"
+            async with d.stream(method, f"{d.session}/{transport}", **kept) as stream:
+                keeps(stream.head, said)
+
+
+def keeps(answer: Response, value: str) -> None:
+    parts = [part.strip() for part in answer.headers["set-cookie"].split(";")]
+    assert (parts[0], parts[1].lower()) == (f"JSESSIONID={value}", "path=/")
+
+
+@case("no_websocket")
+async def a_server_without_websockets(d: Dialogue) -> None:
+    assert (await told(d))["websocket"] is False
+    for path in (f"{d.session}/websocket", "/websocket"):
+        answer = await d.get(
+            path, Upgrade="websocket", Connection="Upgrade", Sec_WebSocket_Version="13",
+            Sec_WebSocket_Key=NONCE,
+        )  # fmt: skip
+        assert answer.status == 404
+    assert await poll(d) == b"o\n"
 
 
 # Characters.

@@ -39,7 +39,13 @@ SETTINGS: Final = GatewaySettings(
     linger=0.2,
     reader=ReaderLimits(frame_bytes=64 << 10),
 )
-HASTY: Final = dataclasses.replace(SETTINGS, heartbeat=0.1, sockjs_disconnect_delay=0.3)
+# Endpoints that aren't like the others.
+SPECIAL: Final = {
+    "hasty": dataclasses.replace(SETTINGS, heartbeat=0.1, sockjs_disconnect_delay=0.3),
+    "cookie": dataclasses.replace(SETTINGS, sockjs_cookie=True),
+    "no_websocket": dataclasses.replace(SETTINGS, websocket=False),
+}
+ENDPOINTS: Final = ("echo", "close", *SPECIAL)
 
 
 class ClosingCore(Core):
@@ -108,7 +114,7 @@ async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
     assert process.stdout is not None
     try:
         port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
-        yield Peer("sockjs-node", {name: (port, f"/{name}") for name in ("echo", "close", "hasty")})
+        yield Peer("sockjs-node", {name: (port, f"/{name}") for name in ENDPOINTS})
     finally:
         process.kill()
         await process.wait()
@@ -116,7 +122,8 @@ async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
 
 def _servers(stack: contextlib.AsyncExitStack) -> dict[str, HTTPServer]:
     made = {}
-    for name, kind in {"echo": Core, "close": ClosingCore, "hasty": Core}.items():
+    for name in ENDPOINTS:
+        kind = ClosingCore if name == "close" else Core
         core = kind(_settings_of(name), TABLE, MemoryStore(TABLE))
         stack.push_async_callback(core.close)
         made[name] = readers_server(stack, core)
@@ -124,7 +131,7 @@ def _servers(stack: contextlib.AsyncExitStack) -> dict[str, HTTPServer]:
 
 
 def _settings_of(endpoint: str) -> GatewaySettings:
-    return HASTY if endpoint == "hasty" else SETTINGS
+    return SPECIAL.get(endpoint, SETTINGS)
 
 
 def _handing_to(server: HTTPServer) -> Callable[[Any, str], None]:

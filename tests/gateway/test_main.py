@@ -96,3 +96,10 @@ def test_keys_that_cant_be_used_end_the_start_in_one_line(
     assert done.returncode == code
     assert why in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("origin", ["null", "news.example", "https://news.example/", "https://a;b"])
+def test_an_origin_that_no_page_has_or_that_every_page_has_is_refused(origin: str) -> None:
+    done = gateway(f"--origin={origin}", "--origin=https://news.example")
+    assert done.returncode == 2
+    assert f"--origin {origin}" in done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pytest
@@ -22,6 +22,12 @@ FLAGS: Final = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
+
+
+def named(hosts: Sequence[str]) -> str:
+    """A flag beside those: ``hosts`` (patterns) are this machine. The last one given counts."""
+    here = "".join(f"MAP {host} 127.0.0.1, " for host in hosts)
+    return f"--host-resolver-rules={here}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
 
 
 def find_chromium() -> str:

@@ -28,6 +28,7 @@ from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import Envelope, encode, id_of
 from newsfabric.errors import SetupError
+from newsfabric.pace import Rate
 from newsfabric.store import Store
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -243,7 +244,8 @@ class RawSocket:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if method == "POST":
             named["Content-Length"] = str(len(body))
-        lines = [f"{method} {path} {version}", "Host: x", *(f"{n}: {v}" for n, v in named.items())]
+        named.setdefault("Host", "127.0.0.1")
+        lines = [f"{method} {path} {version}", *(f"{n}: {v}" for n, v in named.items())]
         self.send("\r\n".join([*lines, "", ""]).encode() + body)
 
     async def upgrade(self, path: str = "/websocket", **headers: str) -> Response:
@@ -348,7 +350,13 @@ async def opened_box(
     """A box on free ports, drained and closed at the end."""
     broker, stop = StubBroker(), asyncio.Event()
     store = store or MemoryStore(table)
-    fast = {"region": "oregon", "drain_seconds": 0.0, "linger": 0.2}
+    fast: dict[str, Any] = {
+        "region": "oregon",
+        "drain_seconds": 0.0,
+        "linger": 0.2,
+        # Tests ask more often than readers may.
+        "history_rate": Rate(burst=1_000_000, per_second=1.0),
+    }
     told = GatewaySettings(name="box-1", **{**fast, **settings})
     async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
         yield Box(gateway, broker, store, stop, epoch=int.from_bytes(os.urandom(4), "big"))

@@ -17,6 +17,7 @@ from newsfabric import control
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import LoadReport, Receipt
+from newsfabric.pace import Rate
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
@@ -30,7 +31,11 @@ FABRIC = Fabric(
     )
 )
 JSON = "application/json"
-SETTINGS = FrontdeskSettings(name="oregon-frontdesk-1", region="oregon")
+# Tests ask more often than readers may.
+OFTEN = Rate(burst=1_000_000, per_second=1.0)
+SETTINGS = FrontdeskSettings(
+    name="oregon-frontdesk-1", region="oregon", admin_port=0, history_rate=OFTEN
+)
 LOAD = LoadReport(
     region="oregon",
     box="oregon-retail-1",

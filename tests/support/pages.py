@@ -35,11 +35,11 @@ _BACK = """
 
 
 @contextlib.asynccontextmanager
-async def browsing() -> AsyncIterator[Browser]:
-    """Chromium, closed at the end."""
+async def browsing(*flags: str) -> AsyncIterator[Browser]:
+    """Chromium, closed at the end; ``flags`` come after those it always has."""
     program = find_chromium()
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=program, args=[*FLAGS, *flags])
         yield browser
         await browser.close()
 

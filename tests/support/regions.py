@@ -82,13 +82,14 @@ async def opened_region(
     *,
     name: str = "oregon",
     table: TopicTable = TABLE,
+    cookie: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[Region]:
     """A region whose router and mailbox service are running; readers' keys are in ``folder``."""
     core = Desk(broker := StubBroker(), broker.connect(), store, table)
     await core.open()
     keys = keys_file(folder)
-    told = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0)
+    told = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0, cookie=cookie)
     async with contextlib.AsyncExitStack() as stack:
         box = await stack.enter_async_context(
             opened_box(engine, store=store, table=table, region=name, tokens=told, **settings)

@@ -100,6 +100,7 @@ def _region_ports(name: str, base: int) -> dict[int, str]:
         base + 45: f"{name}-retail-1-agent",
         base + 94: f"{name}-mailbox-1",
         base + 95: f"{name}-mailbox-2",
+        base + 96: f"{name}-frontdesk-1, admin",
     }
 
 

@@ -88,7 +88,7 @@ class CatchingUp:
         except (OSError, ValueError, HTTPClientError) as exc:
             logger.debug("%s can't be asked: %s", box.box, exc)
             return None
-        # Draining or full, or not its real answer: another one may do better.
-        if response.code >= 500:
+        # Draining or full, asked too often, or not its real answer: another one may do better.
+        if response.code >= 500 or response.code == 429:
             return None
         return Answer(response.code, response.body)

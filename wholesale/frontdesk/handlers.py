@@ -17,6 +17,7 @@ from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.numbers import whole_number
+from newsfabric.pace import Pace
 from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -87,14 +88,24 @@ class HistoryHandler(OpenHandler):
         boxes: Boxes,
         catching_up: CatchingUp,
         complaints: Seldom,
+        pace: Pace,
     ) -> None:
         self._complaints = complaints
         self._store = store
         self._topics = topics
         self._boxes = boxes
         self._catching_up = catching_up
+        self._pace = pace
 
     async def get(self) -> None:
+        wait = self._pace.ask(self.request.remote_ip or "", time.monotonic())
+        if wait:
+            raise HttpProblem(
+                429,
+                "too_many_requests",
+                "this address has asked too often",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
         if "after" in self.request.query_arguments:
             await self._catch_up()
         else:

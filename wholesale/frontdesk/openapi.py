@@ -177,6 +177,7 @@ def _history() -> dict[str, Any]:
             "400": _error("`limit` or `before` is wrong."),
             "403": _error("The topic isn't public."),
             "404": _error("There is no such topic."),
+            "429": _error("Too often from this address: wait `Retry-After` seconds.", retry=True),
             "503": _error(_WHY_WAIT, retry=True),
         },
     }

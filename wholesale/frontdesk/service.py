@@ -11,12 +11,22 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from tornado.httpserver import HTTPServer
+
 from newsfabric import control, topology
 from newsfabric.amqp import Consumer, Declare, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.operators import OperatorsApplication
+from newsfabric.pace import HISTORY_RATE, Pace, Rate
 from newsfabric.seldom import Seldom
-from newsfabric.service import DocumentHandler, Readiness, health_routes, listen
+from newsfabric.service import (
+    DocumentHandler,
+    Readiness,
+    health_routes,
+    listen,
+    operators_routes,
+)
 from newsfabric.settings import Fabric
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -35,12 +45,13 @@ from wholesale.frontdesk.handlers import (
 )
 from wholesale.frontdesk.pages import page_routes
 from wholesale.frontdesk.repeats import Repeats
-from wholesale.http import application
+from wholesale.http import NotFoundHandler, application
 from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)
 
 _MAX_READ: Final = 8 << 20
+_LOOPBACK: Final = "127.0.0.1"
 # Old reports and receipts are of no use to anyone, so these queues keep little and briefly.
 _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 
@@ -49,7 +60,9 @@ _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 class FrontdeskSettings:
     """How one frontdesk runs. ``port`` 0 takes a free one; without ``api_keys`` none is asked for.
 
-    ``login`` is the user that it logs in as, by which it vouches for those whose key it has seen.
+    Metrics are on ``admin_port`` of loopback (None: nowhere), asked by an address or one of
+    ``admin_hosts``. One address may ask for ``history`` at ``history_rate``. ``login`` is the user
+    that it logs in as, by which it vouches for those whose key it has seen.
     A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
     a time, and ``drain_seconds`` once the frontdesk was told to stop.
     """
@@ -58,6 +71,9 @@ class FrontdeskSettings:
     region: str
     host: str = "127.0.0.1"
     port: int = 0
+    admin_port: int | None = None
+    admin_hosts: tuple[str, ...] = ()
+    history_rate: Rate = HISTORY_RATE
     api_keys: tuple[ApiKey, ...] = ()
     login: str | None = None
     drain_seconds: float = 5.0
@@ -86,6 +102,7 @@ class FrontdeskService:
         # Set as soon as ``port`` is known and answers.
         self.listening = asyncio.Event()
         self.port = 0
+        self.admin_port = 0
         self._endpoints = Endpoints(settings.region, fabric.others(settings.region))
         self._topics = topics
         self._core = core
@@ -93,6 +110,7 @@ class FrontdeskService:
         self._store = store
         self.boxes = Boxes(settings.region)
         self._catching_up = CatchingUp()
+        self._history_pace = Pace(settings.history_rate)
         # Exclusive queues are this connection's own; the suffix keeps two processes apart.
         self._queue = f"{topology.FRONTDESK_QUEUES}{settings.name}.{secrets.token_hex(4)}"
         self._draining = False
@@ -119,6 +137,7 @@ class FrontdeskService:
             # What is refused is still read up to here, so that the answer arrives.
             max_body_size=_MAX_READ,
         )
+        admin = self._listen_for_operators()
         self.listening.set()
         try:
             await stop.wait()
@@ -127,8 +146,23 @@ class FrontdeskService:
             await self._finish(receipts)
         finally:
             await server.close_all_connections()
+            if admin is not None:
+                admin.stop()
+                await admin.close_all_connections()
             await reports.cancel()
             self._catching_up.close()
+
+    def _listen_for_operators(self) -> HTTPServer | None:
+        settings = self.settings
+        if settings.admin_port is None:
+            return None
+        pages = OperatorsApplication(
+            operators_routes(self.readiness),
+            names=settings.admin_hosts,
+            default_handler_class=NotFoundHandler,
+        )
+        server, self.admin_port = listen(pages, host=_LOOPBACK, port=settings.admin_port)
+        return server
 
     def _routes(self, receipts: Receipts) -> list[Any]:
         publish = {
@@ -149,6 +183,7 @@ class FrontdeskService:
             "catching_up": self._catching_up,
             # Anybody may ask while the store is away.
             "complaints": Seldom(every=10.0),
+            "pace": self._history_pace,
         }
         return [
             (r"/endpoints\.json", EndpointsHandler, endpoints),

@@ -1,16 +1,15 @@
 //! `--echo`, for conformance tests: a message goes back to the reader who sent it, framed and compressed as
 //! a push would be. No verb reaches the control plane.
 
-use crate::frame::{self, Violation};
+use crate::frame;
 use crate::head::Framing;
 use crate::reactor::Reactor;
 use crate::sockjs;
 
 impl Reactor {
-    pub(crate) fn echo(&mut self, slot: u32, opcode: u8, payload: &[u8]) -> Result<(), Violation> {
+    pub(crate) fn echo(&mut self, slot: u32, opcode: u8, payload: &[u8]) {
         if self.slab.at(slot).framing == Framing::Raw {
-            self.send_back(slot, opcode, payload);
-            return Ok(());
+            return self.send_back(slot, opcode, payload);
         }
         let mut texts = std::mem::take(&mut self.texts);
         let read = texts.read(payload);
@@ -20,7 +19,9 @@ impl Reactor {
             self.send_back(slot, frame::TEXT, &array);
         }
         self.texts = texts;
-        read.map_err(|sockjs::BrokenJson| Violation::Protocol)
+        if read.is_err() {
+            self.end_abruptly(slot);
+        }
     }
 
     fn send_back(&mut self, slot: u32, opcode: u8, payload: &[u8]) {

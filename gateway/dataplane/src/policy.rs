@@ -31,6 +31,8 @@ impl Policy {
             origins,
             deflate: settings.deflate_bytes > 0,
             cookie: settings.cookie.clone().into_bytes(),
+            websocket: settings.websocket,
+            sockjs_cookie: settings.sockjs_cookie,
         };
         let bytes = settings.message_bytes as usize;
         let plain = frame::Rules { frame_bytes: bytes, message_bytes: bytes, deflate: false };

@@ -6,7 +6,7 @@
 
 use crate::bucket::Admission;
 use crate::counters::Count;
-use crate::frame::{Event, NO_STATUS, Violation, close_frame, pong_frame};
+use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::orders::Report;
 use crate::ping::pong;
@@ -14,7 +14,6 @@ use crate::policy::error_push;
 use crate::reactor::Reactor;
 use crate::slab::{Ending, HEARD_MS, Phase, Waiting};
 use crate::sys;
-use crate::{frame, sockjs};
 
 /// Verbs wait while more than this waits for the reader.
 const VERBS_WAIT_ABOVE: usize = 64 * 1024;
@@ -139,8 +138,8 @@ impl Reactor {
         match event {
             Event::Close { code, .. } => self.on_close(slot, code),
             _ if !open => {}
-            Event::Text(text) => return self.on_message(slot, frame::TEXT, text.as_bytes()),
-            Event::Binary(payload) => return self.on_message(slot, frame::BINARY, payload),
+            Event::Text(text) => self.on_message(slot, frame::TEXT, text.as_bytes()),
+            Event::Binary(payload) => self.on_message(slot, frame::BINARY, payload),
             Event::Compressed { text, payload } => return self.inflate(slot, text, payload),
             Event::Ping(payload) if connection.blocked || self.pongs == 0 => {
                 self.extra(slot).ping = Some(payload.into());
@@ -174,19 +173,19 @@ impl Reactor {
                 return Err(Violation::InvalidPayload);
             }
             let opcode = if text { frame::TEXT } else { frame::BINARY };
-            self.on_message(slot, opcode, message)
+            self.on_message(slot, opcode, message);
+            Ok(())
         });
         self.inflater = Some(inflater);
         result
     }
 
-    fn on_message(&mut self, slot: u32, opcode: u8, payload: &[u8]) -> Result<(), Violation> {
+    fn on_message(&mut self, slot: u32, opcode: u8, payload: &[u8]) {
         if self.parts.echo {
             return self.echo(slot, opcode, payload);
         }
         if self.slab.at(slot).framing == Framing::Raw {
-            self.received(slot, payload);
-            return Ok(());
+            return self.received(slot, payload);
         }
         let mut texts = std::mem::take(&mut self.texts);
         let read = texts.read(payload);
@@ -194,7 +193,17 @@ impl Reactor {
             self.received(slot, text.as_bytes());
         }
         self.texts = texts;
-        read.map_err(|sockjs::BrokenJson| Violation::Protocol)
+        if read.is_err() {
+            self.end_abruptly(slot);
+        }
+    }
+
+    /// End a connection whose SockJS frame is broken JSON: abruptly, as SockJS 1.0 has it, without
+    /// frames of its own before the close frame.
+    pub(crate) fn end_abruptly(&mut self, slot: u32) {
+        let reason = self.policy.reason("protocol_error");
+        let last = close_frame(Some(reason.code), &reason.text);
+        self.part(slot, "protocol_error", last.as_slice(), Ending::HangUp);
     }
 
     /// A verb has come in.

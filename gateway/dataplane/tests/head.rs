@@ -15,7 +15,14 @@ const HANDSHAKE: [(&str, &str); 5] = [
 ];
 
 fn rules() -> Rules {
-    Rules { head_bytes: 8192, origins: Origins::any(), deflate: true, cookie: b"session".into() }
+    Rules {
+        head_bytes: 8192,
+        origins: Origins::any(),
+        deflate: true,
+        cookie: b"session".into(),
+        websocket: true,
+        sockjs_cookie: false,
+    }
 }
 
 fn request(line: &str, fields: &[(&str, &str)]) -> String {
@@ -215,6 +222,40 @@ fn methods_and_bodies_are_not_for_us() {
 }
 
 #[test]
+fn where_there_are_no_websockets_info_says_so_and_upgrades_find_nothing() {
+    let rules = Rules { websocket: false, sockjs_cookie: true, ..rules() };
+    let head = request("GET /sockjs/info HTTP/1.1", &[("Host", "x")]);
+    let Decision::Info(info) = decide(head.as_bytes(), &rules) else {
+        panic!("no info");
+    };
+    let told = answer(|out| info.put(out, 7, 0));
+    let body = "{\"websocket\":false,\"cookie_needed\":true,\"origins\":[\"*:*\"],\"entropy\":7}";
+    assert!(told.ends_with(body), "{told}");
+    for path in ["/websocket", "/sockjs/websocket", "/sockjs/0/s/websocket"] {
+        let upgrade = handshake(path, &[]);
+        assert_eq!(decide(upgrade.as_bytes(), &rules), Decision::Refuse(Refusal::NotFound));
+    }
+    assert_eq!(Refusal::NotFound.status(), 404);
+}
+
+#[test]
+fn an_empty_origin_is_answered_like_none() {
+    let head = request("GET /sockjs/info HTTP/1.1", &[("Host", "x"), ("Origin", "")]);
+    let Decision::Info(info) = decide(head.as_bytes(), &rules()) else {
+        panic!("no info");
+    };
+    assert_eq!(info.origin, None);
+}
+
+#[test]
+fn an_origin_without_a_host_is_not_that_of_an_empty_host() {
+    let none: [&str; 0] = [];
+    for origin in ["", "null"] {
+        assert!(!Origins::only(none).allow(origin.as_bytes(), Some(b"")), "{origin:?}");
+    }
+}
+
+#[test]
 fn info_is_answered_with_the_pages_origin() {
     let head =
         request("GET /sockjs/info?t=1 HTTP/1.1", &[("Host", "x"), ("Origin", "https://a.example")]);
@@ -236,7 +277,7 @@ fn info_is_answered_with_the_pages_origin() {
     for (origin, said) in
         [(None, "*"), (Some(&b"null"[..]), "null\r\nAccess-Control-Allow-Credentials: true")]
     {
-        let info = Info { head_bytes: 0, origin };
+        let info = Info { head_bytes: 0, origin, websocket: true, cookie_needed: false };
         let answer = answer(|out| info.put(out, 1, 0));
         assert!(answer.contains(&format!("Allow-Origin: {said}\r\nContent-Length:")));
     }

@@ -27,6 +27,8 @@ const goAway = (connection) => connection.close(3000, 'Go away!');
 
 endpoint('echo', echo, {});
 endpoint('close', goAway, {});
+endpoint('cookie', echo, { jsessionid: true });
+endpoint('no_websocket', echo, { websocket: false });
 endpoint('hasty', echo, { heartbeat_delay: 100, disconnect_delay: 300 });
 
 server.listen(0, '127.0.0.1', () => console.log(server.address().port));

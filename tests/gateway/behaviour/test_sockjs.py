@@ -90,6 +90,14 @@ async def test_greeting(box: Box, path: str) -> None:
     assert "set-cookie" not in response.headers
 
 
+async def test_an_empty_origin_is_answered_like_none(box: Box) -> None:
+    for method, path in (("GET", "/sockjs/info"), ("POST", f"{SESSION}/xhr")):
+        response = await box.request(method, path, Origin="")
+        assert response.status == 200
+        assert response.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in response.headers
+
+
 async def test_info(box: Box) -> None:
     response = await box.request("GET", "/sockjs/info", Origin="https://news.example")
     assert response.headers["content-type"] == "application/json; charset=UTF-8"
@@ -132,6 +140,26 @@ async def test_iframe_page(box: Box, name: str) -> None:
 async def test_other_urls_are_not_there(box: Box, path: str) -> None:
     for method in ("GET", "POST"):
         assert (await box.request(method, f"/sockjs{path}")).status == 404
+
+
+async def test_an_iframe_page_that_not_everyone_may_frame_is_asked_for_each_time(
+    engine: str,
+) -> None:
+    """Or a browser's copy would outlive a change of the list."""
+    pages = []
+    for origins in (("https://one.example",), ("https://one.example", "https://two.example")):
+        async with opened_box(engine, origins=origins) as box:
+            pages.append(await box.request("GET", "/sockjs/iframe.html"))
+            tag = pages[0].headers["etag"]
+            again = await box.request("GET", "/sockjs/iframe.html", If_None_Match=tag)
+            assert again.status == (304 if len(pages) == 1 else 200)
+    for page, listed in zip(pages, ("https://one.example",) * 2, strict=True):
+        assert page.headers["cache-control"] == "no-cache"
+        assert page.headers["content-security-policy"].startswith(
+            f"frame-ancestors 'self' {listed}"
+        )
+        # With it, browsers that heed it let in every port of our host.
+        assert b"document.domain" not in page.body
 
 
 async def test_the_gateway_serves_sockjs_client_itself(box: Box) -> None:
@@ -232,6 +260,58 @@ async def test_xhr_send_without_a_session_is_not_found(box: Box) -> None:
     assert response.status == 404
 
 
+async def test_an_xhr_send_takes_all_that_a_reader_may_say_at_once(engine: str) -> None:
+    """As sockjs-client batches it: 256 verbs of 16 KiB."""
+    async with opened_box(engine, sockjs_disconnect_delay=60.0) as box:
+        await poll(box)
+        padded = '{"action":"ping"}'.ljust(16 * 1024)
+        response = await box.request(
+            "POST", f"{SESSION}/xhr_send", json.dumps([padded] * 255).encode()
+        )
+        assert (response.status, response.body) == (204, b"")
+        pushes: list[dict[str, Any]] = []
+        while len(pushes) < 255:
+            pushes += pushes_of(await poll(box))
+        assert pushes == [{"type": "pong"}] * 255
+
+
+async def test_an_xhr_send_that_is_too_large_is_answered_and_the_session_goes_on(
+    engine: str,
+) -> None:
+    async with opened_box(engine, sockjs_disconnect_delay=60.0) as box:
+        await poll(box)
+        body = b" " * (256 * 16 * 1024 + 1)
+        sent = await box.request("POST", f"{SESSION}/xhr_send", body, Origin="https://a.example")
+        assert (sent.status, sent.body) == (413, b"too large")
+        assert sent.headers["access-control-allow-origin"] == "https://a.example"
+        await say(box, action="ping")
+        assert pushes_of(await poll(box)) == [{"type": "pong"}]
+
+
+async def test_bodies_of_all_readers_together_are_bounded(engine: str) -> None:
+    async with opened_box(engine, sockjs_bodies_bytes=100_000) as box:
+        await poll(box)
+        async with box.opened() as hog:
+            hog.send_request("POST", f"{SESSION}/xhr_send", b"")
+            hog.send(
+                f"POST {SESSION}/xhr_send HTTP/1.1\r\nHost: x\r\n"
+                f"Content-Length: 100000\r\n\r\n[{' ' * 99_000}".encode()
+            )
+            async with asyncio.timeout(20):
+                while (await box.request("POST", f"{SESSION}/xhr_send", b"[]")).status != 204:
+                    pass
+                body = json.dumps(["x" * 2_000]).encode()
+                while (
+                    sent := await box.request("POST", f"{SESSION}/xhr_send", body)
+                ).status == 204:
+                    pass
+            assert (sent.status, sent.headers["retry-after"]) == (503, "1")
+            assert sent.headers["access-control-allow-origin"] == "*"
+        async with asyncio.timeout(20):
+            while (await box.request("POST", f"{SESSION}/xhr_send", b"[]")).status != 204:
+                pass
+
+
 async def test_several_verbs_in_one_xhr_send_and_one_that_is_no_string(box: Box) -> None:
     await poll(box)
     body = json.dumps(['{"action":"ping","ref":1}', 7, '{"action":"ping","ref":2}']).encode()
@@ -315,7 +395,7 @@ async def test_eventsource(box: Box) -> None:
     async with box.opened() as raw:
         raw.send_request("GET", f"{SESSION}/eventsource")
         head = Response.of(await raw.read_until(b"\r\n\r\n"))
-        assert head.headers["content-type"] == "text/event-stream; charset=UTF-8"
+        assert head.headers["content-type"] == "text/event-stream"
         assert dechunked(await raw.read_until(b"\r\n\r\n\r\n")).startswith(b"\r\n")
         await say(box, action="ping")
         assert b'data: a["{\\"type\\":\\"pong\\"}"]\r\n\r\n' in await raw.read_until(b"]\r\n\r\n")
@@ -396,10 +476,21 @@ async def test_websocket_says_and_hears(box: Box) -> None:
 async def test_broken_json_ends_a_websocket(box: Box) -> None:
     async with websocket(box) as (connection, hear):
         await connection.send('["x')
-        assert pushes_of(await hear())[0]["code"] == 1002
-        assert (await hear()).startswith("c[1002,")
-        with pytest.raises(websockets.ConnectionClosed):
+        with pytest.raises(websockets.ConnectionClosed) as closed:
             await hear()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1002
+
+
+async def test_broken_json_on_a_websocket_ends_tcp_at_once(engine: str) -> None:
+    async with opened_box(engine, linger=3600.0) as box, box.opened() as raw:
+        assert (await raw.upgrade(f"{SESSION}/websocket")).status == 101
+        assert await raw.read_frame() == (0x81, b"o")
+        raw.send_frame(0x81, b'["x')
+        first, payload = await raw.read_frame()
+        assert (first, payload[:2]) == (0x88, (1002).to_bytes(2, "big"))
+        # Nobody answers the close frame, and nobody waits for that.
+        assert await raw.read_all() == b""
 
 
 async def test_websocket_heartbeats(engine: str) -> None:
@@ -462,7 +553,63 @@ async def test_a_websocket_url_wants_an_upgrade(
         assert response.status == 400
 
 
+# Behind a balancer.
+
+
+async def test_a_cookie_for_balancers_when_it_is_wanted(engine: str) -> None:
+    async with opened_box(engine, sockjs_cookie=True, sockjs_legacy=True) as box:
+        info = await box.request("GET", "/sockjs/info")
+        assert info.json()["cookie_needed"] is True
+        requests = [
+            ("POST", "a/xhr"), ("POST", "a/xhr_send"), ("POST", "b/xhr_streaming"),
+            ("GET", "c/eventsource"), ("GET", "d/htmlfile?c=x"), ("GET", "e/jsonp?c=x"),
+            ("POST", "e/jsonp_send"), ("OPTIONS", "a/xhr"),
+        ]  # fmt: skip
+        kept = {"x=1": "dummy", "JSESSIONID=box-1.7": "box-1.7", 'JSESSIONID="a;b"': "dummy"}
+        for n, (cookie, said) in enumerate(kept.items()):
+            for method, path in requests:
+                async with box.opened() as raw:
+                    raw.send_request(method, f"/sockjs/0/{n}{path}", Cookie=cookie)
+                    head = Response.of(await raw.read_until(b"\r\n\r\n"))
+                assert head.headers["set-cookie"] == f"JSESSIONID={said}; path=/", path
+
+
+async def test_behind_https_the_cookie_works_for_pages_of_other_sites(engine: str) -> None:
+    url = "https://box-1.example.org"
+    async with opened_box(engine, sockjs_cookie=True, public_url=url) as box:
+        answer = await box.request("POST", f"{SESSION}/xhr")
+        assert answer.headers["set-cookie"] == "JSESSIONID=dummy; path=/; Secure; SameSite=None"
+
+
+async def test_a_gateway_without_websocket(engine: str) -> None:
+    async with opened_box(engine, websocket=False) as box:
+        assert (await box.request("GET", "/sockjs/info")).json()["websocket"] is False
+        for path in ("/websocket", "/sockjs/websocket", f"{SESSION}/websocket"):
+            async with box.opened() as raw:
+                assert (await raw.upgrade(path)).status == 404
+        assert await poll(box) == "o"
+
+
 # The old transports.
+
+
+async def test_with_a_list_scripts_and_frames_must_say_that_they_are_of_our_own_host(
+    engine: str,
+) -> None:
+    origins = ("https://news.example",)
+    async with opened_box(engine, sockjs_legacy=True, origins=origins) as box:
+        for transport in ("jsonp", "htmlfile"):
+            path = f"/sockjs/0/{transport}/{transport}?c=x"
+            for page in ({}, {"Sec_Fetch_Site": "same-site"}, {"Origin": ""}, {"Origin": "null"}):
+                refused = await box.request("GET", path, **page)
+                assert (refused.status, refused.body) == (403, b"origin not allowed"), page
+        own = await box.request("GET", "/sockjs/0/s/jsonp?c=x", Sec_Fetch_Site="same-origin")
+        assert (own.status, own.body) == (200, b'/**/x("o");\r\n')
+        async with box.opened() as raw:
+            raw.send_request("GET", "/sockjs/0/h/htmlfile?c=x", Sec_Fetch_Site="same-origin")
+            head = Response.of(await raw.read_until(b"\r\n\r\n"))
+        policy = "frame-ancestors 'self' https://news.example"
+        assert head.headers["content-security-policy"] == policy
 
 
 async def test_legacy_transports_when_they_are_wanted(engine: str) -> None:

@@ -158,20 +158,27 @@ async def test_a_malformed_frame_ends_with_its_code_and_is_counted(
 
 
 @pytest.mark.parametrize(
-    ("text", "ends"),
-    [(b"{", True), (b'["x"', True), (b'["\xed\xa0\x80"]', True), (b"[1]", False), (b'""', False)],
+    ("text", "heard"),
+    [
+        (b"{", [b"\x03\xea"]),
+        (b'["x"', [b"\x03\xea"]),
+        # Not UTF-8: a WebSocket's fault, not SockJS's.
+        (b'["\xed\xa0\x80"]', [b"a[", b"c[", b"\x03\xef"]),
+        (b"[1]", []),
+        (b'""', []),
+    ],
 )
-async def test_a_broken_sockjs_string_ends_it(tmp_path: Path, text: bytes, ends: bool) -> None:
+async def test_a_broken_sockjs_string_ends_it_abruptly(
+    tmp_path: Path, text: bytes, heard: list[bytes]
+) -> None:
     async with driven(tmp_path) as (plane, control), plane.reader() as raw:
         assert (await raw.upgrade("/sockjs/0/a/websocket")).status == 101
         assert await raw.read_frame() == (0x81, b"o")
         control.answers = False
         raw.send_frame(0x81, text)
-        if ends:
-            assert (await raw.read_frame())[1].startswith(b"a[")
-            assert (await raw.read_frame())[1].startswith(b"c[")
-            assert (await raw.read_frame())[0] == 0x88
-        else:
+        for start in heard:
+            assert (await raw.read_frame())[1].startswith(start)
+        if not heard:
             await control.until(lambda: control.verbs)
             assert control.verbs[0][2] == b""
 
@@ -209,7 +216,7 @@ async def test_a_vanished_peer_with_a_full_socket_is_closed_too(tmp_path: Path) 
         (None, 101),
         ("https://www.example.org", 101),
         ("HTTPS://WWW.example.org", 101),
-        ("http://x", 101),
+        ("http://127.0.0.1", 101),
         ("https://evil.example.org", 403),
         ("null", 403),
         ("https://www.example.org.evil.org", 403),

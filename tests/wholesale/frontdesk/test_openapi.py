@@ -23,6 +23,7 @@ from newsfabric.amqp import Consumer, Delivery, Publisher
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import LoadReport
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.pace import Rate
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics
@@ -32,6 +33,8 @@ from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
 EXAMPLES = int(os.environ.get("NEWSFABRIC_EXAMPLES", "40"))
 KEY = "0123456789abcdef"
+# A fuzzer asks more often than readers may.
+OFTEN = Rate(burst=1_000_000, per_second=1.0)
 NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
 FABRIC = Fabric((Region(name="oregon", frontdesk_url="http://o.example", client=NODE, core=NODE),))
 #: What of it a fuzzer must never see broken.
@@ -80,7 +83,9 @@ async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
     desk = Desk(core, core.connect(), store, topics)
     await desk.open()
     service = FrontdeskService(
-        FrontdeskSettings(name="oregon-frontdesk-1", region="oregon", api_keys=keys),
+        FrontdeskSettings(
+            name="oregon-frontdesk-1", region="oregon", api_keys=keys, history_rate=OFTEN
+        ),
         fabric=FABRIC,
         topics=topics,
         core=core.connect(),

@@ -18,12 +18,13 @@ from gateways import opened_box
 from house import JSON, LOAD, SETTINGS, House, open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
-from tornado.httpclient import HTTPResponse
+from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
 from gateway.gate import TokenSettings
 from newsfabric import control
 from newsfabric.amqp import Message
 from newsfabric.errors import ConfigError, StoreUnavailable
+from newsfabric.pace import Rate
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk.access import ApiKey
 
@@ -473,5 +474,18 @@ async def test_it_is_ready_while_both_links_are_up(house: House):
 
 async def test_it_counts_what_it_does(house: House):
     await house.fetch("/endpoints.json")
-    page = (await house.fetch("/metrics")).body.decode()
+    admin = f"http://127.0.0.1:{house.service.admin_port}"
+    page = (await AsyncHTTPClient().fetch(f"{admin}/metrics")).body.decode()
     assert 'newsfabric_frontdesk_endpoints_total{gateways="none"}' in page
+    assert (await AsyncHTTPClient().fetch(f"{admin}/healthz/ready")).code == 200
+    assert (await house.fetch("/metrics")).code == 404
+
+
+async def test_one_address_may_not_ask_for_history_without_end(topics: TopicTable):
+    few = dataclasses.replace(SETTINGS, history_rate=Rate(burst=2, per_second=0.01))
+    async with open_house(topics, few) as house:
+        answers = [await house.fetch("/history?topic=news.world") for _ in range(3)]
+        assert [answer.code for answer in answers] == [200, 200, 429]
+        assert json.loads(answers[-1].body)["error"]["reason"] == "too_many_requests"
+        assert 1 <= int(answers[-1].headers["Retry-After"]) <= 100
+        assert (await house.fetch("/history?topic=news.world&after=")).code == 429

@@ -11,6 +11,8 @@ fuzz_target!(|data: &[u8]| {
         origins: Origins::only(["https://news.example"]),
         deflate: true,
         cookie: b"session".to_vec(),
+        websocket: true,
+        sockjs_cookie: false,
     };
     let mut answer = Vec::new();
     let decision = decide(data, &rules);

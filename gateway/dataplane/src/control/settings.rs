@@ -57,6 +57,10 @@ pub struct Settings {
     /// A control plane that was heard in the last so many ms has plain pings answered for it; 0: never.
     /// Version 2 ends before it.
     pub pong_ms: u32,
+    /// Whether readers may come over WebSocket. Version 3 ends before it.
+    pub websocket: bool,
+    /// Whether SockJS readers are told to keep a cookie. Version 3 ends before it.
+    pub sockjs_cookie: bool,
 }
 
 impl Settings {
@@ -121,6 +125,8 @@ impl Reader<'_> {
             reasons: self.reasons()?,
             cookie: self.cookie()?,
             pong_ms: self.pong_ms()?,
+            websocket: self.flag_or("websocket", true)?,
+            sockjs_cookie: self.flag_or("sockjs_cookie", false)?,
         };
         check(&settings)?;
         Ok(settings)
@@ -135,6 +141,10 @@ impl Reader<'_> {
 
     fn pong_ms(&mut self) -> Result<u32, Malformed> {
         if self.end().is_ok() { Ok(0) } else { self.u32() }
+    }
+
+    fn flag_or(&mut self, name: &'static str, missing: bool) -> Result<bool, Malformed> {
+        if self.end().is_ok() { Ok(missing) } else { self.flag(name) }
     }
 
     fn origins(&mut self) -> Result<Vec<String>, Malformed> {

@@ -38,6 +38,10 @@ pub struct Rules {
     pub deflate: bool,
     /// The name of the cookie that may hold a token; empty for none.
     pub cookie: Vec<u8>,
+    /// Whether there are WebSockets here.
+    pub websocket: bool,
+    /// Whether `/sockjs/info` tells readers to keep a cookie.
+    pub sockjs_cookie: bool,
 }
 
 /// What to do with a connection whose first bytes were looked at.
@@ -126,6 +130,7 @@ fn serve<'a>(
     }
     let modern = request.version == Some(1);
     match route {
+        Route::WebSocket(_) if !rules.websocket => Decision::Refuse(Refusal::NotFound),
         Route::WebSocket(framing) => {
             match handshake::check(&fields, modern, framing, head_bytes, rules) {
                 Ok(upgrade) => Decision::Upgrade(upgrade),
@@ -135,7 +140,13 @@ fn serve<'a>(
         // Whatever makes the answer another one than the usual is Tornado's.
         _ if !modern || fields.is_special || fields.host.is_missing() => Decision::HandOver,
         _ if !fields.allowed_by(&rules.origins) => Decision::HandOver,
-        Route::Info => Decision::Info(Info { head_bytes, origin: fields.origin.value() }),
+        Route::Info => Decision::Info(Info {
+            head_bytes,
+            // An empty one would be an empty answer.
+            origin: fields.origin.value().filter(|origin| !origin.is_empty()),
+            websocket: rules.websocket,
+            cookie_needed: rules.sockjs_cookie,
+        }),
         Route::Greeting => Decision::Greeting { head_bytes },
     }
 }

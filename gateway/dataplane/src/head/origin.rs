@@ -37,7 +37,8 @@ impl Origins {
     #[must_use]
     pub fn own(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
         let listed = self.listed.iter().flatten().any(|one| one.eq_ignore_ascii_case(origin));
-        listed || host.is_some_and(|host| authority(origin).eq_ignore_ascii_case(host))
+        let named = authority(origin);
+        listed || host.is_some_and(|host| !named.is_empty() && named.eq_ignore_ascii_case(host))
     }
 }
 

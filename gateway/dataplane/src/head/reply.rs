@@ -12,6 +12,8 @@ pub enum Refusal {
     BadRequest(&'static str),
     /// 403.
     BadOrigin,
+    /// 404: there are no WebSockets here.
+    NotFound,
     /// 426: only version 13 is spoken (RFC 6455 section 4.4).
     WrongVersion,
     /// 431 (RFC 6585 section 5).
@@ -32,6 +34,7 @@ impl Refusal {
         match self {
             Self::BadRequest(_) => 400,
             Self::BadOrigin => 403,
+            Self::NotFound => 404,
             Self::WrongVersion => 426,
             Self::HeadTooLarge => 431,
             Self::NotNow { .. } => 503,
@@ -43,6 +46,7 @@ impl Refusal {
         let (phrase, extra, why) = match self {
             Self::BadRequest(text) => ("Bad Request", String::new(), text.to_owned()),
             Self::BadOrigin => ("Forbidden", String::new(), "origin not allowed".to_owned()),
+            Self::NotFound => ("Not Found", String::new(), "no WebSocket here".to_owned()),
             Self::WrongVersion => (
                 "Upgrade Required",
                 "Sec-WebSocket-Version: 13\r\n".to_owned(),
@@ -80,13 +84,18 @@ pub struct Info<'a> {
     pub head_bytes: usize,
     /// The page's origin, if it said one.
     pub origin: Option<&'a [u8]>,
+    /// Whether there are WebSockets here.
+    pub websocket: bool,
+    /// Whether a balancer in front goes by a cookie.
+    pub cookie_needed: bool,
 }
 
 impl Info<'_> {
     /// Append the answer. `entropy` is a random number: sockjs-client seeds its own with it.
     pub fn put(&self, out: &mut Vec<u8>, entropy: u32, unix_seconds: u64) {
         let body = format!(
-            "{{\"websocket\":true,\"cookie_needed\":false,\"origins\":[\"*:*\"],\"entropy\":{entropy}}}"
+            "{{\"websocket\":{},\"cookie_needed\":{},\"origins\":[\"*:*\"],\"entropy\":{entropy}}}",
+            self.websocket, self.cookie_needed,
         );
         put(
             out,

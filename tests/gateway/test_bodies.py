@@ -1,0 +1,54 @@
+"""Bodies on their way: each bounded, and all together."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.bodies import Bodies, Body, Verdict
+
+
+def test_a_body_comes_in_pieces() -> None:
+    bodies = Bodies(100)
+    body = Body(bodies, 10)
+    for chunk in (b"abc", b"", b"defg"):
+        body.take(chunk)
+    assert (bytes(body.whole()), body.verdict, bodies.held) == (b"abcdefg", Verdict.TAKEN, 7)
+    body.close()
+    body.close()
+    assert bodies.held == 0
+
+
+def test_one_that_is_too_large_is_dropped_as_it_comes() -> None:
+    bodies = Bodies(100)
+    body = Body(bodies, 10)
+    for _ in range(3):
+        body.take(b"12345678")
+    assert (body.verdict, bodies.held) == (Verdict.TOO_LARGE, 0)
+
+
+def test_without_room_for_all_the_one_that_goes_on_is_dropped() -> None:
+    bodies = Bodies(10)
+    first, second = Body(bodies, 10), Body(bodies, 10)
+    first.take(b"123456")
+    second.take(b"12345")
+    assert (first.verdict, second.verdict) == (Verdict.TAKEN, Verdict.NO_ROOM)
+    first.close()
+    third = Body(bodies, 10)
+    third.take(b"1234567890")
+    assert (third.verdict, bodies.held) == (Verdict.TAKEN, 10)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.one_of(st.none(), st.binary(max_size=9)))))
+def test_what_is_held_is_what_was_taken_and_never_more_than_there_is_room_for(
+    steps: list[tuple[int, bytes | None]],
+) -> None:
+    bodies = Bodies(20)
+    open_bodies = [Body(bodies, 12) for _ in range(5)]
+    for which, chunk in steps:
+        if chunk is None:
+            open_bodies[which].close()
+            open_bodies[which] = Body(bodies, 12)
+        else:
+            open_bodies[which].take(chunk)
+        assert bodies.held == sum(len(body.whole()) for body in open_bodies) <= bodies.room

@@ -1,0 +1,29 @@
+"""Who may frame our pages, by what a gateway was told."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.framing import content_policy, is_guarded, may_be_framed
+from gateway.gate import TokenSettings
+from gateway.settings import ANY_ORIGIN, GatewaySettings
+
+LISTED = ("https://a.example", "https://b.example:8443")
+
+
+@pytest.mark.parametrize(
+    ("origins", "cookie", "framed", "policy"),
+    [
+        (ANY_ORIGIN, None, True, None),
+        (LISTED, None, True, "frame-ancestors 'self' https://a.example https://b.example:8443"),
+        (LISTED, "s", True, "frame-ancestors 'self' https://a.example https://b.example:8443"),
+        (ANY_ORIGIN, "s", False, "frame-ancestors 'self'"),
+    ],
+)
+def test_who_may_not_connect_may_not_frame(
+    origins: tuple[str, ...], cookie: str | None, framed: bool, policy: str | None
+) -> None:
+    tokens = TokenSettings(keys="keys.pem", cookie=cookie)
+    told = GatewaySettings(name="x", region="y", origins=origins, tokens=tokens)
+    assert (may_be_framed(told), content_policy(told)) == (framed, policy)
+    assert is_guarded(told) == (policy is not None)
