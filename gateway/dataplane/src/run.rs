@@ -161,7 +161,13 @@ fn begin(options: &Options) -> io::Result<(OwnedFd, Threads)> {
 
 fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
     if let Some(inherited) = options.inherited {
-        // SAFETY: whoever started us says that this descriptor is ours.
+        sys::check_listening(inherited).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("--fd {inherited} isn't a listening socket: {error}"),
+            )
+        })?;
+        // SAFETY: it is open, and whoever started us says that it is ours.
         let first = unsafe { OwnedFd::from_raw_fd(inherited) };
         sys::set_nonblocking(inherited)?;
         sys::set_readers_options(inherited)?;

@@ -98,6 +98,21 @@ fn other_requests_are_handed_over_or_get_a_503() {
 }
 
 #[test]
+fn what_is_no_socket_to_listen_on_is_refused() {
+    let path = std::env::temp_dir().join(format!("no-socket-{}.sock", std::process::id()));
+    for (fd, code) in [("-1", 2), ("0", 2), ("2", 2), ("x", 2), ("999", 1), ("3", 1)] {
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
+            .args(["--fd", fd, "--control"])
+            .arg(&path)
+            .output()
+            .expect("an exit");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        assert!(said.contains("--fd"), "{said}");
+    }
+}
+
+#[test]
 fn half_a_head_and_then_the_end_is_dropped_at_once() {
     let data_plane = DataPlane::start("half");
     let (_plane, port) = data_plane.attach();
