@@ -53,6 +53,8 @@ _RESIZE_SECONDS: Final = 0.1
 class NativeCore(Core):
     """One gateway whose WebSocket readers are in the data plane."""
 
+    upgrades = False
+
     def __init__(
         self,
         settings: GatewaySettings,
