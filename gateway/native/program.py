@@ -112,7 +112,7 @@ def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Pro
     command = [str(program), "--control", str(control), "--host", told.host, "--port", str(port)]
     if told.native.threads:
         command += ["--threads", str(told.native.threads)]
-    if told.native.proxy_protocol:
+    if told.native.proxy_from:
         command.append("--proxy-protocol")
     return Process(
         os.posix_spawn(program, command, os.environ, file_actions=[_NOTHING], setsid=True)

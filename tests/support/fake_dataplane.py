@@ -75,6 +75,8 @@ def _settings(b: Body) -> dict[str, Any]:
     ]
     found["cookie"] = b.data("B").decode()
     found["pong_ms"] = b.number("I")
+    found["handovers"] = b.number("I")
+    found["proxy_from"] = [b.data("B").decode() for _ in range(b.number("H"))]
     return found
 
 
@@ -154,6 +156,9 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
         "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
     16: ("badge", _badge),
     17: ("evict", _evict),
+    21: ("gone", lambda b: {"address": b.data("B").decode()}),
+    22: ("kept", lambda b: {
+        "connections": {b.data("B").decode(): b.number("I") for _ in range(b.number("I"))}}),
 }  # fmt: skip
 
 
@@ -184,7 +189,7 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 3, pid, attachment, readers, 1, port, len(blob))
+    head = struct.pack("<HIIIBHI", 4, pid, attachment, readers, 1, port, len(blob))
     return event(129, head + blob)
 
 
@@ -239,8 +244,8 @@ class Visit:
                 return command
 
     async def hear_named(self, name: str) -> dict[str, Any]:
-        """The fields of the next command, which must be this one."""
-        command = await self.hear("remember")
+        """The fields of the next command, which must be this one; some may come at any time."""
+        command = await self.hear(*{"remember", "gone", "kept"} - {name})
         assert command.name == name, command
         return command.fields
 

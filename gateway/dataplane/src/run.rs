@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use crate::addresses::Addresses;
 use crate::attach::{Attachment, End, Heritage, Threads};
 use crate::control::Settings;
 use crate::counters::Counters;
-use crate::door::Addresses;
 use crate::inherit::{self, Estate};
 use crate::mailbox::Mailbox;
 use crate::ping::Pulse;
@@ -107,8 +107,18 @@ impl Crew {
         }
         let pending = vec![Vec::new(); count];
         let Nature { proxied, echo, .. } = *nature;
-        let threads =
-            Threads { orders, reports, hatches, counters, pulse, ports, proxied, echo, pending };
+        let threads = Threads {
+            orders,
+            reports,
+            hatches,
+            counters,
+            pulse,
+            addresses,
+            ports,
+            proxied,
+            echo,
+            pending,
+        };
         Ok(Crew { parts, threads })
     }
 }
