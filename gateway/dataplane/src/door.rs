@@ -70,9 +70,8 @@ impl Reactor {
 
     /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
     fn comes_from_proxy(&self, address: IpAddr) -> bool {
-        let networks = &self.settings().proxy_from;
-        let listed = networks.is_empty() || networks.iter().any(|one| one.has(address));
-        self.parts.proxied && listed
+        let networks = self.settings().proxy_from.as_ref();
+        self.parts.proxied && networks.is_none_or(|all| all.iter().any(|one| one.has(address)))
     }
 
     fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {

@@ -17,7 +17,7 @@ usage: newsfabric-dataplane --control PATH [options]
   --fd N              listen on an inherited socket, 3 or higher, instead of --host and --port
   --shared-table      don't give each thread a descriptor table of its own
   --proxy-protocol    connections begin with a PROXY header, version 1 or 2, if they come from where the
-                      control plane's settings say (from everywhere if those name no network)
+                      control plane's settings say
   --echo              send messages back instead of treating them as verbs (tests)
   --take-over         receive listeners and readers from the data plane at --control PATH, which ends
                       then; what the other options say is as it was there (except --shared-table).

@@ -60,8 +60,9 @@ pub struct Settings {
     pub pong_ms: u32,
     /// Connections that may be handed over at once; 0: any number. Version 3 ends before it.
     pub handovers: u32,
-    /// Where PROXY headers may come from, if they are spoken at all; none: from everywhere.
-    pub proxy_from: Vec<Network>,
+    /// Where PROXY headers may come from, if they are spoken at all. Version 3 ends before it (`None`),
+    /// and means everywhere.
+    pub proxy_from: Option<Vec<Network>>,
 }
 
 impl Settings {
@@ -145,16 +146,16 @@ impl Reader<'_> {
         if self.end().is_ok() { Ok(0) } else { self.u32() }
     }
 
-    fn proxy_from(&mut self) -> Result<Vec<Network>, Malformed> {
+    fn proxy_from(&mut self) -> Result<Option<Vec<Network>>, Malformed> {
         if self.end().is_ok() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let count = self.u16()?;
         let network = |_| {
             let text = self.text8("proxy_from")?;
             text.parse().map_err(|_| Malformed::Value("proxy_from"))
         };
-        (0..count).map(network).collect()
+        (0..count).map(network).collect::<Result<_, _>>().map(Some)
     }
 
     fn origins(&mut self) -> Result<Vec<String>, Malformed> {
@@ -243,13 +244,13 @@ mod tests {
     fn settings_of_an_earlier_version_end_before_what_later_ones_have() {
         let mut body = body();
         let earlier = Settings::decode(&body).expect("settings");
-        assert_eq!((earlier.pong_ms, earlier.handovers, &earlier.proxy_from[..]), (7, 0, &[][..]));
+        assert_eq!((earlier.pong_ms, earlier.handovers, earlier.proxy_from), (7, 0, None));
         body.extend(8u32.to_le_bytes());
         body.extend(1u16.to_le_bytes());
         put_text8(&mut body, "10.0.0.0/8");
         let later = Settings::decode(&body).expect("settings");
         let network = "10.0.0.0/8".parse().expect("a network");
-        assert_eq!((later.pong_ms, later.handovers, later.proxy_from), (7, 8, vec![network]));
+        assert_eq!((later.pong_ms, later.handovers, later.proxy_from), (7, 8, Some(vec![network])));
         body.push(0);
         assert_eq!(Settings::decode(&body), Err(Malformed::Long));
     }

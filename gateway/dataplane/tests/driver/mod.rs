@@ -199,7 +199,7 @@ impl Plane {
             settings.extend(pong_ms.to_le_bytes());
         }
         if version > 3 {
-            // Two may be handed over, and PROXY headers come from everywhere.
+            // Two may be handed over, and PROXY headers come from nowhere.
             settings.extend(2u32.to_le_bytes());
             settings.extend(0u16.to_le_bytes());
         }
