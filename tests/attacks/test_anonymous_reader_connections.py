@@ -142,17 +142,16 @@ async def test_a_stranger_has_more_connections_after_a_new_data_plane_has_come(
 
 @needs_native
 async def test_a_stranger_has_the_data_plane_lose_its_control_plane_by_requests(
-    native_box: Box, descriptors: Descriptors, caplog: pytest.LogCaptureFixture
+    descriptors: Descriptors, caplog: pytest.LogCaptureFixture
 ) -> None:
-    box = native_box
-    async with crowd(box, LIMIT) as raws:
+    async with opened_box("native") as box, crowd(box, LIMIT) as raws:
         descriptors.take_all()
         for raw in raws:
             raw.send(PAGE)
         assert await asyncio.gather(*map(answer, raws)) == [None] * LIMIT
         descriptors.give_back()
-    # Each of them cost one request, and none of them the link.
-    assert (await box.request("GET", "/nothing")).status == 404
+        # Each of them cost one request, and none of them the link.
+        assert (await box.request("GET", "/nothing")).status == 404
     assert caplog.text.count("out of descriptors") == 1
     assert "data plane is lost" not in caplog.text
 
@@ -183,10 +182,11 @@ async def test_a_stranger_forges_his_address_with_a_proxy_header() -> None:
         async with box.opened(source="127.0.0.3") as stranger:
             assert await status_of(stranger, header % 1) == 400
             await stranger.read_all()
-        async with box.opened() as stranger, box.opened() as again:
+        async with box.opened() as stranger:
             # He is who he is, and has what his address may have.
             await subscribed(stranger, "news.breaking")
-            assert await status_of(again, PAGE) is None
+            async with box.opened() as again:
+                assert await status_of(again, PAGE) is None
         async with contextlib.AsyncExitStack() as stack:
             for number in range(3):
                 raw = await stack.enter_async_context(box.opened(source=ELSEWHERE))
