@@ -14,6 +14,7 @@ import click
 
 from gateway import app
 from gateway.app import Engine
+from gateway.descriptors import raise_limit
 from gateway.gate import TokenSettings
 from gateway.native import app as native_app
 from gateway.native.program import find_program
@@ -49,6 +50,16 @@ def choose_engine(wanted: str) -> str:
         logger.warning("running the Tornado engine: %s", exc)
         return "tornado"
     return "native"
+
+
+def _networks(
+    context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Networks in their usual form; click's error for what is none."""
+    try:
+        return tuple(str(ipaddress.ip_network(one)) for one in given)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
 
 
 @click.command(context_settings={"auto_envvar_prefix": "NEWSFABRIC", "show_default": True})
@@ -88,8 +99,19 @@ def choose_engine(wanted: str) -> str:
 )
 @click.option("--dataplane-socket", type=click.Path(path_type=Path), help="Where to attach.")
 @click.option("--dataplane-threads", default=0, type=click.IntRange(0), help="0: one per core.")
-@click.option("--proxy-protocol", is_flag=True, help="A load balancer names readers' addresses.")
-@click.option("--per-address", default=0, type=click.IntRange(0), help="Connections; 0: any.")
+@click.option(
+    "--proxy-from",
+    multiple=True,
+    metavar="NETWORK",
+    callback=_networks,
+    help="Balancers there begin with a PROXY header (10.0.0.0/8); native engine; repeat.",
+)
+@click.option(
+    "--per-address",
+    default=0,
+    type=click.IntRange(0),
+    help="Connections of an address, in IPv6 of a /64; 0: any.",
+)
 @click.option("--token-keys", metavar="FILE|URL", help="PEM or JWKS; without it no logins.")
 @click.option("--token-audience", metavar="AUD", help="What tokens must be for.")
 @click.option("--token-issuer", metavar="ISS", help="Whom tokens must be from.")
@@ -120,7 +142,7 @@ def main(
     engine: str,
     dataplane_socket: Path | None,
     dataplane_threads: int,
-    proxy_protocol: bool,
+    proxy_from: tuple[str, ...],
     per_address: int,
     token_keys: str | None,
     token_audience: str | None,
@@ -152,24 +174,29 @@ def main(
         frontdesks=_networks(frontdesks),
         tokens=tokens,
         capacity=capacity,
+        per_address=per_address,
         drain_seconds=drain_seconds,
         drain_per_second=drain_per_second,
         native=NativeSettings(
             socket=dataplane_socket,
             threads=dataplane_threads,
-            proxy_protocol=proxy_protocol,
-            per_address=per_address,
+            proxy_from=proxy_from,
         ),
     )
 
     async def serve_until(stop: asyncio.Event) -> None:
-        running = _RUNNING[choose_engine(engine)]
+        chosen = choose_engine(engine)
+        if proxy_from and chosen != "native":
+            raise SetupError(
+                "--proxy-from needs the native engine: this one reads no PROXY headers"
+            )
         table = load_topics(topics)
         credentials = credentials_from(os.environ)
         link = await connect([broker], name=f"{name}-gateway", credentials=credentials)
-        async with running(settings, table, open_store(store, table), link, stop):
+        async with _RUNNING[chosen](settings, table, open_store(store, table), link, stop):
             await stop.wait()
 
+    raise_limit()
     run(serve_until, name=f"{name}-gateway", log_level=log_level)
 
 

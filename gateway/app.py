@@ -19,6 +19,7 @@ from gateway import sockjs
 from gateway.admin import Rates, Urls, admin_application
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
+from gateway.descriptors import connections_at_most
 from gateway.drain import drain
 from gateway.exodus import Exodus
 from gateway.feed import Feed
@@ -70,7 +71,13 @@ async def running(
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
         await core.gate.start()
-        readers = Listener(readers_server(stack, core), settings.host, settings.port)
+        readers = Listener(
+            readers_server(stack, core),
+            settings.host,
+            settings.port,
+            most=connections_at_most(),
+            per_address=settings.per_address,
+        )
         stack.callback(readers.stop)
         admin = admin_listener(stack, core, readers.port, stop)
         core.mender.begin()

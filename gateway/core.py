@@ -14,7 +14,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from gateway import measures
 from gateway.archive import Archive
@@ -56,6 +56,9 @@ class Welcome(enum.Enum):
 
 class Core:
     """One gateway without its listeners."""
+
+    # Whether WebSockets are served in this process.
+    upgrades: ClassVar[bool] = True
 
     def __init__(self, settings: GatewaySettings, table: TopicTable, store: Store) -> None:
         self.settings = settings

@@ -2,21 +2,26 @@
 
 Tornado's own accept handler lets EMFILE go up to the loop, which calls it again at once: a
 gateway out of descriptors would spin and log without end. This one stops listening for
-a moment instead; the connections wait in the kernel's backlog.
+a moment instead; the connections wait in the kernel's backlog. It also stops while ``most`` of its
+connections are open, so that the rest of the gateway doesn't run out of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
 
 from gateway import measures
+from gateway.addresses import Addresses
+from newsfabric.amqp.complaints import Complaints
 from newsfabric.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -35,10 +40,26 @@ _READ_BUFFER: Final = 256 * 1024
 
 
 class Listener:
-    """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`."""
+    """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`.
 
-    def __init__(self, server: HTTPServer, host: str, port: int) -> None:
+    At most ``most`` at once (None: any number), of one address at most ``per_address`` (0: any
+    number). One more of an address is closed without a word, as the data plane does it.
+    """
+
+    def __init__(
+        self,
+        server: HTTPServer,
+        host: str,
+        port: int,
+        *,
+        most: int | None = None,
+        per_address: int = 0,
+    ) -> None:
         self._server = server
+        self._most = most
+        self._open = 0
+        self._addresses = Addresses(per_address)
+        self._complaints = Complaints()
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
         self._socket = listen(host, port)
@@ -64,6 +85,9 @@ class Listener:
 
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
+            if self._open == self._most:
+                self._pause(f"{self._open} connections are open")
+                return
             try:
                 connection, address = self._socket.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -71,24 +95,53 @@ class Listener:
             except OSError as exc:
                 if exc.errno not in _EXHAUSTED:
                     raise
-                self._pause(exc)
+                self._pause(str(exc.strerror))
                 return
-            serve_connection(self._server, connection, address)
+            if self._addresses.enter(address[0]):
+                self._open += 1
+                closed = functools.partial(self._closed, address[0])
+                serve_connection(self._server, connection, address, closed)
+            else:
+                measures.REJECTED_CONNECTS.labels("address").inc()
+                connection.close()
 
-    def _pause(self, exc: OSError) -> None:
+    def _closed(self, address: str) -> None:
+        self._open -= 1
+        self._addresses.leave(address)
+
+    def _pause(self, why: str) -> None:
         measures.ACCEPT_PAUSES.inc()
-        logger.warning("no new connections for %.1f s: %s", _PAUSE, exc.strerror)
+        if self._complaints.is_news("paused", self._loop.time()):
+            logger.warning("no new connections for %.1f s at a time: %s", _PAUSE, why)
         self._loop.remove_reader(self._socket)
         self._resume = self._loop.call_later(_PAUSE, self.start)
 
 
+class _Stream(IOStream):
+    """A stream that tells when it is closed, whoever owns it by then."""
+
+    def __init__(self, connection: socket.socket, closed: Callable[[], None]) -> None:
+        super().__init__(connection, max_buffer_size=_READ_BUFFER)
+        self._tell = closed
+
+    def close_fd(self) -> None:
+        super().close_fd()
+        self._tell()
+
+
 def serve_connection(
-    server: HTTPServer, connection: socket.socket, address: tuple[str, int]
+    server: HTTPServer,
+    connection: socket.socket,
+    address: tuple[str, int],
+    closed: Callable[[], None],
 ) -> None:
-    """Serve a connected socket from which nothing was read yet. ``server`` owns it from here."""
+    """Serve a connected socket from which nothing was read yet. ``server`` owns it from here.
+
+    ``closed`` is called once when it is closed; never if this raises OSError.
+    """
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server.handle_stream(IOStream(connection, max_buffer_size=_READ_BUFFER), address)
+    server.handle_stream(_Stream(connection, closed), address)
 
 
 def listen(host: str, port: int) -> socket.socket:

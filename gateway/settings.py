@@ -21,20 +21,19 @@ class NativeSettings:
     """What only the native engine is told.
 
     ``socket`` is where the data plane listens for us (None: a place made of the port's number),
-    ``threads`` its I/O threads (0: one per core). With ``proxy_protocol`` every connection begins
-    with a PROXY header, which only a load balancer in front may send. Alone for
+    ``threads`` its I/O threads (0: one per core). Connections from the networks ``proxy_from``
+    (``10.0.0.0/8``) begin with a PROXY header, which says who the reader is. Alone for
     ``alone_seconds`` it drains. Messages of ``deflate_bytes`` or more are compressed for those who
-    want it (0: never); one address may have ``per_address`` connections (0: any number). Plain
-    pings are answered for a control plane that was heard within ``pong_seconds`` (0: never).
+    want it (0: never). Plain pings are answered for a control plane that was heard within
+    ``pong_seconds`` (0: never).
     """
 
     socket: Path | None = None
     threads: int = 0
-    proxy_protocol: bool = False
+    proxy_from: tuple[str, ...] = ()
     alone_seconds: float = 60.0
     head_bytes: int = 16 * 1024
     deflate_bytes: int = 256
-    per_address: int = 0
     # We leave our marks each second; who is frozen must not seem well for long.
     pong_seconds: float = 2.0
 
@@ -44,7 +43,8 @@ class GatewaySettings:
     """What a gateway is told when it starts; the defaults suit a box of 100,000 readers.
 
     ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
-    ``*`` for all; programs send none and are let in. A message that a reader has begun must be
+    ``*`` for all; programs send none and are let in. One address (of IPv6: one network of 64 bits)
+    may have ``per_address`` connections (0: any number). A message that a reader has begun must be
     whole within ``unfinished_seconds``, in the native engine a request's head too.
     ``replay_bytes`` bounds what one subscribe or history sends at once: the newest messages that
     fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read from the
@@ -80,6 +80,7 @@ class GatewaySettings:
     sockjs_bodies_bytes: int = 64 << 20
 
     capacity: int = 100_000
+    per_address: int = 0
     heartbeat: float = 25.0
     linger: float = 5.0
     unfinished_seconds: float = 10.0

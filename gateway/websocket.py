@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tornado.iostream import IOStream
 
+from gateway import measures
 from gateway.connection import State
 from gateway.core import Welcome
 from gateway.frames import (
@@ -131,13 +132,16 @@ class WebSocketHandler(StreamHandler):
 
     async def get(self, *_: str) -> None:
         headers = self.request.headers
-        accept = accept_key(headers)
+        accept = None if self.request.body else accept_key(headers)
         if accept is None or self.request.version != "HTTP/1.1":
             self._refuse(400, _complaint(headers))
             return
         if headers.get("Sec-WebSocket-Version") != "13":
             # RFC 6455 section 4.4.
             self._refuse(426, "only version 13", {"Sec-WebSocket-Version": "13"})
+            return
+        if not self.core.upgrades:
+            self._send_elsewhere()
             return
         verdict = self._welcome()
         full = verdict is Welcome.FULL and self.core.can_turn_away()
@@ -158,6 +162,25 @@ class WebSocketHandler(StreamHandler):
             # As if it had been the first verb.
             connection.ask(LogIn(token=token))
         await connection.run()
+
+    def _send_elsewhere(self) -> None:
+        """Refuse a handshake behind another request on a connection that was handed over.
+
+        A WebSocket here would end with the control plane. Browsers begin each on a connection of
+        its own, which is the data plane's; a proxy that uses connections again tries another one.
+        """
+        measures.REJECTED_CONNECTS.labels("handed_over").inc()
+        text = b"not now: not on a connection of other requests"
+        head = {
+            "Content-Type": "text/plain; charset=utf-8",
+            "Cache-Control": "no-store",
+            "Retry-After": "1",
+            "Content-Length": str(len(text)),
+            "Connection": "close",
+        }
+        stream = self._take_over("503 Service Unavailable", head)
+        stream.write(text)
+        stream.close()
 
 
 class NoWebSocketHandler(StreamHandler):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gateway.frames import Variant
@@ -60,8 +60,11 @@ def hello() -> bytes:
     return _command(1, b"nfdp", U16.pack(VERSION))
 
 
-def settings(told: GatewaySettings, *, capacity: int) -> bytes:
-    """Every limit of ``told``, with room for ``capacity`` readers."""
+def settings(told: GatewaySettings, *, capacity: int, handovers: int = 0) -> bytes:
+    """Every limit of ``told``, with room for ``capacity`` readers.
+
+    At most ``handovers`` connections that were handed over may be open at once (0: any number).
+    """
     reader, outbox, hub, native = told.reader, told.outbox, told.hub, told.native
     numbers = [
         capacity,
@@ -83,7 +86,7 @@ def settings(told: GatewaySettings, *, capacity: int) -> bytes:
         told.replay_bytes,
         told.fanout_chunk,
         native.deflate_bytes,
-        native.per_address,
+        told.per_address,
         hub.topics,
     ]
     rest = [
@@ -108,6 +111,9 @@ def settings(told: GatewaySettings, *, capacity: int) -> bytes:
         U32.pack(_ms(native.pong_seconds, least=0)),
         U8.pack(told.websocket),
         U8.pack(told.sockjs_cookie),
+        U32.pack(handovers),
+        U16.pack(len(native.proxy_from)),
+        *(_text8(network) for network in native.proxy_from),
     )
 
 
@@ -244,6 +250,17 @@ def shed(reason: CloseReason, readers: int, retry_ms: int) -> bytes:
 def count() -> bytes:
     """Ask for counters."""
     return _command(12)
+
+
+def gone(address: str) -> bytes:
+    """One connection from ``address`` that was handed over is closed."""
+    return _command(21, _text8(address))
+
+
+def kept(connections: Mapping[str, int]) -> bytes:
+    """What was handed over in earlier attachments and is open still, by address."""
+    named = (_text8(address) + U32.pack(count) for address, count in connections.items())
+    return _command(22, U32.pack(len(connections)), *named)
 
 
 def message(publication: Publication) -> bytes:

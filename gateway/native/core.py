@@ -53,6 +53,8 @@ _RESIZE_SECONDS: Final = 0.1
 class NativeCore(Core):
     """One gateway whose WebSocket readers are in the data plane."""
 
+    upgrades = False
+
     def __init__(
         self,
         settings: GatewaySettings,
@@ -213,12 +215,15 @@ class NativeCore(Core):
         """A reader there asks for what only the store has."""
         self._answers.uncovered(event)
 
-    def handed_over(self, connection: socket.socket, address: str) -> None:
+    def handed_over(
+        self, connection: socket.socket, address: str, closed: Callable[[], None]
+    ) -> None:
         """A request to be served here."""
         if self.server is None:
             connection.close()
+            closed()
         else:
-            serve_connection(self.server, connection, (address, 0))
+            serve_connection(self.server, connection, (address, 0), closed)
 
     def counted(self, values: dict[str, int]) -> None:
         """The data plane's counters."""

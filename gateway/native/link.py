@@ -33,7 +33,8 @@ _WAITING_BYTES: Final = 256 << 20
 
 
 class ControlLink:
-    """A connected link. ``on_event`` gets each event, and a handover's descriptor with it.
+    """A connected link. ``on_event`` gets each event, and a handover's descriptor with it; None if
+    that was lost, because this process may have no more.
 
     ``on_lost`` is called once, with the reason, unless :meth:`close` came first.
     """
@@ -50,7 +51,7 @@ class ControlLink:
         self._loop = asyncio.get_running_loop()
         self._decoder = Decoder()
         # Descriptors whose message isn't whole yet, in the order in which they came.
-        self._descriptors: collections.deque[int] = collections.deque()
+        self._descriptors: collections.deque[int | None] = collections.deque()
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._scheduled = False
@@ -81,7 +82,8 @@ class ControlLink:
         self._socket.close()
         self._waiting.clear()
         while self._descriptors:
-            os.close(self._descriptors.popleft())
+            if (descriptor := self._descriptors.popleft()) is not None:
+                os.close(descriptor)
 
     def _lose(self, why: str) -> None:
         if not self.closed:
@@ -135,8 +137,8 @@ class ControlLink:
                 found.frombytes(content[: len(content) - len(content) % _INT_BYTES])
                 self._descriptors.extend(found)
         if flags & socket.MSG_CTRUNC:
-            # Which request lost its descriptor can't be known any more.
-            raise WireError("descriptors were lost")
+            # The data plane sends one at a time, and what one call receives ends behind it.
+            self._descriptors.append(None)
         return data
 
     def _take(self, data: bytes) -> None:

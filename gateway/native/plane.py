@@ -23,6 +23,7 @@ import asyncio
 import collections
 import contextlib
 import enum
+import functools
 import logging
 import os
 import shutil
@@ -31,6 +32,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from gateway.descriptors import connections_at_most
 from gateway.native import commands
 from gateway.native.events import (
     REPLACED,
@@ -48,6 +50,7 @@ from gateway.native.link import ControlLink, connected
 from gateway.native.program import Process, Successor, start, start_successor
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
+from newsfabric.amqp.complaints import Complaints
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError
 
@@ -72,7 +75,7 @@ class State(enum.Enum):
 
 
 class Guest(Protocol):
-    """Who is told what comes from the data plane. None of these may block or raise."""
+    """Who is told what comes from the data plane. None may block, or raise what it doesn't say."""
 
     def attached(self, event: Attached) -> None:
         """An attachment has begun."""
@@ -86,8 +89,13 @@ class Guest(Protocol):
     def uncovered(self, event: Uncovered) -> None:
         """A command with a token was not obeyed."""
 
-    def handed_over(self, connection: socket.socket, address: str) -> None:
-        """A request is ours to serve."""
+    def handed_over(
+        self, connection: socket.socket, address: str, closed: Callable[[], None]
+    ) -> None:
+        """A request is ours to serve; call ``closed`` when its connection is.
+
+        OSError: it was closed before, and nobody calls.
+        """
 
     def counted(self, values: dict[str, int]) -> None:
         """The data plane's counters."""
@@ -103,6 +111,11 @@ class Plane:
         self.port = told.port
         self._told = told
         self._capacity = told.capacity
+        # More requests than that are turned away by the data plane.
+        self._handovers = connections_at_most()
+        # What was handed over and is open, by address.
+        self._held: collections.Counter[str] = collections.Counter()
+        self._complaints = Complaints()
         self._program = program
         self._control = control
         self._guest = guest
@@ -216,7 +229,11 @@ class Plane:
         """From now on there is room for ``capacity`` readers."""
         if capacity != self._capacity:
             self._capacity = capacity
-            self.send(commands.settings(self._told, capacity=capacity))
+            self._settle()
+
+    def _settle(self) -> None:
+        told, capacity, handovers = self._told, self._capacity, self._handovers
+        self.send(commands.settings(told, capacity=capacity, handovers=handovers))
 
     async def count(self) -> None:
         """Have fresh counters; return without them if the data plane doesn't answer."""
@@ -292,7 +309,6 @@ class Plane:
             case Published(number):
                 self._finish(number)
             case Handover(address):
-                assert descriptor is not None
                 self._adopt(descriptor, address)
             case Counters(values):
                 self._guest.counted(values)
@@ -327,7 +343,9 @@ class Plane:
         self.attachment += 1
         self.state = State.ATTACHED
         self._guest.attached(event)
-        self.send(commands.settings(self._told, capacity=self._capacity))
+        if self._held:
+            self.send(commands.kept(self._held))
+        self._settle()
         for command, _ in self._unfinished.values():
             self.send(command)
         if self._greeting is not None and not self._greeting.done():
@@ -347,18 +365,34 @@ class Plane:
         self._answer_counts()
         self._changed.set()
 
-    def _adopt(self, descriptor: int, address: str) -> None:
+    def _adopt(self, descriptor: int | None, address: str) -> None:
+        self._held[address] += 1
+        if descriptor is None:
+            self._gone(address)
+            now = asyncio.get_running_loop().time()
+            if self._complaints.is_news("lost", now):
+                logger.warning("requests are lost: out of descriptors (RLIMIT_NOFILE)")
+            return
         try:
             connection = socket.socket(fileno=descriptor)
         except OSError:
             os.close(descriptor)
+            self._gone(address)
             return
         try:
-            self._guest.handed_over(connection, address)
+            closed = functools.partial(self._gone, address)
+            self._guest.handed_over(connection, address, closed)
         except OSError as exc:
             # The reader was quicker to leave than we to look.
             logger.debug("a handed over connection is of no use: %s", exc)
             connection.close()
+            self._gone(address)
+
+    def _gone(self, address: str) -> None:
+        self._held[address] -= 1
+        if not self._held[address]:
+            del self._held[address]
+        self.send(commands.gone(address))
 
     def _finish(self, number: int) -> None:
         while self._unfinished and next(iter(self._unfinished)) <= number:

@@ -113,7 +113,7 @@ def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Pro
     command = [str(program), "--control", str(control), "--host", told.host, "--port", str(port)]
     if told.native.threads:
         command += ["--threads", str(told.native.threads)]
-    if told.native.proxy_protocol:
+    if told.native.proxy_from:
         command.append("--proxy-protocol")
     variables = without_secrets(os.environ)
     return Process(

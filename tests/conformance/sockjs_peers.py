@@ -136,6 +136,6 @@ def _settings_of(endpoint: str) -> GatewaySettings:
 
 def _handing_to(server: HTTPServer) -> Callable[[Any, str], None]:
     def handed_over(connection: Any, address: str) -> None:
-        serve_connection(server, connection, (address, 0))
+        serve_connection(server, connection, (address, 0), lambda: None)
 
     return handed_over

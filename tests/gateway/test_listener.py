@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import resource
 import socket
 from collections.abc import Iterator
 
 import pytest
 import tornado.web
+from descriptors import Descriptors
 from gateways import until
 from tornado.httpserver import HTTPServer
 
@@ -18,30 +16,10 @@ from gateway.listener import Listener, listen
 from newsfabric.errors import ConfigError
 
 
-class Descriptors:
-    """All that this process may have, taken and given back."""
-
-    def __init__(self) -> None:
-        self._taken: list[int] = []
-
-    def take_all(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                self._taken.append(os.open(os.devnull, os.O_RDONLY))
-
-    def give_back(self) -> None:
-        while self._taken:
-            os.close(self._taken.pop())
-
-
 @pytest.fixture
 def descriptors() -> Iterator[Descriptors]:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[0]), limits[1]))
-    taken = Descriptors()
-    yield taken
-    taken.give_back()
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with Descriptors.bounded() as taken:
+        yield taken
 
 
 async def test_without_descriptors_it_pauses_and_then_serves(
@@ -64,6 +42,29 @@ async def test_without_descriptors_it_pauses_and_then_serves(
         answer = await asyncio.wait_for(loop.sock_recv(waiting, 100), 20)
         assert answer.startswith(b"HTTP/1.1 404")
     listener.stop()
+    listener.stop()
+    await server.close_all_connections()
+
+
+async def test_with_all_connections_that_it_may_have_others_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
+    listener = Listener(server, "127.0.0.1", 0, most=1)
+    listener.start()
+    loop = asyncio.get_running_loop()
+    with socket.socket() as first, socket.socket() as second:
+        for each in (first, second):
+            each.setblocking(False)
+            await loop.sock_connect(each, ("127.0.0.1", listener.port))
+            await loop.sock_sendall(each, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await loop.sock_recv(first, 4096)).startswith(b"HTTP/1.1 404")
+        await until(lambda: "1 connections are open" in caplog.text)
+        first.close()
+        answer = await asyncio.wait_for(loop.sock_recv(second, 100), 20)
+        assert answer.startswith(b"HTTP/1.1 404")
+    # Twice or more it has looked, and said once that it must wait.
+    assert caplog.text.count("no new connections") == 1
     listener.stop()
     await server.close_all_connections()
 

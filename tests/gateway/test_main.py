@@ -74,6 +74,18 @@ def test_what_cant_be_done_is_one_line_and_exit_code_1() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_where_proxy_headers_come_from_must_be_networks() -> None:
+    done = gateway("--proxy-from=10.0.0.0/8", "--proxy-from=10.1.2.3/8")
+    assert done.returncode == 2
+    assert "10.1.2.3/8 has host bits set" in done.stderr
+
+
+def test_an_engine_that_reads_no_proxy_headers_is_not_told_of_them() -> None:
+    done = gateway("--proxy-from=10.0.0.0/8", "--engine=tornado")
+    assert done.returncode == 1
+    assert "--proxy-from needs the native engine" in done.stderr
+
+
 def test_wrong_topics_are_named() -> None:
     done = gateway("--topics=/nowhere/topics.toml")
     assert done.returncode == 1

@@ -77,6 +77,8 @@ def _settings(b: Body) -> dict[str, Any]:
     found["pong_ms"] = b.number("I")
     found["websocket"] = bool(b.number("B"))
     found["sockjs_cookie"] = bool(b.number("B"))
+    found["handovers"] = b.number("I")
+    found["proxy_from"] = [b.data("B").decode() for _ in range(b.number("H"))]
     return found
 
 
@@ -156,6 +158,9 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
         "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
     16: ("badge", _badge),
     17: ("evict", _evict),
+    21: ("gone", lambda b: {"address": b.data("B").decode()}),
+    22: ("kept", lambda b: {
+        "connections": {b.data("B").decode(): b.number("I") for _ in range(b.number("I"))}}),
 }  # fmt: skip
 
 
@@ -241,8 +246,8 @@ class Visit:
                 return command
 
     async def hear_named(self, name: str) -> dict[str, Any]:
-        """The fields of the next command, which must be this one."""
-        command = await self.hear("remember")
+        """The fields of the next command, which must be this one; some may come at any time."""
+        command = await self.hear(*{"remember", "gone", "kept"} - {name})
         assert command.name == name, command
         return command.fields
 

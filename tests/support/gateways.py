@@ -130,9 +130,13 @@ class Box:
             return Response.of(await raw.read_all())
 
     @contextlib.asynccontextmanager
-    async def opened(self, port: int = 0, *, receive_buffer: int = 0) -> AsyncIterator[RawSocket]:
-        """A TCP connection to the readers' port, or another one."""
+    async def opened(
+        self, port: int = 0, *, receive_buffer: int = 0, source: str = ""
+    ) -> AsyncIterator[RawSocket]:
+        """A TCP connection to the readers' port, or another one; ``source`` is our address."""
         sock = socket.socket()
+        if source:
+            sock.bind((source, 0))
         if receive_buffer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.setblocking(False)

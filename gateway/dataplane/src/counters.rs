@@ -19,6 +19,7 @@ pub enum Count {
     RejectedDraining,
     RejectedOrigin,
     RejectedAddress,
+    RejectedHandovers,
     BadRequests,
     HandshakeTimeouts,
     Abandoned,
@@ -37,7 +38,7 @@ pub enum Count {
     DroppedOldest,
 }
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "readers.websocket",
     "readers.sockjs-websocket",
     "closing",
@@ -47,6 +48,7 @@ const NAMES: [&str; 25] = [
     "rejected.draining",
     "rejected.origin",
     "rejected.address",
+    "rejected.handovers",
     "bad_requests",
     "handshake_timeouts",
     "abandoned",
@@ -128,7 +130,7 @@ impl Counters {
 }
 
 /// Everything as names and values, summed over the threads.
-pub fn report(threads: &[&Counters], draining: bool) -> Vec<(String, u64)> {
+pub fn report(threads: &[&Counters], draining: bool, handed_over: u32) -> Vec<(String, u64)> {
     let mut out: Vec<(String, u64)> = Vec::new();
     for (index, name) in NAMES.iter().enumerate() {
         let sum = threads.iter().map(|one| one.values[index].load(Relaxed)).sum();
@@ -154,6 +156,7 @@ pub fn report(threads: &[&Counters], draining: bool) -> Vec<(String, u64)> {
     let held = threads.iter().map(|one| one.held_bytes.load(Relaxed)).sum();
     out.push(("held_bytes".to_owned(), held));
     out.push(("draining".to_owned(), draining.into()));
+    out.push(("handed_over".to_owned(), handed_over.into()));
     out.push(("threads".to_owned(), threads.len() as u64));
     for (number, one) in threads.iter().enumerate() {
         out.push((format!("thread.{number}.connections"), one.connections.load(Relaxed)));
@@ -174,11 +177,11 @@ mod tests {
     #[test]
     fn what_has_not_changed_is_no_change() {
         let counters = Counters::default();
-        let before = report(&[&counters], false);
+        let before = report(&[&counters], false, 0);
         assert_eq!(changes(&[], &before), before);
         counters.add(Count::Accepts);
         counters.closed("drain");
-        let after = report(&[&counters], false);
+        let after = report(&[&counters], false, 0);
         let news = [("accepts".to_owned(), 1), ("closes.drain".to_owned(), 1)];
         assert_eq!(changes(&before, &after), news);
         assert_eq!(changes(&after, &after), []);
@@ -190,7 +193,7 @@ mod tests {
         first.add(Count::Accepts);
         second.add_many(Count::Accepts, 2);
         second.closed("drain");
-        let all = report(&[&first, &second], false);
+        let all = report(&[&first, &second], false, 0);
         let value = |name: &str| all.iter().find(|(one, _)| one == name).map(|(_, value)| *value);
         assert_eq!(value("accepts"), Some(3));
         assert_eq!(value("closes.drain"), Some(1));

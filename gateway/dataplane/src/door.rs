@@ -4,11 +4,9 @@
 //! is handed over untouched. A head that isn't complete raises the socket's low-water mark: level-triggered
 //! epoll would call us for the same bytes again and again.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::sync::{Mutex, PoisonError};
 
 use crate::bucket::Bucket;
 use crate::counters::Count;
@@ -26,32 +24,6 @@ const AT_ONCE: usize = 64;
 const PAUSE_MS: u64 = 500;
 /// Connections over capacity that are being told so; beyond them the answer is a bare 503.
 const TURNED_AWAY_AT_ONCE: u64 = 1_000;
-
-/// How many connections each address has.
-#[derive(Debug, Default)]
-pub struct Addresses(Mutex<HashMap<IpAddr, u32>>);
-
-impl Addresses {
-    /// Count one more, if there may be one more.
-    pub fn enter(&self, address: IpAddr, most: u32) -> bool {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(address).or_default();
-        let fits = *count < most;
-        *count += u32::from(fits);
-        fits
-    }
-
-    /// One less.
-    pub fn leave(&self, address: IpAddr) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&address);
-            }
-        }
-    }
-}
 
 impl Reactor {
     pub(crate) fn accept_some(&mut self) {
@@ -76,8 +48,14 @@ impl Reactor {
         self.count(Count::Accepts);
         let slot = self.slab.insert(fd);
         let token = Self::epoll_token(slot, self.slab.at(slot).generation);
-        if !self.parts.proxied && !self.admit_address(slot, address.ip()) {
-            return self.forget(slot);
+        if !self.comes_from_proxy(address.ip()) {
+            if !self.admit_address(slot, address.ip()) {
+                return self.forget(slot);
+            }
+            if self.parts.proxied {
+                // It has no header, and who it is is known.
+                self.extra(slot).proxied = Some(address);
+            }
         }
         if self.epoll.add(fd, sys::READ, token).is_err() {
             // Out of memory, or of epoll watches.
@@ -88,6 +66,12 @@ impl Reactor {
         self.wheel.set(slot, deadline);
         let count = self.slab.len() as u64;
         self.counters().connections.store(count, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
+    fn comes_from_proxy(&self, address: IpAddr) -> bool {
+        let networks = self.settings().proxy_from.as_ref();
+        self.parts.proxied && networks.is_none_or(|all| all.iter().any(|one| one.has(address)))
     }
 
     fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
@@ -211,6 +195,7 @@ impl Reactor {
             Refusal::BadOrigin => Count::RejectedOrigin,
             Refusal::NotNow { why: "capacity", .. } => Count::RejectedCapacity,
             Refusal::NotNow { why: "draining", .. } => Count::RejectedDraining,
+            Refusal::NotNow { why: "handovers", .. } => Count::RejectedHandovers,
             Refusal::NotNow { .. } => Count::Unavailable,
             _ => Count::BadRequests,
         });
@@ -312,17 +297,23 @@ impl Reactor {
         let Some(address) = proxied.or_else(|| sys::peer_address(fd).ok()) else {
             return self.forget(slot);
         };
+        if !self.parts.addresses.set_out(self.settings().handovers) {
+            return self.not_now(slot, "handovers");
+        }
+        let note = Handover { address: address.ip(), counted: self.counted.contains_key(&slot) };
         // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
         let passed = self.epoll.remove(fd).and_then(|()| {
-            let address = address.ip().to_string();
-            sys::send_descriptor(self.parts.hatch.as_raw_fd(), address.as_bytes(), fd)
+            sys::send_descriptor(self.parts.hatch.as_raw_fd(), note.to_text().as_bytes(), fd)
         });
         match passed {
             Ok(_) => {
                 self.count(Count::Handovers);
+                // Its place goes with it.
+                self.counted.remove(&slot);
                 self.forget(slot);
             }
             Err(error) => {
+                self.parts.addresses.turned_away(note.address, false);
                 let token = Self::epoll_token(slot, self.slab.at(slot).generation);
                 if self.epoll.add(fd, sys::READ, token).is_err() {
                     return self.forget(slot);
@@ -333,6 +324,30 @@ impl Reactor {
                 }
             }
         }
+    }
+}
+
+/// What goes with a connection to the thread that talks to the control plane.
+pub struct Handover {
+    /// The reader's.
+    pub address: IpAddr,
+    /// Whether it is counted here.
+    pub counted: bool,
+}
+
+impl Handover {
+    fn to_text(&self) -> String {
+        format!("{}{}", if self.counted { '+' } else { '-' }, self.address)
+    }
+
+    /// What [`Handover::to_text`] made of it.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Handover> {
+        let (counted, address) = match text.strip_prefix('+') {
+            Some(address) => (true, address),
+            None => (false, text.strip_prefix('-')?),
+        };
+        Some(Handover { address: address.parse().ok()?, counted })
     }
 }
 

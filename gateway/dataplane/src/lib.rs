@@ -4,6 +4,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod addresses;
 pub mod audience;
 pub mod bucket;
 pub mod control;

@@ -14,9 +14,10 @@ usage: newsfabric-dataplane --control PATH [options]
   --host ADDRESS      where readers come in (127.0.0.1)
   --port PORT         0 takes a free one (0)
   --threads N         I/O threads (one per core)
-  --fd N              listen on an inherited descriptor instead of --host and --port
+  --fd N              listen on an inherited socket, 3 or higher, instead of --host and --port
   --shared-table      don't give each thread a descriptor table of its own
-  --proxy-protocol    connections begin with a PROXY header, version 1 or 2
+  --proxy-protocol    connections begin with a PROXY header, version 1 or 2, if they come from where the
+                      control plane's settings say
   --echo              send messages back instead of treating them as verbs (tests)
   --take-over         receive listeners and readers from the data plane at --control PATH, which ends
                       then; what the other options say is as it was there (except --shared-table).
@@ -55,7 +56,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
             "--host" => options.host = number::<IpAddr>(&name, &value()?)?,
             "--port" => options.port = number(&name, &value()?)?,
             "--threads" => options.threads = Some(number(&name, &value()?)?),
-            "--fd" => options.inherited = Some(number(&name, &value()?)?),
+            "--fd" => options.inherited = Some(inherited(&name, &value()?)?),
             "--shared-table" => options.private_tables = false,
             "--proxy-protocol" => options.proxied = true,
             "--echo" => options.echo = true,
@@ -65,6 +66,14 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     }
     options.control = control.ok_or("--control is missing")?;
     Ok(options)
+}
+
+/// 0 to 2 are not handed down to be listened on, and below them there are none.
+fn inherited(name: &str, text: &str) -> Result<i32, String> {
+    match number(name, text)? {
+        ..=2 => Err(format!("{name} can't be {text}: a socket that is handed down is 3 or higher")),
+        fd => Ok(fd),
+    }
 }
 
 fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {

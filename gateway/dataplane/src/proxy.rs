@@ -1,8 +1,8 @@
 //! The PROXY protocol, versions 1 and 2: who the reader is, when a load balancer stands in front.
 //!
 //! No I/O, no state: give it the first bytes of a connection, from the start, as often as there are
-//! more of them. Only for listeners whose every peer is a proxy that speaks it: a reader could
-//! claim any address.
+//! more of them. Only for connections from proxies that speak it (the setting `proxy_from`): a reader
+//! could claim any address.
 //!
 //! The decision to question: what version 2 may append to the addresses (TLVs, checksums) is
 //! skipped unread. Nothing here decides by it, and TCP has checksums.

@@ -61,8 +61,8 @@ pub struct Parts {
     pub counters: Arc<Vec<Counters>>,
     /// When the control plane was last heard.
     pub pulse: Arc<Pulse>,
-    /// Connections by address, of all threads; asked only where the setting is on.
-    pub addresses: Arc<crate::door::Addresses>,
+    /// Connections by address, of all threads.
+    pub addresses: Arc<crate::addresses::Addresses>,
     /// Whether connections begin with a PROXY header.
     pub proxied: bool,
     /// Whether messages are sent back instead of being verbs; for tests of the framing.

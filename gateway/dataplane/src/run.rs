@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use crate::addresses::Addresses;
 use crate::attach::{Attachment, End, Heritage, Threads};
 use crate::control::Settings;
 use crate::counters::Counters;
-use crate::door::Addresses;
 use crate::inherit::{self, Estate};
 use crate::mailbox::Mailbox;
 use crate::ping::Pulse;
@@ -107,8 +107,18 @@ impl Crew {
         }
         let pending = vec![Vec::new(); count];
         let Nature { proxied, echo, .. } = *nature;
-        let threads =
-            Threads { orders, reports, hatches, counters, pulse, ports, proxied, echo, pending };
+        let threads = Threads {
+            orders,
+            reports,
+            hatches,
+            counters,
+            pulse,
+            addresses,
+            ports,
+            proxied,
+            echo,
+            pending,
+        };
         Ok(Crew { parts, threads })
     }
 }
@@ -161,7 +171,13 @@ fn begin(options: &Options) -> io::Result<(OwnedFd, Threads)> {
 
 fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
     if let Some(inherited) = options.inherited {
-        // SAFETY: whoever started us says that this descriptor is ours.
+        sys::check_listening(inherited).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("--fd {inherited} isn't a listening socket: {error}"),
+            )
+        })?;
+        // SAFETY: it is open, and whoever started us says that it is ours.
         let first = unsafe { OwnedFd::from_raw_fd(inherited) };
         sys::set_nonblocking(inherited)?;
         sys::set_readers_options(inherited)?;

@@ -170,6 +170,16 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32, shared: bool) -> io::Result
     Ok(socket)
 }
 
+/// An error if `fd` isn't a socket that listens.
+pub fn check_listening(fd: RawFd) -> io::Result<()> {
+    let mut value: libc::c_int = 0;
+    let mut length = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    let (pointer, length) = ((&raw mut value).cast(), &raw mut length);
+    // SAFETY: pointer and length describe `value`.
+    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, pointer, length) })?;
+    if value == 0 { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(()) }
+}
+
 /// What every reader's socket needs: accepted sockets inherit both from their listener.
 pub fn set_readers_options(listener: RawFd) -> io::Result<()> {
     set_option(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER)?;

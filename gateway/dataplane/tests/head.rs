@@ -209,7 +209,7 @@ fn deflate_is_agreed_only_where_it_is_on() {
 }
 
 #[test]
-fn methods_and_bodies_are_not_for_us() {
+fn other_methods_are_not_for_us_and_a_handshake_has_no_body() {
     let head = handshake("/websocket", &[]);
     for method in ["POST", "HEAD", "OPTIONS", "BREW"] {
         let other = head.replacen("GET", method, 1);
@@ -217,7 +217,10 @@ fn methods_and_bodies_are_not_for_us() {
     }
     for body in [("Content-Length", "5"), ("Transfer-Encoding", "chunked")] {
         let with_body = handshake("/websocket", &[body]);
-        assert_eq!(decide(with_body.as_bytes(), &rules()), Decision::HandOver);
+        let refusal = Refusal::BadRequest("Not a WebSocket handshake.");
+        assert_eq!(decide(with_body.as_bytes(), &rules()), Decision::Refuse(refusal));
+        let of_info = with_body.replacen("/websocket", "/sockjs/info", 1);
+        assert_eq!(decide(of_info.as_bytes(), &rules()), Decision::HandOver);
     }
 }
 

@@ -97,6 +97,65 @@ fn other_requests_are_handed_over_or_get_a_503() {
     }
 }
 
+/// A request that isn't the data plane's, and its connection.
+fn other_request(port: u16) -> TcpStream {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("a socket");
+    socket
+}
+
+#[test]
+fn what_was_handed_over_counts_until_it_is_gone_or_the_control_plane_is() {
+    let data_plane = DataPlane::start("goodbyes");
+    let (mut plane, port) = data_plane.attach_with(4, 0);
+    for _ in 0..2 {
+        other_request(port);
+        assert_eq!(plane.wait_for(133), b"\x09127.0.0.1");
+    }
+    let mut answer = String::new();
+    other_request(port).read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: 2"), "{answer}");
+    plane.wait_for_count("handed_over", 2);
+    plane.send(21, b"\x09127.0.0.1");
+    plane.send(21, b"\x09127.0.0.2");
+    plane.wait_for_count("handed_over", 1);
+    other_request(port);
+    plane.wait_for(133);
+    drop(plane);
+    let (mut plane, _) = data_plane.attach_with(4, 0);
+    plane.wait_for_count("handed_over", 0);
+    plane.send(22, b"\x01\0\0\0\x09127.0.0.1\x02\0\0\0");
+    plane.wait_for_count("handed_over", 2);
+    plane.wait_for_count("rejected.handovers", 1);
+}
+
+#[test]
+fn an_older_control_plane_never_says_what_is_gone_so_nothing_is_counted() {
+    let data_plane = DataPlane::start("no-goodbyes");
+    let (mut plane, port) = data_plane.attach_with(3, 0);
+    for _ in 0..5 {
+        other_request(port);
+        plane.wait_for(133);
+    }
+    plane.wait_for_count("handed_over", 0);
+}
+
+#[test]
+fn what_is_no_socket_to_listen_on_is_refused() {
+    let path = std::env::temp_dir().join(format!("no-socket-{}.sock", std::process::id()));
+    for (fd, code) in [("-1", 2), ("0", 2), ("2", 2), ("x", 2), ("999", 1), ("3", 1)] {
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
+            .args(["--fd", fd, "--control"])
+            .arg(&path)
+            .output()
+            .expect("an exit");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        assert!(said.contains("--fd"), "{said}");
+    }
+}
+
 #[test]
 fn half_a_head_and_then_the_end_is_dropped_at_once() {
     let data_plane = DataPlane::start("half");

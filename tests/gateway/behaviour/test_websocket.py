@@ -19,6 +19,13 @@ from newsfabric.errors import StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
+HANDSHAKE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec_WebSocket_Version": "13",
+    "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
 
 async def test_a_subscriber_gets_what_is_published_from_then_on(box: Box) -> None:
     box.publish(body="before")
@@ -474,15 +481,15 @@ async def test_a_reader_that_answers_pings_stays(engine: str) -> None:
     ],
 )
 async def test_a_bad_handshake_is_refused(box: Box, headers: dict[str, str], status: int) -> None:
-    good = {
-        "Upgrade": "websocket",
-        "Connection": "Upgrade",
-        "Sec_WebSocket_Version": "13",
-        "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }
     async with box.opened() as raw:
-        raw.send_request("GET", "/websocket", **{**good, **headers})
+        raw.send_request("GET", "/websocket", **{**HANDSHAKE, **headers})
         assert Response.of(await raw.read_until(b"\r\n\r\n")).status == status
+
+
+async def test_a_handshake_with_a_body_is_none(box: Box) -> None:
+    async with box.opened() as raw:
+        raw.send_request("GET", "/websocket", b"{}", **HANDSHAKE, Content_Length="2")
+        assert Response.of(await raw.read_until(b"\r\n\r\n")).status == 400
 
 
 async def test_pages_of_other_origins_are_kept_out(engine: str) -> None:

@@ -16,7 +16,7 @@ from gateway.native import commands
 from gateway.native.commands import Replay
 from gateway.native.wire import WireError
 from gateway.publication import Publication
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, NativeSettings
 from gateway.standing import Standing, decode_badge
 from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
 from newsfabric.tokens import Login
@@ -153,6 +153,13 @@ def test_shed() -> None:
     assert made == command(20, b"\x09rebalance" + b"\x03\0\0\0" + b"\xd0\x07\0\0")
 
 
+def test_what_has_become_of_connections_that_were_handed_over() -> None:
+    assert commands.gone("192.0.2.1") == command(21, b"\x09192.0.2.1")
+    made = commands.kept({"192.0.2.1": 2, "::1": 1})
+    first, second = b"\x09192.0.2.1\x02\0\0\0", b"\x03::1\x01\0\0\0"
+    assert made == command(22, b"\x02\0\0\0" + first + second)
+
+
 def test_settings_are_read_field_by_field_by_the_other_end() -> None:
     told = GatewaySettings(
         name="box",
@@ -161,8 +168,10 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         drain_seconds=0.0,
         origins=("https://a.example",),
         tokens=TokenSettings(keys="keys.pem", cookie="session"),
+        per_address=3,
+        native=NativeSettings(proxy_from=("10.0.0.0/8", "2001:db8::/32")),
     )
-    (made,) = decoded(commands.settings(told, capacity=7))
+    (made,) = decoded(commands.settings(told, capacity=7, handovers=9))
     assert made.name == "settings"
     fields = made.fields
     wanted = {
@@ -171,8 +180,9 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         "replay_bytes": 1 << 20, "fanout_chunk": 32, "hub_topics": 20_000,
         "hub_bytes": 256 << 20, "identity_ms": 900_000, "alone_ms": 60_000, "drain_ms": 0,
         "drain_per_second": 2_000, "origins": ["https://a.example"],
-        "cookie": "session", "pong_ms": 2_000,
-        "websocket": True, "sockjs_cookie": False,
+        "cookie": "session", "pong_ms": 2_000, "per_address": 3,
+        "websocket": True, "sockjs_cookie": False, "handovers": 9,
+        "proxy_from": ["10.0.0.0/8", "2001:db8::/32"],
     }  # fmt: skip
     assert {name: fields[name] for name in wanted} == wanted
     assert fields["reasons"] == [

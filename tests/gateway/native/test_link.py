@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from descriptors import Descriptors
 from fake_dataplane import Visit, event, handover, published
 
 from gateway.native import commands
@@ -84,6 +85,27 @@ async def test_each_handover_takes_the_next_descriptor(end: End) -> None:
         assert not os.get_inheritable(descriptor)
         for open_ in (descriptor, read, write):
             os.close(open_)
+
+
+async def test_a_descriptor_that_there_is_no_room_for_costs_its_own_request(end: End) -> None:
+    pipes = [os.pipe() for _ in range(3)]
+    with Descriptors.bounded() as descriptors:
+        descriptors.take_all()
+        for number, (read, _) in enumerate(pipes[:2]):
+            end.other.hand_over(handover(f"192.0.2.{number}"), read)
+        end.other.hand_over(published(1))
+        heard = await end.hear(3)
+    end.other.hand_over(published(2) + handover("192.0.2.2"), pipes[2][0])
+    heard = await end.hear(5)
+    assert [e for e, _ in heard if isinstance(e, Published)] == [Published(1), Published(2)]
+    came = {e.address: descriptor for e, descriptor in heard if isinstance(e, Handover)}
+    last = came.pop("192.0.2.2")
+    assert came == {"192.0.2.0": None, "192.0.2.1": None}
+    assert last is not None
+    assert os.fstat(last).st_ino == os.fstat(pipes[2][0]).st_ino
+    assert not end.lost.done()
+    for open_ in (last, *(end for pipe in pipes for end in pipe)):
+        os.close(open_)
 
 
 async def test_descriptors_that_nobody_took_are_closed(end: End) -> None:

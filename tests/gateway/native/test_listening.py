@@ -7,6 +7,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dataplanes import (
@@ -21,6 +22,8 @@ from dataplanes import (
     told,
 )
 from gateways import Response
+
+from gateway.settings import GatewaySettings
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
 OURS = b"\x7f\0\0\x01\x1f\x90"
@@ -50,6 +53,11 @@ ADDRESSES = {
     "v2, IPv6": "2001:db8::7",
     "v2, local": "127.0.0.1",
 }
+
+
+def behind_proxies(**settings: Any) -> GatewaySettings:
+    """Settings of a gateway that has proxies in front on this machine."""
+    return told(native={"proxy_from": ("127.0.0.0/8",)}, **settings)
 
 
 @pytest.fixture
@@ -105,7 +113,10 @@ async def test_threads_that_share_an_inherited_listener_all_serve(
 async def test_the_address_in_a_proxy_header_survives_a_hand_over(
     tmp_path: Path, name: str
 ) -> None:
-    async with driven(tmp_path, "--proxy-protocol") as (plane, control), plane.reader() as raw:
+    async with (
+        driven(tmp_path, "--proxy-protocol", settings=behind_proxies()) as (plane, control),
+        plane.reader() as raw,
+    ):
         raw.send(HEADERS[name] + PAGE)
         passed, address = await handed(control)
         with passed:
@@ -117,7 +128,7 @@ async def test_the_address_in_a_proxy_header_survives_a_hand_over(
 @pytest.mark.parametrize("name", HEADERS)
 async def test_a_proxy_header_may_be_cut_anywhere(tmp_path: Path, name: str) -> None:
     header = HEADERS[name]
-    async with driven(tmp_path, "--proxy-protocol") as (plane, control):
+    async with driven(tmp_path, "--proxy-protocol", settings=behind_proxies()) as (plane, control):
 
         async def cut(at: int) -> None:
             async with plane.reader() as raw:
@@ -132,7 +143,10 @@ async def test_a_proxy_header_may_be_cut_anywhere(tmp_path: Path, name: str) -> 
 
 
 async def test_a_proxy_header_may_come_byte_by_byte(tmp_path: Path) -> None:
-    async with driven(tmp_path, "--proxy-protocol") as (plane, control), plane.reader() as raw:
+    async with (
+        driven(tmp_path, "--proxy-protocol", settings=behind_proxies()) as (plane, control),
+        plane.reader() as raw,
+    ):
         for byte in HEADERS["v2"] + PAGE:
             raw.send(bytes((byte,)))
             await asyncio.sleep(0.001)
@@ -161,7 +175,10 @@ async def test_a_proxy_header_may_come_byte_by_byte(tmp_path: Path) -> None:
 async def test_what_is_no_proxy_header_is_closed_without_a_word(
     tmp_path: Path, data: bytes
 ) -> None:
-    async with driven(tmp_path, "--proxy-protocol") as (plane, control), plane.reader() as raw:
+    async with (
+        driven(tmp_path, "--proxy-protocol", settings=behind_proxies()) as (plane, control),
+        plane.reader() as raw,
+    ):
         raw.send(data)
         with contextlib.suppress(ConnectionError):
             assert await raw.read_all() == b""
@@ -169,7 +186,7 @@ async def test_what_is_no_proxy_header_is_closed_without_a_word(
 
 
 async def test_half_a_proxy_header_has_the_handshakes_deadline(tmp_path: Path) -> None:
-    quick = told(unfinished_seconds=0.2)
+    quick = behind_proxies(unfinished_seconds=0.2)
     async with (
         driven(tmp_path, "--proxy-protocol", settings=quick) as (plane, control),
         plane.reader() as raw,
@@ -181,7 +198,7 @@ async def test_half_a_proxy_header_has_the_handshakes_deadline(tmp_path: Path) -
 
 
 async def test_connections_are_counted_by_the_address_in_the_header(tmp_path: Path) -> None:
-    two = told(native={"per_address": 2})
+    two = behind_proxies(per_address=2)
     async with (
         driven(tmp_path, "--proxy-protocol", "--threads=2", settings=two) as (plane, control),
         contextlib.AsyncExitStack() as stack,
@@ -198,10 +215,61 @@ async def test_connections_are_counted_by_the_address_in_the_header(tmp_path: Pa
         await control.counted(rejected__address=1, readers__websocket=6)
 
 
+async def test_an_ipv6_network_of_64_bits_counts_as_one_address(tmp_path: Path) -> None:
+    one = behind_proxies(per_address=1)
+    async with (
+        driven(tmp_path, "--proxy-protocol", settings=one) as (plane, control),
+        plane.reader() as first,
+        plane.reader() as neighbour,
+        plane.reader() as stranger,
+    ):
+        header = b"PROXY TCP6 2001:db8:0:%x::%x ::1 4000 80\r\n"
+        first.send(header % (1, 1))
+        await subscribed(first, "news.breaking")
+        neighbour.send(header % (1, 0xFFFF) + GREETING)
+        with contextlib.suppress(ConnectionError):
+            assert await neighbour.read_all() == b""
+        stranger.send(header % (2, 1))
+        await subscribed(stranger, "news.breaking")
+        await control.counted(rejected__address=1, readers__websocket=2)
+
+
+async def test_only_from_listed_networks_a_proxy_header_says_who_the_reader_is(
+    tmp_path: Path,
+) -> None:
+    elsewhere = told(native={"proxy_from": ("10.0.0.0/8", "2001:db8::/32")})
+    nowhere = told()
+    async with driven(tmp_path, "--proxy-protocol", settings=elsewhere) as (plane, control):
+        for settings in (elsewhere, nowhere):
+            control.settle(settings)
+            await control.count()
+            for header in (HEADERS["v1"], HEADERS["v2"], HEADERS["v2, local"]):
+                async with plane.reader() as raw:
+                    raw.send(header + PAGE)
+                    assert Response.of(await raw.read_all()).status == 400
+        async with plane.reader() as raw:
+            raw.send(PAGE)
+            passed, address = await handed(control)
+            with passed:
+                assert (address, passed.recv(4096)) == ("127.0.0.1", PAGE)
+        control.settle(told(native={"proxy_from": ("10.0.0.0/8", "127.0.0.0/8")}))
+        await control.count()
+        async with plane.reader() as raw:
+            raw.send(HEADERS["v1"] + PAGE)
+            passed, address = await handed(control)
+            with passed:
+                assert (address, passed.recv(4096)) == (ADDRESSES["v1"], PAGE)
+        async with plane.reader() as raw:
+            raw.send(PAGE)
+            with contextlib.suppress(ConnectionError):
+                assert await raw.read_all() == b""
+        await control.counted(bad_requests=7)
+
+
 async def test_one_address_has_so_many_connections_and_then_more_when_they_end(
     tmp_path: Path,
 ) -> None:
-    two = told(native={"per_address": 2})
+    two = told(per_address=2)
     async with driven(tmp_path, "--threads=2", settings=two) as (plane, control):
         async with plane.reader() as first, plane.reader() as second:
             await subscribed(first, "news.breaking")
@@ -270,7 +338,7 @@ async def test_a_control_plane_that_comes_while_descriptors_are_out_is_let_in_la
 async def test_a_newer_data_plane_has_the_options_of_the_older_one(
     tmp_path: Path, listening: socket.socket
 ) -> None:
-    two = told(native={"per_address": 2})
+    two = behind_proxies(per_address=2)
     header = HEADERS["v1"]
     async with (
         dataplane(tmp_path, "--proxy-protocol", "--threads=2", listening=listening) as plane,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from descriptors import Descriptors
 from envelopes import envelope
 from fake_dataplane import (
     READER,
     FakeDataplane,
     Visit,
+    attached,
     counters,
     fake_dataplane,
     handover,
@@ -40,6 +42,8 @@ class Listener:
 
     def __init__(self) -> None:
         self.told: list[object] = []
+        # What to call when the connections that were handed over are closed.
+        self.closings: list[Callable[[], None]] = []
         self._came = asyncio.Event()
 
     def _add(self, what: object) -> None:
@@ -66,9 +70,12 @@ class Listener:
     def uncovered(self, event: Uncovered) -> None:
         self._add(event)
 
-    def handed_over(self, connection: socket.socket, address: str) -> None:
+    def handed_over(
+        self, connection: socket.socket, address: str, closed: Callable[[], None]
+    ) -> None:
         self._add((connection.recv(10), address))
         connection.close()
+        self.closings.append(closed)
 
     def counted(self, values: dict[str, int]) -> None:
         self._add(values)
@@ -116,13 +123,50 @@ async def test_what_readers_say_is_told_to_the_guest(pair: Pair) -> None:
     )
 
 
-async def test_a_handed_over_socket_is_whole(pair: Pair) -> None:
+async def handed_over(pair: Pair, address: str) -> None:
     ours, theirs = socket.socketpair()
     theirs.send(b"GET /")
-    pair.visit.hand_over(handover("192.0.2.1"), ours.fileno())
-    await pair.guest.hear((b"GET /", "192.0.2.1"))
+    pair.visit.hand_over(handover(address), ours.fileno())
+    await pair.guest.hear((b"GET /", address))
     ours.close()
     theirs.close()
+
+
+async def test_a_handed_over_socket_is_whole(pair: Pair) -> None:
+    await handed_over(pair, "192.0.2.1")
+
+
+async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(pair: Pair) -> None:
+    await handed_over(pair, "192.0.2.1")
+    await handed_over(pair, "192.0.2.1")
+    await handed_over(pair, "192.0.2.2")
+    pair.guest.closings.pop()()
+    assert await pair.visit.hear_named("gone") == {"address": "192.0.2.2"}
+    pair.visit.leave()
+    await until(lambda: pair.plane.state is State.AWAY)
+    # Nobody hears of this one, so nobody may be told that it is there.
+    pair.guest.closings.pop()()
+    pair.visit = await pair.fake.visited()
+    await pair.visit.hear_named("hello")
+    await pair.visit.say(attached(attachment=4))
+    assert await pair.visit.hear_named("kept") == {"connections": {"192.0.2.1": 1}}
+    assert (await pair.visit.hear()).name == "settings"
+    await pair.guest.hear(("attached", 4, b""))
+    pair.guest.closings.pop()()
+    assert await pair.visit.hear_named("gone") == {"address": "192.0.2.1"}
+
+
+async def test_how_many_may_be_handed_over_leaves_descriptors_for_the_rest(
+    tmp_path: Path,
+) -> None:
+    with Descriptors.bounded():
+        async with fake_dataplane(tmp_path / "control") as fake:
+            plane = Plane(TOLD, Path("/nowhere"), fake.path, Listener())
+            attaching = asyncio.create_task(plane.attach())
+            visit = await fake.visited()
+            assert (await visit.greet())["handovers"] == 128
+            await asyncio.wait_for(attaching, 20)
+            plane.close()
 
 
 async def test_a_publication_is_done_when_its_fan_out_is_over(pair: Pair) -> None:

@@ -37,6 +37,11 @@ async def house(topics: TopicTable) -> AsyncIterator[House]:
         yield opened
 
 
+async def metrics(house: House) -> str:
+    admin = f"http://127.0.0.1:{house.service.admin_port}"
+    return (await AsyncHTTPClient().fetch(f"{admin}/metrics")).body.decode()
+
+
 def said(response: HTTPResponse) -> Any:
     assert response.headers["Content-Type"] == JSON
     return json.loads(response.body)
@@ -98,7 +103,7 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped(house: House):
     await until(lambda: house.service.boxes.count(now=0.0))
     gateways = said(await house.fetch("/endpoints.json"))["gateways"]
     assert len(gateways) == 1
-    assert 'outcome="forged"} 2.0' in (await house.fetch("/metrics")).body.decode()
+    assert 'outcome="forged"} 2.0' in await metrics(house)
 
 
 # --- publish
@@ -475,8 +480,7 @@ async def test_it_is_ready_while_both_links_are_up(house: House):
 async def test_it_counts_what_it_does(house: House):
     await house.fetch("/endpoints.json")
     admin = f"http://127.0.0.1:{house.service.admin_port}"
-    page = (await AsyncHTTPClient().fetch(f"{admin}/metrics")).body.decode()
-    assert 'newsfabric_frontdesk_endpoints_total{gateways="none"}' in page
+    assert 'newsfabric_frontdesk_endpoints_total{gateways="none"}' in await metrics(house)
     assert (await AsyncHTTPClient().fetch(f"{admin}/healthz/ready")).code == 200
     assert (await house.fetch("/metrics")).code == 404
 

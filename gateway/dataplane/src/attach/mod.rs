@@ -7,6 +7,7 @@
 //! Whoever connects is a stranger until it has said what it is: `hello` makes it the control plane in
 //! the place of the one before, `take_over` a newer data plane that gets everything.
 
+mod handovers;
 mod link;
 mod reports;
 mod strangers;
@@ -17,6 +18,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::addresses::Addresses;
 use crate::control::{self, Command, ConnectionId, Event, Malformed, Settings};
 use crate::counters::{self, Counters};
 use crate::drain;
@@ -27,6 +29,7 @@ use crate::policy::Policy;
 use crate::publication::{Publication, TopicPolicy};
 use crate::sys::{self, Epoll};
 
+use handovers::Complaint;
 use link::Link;
 use strangers::Strangers;
 
@@ -58,6 +61,8 @@ pub struct Threads {
     pub counters: Arc<Vec<Counters>>,
     /// When the control plane was last heard.
     pub pulse: Arc<Pulse>,
+    /// Connections by address.
+    pub addresses: Arc<Addresses>,
     /// Ports of the listeners.
     pub ports: Vec<u16>,
     /// Whether connections begin with a PROXY header.
@@ -149,6 +154,8 @@ pub struct Attachment {
     counters_at: u64,
     draining: bool,
     gone: usize,
+    /// What was said last of requests that couldn't be handed over.
+    complaint: Complaint,
     /// Drained or not, the process ends then.
     ends_at: Option<u64>,
     /// How many newer data planes have asked for everything.
@@ -195,6 +202,7 @@ impl Attachment {
             counters_at: 0,
             draining: false,
             gone: 0,
+            complaint: Complaint::default(),
             ends_at: None,
             attempts: 0,
             given: Some(0),
@@ -244,6 +252,7 @@ impl Attachment {
         if now_ms >= self.counters_at + COUNTERS_MS {
             self.counters_at = now_ms;
             self.send_changes();
+            self.complain_of_handovers(now_ms);
             self.open_door();
         }
         self.strangers.forget_silent(now_ms);
@@ -292,6 +301,7 @@ impl Attachment {
             for socket in plane.link.waiting_sockets() {
                 self.turn_away(socket);
             }
+            self.threads.addresses.forget_handed_over();
             eprintln!("the control plane is gone: {why}");
             self.alone_since = self.now_ms();
             self.threads.tell(&Order::Detached);
@@ -393,6 +403,12 @@ impl Attachment {
             Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
             Command::Shed { reason, count, retry_ms } => self.shed(reason, count, retry_ms),
             Command::Count => self.send_counters(),
+            Command::Gone(address) => self.threads.addresses.gone(address),
+            Command::Kept(all) => {
+                for (address, count) in all {
+                    self.threads.addresses.kept(address, count);
+                }
+            }
             Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit => {
                 return Err(Malformed::Value("hello, which comes first and once"));
             }
@@ -487,7 +503,8 @@ impl Attachment {
         };
         let threads: Vec<&Counters> = self.threads.counters.iter().collect();
         plane.readers_told = self.threads.readers();
-        let counters = counters::report(&threads, self.draining);
+        let handed_over = self.threads.addresses.handed_over();
+        let counters = counters::report(&threads, self.draining, handed_over);
         let changes = counters::changes(&plane.told, &counters);
         if !changes.is_empty() {
             plane.link.say(&Event::Counters(&changes));

@@ -1,5 +1,7 @@
 //! Commands: what the control plane, or a newer data plane, wants.
 
+use std::net::IpAddr;
+
 use super::codec::Reader;
 use super::{ConnectionId, MAGIC, MAX_BADGE, MAX_MESSAGE, Malformed, Message, Settings, Topic};
 
@@ -178,6 +180,10 @@ pub enum Command<'a> {
         /// They, and when their badges were issued at the latest.
         users: Vec<(&'a str, u64)>,
     },
+    /// A connection from this address that was handed over is closed.
+    Gone(IpAddr),
+    /// What the control plane still has from before: so many connections of each address.
+    Kept(Vec<(IpAddr, u32)>),
 }
 
 /// A message's type and body, and how many bytes it takes.
@@ -243,6 +249,8 @@ impl<'a> Command<'a> {
             },
             16 => Command::Badge(from.badge()?),
             17 => Command::Evict { reason: from.text8("reason")?, users: from.users()? },
+            21 => Command::Gone(from.address()?),
+            22 => Command::Kept(from.kept()?),
             20 => Command::Shed {
                 reason: from.text8("reason")?,
                 count: from.u32()?,
@@ -302,6 +310,15 @@ impl<'a> Reader<'a> {
             blob: self.badge_blob()?,
             push: self.bytes32()?,
         })
+    }
+
+    fn address(&mut self) -> Result<IpAddr, Malformed> {
+        self.text8("address")?.parse().map_err(|_| Malformed::Value("address"))
+    }
+
+    fn kept(&mut self) -> Result<Vec<(IpAddr, u32)>, Malformed> {
+        let count = self.u32()?;
+        (0..count).map(|_| Ok((self.address()?, self.u32()?))).collect()
     }
 
     fn users(&mut self) -> Result<Vec<(&'a str, u64)>, Malformed> {

@@ -2,6 +2,7 @@
 
 use super::Malformed;
 use super::codec::{Reader, text};
+use crate::addresses::Network;
 
 /// One way for a connection to end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,6 +62,11 @@ pub struct Settings {
     pub websocket: bool,
     /// Whether SockJS readers are told to keep a cookie. Version 3 ends before it.
     pub sockjs_cookie: bool,
+    /// Connections that may be handed over at once; 0: any number. Version 3 ends before it.
+    pub handovers: u32,
+    /// Where PROXY headers may come from, if they are spoken at all. Version 3 ends before it (`None`),
+    /// and means everywhere.
+    pub proxy_from: Option<Vec<Network>>,
 }
 
 impl Settings {
@@ -124,9 +130,11 @@ impl Reader<'_> {
             origins: self.origins()?,
             reasons: self.reasons()?,
             cookie: self.cookie()?,
-            pong_ms: self.pong_ms()?,
+            pong_ms: self.u32_of_later()?,
             websocket: self.flag_or("websocket", true)?,
             sockjs_cookie: self.flag_or("sockjs_cookie", false)?,
+            handovers: self.u32_of_later()?,
+            proxy_from: self.proxy_from()?,
         };
         check(&settings)?;
         Ok(settings)
@@ -139,12 +147,25 @@ impl Reader<'_> {
         Ok(self.text8("cookie")?.to_owned())
     }
 
-    fn pong_ms(&mut self) -> Result<u32, Malformed> {
+    /// A number that earlier versions end before.
+    fn u32_of_later(&mut self) -> Result<u32, Malformed> {
         if self.end().is_ok() { Ok(0) } else { self.u32() }
     }
 
     fn flag_or(&mut self, name: &'static str, missing: bool) -> Result<bool, Malformed> {
         if self.end().is_ok() { Ok(missing) } else { self.flag(name) }
+    }
+
+    fn proxy_from(&mut self) -> Result<Option<Vec<Network>>, Malformed> {
+        if self.end().is_ok() {
+            return Ok(None);
+        }
+        let count = self.u16()?;
+        let network = |_| {
+            let text = self.text8("proxy_from")?;
+            text.parse().map_err(|_| Malformed::Value("proxy_from"))
+        };
+        (0..count).map(network).collect::<Result<_, _>>().map(Some)
     }
 
     fn origins(&mut self) -> Result<Vec<String>, Malformed> {
@@ -202,4 +223,54 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
         return Err(Malformed::Value("reasons"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::codec::{put_bytes16, put_text8};
+
+    /// Settings of version 3.
+    fn body() -> Vec<u8> {
+        let mut body = [1u32.to_le_bytes(); 20].concat();
+        body.extend(1u64.to_le_bytes());
+        body.extend([1u32.to_le_bytes(); 6].concat());
+        body.extend(1u16.to_le_bytes());
+        put_bytes16(&mut body, b"http://x");
+        body.push(OWN_REASONS.len() as u8);
+        for name in OWN_REASONS {
+            put_text8(&mut body, name);
+            body.extend(1000u16.to_le_bytes());
+            put_text8(&mut body, name);
+            body.push(1);
+            body.extend([0; 4]);
+        }
+        put_text8(&mut body, "cookie");
+        body.extend(7u32.to_le_bytes());
+        body
+    }
+
+    #[test]
+    fn settings_of_an_earlier_version_end_before_what_later_ones_have() {
+        let mut body = body();
+        let earlier = Settings::decode(&body).expect("settings");
+        assert_eq!((earlier.pong_ms, earlier.handovers, earlier.proxy_from), (7, 0, None));
+        body.extend(8u32.to_le_bytes());
+        body.extend(1u16.to_le_bytes());
+        put_text8(&mut body, "10.0.0.0/8");
+        let later = Settings::decode(&body).expect("settings");
+        let network = "10.0.0.0/8".parse().expect("a network");
+        assert_eq!((later.pong_ms, later.handovers, later.proxy_from), (7, 8, Some(vec![network])));
+        body.push(0);
+        assert_eq!(Settings::decode(&body), Err(Malformed::Long));
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        let mut body = body();
+        body.extend(8u32.to_le_bytes());
+        body.extend(1u16.to_le_bytes());
+        put_text8(&mut body, "10.0.0.0/33");
+        assert_eq!(Settings::decode(&body), Err(Malformed::Value("proxy_from")));
+    }
 }

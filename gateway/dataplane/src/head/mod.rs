@@ -125,12 +125,16 @@ fn serve<'a>(
     rules: &Rules,
 ) -> Decision<'a> {
     let fields = Fields::of(request.headers);
-    if request.method != Some("GET") || fields.has_body {
+    if request.method != Some("GET") {
         return Decision::HandOver;
     }
     let modern = request.version == Some(1);
     match route {
         Route::WebSocket(_) if !rules.websocket => Decision::Refuse(Refusal::NotFound),
+        // The control plane upgrades nobody.
+        Route::WebSocket(_) if fields.has_body => {
+            Decision::Refuse(Refusal::BadRequest("Not a WebSocket handshake."))
+        }
         Route::WebSocket(framing) => {
             match handshake::check(&fields, modern, framing, head_bytes, rules) {
                 Ok(upgrade) => Decision::Upgrade(upgrade),
@@ -138,7 +142,9 @@ fn serve<'a>(
             }
         }
         // Whatever makes the answer another one than the usual is Tornado's.
-        _ if !modern || fields.is_special || fields.host.is_missing() => Decision::HandOver,
+        _ if !modern || fields.is_special || fields.has_body || fields.host.is_missing() => {
+            Decision::HandOver
+        }
         _ if !fields.allowed_by(&rules.origins) => Decision::HandOver,
         Route::Info => Decision::Info(Info {
             head_bytes,

@@ -67,10 +67,11 @@ pub fn send_descriptors(to: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<us
     size(unsafe { libc::sendmsg(to, &header, libc::MSG_NOSIGNAL) })
 }
 
-/// Receive into `buffer`, and the descriptor that came along.
+/// Receive into `buffer`, and the descriptor that came along; `None` also where there was no room for
+/// it in this thread's table, and it is lost.
 pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut descriptors = Vec::new();
-    let count = receive_descriptors(from, buffer, &mut descriptors)?;
+    let (count, _) = receive_some(from, buffer, &mut descriptors)?;
     Ok((count, descriptors.pop()))
 }
 
@@ -84,6 +85,18 @@ pub fn receive_descriptors(
     buffer: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
+    match receive_some(from, buffer, descriptors)? {
+        (count, false) => Ok(count),
+        (_, true) => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+    }
+}
+
+/// How many bytes came, and whether descriptors were lost.
+fn receive_some(
+    from: RawFd,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<(usize, bool)> {
     let mut ancillary: Ancillary = [0; 129];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all zeros is a valid value of this type.
@@ -109,10 +122,7 @@ pub fn receive_descriptors(
             }
         }
     }
-    if header.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
-    }
-    Ok(count)
+    Ok((count, header.msg_flags & libc::MSG_CTRUNC != 0))
 }
 
 #[cfg(test)]

@@ -198,6 +198,11 @@ impl Plane {
         if version > 2 {
             settings.extend(pong_ms.to_le_bytes());
         }
+        if version > 3 {
+            // Two may be handed over, and PROXY headers come from nowhere.
+            settings.extend(2u32.to_le_bytes());
+            settings.extend(0u16.to_le_bytes());
+        }
         self.send(2, &settings);
     }
 

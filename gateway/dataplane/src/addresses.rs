@@ -1,0 +1,262 @@
+//! How many connections each address has, and where addresses come from. No I/O.
+//!
+//! An address counts with its *place*: an IPv4 address is a place of its own, of IPv6 the first 64
+//! bits are one, because whoever has one address there has 2^64 of them.
+//!
+//! A connection that was handed over is still its reader's: it counts until the control plane says that
+//! it is gone. So all that a place has is what is open here and what is open there.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What an address is counted under.
+#[must_use]
+pub fn place_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
+
+/// Connections by place, of all threads.
+#[derive(Debug, Default)]
+pub struct Addresses(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Open here; kept only where the setting is on.
+    here: HashMap<IpAddr, u32>,
+    /// Open in the control plane.
+    there: HashMap<IpAddr, u32>,
+    /// All that are open there, and those on their way.
+    handed_over: u32,
+}
+
+impl Addresses {
+    /// Count one more here, if there may be one more.
+    pub fn enter(&self, address: IpAddr, most: u32) -> bool {
+        let (mut counts, place) = (self.lock(), place_of(address));
+        let there = counts.there.get(&place).copied().unwrap_or(0);
+        let here = counts.here.get(&place).copied().unwrap_or(0);
+        let fits = here.saturating_add(there) < most;
+        if fits {
+            counts.here.insert(place, here + 1);
+        }
+        fits
+    }
+
+    /// One less here.
+    pub fn leave(&self, address: IpAddr) {
+        take(&mut self.lock().here, place_of(address));
+    }
+
+    /// A connection is about to be handed over, if that leaves no more than `most` (0: any number).
+    /// [`Addresses::arrived`] or [`Addresses::turned_away`] must follow.
+    pub fn set_out(&self, most: u32) -> bool {
+        let mut counts = self.lock();
+        let fits = most == 0 || counts.handed_over < most;
+        counts.handed_over += u32::from(fits);
+        fits
+    }
+
+    /// It is the control plane's. If it was `counted` here, it is counted there now.
+    pub fn arrived(&self, address: IpAddr, counted: bool) {
+        let (mut counts, place) = (self.lock(), place_of(address));
+        *counts.there.entry(place).or_default() += 1;
+        if counted {
+            take(&mut counts.here, place);
+        }
+    }
+
+    /// Nobody takes it.
+    pub fn turned_away(&self, address: IpAddr, counted: bool) {
+        let mut counts = self.lock();
+        counts.handed_over = counts.handed_over.saturating_sub(1);
+        if counted {
+            take(&mut counts.here, place_of(address));
+        }
+    }
+
+    /// One that was handed over is closed. Nothing if none was.
+    pub fn gone(&self, address: IpAddr) {
+        let mut counts = self.lock();
+        if take(&mut counts.there, place_of(address)) {
+            counts.handed_over = counts.handed_over.saturating_sub(1);
+        }
+    }
+
+    /// A control plane that has come has so many from before.
+    pub fn kept(&self, address: IpAddr, count: u32) {
+        let mut counts = self.lock();
+        let there = counts.there.entry(place_of(address)).or_default();
+        *there = there.saturating_add(count);
+        counts.handed_over = counts.handed_over.saturating_add(count);
+    }
+
+    /// The control plane has gone, and what it had with it.
+    pub fn forget_handed_over(&self) {
+        let mut counts = self.lock();
+        let all = counts.there.drain().fold(0, |sum: u32, (_, count)| sum.saturating_add(count));
+        counts.handed_over = counts.handed_over.saturating_sub(all);
+    }
+
+    /// How many are handed over, with those on their way.
+    #[must_use]
+    pub fn handed_over(&self) -> u32 {
+        self.lock().handed_over
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One less; whether there was one.
+fn take(counts: &mut HashMap<IpAddr, u32>, place: IpAddr) -> bool {
+    let Some(count) = counts.get_mut(&place) else {
+        return false;
+    };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&place);
+    }
+    true
+}
+
+/// Addresses that begin alike: `10.0.0.0/8`, `2001:db8::/32`, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    start: IpAddr,
+    bits: u8,
+}
+
+/// What was to be a [`Network`] is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoNetwork;
+
+impl FromStr for Network {
+    type Err = NoNetwork;
+
+    fn from_str(text: &str) -> Result<Network, NoNetwork> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let start: IpAddr = address.parse().map_err(|_| NoNetwork)?;
+        let most = if start.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| NoNetwork))?;
+        if bits > most { Err(NoNetwork) } else { Ok(Network { start, bits }) }
+    }
+}
+
+impl Network {
+    /// Whether an address is one of these.
+    #[must_use]
+    pub fn has(&self, address: IpAddr) -> bool {
+        let differing = match (self.start, address.to_canonical()) {
+            (IpAddr::V4(one), IpAddr::V4(other)) => {
+                u128::from(one.to_bits() ^ other.to_bits()) << 96
+            }
+            (IpAddr::V6(one), IpAddr::V6(other)) => one.to_bits() ^ other.to_bits(),
+            _ => return false,
+        };
+        differing.leading_zeros() >= u32::from(self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_place_has_so_many_connections_wherever_they_are_served() {
+        let (all, one) = (Addresses::default(), ip("192.0.2.1"));
+        assert!(all.enter(one, 3) && all.enter(one, 3));
+        assert!(all.set_out(0));
+        all.arrived(one, true);
+        assert!(all.enter(one, 3));
+        assert!(!all.enter(one, 3));
+        assert!(all.enter(ip("192.0.2.2"), 3));
+        all.gone(one);
+        assert!(all.enter(one, 3));
+        all.leave(one);
+        all.leave(one);
+        all.leave(one);
+        assert_eq!(all.handed_over(), 0);
+        assert!(all.enter(one, 1));
+    }
+
+    #[test]
+    fn an_ipv6_network_of_64_bits_is_one_place() {
+        let all = Addresses::default();
+        assert!(all.enter(ip("2001:db8::1"), 1));
+        assert!(!all.enter(ip("2001:db8::ffff:0:0:2"), 1));
+        assert!(all.enter(ip("2001:db8:0:1::1"), 1));
+        all.leave(ip("2001:db8::7"));
+        assert!(all.enter(ip("2001:db8::9"), 1));
+        // What a socket for both families says is IPv4.
+        assert!(all.enter(ip("::ffff:192.0.2.1"), 1));
+        assert!(all.enter(ip("::ffff:192.0.2.2"), 1));
+        assert!(!all.enter(ip("192.0.2.1"), 1));
+    }
+
+    #[test]
+    fn only_so_many_are_handed_over_at_once() {
+        let (all, one) = (Addresses::default(), ip("192.0.2.1"));
+        assert!(all.set_out(2) && all.set_out(2));
+        assert!(!all.set_out(2));
+        all.arrived(one, false);
+        all.turned_away(one, false);
+        assert_eq!(all.handed_over(), 1);
+        assert!(all.set_out(2));
+        all.turned_away(one, false);
+        all.gone(one);
+        all.gone(one);
+        assert_eq!(all.handed_over(), 0);
+    }
+
+    #[test]
+    fn a_control_plane_that_goes_takes_its_connections_along_and_another_says_what_it_has() {
+        let (all, one) = (Addresses::default(), ip("192.0.2.1"));
+        assert!(all.set_out(0) && all.set_out(0));
+        all.arrived(one, false);
+        assert!(!all.enter(one, 1));
+        all.forget_handed_over();
+        // The one that was on its way still is.
+        assert_eq!(all.handed_over(), 1);
+        assert!(all.enter(one, 1));
+        all.kept(one, 2);
+        assert_eq!(all.handed_over(), 3);
+        assert!(!all.enter(one, 3));
+        all.kept(one, u32::MAX);
+        all.forget_handed_over();
+        all.forget_handed_over();
+        assert_eq!(all.handed_over(), 0);
+    }
+
+    #[test]
+    fn a_network_has_the_addresses_that_begin_like_it() {
+        let has = |network: &str, address: &str| {
+            network.parse::<Network>().map(|network| network.has(ip(address)))
+        };
+        assert_eq!(has("10.0.0.0/8", "10.255.0.1"), Ok(true));
+        assert_eq!(has("10.0.0.0/8", "11.0.0.1"), Ok(false));
+        assert_eq!(has("10.1.2.3", "10.1.2.3"), Ok(true));
+        assert_eq!(has("10.1.2.3", "10.1.2.4"), Ok(false));
+        assert_eq!(has("0.0.0.0/0", "192.0.2.1"), Ok(true));
+        assert_eq!(has("0.0.0.0/0", "::1"), Ok(false));
+        assert_eq!(has("10.0.0.0/8", "::ffff:10.0.0.1"), Ok(true));
+        assert_eq!(has("2001:db8::/32", "2001:db8:7::1"), Ok(true));
+        assert_eq!(has("2001:db8::/32", "2001:db9::1"), Ok(false));
+        assert_eq!(has("::/0", "2001:db9::1"), Ok(true));
+        for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "a/8"] {
+            assert_eq!(bad.parse::<Network>(), Err(NoNetwork), "{bad}");
+        }
+    }
+}
