@@ -213,6 +213,7 @@ class NativeDesk:
 
     async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
         attachment = self._plane.attachment
+        await self._plane.room()
         kept: Recalled | None = None
         with contextlib.suppress(StoreError):
             kept = await self._mailroom.collect(verb.topic)
@@ -316,6 +317,10 @@ class NativeDesk:
     ) -> None:
         attachment, asked = self._plane.attachment, time.time()
         missed = await self._resumer.recover(verb.topic, position)
+        while self._plane.full:
+            # What was missed holds only until something else arrives.
+            await self._plane.room()
+            missed = await self._resumer.recover(verb.topic, position)
         if attachment != self._plane.attachment:
             # The verb comes again.
             return
@@ -442,6 +447,7 @@ class NativeDesk:
         self, connection: Connection, verb: Subscribe | History, asking: _Asking, *, warm: bool
     ) -> None:
         attachment = self._plane.attachment
+        await self._plane.room()
         stored: list[Envelope] = []
         refusal: Refusal | None = None
         try:
