@@ -67,6 +67,19 @@ def choose_engine(wanted: str) -> str:
 @click.option("--capacity", default=100_000, type=click.IntRange(1), help="Readers at most.")
 @click.option("--drain-seconds", default=10.0, type=click.FloatRange(0), help="Spread a drain.")
 @click.option("--drain-per-second", default=2_000, type=click.IntRange(1), help="At most.")
+@click.option(
+    "--outbox-memory",
+    default=256,
+    type=click.IntRange(1),
+    metavar="MIB",
+    help="What may wait for slow readers, in each process.",
+)
+@click.option(
+    "--stalled-seconds",
+    default=30.0,
+    type=click.FloatRange(0.1),
+    help="A reader may take nothing for so long.",
+)
 @click.option("--sockjs-url", default="/sockjs.min.js", help="What SockJS's iframe page loads.")
 @click.option("--sockjs-legacy", is_flag=True, help="Serve jsonp and htmlfile too.")
 @click.option(
@@ -101,6 +114,8 @@ def main(
     capacity: int,
     drain_seconds: float,
     drain_per_second: int,
+    outbox_memory: int,
+    stalled_seconds: float,
     sockjs_url: str,
     sockjs_legacy: bool,
     engine: str,
@@ -136,6 +151,8 @@ def main(
         capacity=capacity,
         drain_seconds=drain_seconds,
         drain_per_second=drain_per_second,
+        outbox_memory=outbox_memory << 20,
+        stalled_seconds=stalled_seconds,
         native=NativeSettings(
             socket=dataplane_socket,
             threads=dataplane_threads,

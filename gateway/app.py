@@ -69,7 +69,7 @@ async def running(
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
         await core.gate.start()
-        readers = Listener(readers_server(stack, core), settings.host, settings.port)
+        readers = Listener(readers_server(stack, core), settings.host, settings.port, core.room)
         stack.callback(readers.stop)
         admin = admin_listener(stack, core, readers.port, stop)
         core.mender.begin()
@@ -106,7 +106,7 @@ def admin_listener(
     urls = Urls.under(settings.public_url or f"http://{settings.host}:{port}")
     rates = Rates(core)
     server = _server(stack, admin_application(core, rates, urls, stop), settings)
-    listener = Listener(server, _LOOPBACK, settings.admin_port)
+    listener = Listener(server, _LOOPBACK, settings.admin_port, core.room)
     stack.callback(listener.stop)
     core.spawn(_sample(rates))
     if settings.endpoints:

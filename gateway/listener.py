@@ -14,9 +14,9 @@ import socket
 from typing import Final
 
 from tornado.httpserver import HTTPServer
-from tornado.iostream import IOStream
 
 from gateway import measures
+from gateway.room import ReaderStream, Room
 from newsfabric.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -37,8 +37,9 @@ _READ_BUFFER: Final = 256 * 1024
 class Listener:
     """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`."""
 
-    def __init__(self, server: HTTPServer, host: str, port: int) -> None:
+    def __init__(self, server: HTTPServer, host: str, port: int, room: Room) -> None:
         self._server = server
+        self._room = room
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
         self._socket = listen(host, port)
@@ -73,7 +74,7 @@ class Listener:
                     raise
                 self._pause(exc)
                 return
-            serve_connection(self._server, connection, address)
+            serve_connection(self._server, connection, address, self._room)
 
     def _pause(self, exc: OSError) -> None:
         measures.ACCEPT_PAUSES.inc()
@@ -83,12 +84,16 @@ class Listener:
 
 
 def serve_connection(
-    server: HTTPServer, connection: socket.socket, address: tuple[str, int]
+    server: HTTPServer, connection: socket.socket, address: tuple[str, int], room: Room
 ) -> None:
-    """Serve a connected socket from which nothing was read yet. ``server`` owns it from here."""
+    """Serve a connected socket from which nothing was read yet. ``server`` owns it from here.
+
+    What waits for it counts in ``room``.
+    """
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server.handle_stream(IOStream(connection, max_buffer_size=_READ_BUFFER), address)
+    stream = ReaderStream(connection, room, max_buffer_size=_READ_BUFFER)
+    server.handle_stream(stream, address)
 
 
 def listen(host: str, port: int) -> socket.socket:

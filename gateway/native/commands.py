@@ -106,6 +106,8 @@ def settings(told: GatewaySettings, *, capacity: int) -> bytes:
         *(_reason(reason) for reason in CLOSE_REASONS),
         _text8(told.tokens.cookie or ""),
         U32.pack(_ms(native.pong_seconds, least=0)),
+        U64.pack(told.outbox_memory),
+        U32.pack(_ms(told.stalled_seconds)),
     )
 
 

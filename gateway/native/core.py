@@ -138,6 +138,7 @@ class NativeCore(Core):
         measures.TOPICS.set(self._tally["topics"])
         measures.MEMORY.set(self._tally["memory_bytes"])
         measures.IDENTITIES.set(self._tally["identities"])
+        measures.OUTBOXES.set(self.room.waiting_bytes + self._tally["outbox_bytes"])
 
     def send_elsewhere(self, count: int) -> None:
         """Have ``count`` readers, of those here and of the data plane's, connect to another box."""
@@ -218,7 +219,7 @@ class NativeCore(Core):
         if self.server is None:
             connection.close()
         else:
-            serve_connection(self.server, connection, (address, 0))
+            serve_connection(self.server, connection, (address, 0), self.room)
 
     def counted(self, values: dict[str, int]) -> None:
         """The data plane's counters."""

@@ -50,7 +50,7 @@ def command(kind: int, body: bytes) -> bytes:
 
 
 def test_hello() -> None:
-    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x03\0"
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x04\0"
 
 
 def test_publish() -> None:
@@ -172,6 +172,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         "hub_bytes": 256 << 20, "identity_ms": 900_000, "alone_ms": 60_000, "drain_ms": 0,
         "drain_per_second": 2_000, "origins": ["https://a.example"],
         "cookie": "session", "pong_ms": 2_000,
+        "outbox_bytes": 256 << 20, "stalled_ms": 30_000,
     }  # fmt: skip
     assert {name: fields[name] for name in wanted} == wanted
     assert fields["reasons"] == [

@@ -57,6 +57,10 @@ pub struct Settings {
     /// A control plane that was heard in the last so many ms has plain pings answered for it; 0: never.
     /// Version 2 ends before it.
     pub pong_ms: u32,
+    /// Version 3 ends before it: no bound.
+    pub outbox_bytes: u64,
+    /// Likewise: a reader may take nothing for as long as it likes.
+    pub stalled_ms: u32,
 }
 
 impl Settings {
@@ -121,6 +125,8 @@ impl Reader<'_> {
             reasons: self.reasons()?,
             cookie: self.cookie()?,
             pong_ms: self.pong_ms()?,
+            outbox_bytes: self.outbox_bytes()?,
+            stalled_ms: self.stalled_ms()?,
         };
         check(&settings)?;
         Ok(settings)
@@ -134,6 +140,14 @@ impl Reader<'_> {
     }
 
     fn pong_ms(&mut self) -> Result<u32, Malformed> {
+        if self.end().is_ok() { Ok(0) } else { self.u32() }
+    }
+
+    fn outbox_bytes(&mut self) -> Result<u64, Malformed> {
+        if self.end().is_ok() { Ok(0) } else { self.u64() }
+    }
+
+    fn stalled_ms(&mut self) -> Result<u32, Malformed> {
         if self.end().is_ok() { Ok(0) } else { self.u32() }
     }
 

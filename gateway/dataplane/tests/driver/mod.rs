@@ -198,6 +198,10 @@ impl Plane {
         if version > 2 {
             settings.extend(pong_ms.to_le_bytes());
         }
+        if version > 3 {
+            settings.extend(u64::MAX.to_le_bytes());
+            settings.extend(30_000u32.to_le_bytes());
+        }
         self.send(2, &settings);
     }
 
@@ -206,18 +210,24 @@ impl Plane {
         let (started, mut last) = (Instant::now(), None);
         while last != Some(value) {
             assert!(started.elapsed() < PATIENCE, "{wanted} is {last:?}");
-            self.send(12, &[]);
-            let counters = self.wait_for(134);
-            let mut rest = &counters[2..];
-            while let [size, more @ ..] = rest {
-                let (name, more) = more.split_at(usize::from(*size));
-                let (count, more) = more.split_at(8);
-                if name == wanted.as_bytes() {
-                    last = Some(u64::from_le_bytes(count.try_into().expect("eight bytes")));
-                }
-                rest = more;
-            }
+            last = self.count(wanted).or(last);
         }
+    }
+
+    /// What the data plane says of this counter now; `None` if it has told all about it before.
+    pub fn count(&mut self, wanted: &str) -> Option<u64> {
+        self.send(12, &[]);
+        let counters = self.wait_for(134);
+        let (mut rest, mut found) = (&counters[2..], None);
+        while let [size, more @ ..] = rest {
+            let (name, more) = more.split_at(usize::from(*size));
+            let (count, more) = more.split_at(8);
+            if name == wanted.as_bytes() {
+                found = Some(u64::from_le_bytes(count.try_into().expect("eight bytes")));
+            }
+            rest = more;
+        }
+        found
     }
 
     /// Answer a verb with `[]`.
