@@ -207,27 +207,29 @@ impl Plane {
 
     /// Return when the data plane says that this counter has this value.
     pub fn wait_for_count(&mut self, wanted: &str, value: u64) {
-        let (started, mut last) = (Instant::now(), None);
-        while last != Some(value) {
-            assert!(started.elapsed() < PATIENCE, "{wanted} is {last:?}");
-            last = self.count(wanted).or(last);
-        }
+        self.count_when(wanted, |last| last == value);
     }
 
-    /// What the data plane says of this counter now; `None` if it has told all about it before.
-    pub fn count(&mut self, wanted: &str) -> Option<u64> {
-        self.send(12, &[]);
-        let counters = self.wait_for(134);
-        let (mut rest, mut found) = (&counters[2..], None);
-        while let [size, more @ ..] = rest {
-            let (name, more) = more.split_at(usize::from(*size));
-            let (count, more) = more.split_at(8);
-            if name == wanted.as_bytes() {
-                found = Some(u64::from_le_bytes(count.try_into().expect("eight bytes")));
+    /// The value of this counter, as soon as it is as it should be.
+    pub fn count_when(&mut self, wanted: &str, met: impl Fn(u64) -> bool) -> u64 {
+        let (started, mut last) = (Instant::now(), None);
+        loop {
+            assert!(started.elapsed() < PATIENCE, "{wanted} is {last:?}");
+            self.send(12, &[]);
+            let counters = self.wait_for(134);
+            let mut rest = &counters[2..];
+            while let [size, more @ ..] = rest {
+                let (name, more) = more.split_at(usize::from(*size));
+                let (count, more) = more.split_at(8);
+                if name == wanted.as_bytes() {
+                    last = Some(u64::from_le_bytes(count.try_into().expect("eight bytes")));
+                }
+                rest = more;
             }
-            rest = more;
+            if let Some(value) = last.filter(|value| met(*value)) {
+                return value;
+            }
         }
-        found
     }
 
     /// Answer a verb with `[]`.
