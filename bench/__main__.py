@@ -25,6 +25,7 @@ from bench import (
     publishers,
     repair,
     resume,
+    stalled,
     store,
     upgrade,
 )
@@ -36,12 +37,12 @@ _HELP: Final = """Measure newsfabric and print a table; what is going on goes to
 
 PARTS are fabric (delays through a whole world, a revocation, and a router's rate), store
 (Cassandra, and a router on it), delivery, connect, login, idle and crowd (the gateway beside its
-floor), upgrade (its processes replaced under load), resume (a crowd comes back), mailbox (a
-crowd that is logged in does), repair (messages that were lost on the way), losses (a core node,
-a router, a shovel, a store node is killed), failover (a web page whose gateway or region goes)
-and publishers (the libraries in Java, PHP and Python); all if none is named. A part that can't
-run says why; the others go on. A floor is measured in the same run: compare ratios, not figures
-of different days.
+floor), stalled (10,000 readers who take nothing beside 1,000 who do), upgrade (its processes
+replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in does), repair
+(messages that were lost on the way), losses (a core node, a router, a shovel, a store node is
+killed), failover (a web page whose gateway or region goes) and publishers (the libraries in Java,
+PHP and Python); all if none is named. A part that can't run says why; the others go on. A floor is
+measured in the same run: compare ratios, not figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -72,6 +73,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "login": lambda: _beside_the_floor(login.measure),
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
+    "stalled": lambda: _with_programs(stalled.measure),
     "upgrade": lambda: uvloop.run(upgrade.measure(build())),
     "resume": lambda: _with_programs(resume.measure),
     "mailbox": lambda: _with_programs(mailbox.measure),

@@ -129,7 +129,9 @@ class Box:
         control_plane, data = self._pids
         return sum(map(resident_bytes, [control_plane, *data]))
 
-    async def publish(self, topic: str = TOPIC, *, count: int = 1, first: int = 0) -> None:
+    async def publish(
+        self, topic: str = TOPIC, *, count: int = 1, first: int = 0, text_bytes: int = BODY_BYTES
+    ) -> None:
         """``count`` messages at once into the box's postoffice, numbered from ``first`` on.
 
         Returns when the broker has them.
@@ -137,7 +139,7 @@ class Box:
         confirms = []
         for number in range(first, first + count):
             self._seq += 1
-            message = encode(_envelope(topic, self._epoch, self._seq, number))
+            message = encode(_envelope(topic, self._epoch, self._seq, number, text_bytes))
             confirms.append(self._publisher.publish_nowait(topology.POSTOFFICE, message))
         for confirm in confirms:
             await confirm
@@ -218,12 +220,12 @@ def _running_gateway(
         gateway.stop()
 
 
-def _envelope(topic: str, epoch: int, seq: int, number: int) -> Envelope:
+def _envelope(topic: str, epoch: int, seq: int, number: int, text_bytes: int) -> Envelope:
     now_ms = int(time.time() * 1000)
     identity = identity_of(
         app_id="bench", message_id=f"{epoch}-{seq}", topic=topic, published_ms=None, body=b""
     )
-    stamped = {"sent_ns": time.monotonic_ns(), "n": number, "text": "x" * (BODY_BYTES - 46)}
+    stamped = {"sent_ns": time.monotonic_ns(), "n": number, "text": "x" * (text_bytes - 46)}
     return Envelope(
         id=id_of(now_ms, identity),
         identity=identity,

@@ -53,11 +53,11 @@ def choose_engine(wanted: str) -> str:
 
 
 def _networks(
-    context: click.Context, option: click.Parameter, given: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Networks in their usual form; click's error for what is none."""
+    _context: click.Context, _option: click.Parameter, given: Sequence[str]
+) -> tuple[Network, ...]:
+    """Networks as values; click's error for what is none."""
     try:
-        return tuple(str(ipaddress.ip_network(one)) for one in given)
+        return tuple(ipaddress.ip_network(one) for one in given)
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from exc
 
@@ -83,12 +83,30 @@ def _networks(
 @click.option("--capacity", default=100_000, type=click.IntRange(1), help="Readers at most.")
 @click.option("--drain-seconds", default=10.0, type=click.FloatRange(0), help="Spread a drain.")
 @click.option("--drain-per-second", default=2_000, type=click.IntRange(1), help="At most.")
+@click.option(
+    "--outbox-memory",
+    default=256,
+    type=click.IntRange(1),
+    metavar="MIB",
+    help="What may wait for slow readers, in each process.",
+)
+@click.option(
+    "--stalled-seconds",
+    default=30.0,
+    type=click.FloatRange(0.1),
+    help="A reader may take nothing for so long.",
+)
 @click.option("--sockjs-url", default="/sockjs.min.js", help="What SockJS's iframe page loads.")
 @click.option("--sockjs-legacy", is_flag=True, help="Serve jsonp and htmlfile too.")
 @click.option("--sockjs-cookie", is_flag=True, help="Set JSESSIONID, for balancers that want it.")
 @click.option("--websocket/--no-websocket", default=True, help="SockJS's other transports alone.")
 @click.option(
-    "--frontdesk", "frontdesks", multiple=True, metavar="NETWORK", help="No /history rate; repeat."
+    "--frontdesk",
+    "frontdesks",
+    multiple=True,
+    metavar="NETWORK",
+    callback=_networks,
+    help="No /history rate; repeat.",
 )
 @click.option(
     "--engine",
@@ -134,15 +152,17 @@ def main(
     capacity: int,
     drain_seconds: float,
     drain_per_second: int,
+    outbox_memory: int,
+    stalled_seconds: float,
     sockjs_url: str,
     sockjs_legacy: bool,
     sockjs_cookie: bool,
     websocket: bool,
-    frontdesks: tuple[str, ...],
+    frontdesks: tuple[Network, ...],
     engine: str,
     dataplane_socket: Path | None,
     dataplane_threads: int,
-    proxy_from: tuple[str, ...],
+    proxy_from: tuple[Network, ...],
     per_address: int,
     token_keys: str | None,
     token_audience: str | None,
@@ -171,16 +191,18 @@ def main(
         sockjs_legacy=sockjs_legacy,
         sockjs_cookie=sockjs_cookie,
         websocket=websocket,
-        frontdesks=_networks(frontdesks),
+        frontdesks=frontdesks,
         tokens=tokens,
         capacity=capacity,
         per_address=per_address,
         drain_seconds=drain_seconds,
         drain_per_second=drain_per_second,
+        outbox_memory=outbox_memory << 20,
+        stalled_seconds=stalled_seconds,
         native=NativeSettings(
             socket=dataplane_socket,
             threads=dataplane_threads,
-            proxy_from=proxy_from,
+            proxy_from=tuple(map(str, proxy_from)),
         ),
     )
 
@@ -209,13 +231,6 @@ def _origins(given: Sequence[str]) -> tuple[str, ...]:
             # Also "null", which every page can have, and "*" beside others.
             raise click.UsageError(f"--origin {origin}: write https://HOST or https://HOST:PORT")
     return found
-
-
-def _networks(given: Sequence[str]) -> tuple[Network, ...]:
-    try:
-        return tuple(ipaddress.ip_network(one) for one in given)
-    except ValueError as exc:
-        raise click.UsageError(f"--frontdesk: {exc}") from exc
 
 
 if __name__ == "__main__":

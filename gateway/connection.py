@@ -46,6 +46,7 @@ from newsfabric.closing import (
 
 if TYPE_CHECKING:
     from gateway.core import Core
+    from gateway.room import ReaderStream
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ logger = logging.getLogger(__name__)
 _WRITE_BYTES: Final = 64 * 1024
 # Verbs wait while more than this waits for the reader.
 _VERBS_WAIT_ABOVE: Final = 64 * 1024
+# Bytes of verbs that wait in one connection; one verb may be longer alone.
+_WAITING_BYTES: Final = 64 * 1024
 _BUSY: Final = Refusal(code=ErrorCode.TOO_MANY_REQUESTS, reason="too many requests", temporary=True)
 
 
@@ -84,11 +87,15 @@ class Connection(abc.ABC):
         self.state = State.OPEN
         self.blocked = False
         self.subscriptions: dict[str, Subscription] = {}
-        self.outbox = Outbox(core.settings.outbox)
+        self.outbox = Outbox(core.settings.outbox, core.room.account)
         self.session = Session(core.table, core.settings.reader, core.clock())
         self.standing = STRANGER
         self._expiry: asyncio.TimerHandle | None = None
-        self._verbs: collections.deque[Intent] = collections.deque()
+        # What waits for its turn, and how long its text was.
+        self._verbs: collections.deque[tuple[Intent, int]] = collections.deque()
+        self._verb_bytes = 0
+        # Its own, if it has one.
+        self.stream: ReaderStream | None = None
         self._busy = False
         core.joined(self)
 
@@ -112,7 +119,8 @@ class Connection(abc.ABC):
         """Send messages that were asked for: none of them is dropped or conflated."""
         was_blocked, self.blocked = self.blocked, True
         for publication in publications:
-            self._firm(self._replayed(publication))
+            if self.state is State.OPEN:
+                self._firm(self._replayed(publication))
         if not was_blocked:
             self._flush()
 
@@ -173,20 +181,27 @@ class Connection(abc.ABC):
         elif verdict is Admission.REFUSED:
             self.refuse(_BUSY)
         else:
-            self.ask(self.session.read(data))
+            self.ask(self.session.read(data), len(data))
 
-    def ask(self, intent: Intent) -> None:
-        """Obey ``intent`` when its turn comes."""
-        if len(self._verbs) >= self.core.settings.reader.waiting:
+    def ask(self, intent: Intent, size: int = 0) -> None:
+        """Obey ``intent``, of a text of ``size`` bytes, when its turn comes."""
+        full = len(self._verbs) >= self.core.settings.reader.waiting
+        if full or (self._verbs and self._verb_bytes + size > _WAITING_BYTES):
             self.refuse(_BUSY)
             return
-        self._verbs.append(intent)
+        self._verbs.append((intent, size))
+        self._hold_verbs(size)
         self._obey()
 
     def ask_all(self, intents: Iterable[Intent]) -> None:
         """Obey what a request asks for all at once; there are no more than may wait."""
-        self._verbs.extend(intents)
+        self._verbs.extend((intent, 0) for intent in intents)
         self._obey()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is kept for the reader until it takes what it asked for."""
+        return self.outbox.pending_bytes + self._verb_bytes
 
     @property
     def waiting(self) -> bool:
@@ -253,7 +268,9 @@ class Connection(abc.ABC):
             and self.outbox.pending_bytes <= _VERBS_WAIT_ABOVE
         ):
             self._busy = True
-            pending = self.core.desk.obey(self, self._verbs.popleft())
+            intent, size = self._verbs.popleft()
+            self._hold_verbs(-size)
+            pending = self.core.desk.obey(self, intent)
             if pending is None:
                 self._busy = False
             else:
@@ -273,10 +290,15 @@ class Connection(abc.ABC):
             self.core.hub.unsubscribe(subscription)
         self.subscriptions.clear()
         self._verbs.clear()
+        self._hold_verbs(-self._verb_bytes)
         self._log_out()
         measures.CLOSES.labels(why).inc()
         self._count_dropped()
         self.core.leaving(self)
+
+    def _hold_verbs(self, size: int) -> None:
+        self._verb_bytes += size
+        self.core.room.account.hold(size)
 
     def _count_dropped(self) -> None:
         for policy, count in self.outbox.take_dropped().items():

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Final
 
 from tornado.httpserver import HTTPServer
-from tornado.iostream import IOStream
 
 from gateway import measures
 from gateway.addresses import Addresses
+from gateway.room import ReaderStream, Room
 from newsfabric.amqp.complaints import Complaints
 from newsfabric.errors import ConfigError
 
@@ -43,7 +43,8 @@ class Listener:
     """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`.
 
     At most ``most`` at once (None: any number), of one address at most ``per_address`` (0: any
-    number). One more of an address is closed without a word, as the data plane does it.
+    number). One more of an address is closed without a word, as the data plane does it. What waits
+    for them counts in ``room``.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Listener:
         server: HTTPServer,
         host: str,
         port: int,
+        room: Room,
         *,
         most: int | None = None,
         per_address: int = 0,
     ) -> None:
         self._server = server
+        self._room = room
         self._most = most
         self._open = 0
         self._addresses = Addresses(per_address)
@@ -100,7 +103,7 @@ class Listener:
             if self._addresses.enter(address[0]):
                 self._open += 1
                 closed = functools.partial(self._closed, address[0])
-                serve_connection(self._server, connection, address, closed)
+                serve_connection(self._server, connection, address, self._room, closed)
             else:
                 measures.REJECTED_CONNECTS.labels("address").inc()
                 connection.close()
@@ -117,31 +120,22 @@ class Listener:
         self._resume = self._loop.call_later(_PAUSE, self.start)
 
 
-class _Stream(IOStream):
-    """A stream that tells when it is closed, whoever owns it by then."""
-
-    def __init__(self, connection: socket.socket, closed: Callable[[], None]) -> None:
-        super().__init__(connection, max_buffer_size=_READ_BUFFER)
-        self._tell = closed
-
-    def close_fd(self) -> None:
-        super().close_fd()
-        self._tell()
-
-
 def serve_connection(
     server: HTTPServer,
     connection: socket.socket,
     address: tuple[str, int],
+    room: Room,
     closed: Callable[[], None],
 ) -> None:
     """Serve a connected socket from which nothing was read yet. ``server`` owns it from here.
 
-    ``closed`` is called once when it is closed; never if this raises OSError.
+    What waits for it counts in ``room``. ``closed`` is called once when it is closed; never if this
+    raises OSError.
     """
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server.handle_stream(_Stream(connection, closed), address)
+    stream = ReaderStream(connection, room, closed, max_buffer_size=_READ_BUFFER)
+    server.handle_stream(stream, address)
 
 
 def listen(host: str, port: int) -> socket.socket:

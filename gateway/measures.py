@@ -40,6 +40,7 @@ DELAY = metrics.histogram(
     "gateway_delay", "From publishing to the last reader's socket", ["class", "origin"]
 )
 FEED_AGE = metrics.gauge("gateway_feed_age_seconds", "Since the last tick of the own region")
+OUTBOXES = metrics.gauge("gateway_outbox_bytes", "What waits for readers, in all processes")
 TOPICS = metrics.gauge("gateway_topics", "Topics remembered")
 MEMORY = metrics.gauge("gateway_memory_bytes", "Weight of remembered messages")
 IDENTITIES = metrics.gauge("gateway_identities", "Identities remembered")

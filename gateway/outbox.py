@@ -15,12 +15,17 @@ At the hard limit, the oldest that aren't firm go (conflated topics too: their n
 come again with the next subscribe). If that isn't enough the reader is too slow; a message that
 isn't firm is dropped then instead. The soft limit counts firm bytes alone, and bites only
 after they have stayed above it for ``soft_seconds``: a burst is forgiven.
+
+What all outboxes of a process take together is in their :class:`Account`. A frame that a thousand
+readers wait for is in memory once, and counts once: readers of one topic who are all a little
+behind, because the network is, take little.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Callable
 from typing import Final
 
 from gateway.publication import Publication
@@ -28,6 +33,8 @@ from newsfabric.topics import SlowPolicy
 
 # Counted for each frame beside its bytes, so that many small ones are bounded too.
 ENTRY_BYTES: Final = 256
+# What a place in a queue takes in memory beside the frame, roughly: its entry, number and key.
+PLACE_BYTES: Final = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +48,36 @@ class OutboxLimits:
     def __post_init__(self) -> None:
         if not 0 < self.soft_bytes <= self.hard_bytes:
             raise ValueError("soft_bytes must be in 1..hard_bytes")
+
+
+class Account:
+    """What waits in all outboxes of a process; ``grown`` is called when it is more than before."""
+
+    def __init__(self, grown: Callable[[], None] = lambda: None) -> None:
+        self.bytes = 0
+        self._grown = grown
+        # How many wait for each frame, by its address: while one waits, nothing else is there.
+        self._frames: dict[int, int] = {}
+
+    def enter(self, frame: bytes) -> None:
+        """One more waits for ``frame``."""
+        waiting = self._frames.get(id(frame), 0)
+        self._frames[id(frame)] = waiting + 1
+        self.bytes += PLACE_BYTES + (0 if waiting else len(frame))
+        self._grown()
+
+    def leave(self, frame: bytes) -> None:
+        """One of those who wait for ``frame`` doesn't any more."""
+        waiting = self._frames.pop(id(frame)) - 1
+        self.bytes -= PLACE_BYTES + (0 if waiting else len(frame))
+        if waiting:
+            self._frames[id(frame)] = waiting
+
+    def hold(self, size: int) -> None:
+        """So many bytes of something else are kept for a reader; fewer if it is negative."""
+        self.bytes += size
+        if size > 0:
+            self._grown()
 
 
 class _Entry:
@@ -57,6 +94,7 @@ class Outbox:
     """FIFO of frames waiting for one connection. ``now`` is any clock in seconds."""
 
     __slots__ = (
+        "_account",
         "_droppable",
         "_entries",
         "_firm_bytes",
@@ -68,8 +106,9 @@ class Outbox:
         "pending_bytes",
     )
 
-    def __init__(self, limits: OutboxLimits) -> None:
+    def __init__(self, limits: OutboxLimits, account: Account) -> None:
         self.limits = limits
+        self._account = account
         self.pending_bytes = 0
         # Messages dropped so far, by policy; :meth:`take_dropped` hands them to the metrics.
         self.dropped: collections.Counter[SlowPolicy] = collections.Counter()
@@ -132,6 +171,8 @@ class Outbox:
     def clear(self) -> int:
         """Drop everything; returns how many frames waited."""
         count = len(self._entries)
+        for entry in self._entries.values():
+            self._account.leave(entry.frame)
         self._entries.clear()
         self._droppable.clear()
         self._keys.clear()
@@ -171,11 +212,13 @@ class Outbox:
     def _append(self, entry: _Entry) -> int:
         self._number += 1
         self._entries[self._number] = entry
+        self._account.enter(entry.frame)
         self.pending_bytes += entry.cost
         return self._number
 
     def _remove(self, number: int) -> None:
         entry = self._entries.pop(number)
+        self._account.leave(entry.frame)
         self.pending_bytes -= entry.cost
         if entry.publication is None:
             self._firm_bytes -= entry.cost

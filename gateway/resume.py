@@ -67,7 +67,7 @@ _KEPT: Final = 4
 _LINE_SECONDS: Final = 5.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
 class Recalled:
     """What a reader has missed, in the order to send it; why that may not be all, if so."""
 

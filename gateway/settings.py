@@ -46,9 +46,11 @@ class GatewaySettings:
     ``*`` for all; programs send none and are let in. One address (of IPv6: one network of 64 bits)
     may have ``per_address`` connections (0: any number). A message that a reader has begun must be
     whole within ``unfinished_seconds``, in the native engine a request's head too.
-    ``replay_bytes`` bounds what one subscribe or history sends at once: the newest messages that
-    fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read from the
-    store at most for readers who resume; four times as much of what was read is kept for a
+    What waits for all readers of a process takes ``outbox_memory`` at most: beyond that those who
+    are furthest behind are closed. So is who has taken nothing for ``stalled_seconds`` while
+    something waits. ``replay_bytes`` bounds what one subscribe or history sends at once: the newest
+    messages that fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read
+    from the store at most for readers who resume; four times as much of what was read is kept for a
     minute. Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
     ``mailboxes_waiting`` more may wait. ``marks_in_flight`` marks may wait for the broker's
     confirm. ``sockjs_url`` is what SockJS's iframe page loads; sockjs-client 1.x of our own is at
@@ -101,6 +103,8 @@ class GatewaySettings:
     store_reads: int = 8
     store_waiting: int = 1_000
     latest_keys: int = 200
+    outbox_memory: int = 256 << 20
+    stalled_seconds: float = 30.0
     replay_bytes: int = 1 << 20
     resume_rows: int = 10_000
     resume_bytes: int = 32 << 20

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import orjson
-from tornado.iostream import IOStream
 
 from gateway.frames import (
     PING,
@@ -19,6 +18,7 @@ from gateway.frames import (
     websocket_close,
     websocket_frame,
 )
+from gateway.room import ReaderStream
 from gateway.websocket import WebSocketConnection, WebSocketHandler
 from newsfabric.closing import PROTOCOL_ERROR, CloseReason
 
@@ -36,7 +36,7 @@ class SockJsWebSocketConnection(WebSocketConnection):
     transport = "sockjs-websocket"
     variant = Variant.SOCKJS_WEBSOCKET
 
-    def __init__(self, core: Core, stream: IOStream) -> None:
+    def __init__(self, core: Core, stream: ReaderStream) -> None:
         super().__init__(core, stream)
         self._firm(_OPEN_FRAME)
 

@@ -15,14 +15,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from tornado.iostream import IOStream
-
 from gateway.access import refusal
 from gateway.connection import State
 from gateway.core import Welcome
 from gateway.frames import Variant, dress
 from gateway.protocol import Intent, Refusal, Session, Subscribe
 from gateway.publication import Publication
+from gateway.room import ReaderStream
 from gateway.standing import Standing
 from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
@@ -41,7 +40,7 @@ class SseConnection(StreamConnection):
     transport = "sse"
     variant = Variant.SSE
 
-    def __init__(self, core: Core, stream: IOStream) -> None:
+    def __init__(self, core: Core, stream: ReaderStream) -> None:
         super().__init__(core, stream)
         # The last beat at which the kernel was taking bytes.
         self._taking_at = core.clock()

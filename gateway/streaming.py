@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import tornado.web
-from tornado.iostream import IOStream, StreamClosedError
+from tornado.iostream import StreamClosedError
 
 from gateway.connection import Connection, State
 from gateway.core import Welcome
 from gateway.protocol import LogIn, Refusal, error_push
+from gateway.room import ReaderStream
 from gateway.standing import STRANGER, Standing
 from newsfabric.closing import NO_PONG, ErrorCode
 
@@ -51,9 +52,10 @@ class Ending(enum.Enum):
 class StreamConnection(Connection):
     """A connection on a TCP stream of its own."""
 
-    def __init__(self, core: Core, stream: IOStream) -> None:
+    def __init__(self, core: Core, stream: ReaderStream) -> None:
         super().__init__(core)
-        self._stream = stream
+        self._stream = self.stream = stream
+        stream.reader = self
         # Kept, because a stream forgets its socket when it closes.
         self._socket = stream.socket
         self._loop = asyncio.get_running_loop()
@@ -182,12 +184,14 @@ class StreamHandler(tornado.web.RequestHandler):
             self.set_header(name, value)
         self.finish(text)
 
-    def _take_over(self, status: str, headers: Mapping[str, str]) -> IOStream:
+    def _take_over(self, status: str, headers: Mapping[str, str]) -> ReaderStream:
         """Answer with a head that no framework adds to, and own the stream from here on.
 
         A reader who has gone meanwhile ends the request.
         """
         stream = self.detach()
+        # The listener makes no others.
+        assert isinstance(stream, ReaderStream)
         if stream.closed():
             raise tornado.web.Finish
         lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tornado.iostream import IOStream
-
 from gateway import measures
 from gateway.connection import State
 from gateway.core import Welcome
@@ -22,6 +20,7 @@ from gateway.frames import (
 )
 from gateway.protocol import LogIn
 from gateway.rfc6455 import SUBPROTOCOL, FrameParser, Received, accept_key, offered
+from gateway.room import ReaderStream
 from gateway.streaming import Ending, StreamConnection, StreamHandler
 from newsfabric.closing import OVERLOAD, UNFINISHED, CloseReason
 
@@ -37,7 +36,7 @@ class WebSocketConnection(StreamConnection):
     transport = "websocket"
     variant = Variant.WEBSOCKET
 
-    def __init__(self, core: Core, stream: IOStream) -> None:
+    def __init__(self, core: Core, stream: ReaderStream) -> None:
         super().__init__(core, stream)
         self._parser = FrameParser(core.settings.reader.frame_bytes)
         self._heard_at = core.clock()

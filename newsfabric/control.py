@@ -21,6 +21,9 @@ LOAD: Final = "load"
 RECEIPT: Final = "receipt"
 # What a position can hold; JSON numbers may be larger.
 MAX_COUNT: Final = 2**63 - 1
+# A tick with as many voids as a router remembers has 43 KB. Frontdesks keep reports of a thousand
+# boxes, each of which a stranger may own.
+MAX_BYTES: Final = 64 * 1024
 
 BoxState = Literal["starting", "ready", "draining"]
 _BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
@@ -228,6 +231,8 @@ def _message(
 def _fields(message: Message, kind: str) -> dict[str, Any]:
     if message.properties.type != kind:
         raise ValueError(f"not a {kind}: type is {message.properties.type!r}")
+    if len(message.body) > MAX_BYTES:
+        raise ValueError(f"not a {kind}: {len(message.body)} bytes")
     try:
         fields = orjson.loads(message.body)
     except orjson.JSONDecodeError as exc:

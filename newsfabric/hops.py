@@ -21,12 +21,20 @@ from newsfabric.amqp.message import SHOVELLED, Undecoded
 MAX_HOPS: Final = 8
 # Ways that are remembered: regions by paths by feeds, squared.
 _WAYS: Final = 512
+# A header is remembered if it is as short as those of our shovels: eight tables, each with a name,
+# URIs and a queue. What a publisher puts there can be all that a header may have, and is another
+# each time.
+_SHORT: Final = 4_096
+# A name of a queue, an exchange or a shovel is a short string (AMQP 0-9-1 section 4.2.5.3).
+_LONGEST_NAME: Final = 255
 
 
 def hops(headers: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the shovels that carried the message, the last one last; at most eight."""
     raw = headers.get(SHOVELLED)
-    return _names(raw) if isinstance(raw, Undecoded) else ()
+    if not isinstance(raw, Undecoded):
+        return ()
+    return _known_names(raw) if len(raw) <= _SHORT else _names(raw)
 
 
 def last_hop(headers: Mapping[str, Any]) -> str | None:
@@ -35,9 +43,12 @@ def last_hop(headers: Mapping[str, Any]) -> str | None:
     return found[-1] if found else None
 
 
-@functools.lru_cache(_WAYS)
 def _names(raw: Undecoded) -> tuple[str, ...]:
     # rabbit_basic:prepend_table_header/3: the newest comes first.
     tables = decode_array(raw)[:MAX_HOPS]
     found = (table.get("shovel-name") for table in tables if isinstance(table, dict))
-    return tuple(name for name in found if isinstance(name, str))[::-1]
+    short = (name for name in found if isinstance(name, str) and len(name) <= _LONGEST_NAME)
+    return tuple(short)[::-1]
+
+
+_known_names: Final = functools.lru_cache(_WAYS)(_names)

@@ -248,3 +248,21 @@ def test_what_only_looks_like_a_canary_is_none() -> None:
     assert not is_canary(dataclasses.replace(canary, properties=Properties(type="tick")))
     with pytest.raises(ValueError, match="token"):
         decode_canary(dataclasses.replace(canary, body=b'{"region":"oregon","sent_ms":1}'))
+
+
+def test_a_report_longer_than_ours_are_is_none() -> None:
+    report = LoadReport(
+        region="oregon",
+        box="oregon-retail-1",
+        state="ready",
+        connections=1,
+        capacity=2,
+        deliveries_per_second=1.0,
+        connects_per_second=1.0,
+        sockjs_url="u" * 70_000,
+        websocket_url="w",
+        sse_url="s",
+        sent_ms=1,
+    )
+    with pytest.raises(ValueError, match="70"):
+        decode_load(encode_load(report))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,19 @@ def test_of_many_hops_the_last_are_kept() -> None:
 def test_what_a_stranger_wrote_there_is_no_hop(forged: object) -> None:
     headers = decode_table(encode_table({SHOVELLED: forged})[4:])
     assert hops(headers) == ()
+
+
+def test_no_header_makes_us_remember_much() -> None:
+    """A publisher's own has up to 16 KiB, and is another each time."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(600):
+            assert hops(shovelled(f"{number}" + "x" * 10_000, "postoffice.1")) == ("postoffice.1",)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 2 << 20
 
 
 @given(st.binary(max_size=200))

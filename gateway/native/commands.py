@@ -114,6 +114,8 @@ def settings(told: GatewaySettings, *, capacity: int, handovers: int = 0) -> byt
         U32.pack(handovers),
         U16.pack(len(native.proxy_from)),
         *(_text8(network) for network in native.proxy_from),
+        U64.pack(told.outbox_memory),
+        U32.pack(_ms(told.stalled_seconds)),
     )
 
 

@@ -28,15 +28,21 @@ _READS_AT_ONCE: Final = 16
 # SCM_MAX_FD, unix(7).
 _DESCRIPTORS: Final = 253
 _INT_BYTES: Final = array.array("i").itemsize
-# Replies are bounded by one verb for each reader, publications by the feed's prefetch.
+# Publications are bounded by the feed's prefetch, answers by FULL_BYTES: beyond that no more of
+# them may be made, since each can be a megabyte.
 _WAITING_BYTES: Final = 256 << 20
+FULL_BYTES: Final = 8 << 20
+# What leaves in one write, if it comes in smaller pieces; and so many writes before others' turn.
+_WRITE_BYTES: Final = 256 * 1024
+_WRITES_AT_ONCE: Final = 64
 
 
 class ControlLink:
     """A connected link. ``on_event`` gets each event, and a handover's descriptor with it; None if
     that was lost, because this process may have no more.
 
-    ``on_lost`` is called once, with the reason, unless :meth:`close` came first.
+    ``on_lost`` is called once, with the reason, unless :meth:`close` came first; ``on_room`` when
+    the link was :attr:`full` and isn't any more.
     """
 
     def __init__(
@@ -44,20 +50,27 @@ class ControlLink:
         connected: socket.socket,
         on_event: Callable[[Event, int | None], None],
         on_lost: Callable[[str], None],
+        on_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._socket = connected
         self._on_event = on_event
         self._on_lost = on_lost
+        self._on_room = on_room
         self._loop = asyncio.get_running_loop()
         self._decoder = Decoder()
         # Descriptors whose message isn't whole yet, in the order in which they came.
         self._descriptors: collections.deque[int | None] = collections.deque()
-        self._waiting: list[bytes] = []
+        self._waiting: collections.deque[bytes | memoryview] = collections.deque()
         self._waiting_bytes = 0
         self._scheduled = False
         self._blocked = False
         self.closed = False
         self._loop.add_reader(self._socket, self._read)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that no more answers should be made."""
+        return self._waiting_bytes > FULL_BYTES
 
     def send(self, command: bytes) -> None:
         """Send ``command`` at the end of this turn; nothing if the link is closed."""
@@ -92,25 +105,41 @@ class ControlLink:
 
     def _write(self) -> None:
         self._scheduled = False
-        if self.closed or not self._waiting:
+        was_full = self.full
+        for _ in range(_WRITES_AT_ONCE):
+            if self.closed or not self._waiting:
+                break
+            data = self._next_piece()
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as exc:
+                self._lose(str(exc))
+                return
+            self._waiting_bytes -= sent
+            if sent < len(data):
+                self._waiting.appendleft(memoryview(data)[sent:])
+                break
+        if self.closed:
             return
-        data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError as exc:
-            self._lose(str(exc))
-            return
-        rest = data[sent:]
-        self._waiting = [rest] if rest else []
-        self._waiting_bytes = len(rest)
-        if bool(rest) != self._blocked:
-            self._blocked = bool(rest)
-            if rest:
+        if bool(self._waiting) != self._blocked:
+            self._blocked = bool(self._waiting)
+            if self._blocked:
                 self._loop.add_writer(self._socket, self._write)
             else:
                 self._loop.remove_writer(self._socket)
+        if was_full and not self.full:
+            self._on_room()
+
+    def _next_piece(self) -> bytes | memoryview:
+        """What to write next: commands that are short together, a long one alone."""
+        pieces = [self._waiting.popleft()]
+        size = len(pieces[0])
+        while self._waiting and size + len(self._waiting[0]) <= _WRITE_BYTES:
+            pieces.append(self._waiting.popleft())
+            size += len(pieces[-1])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read(self) -> None:
         try:

@@ -130,6 +130,10 @@ class Plane:
         self._asked: list[asyncio.Future[None]] = []
         self._replaced = False
         self._taking_over = False
+        # Verbs whose answers the link has no room for yet, in their order.
+        self._verbs: collections.deque[tuple[bytes, bytes, bytes]] = collections.deque()
+        # Set when the link has room again, or is lost.
+        self._room = asyncio.Event()
         # Whether its end was announced, and another one has our readers.
         self._moving = False
         # Set whenever a data plane has answered our hello.
@@ -148,7 +152,7 @@ class Plane:
         connection = await self._connect()
         self._changed.clear()
         greeting = self._greeting = asyncio.get_running_loop().create_future()
-        self._link = ControlLink(connection, self._on_event, self._on_lost)
+        self._link = ControlLink(connection, self._on_event, self._on_lost, self._on_room)
         self._link.send(commands.hello())
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -214,6 +218,17 @@ class Plane:
         if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
             self._link.send(command)
 
+    @property
+    def full(self) -> bool:
+        """Whether the data plane has to take answers before others are made."""
+        return self._link is not None and self._link.full
+
+    async def room(self) -> None:
+        """Return when an answer may be made, or there is no attachment to send it to."""
+        while self.full:
+            self._room.clear()
+            await self._room.wait()
+
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
         """Send ``publication`` to its readers, now or when we are attached; then call ``done``."""
         if self.state is State.GONE:
@@ -266,6 +281,9 @@ class Plane:
         self._changed.set()
         if self._link is not None:
             self._link.close()
+            self._link = None
+        self._verbs.clear()
+        self._room.set()
         self._finish_all()
 
     async def _connect(self) -> socket.socket:
@@ -302,8 +320,8 @@ class Plane:
     def _on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
             case Verbs(verbs):
-                for connection, badge, text in verbs:
-                    self._guest.verb(connection, badge, text)
+                self._verbs.extend(verbs)
+                self._ask_guest()
             case Uncovered():
                 self._guest.uncovered(event)
             case Published(number):
@@ -323,6 +341,15 @@ class Plane:
                 logger.warning("the data plane cuts us off: %s", why)
                 if why == REPLACED:
                     self._on_replaced()
+
+    def _ask_guest(self) -> None:
+        """Have verbs answered as long as there is room for answers: one can be a megabyte."""
+        while self._verbs and self._link is not None and not self._link.full:
+            self._guest.verb(*self._verbs.popleft())
+
+    def _on_room(self) -> None:
+        self._room.set()
+        self._ask_guest()
 
     def _on_replaced(self) -> None:
         self.state = State.GONE
@@ -353,6 +380,9 @@ class Plane:
 
     def _on_lost(self, why: str) -> None:
         self._link = None
+        # They come again.
+        self._verbs.clear()
+        self._room.set()
         if self.state is State.ATTACHED:
             self.state = State.AWAY
             if not self._moving:

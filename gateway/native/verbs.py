@@ -37,6 +37,7 @@ from gateway.native import commands
 from gateway.native.commands import Replay
 from gateway.native.events import Uncovered
 from gateway.native.plane import Plane
+from gateway.native.said import Said, Sayings
 from gateway.native.wire import MAX_MESSAGE, Connection
 from gateway.protocol import (
     Gap,
@@ -72,29 +73,10 @@ from newsfabric.topics import TopicPolicy, TopicTable
 _TICKS: Final = 100
 _TICK_BITS: Final = 28
 _GAPS: Final = (None, *Gap)
-# Readers of one page say the same: so many texts of at most so many bytes are read only once.
-_SAID: Final = 1_024
-_SHORT: Final = 256
 _SUBSCRIBES: Final = measures.VERBS.labels("subscribe")
 _LOGINS: Final = measures.VERBS.labels("login")
 # Of a topic's history, and of its newest versions, in one seed.
 _SEED_BYTES: Final = MAX_MESSAGE // 4
-
-
-@dataclasses.dataclass(slots=True)
-class _Said:
-    """What a text means, and the last answer if it is a subscribe, as of ``position``.
-
-    The answer to one with a position depends on what was ``missed`` too. It carries that itself for
-    the first who asks; for others it names the ``batch`` in which the data plane has it.
-    """
-
-    intent: Intent
-    position: str = ""
-    answer: bytes = b""
-    missed: Recalled | None = None
-    gap: Gap | None = None
-    batch: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,7 +140,7 @@ class NativeDesk:
         self._publish = publish
         # Shared by all: rates and subscriptions are counted by the data plane.
         self._session = Session(table, told.reader, 0.0)
-        self._said: dict[bytes, _Said] = {}
+        self._said = Sayings()
         # Those that the data plane has.
         self._batch_numbers: collections.deque[int] = collections.deque(
             maxlen=commands.MOST_BATCHES
@@ -168,7 +150,7 @@ class NativeDesk:
 
     def answer(self, connection: Connection, badge: bytes, text: bytes) -> None:
         """A reader with ``badge`` has said ``text``."""
-        said = self._said.get(text) or self._learn(text)
+        said = self._said.find(text) or self._learn(text)
         intent = said.intent
         if isinstance(intent, LogIn):
             self._log_in(connection, _standing(badge), intent)
@@ -195,7 +177,7 @@ class NativeDesk:
 
     def uncovered(self, event: Uncovered) -> None:
         """The data plane's memory doesn't reach as far as a verb asks."""
-        said = self._said.get(event.text) or self._learn(event.text)
+        said = self._said.find(event.text) or self._learn(event.text)
         verb, connection = said.intent, event.connection
         asking = _Asking.of(event.token, time.time())
         warm = event.cold and not asking.warmed
@@ -217,12 +199,10 @@ class NativeDesk:
         self._said.clear()
         self._batch_numbers.clear()
 
-    def _learn(self, text: bytes) -> _Said:
-        said = _Said(self._session.read(text))
-        if len(text) <= _SHORT and self._is_said_by_many(said.intent):
-            if len(self._said) >= _SAID:
-                self._said.clear()
-            self._said[text] = said
+    def _learn(self, text: bytes) -> Said:
+        said = Said(text, self._session.read(text))
+        if self._is_said_by_many(said.intent):
+            self._said.keep(said)
         return said
 
     def _is_said_by_many(self, intent: Intent) -> bool:
@@ -233,6 +213,7 @@ class NativeDesk:
 
     async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
         attachment = self._plane.attachment
+        await self._plane.room()
         kept: Recalled | None = None
         with contextlib.suppress(StoreError):
             kept = await self._mailroom.collect(verb.topic)
@@ -302,7 +283,7 @@ class NativeDesk:
         if verdict.hang_up:
             self._plane.send(commands.close(connection, INVALID_TOKEN))
 
-    def _joined(self, connection: Connection, said: _Said, verb: Subscribe) -> bytes:
+    def _joined(self, connection: Connection, said: Said, verb: Subscribe) -> bytes:
         """The answer to a subscribe without rewind: almost the same to all who say the same."""
         position = self._hub.streams.position(time.time())
         if said.position != position:
@@ -317,9 +298,10 @@ class NativeDesk:
                 ref=_ref(verb),
                 push=subscribed_push(verb, position),
             )
+            self._said.weigh(said)
         return commands.subscribe_again(said.answer, connection)
 
-    def _resume(self, connection: Connection, said: _Said, verb: Subscribe, position: str) -> None:
+    def _resume(self, connection: Connection, said: Said, verb: Subscribe, position: str) -> None:
         missed = self._resumer.recall(verb.topic, position)
         if missed is not None and missed.recovered:
             self._resumed(connection, said, verb, missed)
@@ -329,12 +311,16 @@ class NativeDesk:
     async def _resume_with_store(
         self,
         connection: Connection,
-        said: _Said,
+        said: Said,
         verb: Subscribe,
         position: str,
     ) -> None:
         attachment, asked = self._plane.attachment, time.time()
         missed = await self._resumer.recover(verb.topic, position)
+        while self._plane.full:
+            # What was missed holds only until something else arrives.
+            await self._plane.room()
+            missed = await self._resumer.recover(verb.topic, position)
         if attachment != self._plane.attachment:
             # The verb comes again.
             return
@@ -346,23 +332,25 @@ class NativeDesk:
             self._subscribe(connection, _from_the_first_of(verb, missed, asking), asking)
 
     def _resumed(
-        self, connection: Connection, said: _Said, verb: Subscribe, missed: Recalled
+        self, connection: Connection, said: Said, verb: Subscribe, missed: Recalled
     ) -> None:
         """Answer a subscribe with what was missed: the same to all who say the same."""
         position = self._hub.streams.position(time.time())
-        again = said.missed is missed
-        if not again or said.position != position or said.batch not in self._batch_numbers:
+        answer = said.answer
+        if not said.misses(missed) or said.position != position or not self._has_batch(said):
             fitting = commands.that_fit(missed.publications, self._told.replay_bytes)
             whole = len(fitting) == len(missed.publications)
             said.gap = missed.gap if whole else missed.gap or Gap.TOO_LARGE
             # As long as the reader doesn't have these, it must not lose them if it is cut off.
             echoed = verb.position if said.gap is None and fitting else None
-            if not again:
+            if not said.misses(missed):
+                # Most who say so are the only ones: they are given it, and it isn't kept.
                 said.batch = 0
-            elif said.batch not in self._batch_numbers:
+            elif not self._has_batch(said):
                 said.batch = self._send_batch(verb.topic, fitting)
-            said.missed, said.position = missed, position
-            said.answer = commands.subscribe(
+            said.note_missed(missed)
+            said.position = position
+            answer = commands.subscribe(
                 connection,
                 verb.topic,
                 self._policy(verb.topic),
@@ -374,8 +362,13 @@ class NativeDesk:
                 ),
                 older=() if said.batch else fitting,
             )
+            said.answer = answer if said.batch else b""
+            self._said.weigh(said)
         self._resumer.answered(verb.topic, said.gap)
-        self._plane.send(commands.subscribe_again(said.answer, connection))
+        self._plane.send(commands.subscribe_again(answer, connection))
+
+    def _has_batch(self, said: Said) -> bool:
+        return said.batch in self._batch_numbers
 
     def _send_batch(self, topic: str, messages: Sequence[Publication]) -> int:
         self._batches += 1
@@ -454,6 +447,7 @@ class NativeDesk:
         self, connection: Connection, verb: Subscribe | History, asking: _Asking, *, warm: bool
     ) -> None:
         attachment = self._plane.attachment
+        await self._plane.room()
         stored: list[Envelope] = []
         refusal: Refusal | None = None
         try:

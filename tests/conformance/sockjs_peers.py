@@ -25,6 +25,7 @@ from gateway.core import Core
 from gateway.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
 from gateway.listener import Listener, serve_connection
 from gateway.protocol import ReaderLimits
+from gateway.room import Room
 from gateway.settings import GatewaySettings
 from gateway.sockjs import PREFIX
 from newsfabric.store.memory import MemoryStore
@@ -81,8 +82,8 @@ async def tornado_peer() -> AsyncIterator[Peer]:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
-        for name, server in _servers(stack).items():
-            listener = Listener(server, "127.0.0.1", 0)
+        for name, (server, room) in _servers(stack).items():
+            listener = Listener(server, "127.0.0.1", 0, room)
             stack.callback(listener.stop)
             listener.start()
             ports[name] = (listener.port, PREFIX)
@@ -95,9 +96,9 @@ async def native_peer() -> AsyncIterator[Peer]:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
-        for name, server in _servers(stack).items():
+        for name, (server, room) in _servers(stack).items():
             port = await stack.enter_async_context(
-                echo_dataplane.echoing(_settings_of(name), _handing_to(server))
+                echo_dataplane.echoing(_settings_of(name), _handing_to(server, room))
             )
             ports[name] = (port, PREFIX)
         yield Peer("native", ports)
@@ -120,13 +121,13 @@ async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
         await process.wait()
 
 
-def _servers(stack: contextlib.AsyncExitStack) -> dict[str, HTTPServer]:
+def _servers(stack: contextlib.AsyncExitStack) -> dict[str, tuple[HTTPServer, Room]]:
     made = {}
     for name in ENDPOINTS:
         kind = ClosingCore if name == "close" else Core
         core = kind(_settings_of(name), TABLE, MemoryStore(TABLE))
         stack.push_async_callback(core.close)
-        made[name] = readers_server(stack, core)
+        made[name] = readers_server(stack, core), core.room
     return made
 
 
@@ -134,8 +135,8 @@ def _settings_of(endpoint: str) -> GatewaySettings:
     return SPECIAL.get(endpoint, SETTINGS)
 
 
-def _handing_to(server: HTTPServer) -> Callable[[Any, str], None]:
+def _handing_to(server: HTTPServer, room: Room) -> Callable[[Any, str], None]:
     def handed_over(connection: Any, address: str) -> None:
-        serve_connection(server, connection, (address, 0), lambda: None)
+        serve_connection(server, connection, (address, 0), room, lambda: None)
 
     return handed_over

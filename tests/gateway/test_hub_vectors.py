@@ -19,7 +19,7 @@ from gateway.frames import Variant
 from gateway.hub import Hub, HubLimits, Subscription
 from gateway.identities import SeenIdentities
 from gateway.memory import Selection
-from gateway.outbox import Outbox, OutboxLimits
+from gateway.outbox import Account, Outbox, OutboxLimits
 from gateway.protocol import ReaderLimits, Session
 from gateway.publication import Publication
 from gateway.streams import Streams
@@ -93,7 +93,7 @@ def frame(number: int, size: int) -> bytes:
 
 def outbox_lines(dice: random.Random) -> Iterator[str]:
     yield "outbox 2500 1500 1000"
-    box = Outbox(OutboxLimits(hard_bytes=2500, soft_bytes=1500, soft_seconds=1.0))
+    box = Outbox(OutboxLimits(hard_bytes=2500, soft_bytes=1500, soft_seconds=1.0), Account())
     now = 0
     for number in range(STEPS):
         now += TICK_MS * dice.randrange(4)

@@ -7,7 +7,7 @@ from envelopes import envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.outbox import ENTRY_BYTES, Outbox, OutboxLimits
+from gateway.outbox import ENTRY_BYTES, Account, Outbox, OutboxLimits
 from gateway.publication import Publication
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
@@ -30,7 +30,7 @@ def frame(number: int) -> bytes:
 
 
 def test_frames_leave_in_the_order_they_came() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     assert outbox.push_firm(b"a", now=0.0)
     assert outbox.push(b"b", publication(1, "drop_oldest"), now=0.0)
     assert outbox.push(b"c", publication(2, "disconnect"), now=0.0)
@@ -39,7 +39,7 @@ def test_frames_leave_in_the_order_they_came() -> None:
 
 
 def test_take_stops_before_its_limit_but_gives_at_least_one() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     for _ in range(3):
         outbox.push_firm(FRAME, now=0.0)
     assert outbox.take(20) == [FRAME, FRAME]
@@ -48,13 +48,13 @@ def test_take_stops_before_its_limit_but_gives_at_least_one() -> None:
 
 
 def test_the_hard_limit_calls_a_reader_of_firm_messages_too_slow_at_once() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     pushed = [outbox.push(FRAME, publication(n, "disconnect"), now=0.0) for n in range(5)]
     assert pushed == [True, True, True, True, False]
 
 
 def test_a_burst_above_the_soft_limit_is_forgiven() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     for _ in range(3):
         assert outbox.push_firm(FRAME, now=0.0)
     outbox.take(1000)
@@ -63,7 +63,7 @@ def test_a_burst_above_the_soft_limit_is_forgiven() -> None:
 
 
 def test_staying_above_the_soft_limit_is_not() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     for _ in range(4):
         assert outbox.push_firm(FRAME, now=0.0)
     outbox.take(1)
@@ -73,7 +73,7 @@ def test_staying_above_the_soft_limit_is_not() -> None:
 
 
 def test_drop_oldest_drops_the_oldest_and_never_closes() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     for n in range(10):
         assert outbox.push(frame(n), publication(n, "drop_oldest"), now=n * 100.0)
     assert outbox.take(1000) == [frame(n) for n in range(6, 10)]
@@ -82,7 +82,7 @@ def test_drop_oldest_drops_the_oldest_and_never_closes() -> None:
 
 
 def test_conflation_keeps_the_newest_of_each_key_in_the_order_of_arrival() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     for n, key in enumerate(["a", "b", "a", None, "b"]):
         assert outbox.push(frame(n), publication(n, "conflate", key=key), now=0.0)
     assert outbox.take(1000) == [frame(2), frame(3), frame(4)]
@@ -90,14 +90,14 @@ def test_conflation_keeps_the_newest_of_each_key_in_the_order_of_arrival() -> No
 
 
 def test_an_older_version_doesnt_take_the_place_of_a_newer() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     outbox.push(b"v2", publication(1, "conflate", key="a", version=2), now=0.0)
     outbox.push(b"v1", publication(2, "conflate", key="a", version=1), now=0.0)
     assert outbox.take(1000) == [b"v2"]
 
 
 def test_what_was_sent_is_not_conflated_with_what_comes() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     outbox.push(b"v1", publication(1, "conflate", key="a"), now=0.0)
     assert outbox.take(1000) == [b"v1"]
     outbox.push(b"v2", publication(2, "conflate", key="a"), now=0.0)
@@ -105,7 +105,7 @@ def test_what_was_sent_is_not_conflated_with_what_comes() -> None:
 
 
 def test_replies_push_droppable_messages_out_and_are_never_dropped() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     for n in range(4):
         outbox.push(frame(n), publication(n, "drop_oldest"), now=0.0)
     assert outbox.push_firm(b"reply", now=0.0)
@@ -113,7 +113,7 @@ def test_replies_push_droppable_messages_out_and_are_never_dropped() -> None:
 
 
 def test_a_droppable_message_is_dropped_when_only_firm_ones_wait() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     for _ in range(4):
         outbox.push_firm(FRAME, now=0.0)
     assert outbox.push(b"y" * 10, publication(1, "drop_oldest"), now=0.0)
@@ -122,7 +122,7 @@ def test_a_droppable_message_is_dropped_when_only_firm_ones_wait() -> None:
 
 
 def test_clear_forgets_everything() -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     outbox.push(FRAME, publication(1, "conflate", key="a"), now=0.0)
     outbox.push_firm(FRAME, now=0.0)
     assert outbox.clear() == 2
@@ -148,7 +148,7 @@ STEPS = st.lists(
 @pytest.mark.promise("D6", "D2")
 @given(STEPS)
 def test_whatever_happens_it_is_bounded_and_each_topic_keeps_its_order(steps: list[tuple]) -> None:
-    outbox = Outbox(LIMITS)
+    outbox = Outbox(LIMITS, Account())
     pushed: dict[str, list[int]] = {"firm": []}
     sent: list[int] = []
     for n, (step, policy, key) in enumerate(steps):

@@ -79,6 +79,8 @@ def _settings(b: Body) -> dict[str, Any]:
     found["sockjs_cookie"] = bool(b.number("B"))
     found["handovers"] = b.number("I")
     found["proxy_from"] = [b.data("B").decode() for _ in range(b.number("H"))]
+    found["outbox_bytes"] = b.number("Q")
+    found["stalled_ms"] = b.number("I")
     return found
 
 

@@ -82,6 +82,8 @@ pub struct Counters {
     pub identities: AtomicU64,
     /// Bytes of verbs that wait or are asked.
     pub held_bytes: AtomicU64,
+    /// What all outboxes of this thread take.
+    pub outbox_bytes: AtomicU64,
     /// Publications and copies that this thread's hub was offered; every thread is offered all.
     pub publications: AtomicU64,
     /// See `publications`.
@@ -89,7 +91,12 @@ pub struct Counters {
     /// Identities that this thread's hub has forgotten before their time.
     pub evicted_early: AtomicU64,
     closes: Mutex<BTreeMap<String, u64>>,
+    /// Bytes of long commands that the thread hasn't obeyed yet.
+    owed: AtomicU64,
 }
+
+/// A command that is as long counts until it is obeyed; thousands of short ones are soon.
+const LONG: usize = 16 * 1024;
 
 impl Counters {
     /// One more.
@@ -117,6 +124,25 @@ impl Counters {
     /// Open readers, of both framings.
     pub fn readers(&self) -> u64 {
         self.get(Count::ReadersWebSocket) + self.get(Count::ReadersSockJs)
+    }
+
+    /// The thread was given a command of so many bytes.
+    pub fn owe(&self, bytes: usize) {
+        if bytes >= LONG {
+            self.owed.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    /// It has obeyed it.
+    pub fn obeyed(&self, bytes: usize) {
+        if bytes >= LONG {
+            self.owed.fetch_sub(bytes as u64, Relaxed);
+        }
+    }
+
+    /// How many bytes of long commands it has yet to obey.
+    pub fn owed(&self) -> u64 {
+        self.owed.load(Relaxed)
     }
 
     /// A connection has ended for this reason.
@@ -155,6 +181,8 @@ pub fn report(threads: &[&Counters], draining: bool, handed_over: u32) -> Vec<(S
     out.push(("identities".to_owned(), most(|one| &one.identities)));
     let held = threads.iter().map(|one| one.held_bytes.load(Relaxed)).sum();
     out.push(("held_bytes".to_owned(), held));
+    let outboxes = threads.iter().map(|one| one.outbox_bytes.load(Relaxed)).sum();
+    out.push(("outbox_bytes".to_owned(), outboxes));
     out.push(("draining".to_owned(), draining.into()));
     out.push(("handed_over".to_owned(), handed_over.into()));
     out.push(("threads".to_owned(), threads.len() as u64));
@@ -185,6 +213,17 @@ mod tests {
         let news = [("accepts".to_owned(), 1), ("closes.drain".to_owned(), 1)];
         assert_eq!(changes(&before, &after), news);
         assert_eq!(changes(&after, &after), []);
+    }
+
+    #[test]
+    fn long_commands_are_owed_until_they_are_obeyed() {
+        let counters = Counters::default();
+        counters.owe(LONG);
+        counters.owe(LONG - 1);
+        assert_eq!(counters.owed(), LONG as u64);
+        counters.obeyed(LONG - 1);
+        counters.obeyed(LONG);
+        assert_eq!(counters.owed(), 0);
     }
 
     #[test]

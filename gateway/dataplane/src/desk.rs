@@ -25,6 +25,7 @@ impl Reactor {
                 self.hub.set_limits(Limits::of(&policy.settings));
                 self.maker = FrameMaker::new(&policy.settings);
                 self.policy = policy;
+                self.make_room_again();
                 self.listen();
             }
             Order::Attached(attachment) => {
@@ -49,6 +50,7 @@ impl Reactor {
                 if let Ok(command) = Command::decode(kind, &body) {
                     self.serve(command);
                 }
+                self.counters().obeyed(body.len());
             }
             Order::Evict(eviction) => self.evict(&eviction),
             Order::Drain(spread_ms, per_second) => self.start_drain(spread_ms, per_second),
@@ -199,7 +201,6 @@ impl Reactor {
     fn replay(&mut self, slot: u32, replay: &[Arc<Publication>], most: usize) {
         let connection = self.slab.at(slot);
         let (framing, deflate) = (connection.framing, connection.deflate);
-        let mut bytes = Vec::new();
         let mut size = 0;
         let mut first = replay.len();
         while first > 0 {
@@ -209,11 +210,33 @@ impl Reactor {
             }
             first -= 1;
         }
-        for one in &replay[first..] {
-            bytes.extend_from_slice(one.frame(framing, deflate, &mut self.maker));
+        let found = &replay[first..];
+        if found.is_empty() || self.slab.at(slot).phase != Phase::Open {
+            return;
         }
-        if !bytes.is_empty() && self.slab.at(slot).phase == Phase::Open {
-            self.write(slot, &bytes);
+        let mut done = 0;
+        if !self.slab.at(slot).blocked {
+            let mut bytes = Vec::with_capacity(size);
+            for one in found {
+                bytes.extend_from_slice(one.frame(framing, deflate, &mut self.maker));
+            }
+            match self.send_now(slot, &bytes) {
+                Some(sent) => done = sent,
+                None => return,
+            }
+        }
+        // What the kernel doesn't take waits as the frames that others wait for too.
+        for one in found {
+            let frame = one.frame(framing, deflate, &mut self.maker).clone();
+            if done >= frame.len() {
+                done -= frame.len();
+            } else if self.slab.at(slot).phase != Phase::Open {
+                return;
+            } else if self.slab.at(slot).blocked {
+                self.queue_firm(slot, frame);
+            } else {
+                self.keep_rest(slot, frame, std::mem::take(&mut done));
+            }
         }
     }
 

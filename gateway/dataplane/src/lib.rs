@@ -34,6 +34,7 @@ pub mod mailbox;
 pub mod orders;
 pub mod reactor;
 mod reader;
+pub mod room;
 pub mod run;
 pub mod slab;
 pub mod sys;

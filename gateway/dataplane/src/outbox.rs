@@ -19,9 +19,12 @@
 //! that isn't firm is dropped then instead. The soft limit counts firm bytes alone, and bites only
 //! after they have stayed above it for `soft_ms`: a burst is forgiven.
 //!
+//! What all outboxes of a thread take together is in their [`Account`], which every change is told.
+//!
 //! The decision to question: dropping leaves a hole in the queue, so that the places that the keys
 //! know stay right. Holes are closed when they are more than the frames.
 
+mod account;
 mod saved;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,7 @@ use std::sync::Arc;
 use crate::control::{Settings, Slow};
 use crate::publication::{Frame, Publication};
 
+pub use account::{Account, PLACE_BYTES};
 pub use saved::Saved;
 
 /// Counted for each frame beside its bytes, so that many small ones are bounded too.
@@ -155,29 +159,35 @@ impl Outbox {
     }
 
     /// Queue a frame of which the kernel has taken only `written` bytes. Nothing may wait yet.
-    pub fn started(&mut self, frame: Frame, written: usize) {
+    pub fn started(&mut self, frame: Frame, written: usize, account: &mut Account) {
         debug_assert!(self.is_empty() && written < frame.len());
-        self.append(frame, None);
+        self.append(frame, None, account);
         self.written = written;
     }
 
     /// Queue a message's frame under its topic's policy; false if the reader is too slow.
     #[must_use = "a reader that is too slow has to be closed"]
-    pub fn push(&mut self, frame: Frame, publication: &Arc<Publication>, now: u64) -> bool {
+    pub fn push(
+        &mut self,
+        frame: Frame,
+        publication: &Arc<Publication>,
+        now: u64,
+        account: &mut Account,
+    ) -> bool {
         let slow = publication.policy().slow;
         if slow == Slow::Disconnect {
-            return self.push_firm(frame, now);
+            return self.push_firm(frame, now, account);
         }
         let story = (slow == Slow::Conflate && publication.key().is_some())
             .then(|| Story(publication.clone()));
-        if story.as_ref().is_some_and(|story| !self.conflate(story)) {
+        if story.as_ref().is_some_and(|story| !self.conflate(story, account)) {
             return true;
         }
-        if !self.make_room(frame.len() + ENTRY_BYTES) {
+        if !self.make_room(frame.len() + ENTRY_BYTES, account) {
             self.count_dropped(slow);
             return true;
         }
-        let number = self.append(frame, Some(publication.clone()));
+        let number = self.append(frame, Some(publication.clone()), account);
         if let Some(story) = story {
             // The key of an older version that is being written stays otherwise.
             self.stories.remove(&story);
@@ -190,9 +200,9 @@ impl Outbox {
     ///
     /// It is queued in any case: on false clear the outbox, then say goodbye.
     #[must_use = "a reader that is too slow has to be closed"]
-    pub fn push_firm(&mut self, frame: Frame, now: u64) -> bool {
-        let fits = self.make_room(frame.len() + ENTRY_BYTES);
-        self.append(frame, None);
+    pub fn push_firm(&mut self, frame: Frame, now: u64, account: &mut Account) -> bool {
+        let fits = self.make_room(frame.len() + ENTRY_BYTES, account);
+        self.append(frame, None, account);
         fits && !self.too_long_above_soft(now)
     }
 
@@ -210,7 +220,7 @@ impl Outbox {
     }
 
     /// So many bytes of [`Outbox::slices`] were written.
-    pub fn advance(&mut self, mut bytes: usize) {
+    pub fn advance(&mut self, mut bytes: usize, account: &mut Account) {
         while let Some(entry) = self.entries.front() {
             let left = entry.frame.as_ref().map_or(0, |frame| frame.len() - self.written);
             if bytes < left {
@@ -219,7 +229,7 @@ impl Outbox {
             }
             bytes -= left;
             self.written = 0;
-            self.remove(self.first);
+            self.remove(self.first, account);
             self.entries.pop_front();
             self.first += 1;
             self.holes -= 1;
@@ -230,18 +240,26 @@ impl Outbox {
     }
 
     /// Drop everything but what was partly written; returns how many frames were dropped.
-    pub fn clear(&mut self) -> usize {
+    pub fn clear(&mut self, account: &mut Account) -> usize {
         let mut count = self.len();
+        self.leave(account);
         let started = (self.written > 0).then(|| self.entries.pop_front()).flatten();
         self.entries.clear();
         self.stories.clear();
         (self.first, self.droppable, self.holes) = (0, 0, 0);
         (self.pending_bytes, self.firm_bytes, self.soft_since) = (0, 0, None);
         if let Some(frame) = started.and_then(|entry| entry.frame) {
-            self.append(frame, None);
+            self.append(frame, None, account);
             count -= 1;
         }
         count
+    }
+
+    /// Take all of it out of the account: it is about to be thrown away.
+    pub fn leave(&self, account: &mut Account) {
+        self.entries.iter().filter_map(|entry| entry.frame.as_ref()).for_each(|frame| {
+            account.leave(frame);
+        });
     }
 
     /// How many messages were dropped since the last call.
@@ -250,7 +268,7 @@ impl Outbox {
     }
 
     /// Take away the waiting version; false if it is the newer one of the two.
-    fn conflate(&mut self, story: &Story) -> bool {
+    fn conflate(&mut self, story: &Story, account: &mut Account) -> bool {
         let waiting = self.stories.get(story).copied();
         // A version that is being written may have lost its place to one that was dropped since.
         let known = [waiting, (self.written > 0).then_some(self.first)];
@@ -268,13 +286,13 @@ impl Outbox {
         }
         if let Some(number) = waiting.filter(|number| !self.is_started(*number)) {
             self.dropped.conflate += 1;
-            self.remove(number);
+            self.remove(number, account);
             self.close_holes();
         }
         true
     }
 
-    fn make_room(&mut self, cost: usize) -> bool {
+    fn make_room(&mut self, cost: usize, account: &mut Account) -> bool {
         while self.pending_bytes + cost > self.limits.hard_bytes as usize {
             let Some(number) = self.oldest_droppable() else {
                 return false;
@@ -283,7 +301,7 @@ impl Outbox {
                 let slow = publication.policy().slow;
                 self.count_dropped(slow);
             }
-            self.remove(number);
+            self.remove(number, account);
         }
         self.close_holes();
         true
@@ -304,7 +322,13 @@ impl Outbox {
         self.written > 0 && number == self.first
     }
 
-    fn append(&mut self, frame: Frame, publication: Option<Arc<Publication>>) -> u64 {
+    fn append(
+        &mut self,
+        frame: Frame,
+        publication: Option<Arc<Publication>>,
+        account: &mut Account,
+    ) -> u64 {
+        account.enter(&frame);
         let cost = frame.len() + ENTRY_BYTES;
         self.pending_bytes += cost;
         if publication.is_none() {
@@ -315,13 +339,14 @@ impl Outbox {
     }
 
     /// Make a hole of an entry, if it isn't one. A started one comes here only when it is sent.
-    fn remove(&mut self, number: u64) {
+    fn remove(&mut self, number: u64, account: &mut Account) {
         let index = self.index(number);
         let Entry { frame: Some(frame), publication } =
             mem::replace(&mut self.entries[index], Entry { frame: None, publication: None })
         else {
             return;
         };
+        account.leave(&frame);
         self.holes += 1;
         let cost = frame.len() + ENTRY_BYTES;
         self.pending_bytes -= cost;

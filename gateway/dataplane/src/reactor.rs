@@ -25,6 +25,7 @@ use crate::head::Framing;
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
 use crate::orders::{Batch, Order, Report};
+use crate::outbox::Account;
 use crate::ping::Pulse;
 use crate::policy::Policy;
 use crate::publication::FrameMaker;
@@ -94,6 +95,10 @@ pub struct Reactor {
     shed_from: u32,
     /// Bytes of verbs that wait or are asked, in all connections.
     pub(crate) held_bytes: usize,
+    /// What waits in all outboxes.
+    pub(crate) account: Account,
+    /// As long as that takes no more, nobody has to go for it.
+    pub(crate) room: usize,
     /// How many more pings of this read are answered one by one.
     pub(crate) pongs: u32,
     /// Whose address was counted.
@@ -149,6 +154,8 @@ impl Reactor {
             drain: None,
             shed_from: 0,
             held_bytes: 0,
+            account: Account::default(),
+            room: usize::MAX,
             pongs: 0,
             counted: HashMap::new(),
             doomed: Vec::new(),
@@ -189,6 +196,7 @@ impl Reactor {
                 self.on_event(event.u64, event.events, &mut orders);
             }
             self.send_some();
+            self.keep_within_room();
             if self.crowded && self.fanout.is_busy() {
                 std::thread::yield_now();
             }
@@ -207,9 +215,13 @@ impl Reactor {
                 self.parts.orders.take(orders);
                 for order in orders.drain(..) {
                     self.obey(order);
+                    self.keep_within_room();
                 }
             }
-            _ => self.on_socket(token as u32, (token >> 32) as u32, ready),
+            _ => {
+                self.on_socket(token as u32, (token >> 32) as u32, ready);
+                self.keep_within_room();
+            }
         }
     }
 
@@ -259,6 +271,7 @@ impl Reactor {
         }
         self.listen_again();
         self.send_some_away();
+        self.make_room_again();
         self.note_sizes();
     }
 
@@ -272,6 +285,12 @@ impl Reactor {
             return;
         }
         let mut next = self.now_ms + heartbeat;
+        if let Some(end) = self.stall_ends_ms(slot) {
+            if end <= self.now_ms {
+                return self.close(slot, "slow_reader", None);
+            }
+            next = next.min(end);
+        }
         if let Some(end) = self.badge_ends_ms(slot) {
             if end <= self.now_ms {
                 return self.close(slot, "token_expired", None);
@@ -353,6 +372,9 @@ impl Reactor {
             self.parts.addresses.leave(address);
         }
         self.wheel.cancel(slot);
+        if let Some(extra) = &self.slab.at(slot).extra {
+            extra.outbox.leave(&mut self.account);
+        }
         self.slab.remove(slot);
         self.counters().connections.store(self.slab.len() as u64, Relaxed);
     }
@@ -443,6 +465,7 @@ impl Reactor {
         note(&counters.memory_bytes, self.hub.memory_bytes());
         note(&counters.identities, self.hub.identities());
         note(&counters.held_bytes, self.held_bytes);
+        note(&counters.outbox_bytes, self.account.bytes());
         note(&counters.copies, self.hub.copies() as usize);
         note(&counters.evicted_early, self.hub.evicted_early() as usize);
     }
@@ -465,12 +488,7 @@ impl Reactor {
     }
 
     pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
-        let settings = &self.policy.settings;
-        let limits = crate::outbox::Limits::of(settings);
-        self.slab
-            .at(slot)
-            .extra
-            .get_or_insert_with(|| Box::new(Extra::new(crate::outbox::Outbox::new(limits))))
+        self.slab.extra(slot, &self.policy)
     }
 
     pub(crate) fn epoll_token(slot: u32, generation: u32) -> u64 {

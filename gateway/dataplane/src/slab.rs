@@ -13,7 +13,8 @@ use crate::control::Settings;
 use crate::deflate::Agreement;
 use crate::frame::Decoder;
 use crate::head::Framing;
-use crate::outbox::Outbox;
+use crate::outbox::{Limits, Outbox};
+use crate::policy::Policy;
 
 /// Where a connection is in its life: Head → Open → Closing, and from each of them it can vanish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,8 @@ pub enum Waiting {
 pub struct Extra {
     /// Frames that wait.
     pub outbox: Outbox,
+    /// When the reader last took some of them, or the first began to wait.
+    pub taken_ms: u64,
     /// The verb that the control plane is to answer.
     pub asked: Option<Box<[u8]>>,
     /// The verbs after it.
@@ -116,6 +119,7 @@ impl Extra {
     pub fn new(outbox: Outbox) -> Extra {
         Extra {
             outbox,
+            taken_ms: 0,
             asked: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -191,6 +195,12 @@ impl Slab {
         self.connections
             .get_mut(slot as usize)
             .filter(|one| one.generation == generation && one.phase != Phase::Free)
+    }
+
+    /// What an idle reader doesn't have; from now on this one has it.
+    pub fn extra(&mut self, slot: u32, policy: &Policy) -> &mut Extra {
+        let limits = Limits::of(&policy.settings);
+        self.at(slot).extra.get_or_insert_with(|| Box::new(Extra::new(Outbox::new(limits))))
     }
 
     /// How many slots there are, free ones included.

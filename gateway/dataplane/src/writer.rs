@@ -46,7 +46,7 @@ impl Reactor {
     pub(crate) fn write(&mut self, slot: u32, bytes: &[u8]) {
         let connection = self.slab.at(slot);
         if connection.blocked {
-            return self.queue_firm(slot, bytes);
+            return self.queue_firm(slot, Arc::from(bytes));
         }
         if let Some(sent) = self.send_now(slot, bytes)
             && sent < bytes.len()
@@ -59,8 +59,8 @@ impl Reactor {
     pub(crate) fn deliver(&mut self, slot: u32, frame: &Frame, publication: &Arc<Publication>) {
         if self.slab.at(slot).blocked {
             let now_ms = self.now_ms;
-            let outbox = &mut self.extra(slot).outbox;
-            let fits = outbox.push(frame.clone(), publication, now_ms);
+            let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+            let fits = outbox.push(frame.clone(), publication, now_ms, &mut self.account);
             self.count_dropped(slot);
             if !fits {
                 self.close(slot, "slow_reader", None);
@@ -92,7 +92,9 @@ impl Reactor {
 
     /// The kernel took only `written` of `frame`: the rest goes first when there is room.
     pub(crate) fn keep_rest(&mut self, slot: u32, frame: Frame, written: usize) {
-        self.extra(slot).outbox.started(frame, written);
+        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        outbox.started(frame, written, &mut self.account);
+        self.watch_stall(slot);
         let connection = self.slab.at(slot);
         connection.blocked = true;
         let token = Self::epoll_token(slot, connection.generation);
@@ -102,10 +104,11 @@ impl Reactor {
         }
     }
 
-    fn queue_firm(&mut self, slot: u32, bytes: &[u8]) {
-        let now_ms = self.now_ms;
+    /// Queue what must not be dropped behind what waits.
+    pub(crate) fn queue_firm(&mut self, slot: u32, frame: Frame) {
         let open = self.slab.at(slot).phase == Phase::Open;
-        let fits = self.extra(slot).outbox.push_firm(Arc::from(bytes), now_ms);
+        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        let fits = outbox.push_firm(frame, self.now_ms, &mut self.account);
         self.count_dropped(slot);
         if !fits && open {
             self.close(slot, "slow_reader", None);
@@ -137,7 +140,10 @@ impl Reactor {
             let mut parts = [io::IoSlice::new(&[]); PARTS];
             let count = extra.outbox.slices(&mut parts);
             match sys::send_all(fd, &parts[..count]) {
-                Ok(sent) => extra.outbox.advance(sent),
+                Ok(sent) => {
+                    extra.outbox.advance(sent, &mut self.account);
+                    extra.taken_ms = self.now_ms;
+                }
                 Err(error) if sys::would_block(&error) || sys::exhausted(&error) => return,
                 Err(_) => return self.lose(slot),
             }
@@ -195,7 +201,7 @@ impl Reactor {
         }
         if name == "slow_reader" {
             // What waits would only keep the reader from hearing why it is closed.
-            let count = self.extra(slot).outbox.clear();
+            let count = self.slab.extra(slot, &self.policy).outbox.clear(&mut self.account);
             self.counters().add_many(Count::DroppedDisconnect, count as u64);
         }
         let violated =

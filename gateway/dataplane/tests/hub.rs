@@ -10,7 +10,7 @@ use dataplane::bucket::{Admission, Bucket};
 use dataplane::control::{Message, Replay, Settings, Slow, Uncovered};
 use dataplane::hub::{self, Hub, Offer, Publication, TopicPolicy};
 use dataplane::identities::SeenIdentities;
-use dataplane::outbox::{self, Outbox};
+use dataplane::outbox::{self, Account, Outbox};
 
 const VECTORS: &str = include_str!("vectors/hub.txt");
 
@@ -43,7 +43,7 @@ fn frame(marker: &str, size: usize) -> Arc<[u8]> {
 /// What is being tested, since the last line that began something.
 enum Subject {
     Nothing,
-    Outbox(Outbox),
+    Outbox(Outbox, Account),
     Seen(SeenIdentities),
     Bucket(Settings, Bucket),
     Hub(Box<Hub>, Vec<(String, TopicPolicy)>),
@@ -51,11 +51,14 @@ enum Subject {
 
 fn begin(words: &[&str]) -> Option<Subject> {
     Some(match words {
-        ["outbox", hard, soft, ms] => Subject::Outbox(Outbox::new(outbox::Limits {
-            hard_bytes: number(hard),
-            soft_bytes: number(soft),
-            soft_ms: number(ms),
-        })),
+        ["outbox", hard, soft, ms] => Subject::Outbox(
+            Outbox::new(outbox::Limits {
+                hard_bytes: number(hard),
+                soft_bytes: number(soft),
+                soft_ms: number(ms),
+            }),
+            Account::default(),
+        ),
         ["seen", window, limit] => {
             Subject::Seen(SeenIdentities::new(number(window), number(limit)))
         }
@@ -83,7 +86,7 @@ fn begin(words: &[&str]) -> Option<Subject> {
     })
 }
 
-fn on_outbox(outbox: &mut Outbox, words: &[&str]) -> String {
+fn on_outbox(outbox: &mut Outbox, account: &mut Account, words: &[&str]) -> String {
     let fits = match words {
         ["push", marker, size, now, slow, message] => {
             let slow = match *slow {
@@ -94,11 +97,13 @@ fn on_outbox(outbox: &mut Outbox, words: &[&str]) -> String {
             let policy = TopicPolicy { keep: 0, slow, latest: false };
             let topic = format!("slow.{slow:?}");
             let frame = frame(marker, number(size));
-            outbox.push(frame, &publication(&topic, policy, message), number(now))
+            outbox.push(frame, &publication(&topic, policy, message), number(now), account)
         }
-        ["firm", marker, size, now] => outbox.push_firm(frame(marker, number(size)), number(now)),
-        ["take", bytes] => return take(outbox, number(bytes)),
-        ["clear"] => return outbox.clear().to_string(),
+        ["firm", marker, size, now] => {
+            outbox.push_firm(frame(marker, number(size)), number(now), account)
+        }
+        ["take", bytes] => return take(outbox, account, number(bytes)),
+        ["clear"] => return outbox.clear(account).to_string(),
         ["len"] => return outbox.len().to_string(),
         _ => panic!("{words:?}"),
     };
@@ -107,7 +112,7 @@ fn on_outbox(outbox: &mut Outbox, words: &[&str]) -> String {
     format!("{} {pending} {} {}", u8::from(fits), dropped.conflate, dropped.drop_oldest)
 }
 
-fn take(outbox: &mut Outbox, bytes: usize) -> String {
+fn take(outbox: &mut Outbox, account: &mut Account, bytes: usize) -> String {
     let mut slices = [IoSlice::new(&[]); 64];
     let count = outbox.slices(&mut slices);
     let mut left = bytes;
@@ -120,7 +125,7 @@ fn take(outbox: &mut Outbox, bytes: usize) -> String {
         let marker = std::str::from_utf8(&slice[..4]).expect("digits");
         markers.push(number::<u32>(marker).to_string());
     }
-    outbox.advance(bytes);
+    outbox.advance(bytes, account);
     markers.join(" ")
 }
 
@@ -211,7 +216,7 @@ fn every_operation_is_answered_as_the_tornado_engine_answers_it() {
         }
         let answer = match &mut subject {
             Subject::Nothing => panic!("{line}"),
-            Subject::Outbox(outbox) => on_outbox(outbox, &words),
+            Subject::Outbox(outbox, account) => on_outbox(outbox, account, &words),
             Subject::Seen(seen) => on_seen(seen, &words),
             Subject::Bucket(settings, bucket) => on_bucket(settings, bucket, &words),
             Subject::Hub(hub, policies) => on_hub(hub, policies, &words),

@@ -183,6 +183,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
         "cookie": "session", "pong_ms": 2_000, "per_address": 3,
         "websocket": True, "sockjs_cookie": False, "handovers": 9,
         "proxy_from": ["10.0.0.0/8", "2001:db8::/32"],
+        "outbox_bytes": 256 << 20, "stalled_ms": 30_000,
     }  # fmt: skip
     assert {name: fields[name] for name in wanted} == wanted
     assert fields["reasons"] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ from fake_dataplane import Visit, event, handover, published
 
 from gateway.native import commands
 from gateway.native.events import Event, Handover, Published
-from gateway.native.link import ControlLink
+from gateway.native.link import FULL_BYTES, ControlLink
 from gateway.native.wire import MAX_MESSAGE
 
 
@@ -140,3 +141,29 @@ async def test_a_link_that_we_close_tells_nothing(end: End) -> None:
     end.link.close()
     await end.other.ended()
     assert not end.lost.done()
+
+
+async def test_a_full_link_says_when_there_is_room_again() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    room = 0
+
+    def on_room() -> None:
+        nonlocal room
+        room += 1
+
+    link = ControlLink(ours, lambda *_: None, lambda _: None, on_room)
+    commands = [bytes([number % 251]) * 100_000 for number in range(2 * FULL_BYTES // 100_000)]
+    for command in commands:
+        link.send(command)
+    assert link.full
+    got = bytearray()
+    with theirs:
+        while len(got) < sum(map(len, commands)):
+            with contextlib.suppress(BlockingIOError):
+                got += theirs.recv(1 << 20)
+            await asyncio.sleep(0)
+        assert got == b"".join(commands)
+        assert (room, link.full) == (1, False)
+        link.close()

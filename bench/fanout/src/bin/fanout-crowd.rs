@@ -9,6 +9,8 @@
 //! how many deliveries were lost, doubled or late (behind a later one); the longest time that one reader waited
 //! between two messages; and when, after SINCE_NS, a message first came whose number nobody had (0: never).
 //!
+//! `stall TEXT` says `TEXT` on every connection, and reads nothing from then on.
+//!
 //! Pings are answered, like a browser does. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured
 //! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 65,536) are noted by
 //! number, which `census` needs. One address has 28,000 ports, and the kernel finds one slowly when most are taken: from `--source`
@@ -33,6 +35,7 @@ enum State {
     /// So many answers are to come.
     Asking(usize),
     Reading,
+    Stalled,
     Gone,
 }
 
@@ -55,6 +58,7 @@ struct Crowd {
     hello: Vec<u8>,
     say: String,
     first: usize,
+    receive_buffer: i32,
     sample: usize,
     numbered: bool,
     ready: usize,
@@ -120,6 +124,7 @@ impl Crowd {
             hello: hello.into_bytes(),
             say: arguments.text("say", ""),
             first: arguments.number("first", 0) as usize,
+            receive_buffer: arguments.number("receive-buffer", 0) as i32,
             sample: arguments.number("sample", 16) as usize,
             numbered: arguments.number("numbers", 0) == 1,
             ready: 0,
@@ -153,9 +158,24 @@ impl Crowd {
                 (Ok(messages), Ok(since_ns)) => self.census(messages, since_ns),
                 _ => eprintln!("error: census wants two whole numbers, got {line:?}"),
             },
+            ["stall", ..] => self.stall(line["stall".len()..].trim()),
             _ => eprintln!("error: no command {line:?}"),
         }
         true
+    }
+
+    fn stall(&mut self, verb: &str) {
+        let said = masked(0x81, verb.as_bytes());
+        let mut stalled = 0;
+        for (number, reader) in self.readers.iter_mut().enumerate() {
+            if reader.state == State::Reading {
+                self.epoll.change(reader.socket, 0, number as u64);
+                reader.state = State::Stalled;
+                send(reader.socket, &said);
+                stalled += 1;
+            }
+        }
+        println!("{{\"stalled\":{stalled}}}");
     }
 
     fn forget(&mut self) {
@@ -173,6 +193,9 @@ impl Crowd {
         let socket = tcp_socket();
         // The kernel then looks for a port that is free towards the server, not free at all.
         set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+        if self.receive_buffer > 0 {
+            set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, self.receive_buffer);
+        }
         let [a, b, c, first] = source;
         let source = [a, b, c, first + (self.readers.len() / PER_ADDRESS) as u8];
         bind(socket, &address(source, 0));
@@ -192,7 +215,7 @@ impl Crowd {
             reader.state = State::Upgrading;
             return;
         }
-        if reader.state == State::Gone {
+        if matches!(reader.state, State::Stalled | State::Gone) {
             return;
         }
         match receive(reader.socket, buffer) {

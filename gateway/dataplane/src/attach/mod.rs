@@ -16,7 +16,7 @@ mod yielding;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::addresses::Addresses;
 use crate::control::{self, Command, ConnectionId, Event, Malformed, Settings};
@@ -38,6 +38,10 @@ use strangers::Strangers;
 const OUTGOING_BYTES: usize = 192 << 20;
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;
+/// While the I/O threads have more than this to obey, the control plane has to wait: its answers can be
+/// a megabyte each, and no outbox counts them yet.
+const OWED_BYTES: u64 = 32 << 20;
+const NAP: Duration = Duration::from_millis(1);
 /// After everyone was told, a thread that doesn't end is not waited for longer than this.
 const GRACE_MS: u64 = 2_000;
 
@@ -318,6 +322,11 @@ impl Attachment {
         if ready & (sys::READ | sys::DEAD) == 0 {
             return;
         }
+        if self.threads.counters.iter().map(Counters::owed).sum::<u64>() > OWED_BYTES {
+            // epoll tells again that there is something to read.
+            std::thread::sleep(NAP);
+            return;
+        }
         let Some(plane) = self.plane.as_mut() else {
             return;
         };
@@ -437,7 +446,9 @@ impl Attachment {
     }
 
     fn pass_on(&mut self, connection: ConnectionId, kind: u8, body: &[u8]) {
-        if let Some(pending) = self.threads.pending.get_mut(usize::from(connection.thread)) {
+        let thread = usize::from(connection.thread);
+        if let Some(pending) = self.threads.pending.get_mut(thread) {
+            self.threads.counters[thread].owe(body.len());
             pending.push(Order::Command(kind, body.into()));
         }
     }

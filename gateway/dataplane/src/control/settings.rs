@@ -67,6 +67,10 @@ pub struct Settings {
     /// Where PROXY headers may come from, if they are spoken at all. Version 3 ends before it (`None`),
     /// and means everywhere.
     pub proxy_from: Option<Vec<Network>>,
+    /// Version 3 ends before it: no bound.
+    pub outbox_bytes: u64,
+    /// Likewise: a reader may take nothing for as long as it likes.
+    pub stalled_ms: u32,
 }
 
 impl Settings {
@@ -135,6 +139,8 @@ impl Reader<'_> {
             sockjs_cookie: self.flag_or("sockjs_cookie", false)?,
             handovers: self.u32_of_later()?,
             proxy_from: self.proxy_from()?,
+            outbox_bytes: self.u64_of_later()?,
+            stalled_ms: self.u32_of_later()?,
         };
         check(&settings)?;
         Ok(settings)
@@ -166,6 +172,10 @@ impl Reader<'_> {
             text.parse().map_err(|_| Malformed::Value("proxy_from"))
         };
         (0..count).map(network).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn u64_of_later(&mut self) -> Result<u64, Malformed> {
+        if self.end().is_ok() { Ok(0) } else { self.u64() }
     }
 
     fn origins(&mut self) -> Result<Vec<String>, Malformed> {

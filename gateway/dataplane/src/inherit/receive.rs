@@ -109,7 +109,12 @@ impl Shared {
         self.names.get(name).cloned().unwrap_or_else(|| name.into())
     }
 
-    fn outbox(&self, extra: &CarriedExtra<'_>, limits: outbox::Limits) -> io::Result<Outbox> {
+    fn outbox(
+        &self,
+        extra: &CarriedExtra<'_>,
+        limits: outbox::Limits,
+        account: &mut outbox::Account,
+    ) -> io::Result<Outbox> {
         let mut saved = outbox::Saved {
             entries: Vec::with_capacity(extra.frames.len()),
             written: extra.written as usize,
@@ -120,7 +125,7 @@ impl Shared {
             let publication = publication.map(|number| self.publication(number)).transpose()?;
             saved.entries.push((frame, publication));
         }
-        Outbox::restore(limits, saved).ok_or_else(|| wrong("outbox"))
+        Outbox::restore(limits, saved, account).ok_or_else(|| wrong("outbox"))
     }
 }
 
@@ -260,7 +265,10 @@ impl Heir<'_> {
 
     fn extra(&mut self, carried: &CarriedExtra<'_>) -> io::Result<Extra> {
         let limits = outbox::Limits::of(self.reactor.settings());
-        let mut extra = Extra::new(self.shared.outbox(carried, limits)?);
+        let outbox = self.shared.outbox(carried, limits, &mut self.reactor.account)?;
+        let mut extra = Extra::new(outbox);
+        // Whoever takes nothing gets the time anew.
+        extra.taken_ms = self.reactor.now_ms;
         extra.asked = carried.asked.map(Box::from);
         self.reactor.held_bytes += carried.asked.map_or(0, <[u8]>::len);
         extra.ping = carried.ping.map(Box::from);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Limits, Outbox, Story};
+use super::{Account, Limits, Outbox, Story};
 use crate::control::Slow;
 use crate::publication::{Frame, Publication};
 
@@ -29,7 +29,7 @@ impl Outbox {
 
     /// An outbox like the one that was saved; `None` if there is none like that.
     #[must_use]
-    pub fn restore(limits: Limits, saved: Saved) -> Option<Outbox> {
+    pub fn restore(limits: Limits, saved: Saved, account: &mut Account) -> Option<Outbox> {
         let first = saved.entries.first().map_or(0, |(frame, _)| frame.len());
         if saved.written >= first.max(1) {
             return None;
@@ -40,7 +40,7 @@ impl Outbox {
                 .clone()
                 .filter(|one| one.policy().slow == Slow::Conflate && one.key().is_some())
                 .map(Story);
-            let number = outbox.append(frame, publication);
+            let number = outbox.append(frame, publication, account);
             if let Some(story) = story {
                 outbox.stories.remove(&story);
                 outbox.stories.insert(story, number);

@@ -199,17 +199,26 @@ impl Plane {
             settings.extend(pong_ms.to_le_bytes());
         }
         if version > 3 {
+            // WebSocket is served, no cookie is wanted.
+            settings.extend([1, 0]);
             // Two may be handed over, and PROXY headers come from nowhere.
             settings.extend(2u32.to_le_bytes());
             settings.extend(0u16.to_le_bytes());
+            settings.extend(u64::MAX.to_le_bytes());
+            settings.extend(30_000u32.to_le_bytes());
         }
         self.send(2, &settings);
     }
 
     /// Return when the data plane says that this counter has this value.
     pub fn wait_for_count(&mut self, wanted: &str, value: u64) {
+        self.count_when(wanted, |last| last == value);
+    }
+
+    /// The value of this counter, as soon as it is as it should be.
+    pub fn count_when(&mut self, wanted: &str, met: impl Fn(u64) -> bool) -> u64 {
         let (started, mut last) = (Instant::now(), None);
-        while last != Some(value) {
+        loop {
             assert!(started.elapsed() < PATIENCE, "{wanted} is {last:?}");
             self.send(12, &[]);
             let counters = self.wait_for(134);
@@ -221,6 +230,9 @@ impl Plane {
                     last = Some(u64::from_le_bytes(count.try_into().expect("eight bytes")));
                 }
                 rest = more;
+            }
+            if let Some(value) = last.filter(|value| met(*value)) {
+                return value;
             }
         }
     }

@@ -1,0 +1,156 @@
+"""10,000 readers who take nothing, beside 1,000 good ones: what each of them costs the others.
+
+The good ones get a message fifty times a second. The others ask for a history of 320 KB each, an
+answer that nobody shares, and read nothing from then on, while messages of 16 KB come for them.
+After half a minute they are closed. Everything shares all cores here: an attacker's readers are
+elsewhere, but the bytes that they don't take cost the kernel what they cost it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from bench.box import TOPIC, Box, running_box, subscribe_verb
+from bench.programs import ROOT, Crowd, running_crowd
+from bench.rows import Row
+
+STALLED: Final = 10_000
+GOOD: Final = 1_000
+HEAVY_TOPIC: Final = "news.breaking"
+HEAVY_BYTES: Final = 16_000
+HISTORY: Final = 20
+PER_SECOND: Final = 50
+# More than stalled readers are given.
+SECONDS: Final = 45
+ALONE_SECONDS: Final = 20
+BUDGET: Final = 256 << 20
+_ASK: Final = json.dumps({"action": "history", "topic": HEAVY_TOPIC, "limit": HISTORY})
+_SLOW: Final = 'newsfabric_gateway_closes_total{reason="slow_reader"}'
+_WAITING: Final = "newsfabric_gateway_outbox_bytes"
+
+
+def measure(stalled: int = STALLED) -> list[Row]:
+    """Good readers alone, then beside ``stalled`` bad ones."""
+    return uvloop.run(_measure(ROOT / "target" / "release", stalled))
+
+
+async def _measure(programs: Path, stalled: int) -> list[Row]:
+    async with (
+        running_box("native", own_core=False) as box,
+        running_crowd(
+            programs, port=box.port, connections=GOOD, say=subscribe_verb(), sample=1, numbers=1
+        ) as good,
+        running_crowd(
+            programs,
+            port=box.port,
+            connections=stalled,
+            source="127.0.0.50",
+            receive_buffer=4_096,
+            say=subscribe_verb(HEAVY_TOPIC),
+        ) as bad,
+    ):
+        await good.said()
+        came = (await bad.said())["connections"]
+        await box.publish(HEAVY_TOPIC, count=2 * HISTORY, text_bytes=HEAVY_BYTES)
+        await bad.has_got(came * 2 * HISTORY)
+        before = box.resident()
+        alone = await _heard(box, good, ALONE_SECONDS)
+        with _watched(box) as seen:
+            await bad.ask(f"stall {_ASK}")
+            beside = await _heard(box, good, SECONDS, heavy=True)
+        closed = await asyncio.to_thread(box.gateway.metric, _SLOW)
+    return [
+        Row(figure="readers who take nothing", value=came, unit="", digits=0, at_least=stalled),
+        Row(figure="… closed as slow", value=closed, unit="", digits=0, at_least=stalled),
+        Row(
+            figure="memory of both processes before",
+            value=before / 1e6,
+            unit="MB",
+            digits=0,
+        ),
+        Row(
+            figure="… at its most while they took nothing",
+            value=max(seen["resident"]) / 1e6,
+            unit="MB",
+            digits=0,
+            at_most=(before + 2 * BUDGET) / 1e6,
+        ),
+        Row(
+            figure="waiting in outboxes at its most",
+            value=max(seen["waiting"]) / 1e6,
+            unit="MB",
+            digits=0,
+            at_most=BUDGET / 1e6,
+        ),
+        Row(
+            figure="memory that the kernel had for all sockets at its most",
+            value=max(seen["kernel"]) / 1e6,
+            unit="MB",
+            digits=0,
+        ),
+        Row(figure=f"{GOOD:,} good readers alone, p99", value=alone["p99_ms"], unit="ms"),
+        Row(figure="… beside them, p99", value=beside["p99_ms"], unit="ms"),
+        Row(figure="… p50", value=beside["p50_ms"], unit="ms"),
+        Row(figure="… the worst delivery", value=beside["worst_ms"], unit="ms"),
+        Row(
+            figure="… deliveries lost or doubled",
+            value=alone["lost"] + beside["lost"] + beside["doubled"],
+            unit="",
+            digits=0,
+            at_most=0,
+        ),
+        Row(figure="… closed", value=beside["gone"], unit="", digits=0, at_most=0),
+    ]
+
+
+async def _heard(box: Box, good: Crowd, seconds: int, *, heavy: bool = False) -> dict[str, Any]:
+    """What good readers say of so many seconds, in which 16 KB a second come for the others too."""
+    await good.ask("report")
+    start = time.monotonic()
+    messages = seconds * PER_SECOND
+    for number in range(messages):
+        await asyncio.sleep(max(0.0, start + number / PER_SECOND - time.monotonic()))
+        await box.publish(TOPIC, first=number)
+        if heavy and number % PER_SECOND == 0:
+            await box.publish(HEAVY_TOPIC, text_bytes=HEAVY_BYTES)
+    await good.has_got(GOOD * messages)
+    census = await good.ask(f"census {messages} 0")
+    return await good.ask("report") | census
+
+
+@contextmanager
+def _watched(box: Box) -> Iterator[dict[str, list[float]]]:
+    """Memory four times a second, from a thread: what is measured must not wait for it."""
+    seen: dict[str, list[float]] = {"resident": [], "waiting": [], "kernel": []}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.25):
+            seen["resident"].append(box.resident())
+            seen["kernel"].append(_socket_bytes())
+            seen["waiting"].append(box.gateway.metric(_WAITING))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watching.join()
+
+
+def _socket_bytes() -> int:
+    """What TCP has of the kernel's memory, on the whole machine (proc(5), ``sockstat``)."""
+    for line in Path("/proc/net/sockstat").read_text().splitlines():
+        if line.startswith("TCP:"):
+            return int(line.split()[-1]) * 4_096
+    return 0

@@ -1,0 +1,182 @@
+"""One bound for all that waits for readers in this process, and one for how long they take nothing.
+
+Each outbox has limits of its own, but ten thousand readers who take nothing fill ten thousand of
+them, and each HTTP answer that isn't taken waits in its stream. So all of it together has a bound.
+Over it, those who are furthest behind are closed as slow readers, until an eighth is free again:
+so everybody is looked at once for at least so many bytes that came in between.
+
+Who has taken nothing for ``stalled_seconds`` while something waits is closed too, however little
+that is. A reader takes something when the kernel does: its buffer has room again.
+
+A stream is looked at once a second; until then what it has sent meanwhile counts as waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from tornado.iostream import IOStream
+
+from gateway.outbox import Account
+from newsfabric.closing import SLOW_READER
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+
+_LOOK_SECONDS: Final = 1.0
+# What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
+# it would be kept for as long as the goodbye may take, and the connection ends at once.
+_GOODBYE_BEHIND: Final = 128 * 1024
+
+
+class Room:
+    """What waits in one process; ``clock`` is any, in seconds. Lives on the loop that made it."""
+
+    def __init__(
+        self,
+        most_bytes: int,
+        stalled_seconds: float,
+        readers: Callable[[], Iterable[Connection]],
+        clock: Callable[[], float],
+    ) -> None:
+        self.account = Account(self._check)
+        self._most_bytes = self._room = most_bytes
+        self._stalled_seconds = stalled_seconds
+        self._readers = readers
+        self._clock = clock
+        # Streams that the kernel doesn't take everything from: what waits there as far as is
+        # known, how much they have ever sent, and since when that is so.
+        self._streams: dict[ReaderStream, tuple[int, int, float]] = {}
+        self._in_streams = 0
+        self._scheduled = False
+
+    @property
+    def waiting_bytes(self) -> int:
+        """All that waits."""
+        return self.account.bytes + self._in_streams
+
+    async def watch(self) -> None:
+        """Look after everybody now and then, for as long as the gateway lives."""
+        while True:
+            await asyncio.sleep(min(_LOOK_SECONDS, self._stalled_seconds / 4))
+            self.look()
+
+    def waits(self, stream: ReaderStream) -> None:
+        """The kernel didn't take all of what was written to ``stream``."""
+        known, sent, since = self._streams.get(stream, (0, stream.sent, self._clock()))
+        self._streams[stream] = stream.waiting, sent, since
+        self._in_streams += stream.waiting - known
+        self._check()
+
+    def look(self) -> None:
+        """See what streams have sent, and close those that have sent nothing for too long."""
+        now = self._clock()
+        for stream, (known, sent, since) in list(self._streams.items()):
+            waiting = stream.waiting
+            self._in_streams += waiting - known
+            if not waiting:
+                del self._streams[stream]
+            elif stream.sent != sent:
+                self._streams[stream] = waiting, stream.sent, now
+            else:
+                self._streams[stream] = waiting, sent, since
+                if now - since >= self._stalled_seconds:
+                    self._give_up(stream)
+        self._room = min(self._room, max(self._most_bytes, self._enough_more()))
+
+    def _check(self) -> None:
+        if self.waiting_bytes > self._room and not self._scheduled:
+            # Not now: whoever writes is in the middle of something.
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._make_room)
+
+    def _make_room(self) -> None:
+        self._scheduled = False
+        self.look()
+        behind: list[tuple[int, int, Connection | ReaderStream]] = []
+        streams = dict.fromkeys(self._streams)
+        for reader in self._readers():
+            stream = reader.stream
+            in_stream = 0 if stream is None or stream not in streams else stream.waiting
+            if waiting := reader.waiting_bytes + in_stream:
+                behind.append((waiting, len(behind), reader))
+            if stream is not None:
+                streams.pop(stream, None)
+        behind += [(stream.waiting, -n, stream) for n, stream in enumerate(streams)]
+        behind.sort(reverse=True, key=lambda one: one[:2])
+        enough = self._most_bytes - self._most_bytes // 8
+        for _, _, one in behind:
+            if self.waiting_bytes <= enough:
+                break
+            if isinstance(one, ReaderStream):
+                self._give_up(one)
+            else:
+                one.close(SLOW_READER)
+                if one.stream is not None:
+                    self._cut_short(one.stream)
+        # What goodbyes take is not to be searched for again and again.
+        self._room = max(self._most_bytes, self._enough_more())
+
+    def _enough_more(self) -> int:
+        return self.waiting_bytes + self._most_bytes // 8
+
+    def _give_up(self, stream: ReaderStream) -> None:
+        """End a stream that nobody reads, with a goodbye if there is a reader to hear one."""
+        if stream.reader is None:
+            stream.close()
+        else:
+            stream.reader.close(SLOW_READER)
+        self._cut_short(stream)
+
+    def _cut_short(self, stream: ReaderStream) -> None:
+        if stream.waiting > _GOODBYE_BEHIND:
+            stream.close()
+        if not stream.waiting:
+            known, _, _ = self._streams.pop(stream, (0, 0, 0.0))
+            self._in_streams -= known
+
+
+class ReaderStream(IOStream):
+    """A stream to somebody we know nothing of, who may take nothing.
+
+    ``reader`` is the connection that owns it, if one does; requests over HTTP share one.
+    ``on_closed`` is called once when the socket is closed, whoever owns it by then.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        room: Room,
+        on_closed: Callable[[], None],
+        *,
+        max_buffer_size: int,
+    ) -> None:
+        self._room = room
+        self._on_closed = on_closed
+        self.reader: Connection | None = None
+        super().__init__(connection, max_buffer_size=max_buffer_size)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the kernel hasn't taken."""
+        return 0 if self.closed() else len(self._write_buffer)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that it has taken of what it didn't take at once, since the beginning."""
+        return self._total_write_done_index
+
+    def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
+        """As :meth:`IOStream.write`."""
+        written = super().write(data)
+        if self.writing():
+            self._room.waits(self)
+        return written
+
+    def close_fd(self) -> None:
+        """As :meth:`IOStream.close_fd`."""
+        super().close_fd()
+        self._on_closed()

@@ -1,0 +1,67 @@
+"""What is remembered of what readers say stays within its bytes."""
+
+from __future__ import annotations
+
+from gateway.native.said import SHORT, Said, Sayings
+from gateway.protocol import Ping
+from gateway.resume import Recalled
+
+ANSWER = b"x" * 1_000
+
+
+def said(number: int, answer: bytes = ANSWER) -> Said:
+    return Said(b"%d" % number, Ping(ref=number), answer=answer)
+
+
+def test_what_was_said_longest_ago_goes_first() -> None:
+    sayings = Sayings(10_000)
+    for number in range(3):
+        sayings.keep(said(number))
+    assert sayings.find(b"0") == said(0)
+    sayings.keep(said(3))
+    assert [sayings.find(b"%d" % number) is None for number in range(4)] == [
+        False, True, False, False
+    ]  # fmt: skip
+
+
+def test_however_many_texts_there_are_they_stay_within_their_bytes() -> None:
+    sayings = Sayings(100_000)
+    for number in range(10_000):
+        sayings.keep(said(number))
+        assert sayings.kept_bytes <= 100_000
+    assert len(sayings) > 20
+    sayings.clear()
+    assert (len(sayings), sayings.kept_bytes) == (0, 0)
+
+
+def test_an_answer_that_grows_is_weighed_again() -> None:
+    sayings = Sayings(10_000)
+    one, other = said(1), said(2)
+    sayings.keep(one)
+    sayings.keep(other)
+    other.answer = bytes(6_000)
+    sayings.weigh(other)
+    assert (sayings.find(b"1"), sayings.find(b"2")) == (None, other)
+    sayings.weigh(one)
+    assert sayings.find(b"1") is None, "what is forgotten stays so"
+    other.answer = bytes(20_000)
+    sayings.weigh(other)
+    assert (len(sayings), sayings.kept_bytes) == (0, 0)
+
+
+def test_a_long_text_is_not_remembered() -> None:
+    sayings = Sayings()
+    long = Said(b"x" * (SHORT + 1), Ping())
+    sayings.keep(long)
+    assert sayings.find(long.text) is None
+
+
+def test_what_was_missed_is_not_kept_alive() -> None:
+    one = said(1)
+    missed = Recalled([])
+    one.note_missed(missed)
+    assert one.misses(missed)
+    assert not one.misses(Recalled([]))
+    del missed
+    assert one.missed is not None
+    assert one.missed() is None
