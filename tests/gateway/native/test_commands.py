@@ -50,7 +50,7 @@ def command(kind: int, body: bytes) -> bytes:
 
 
 def test_hello() -> None:
-    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x03\0"
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x04\0"
 
 
 def test_publish() -> None:

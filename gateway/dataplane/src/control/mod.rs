@@ -19,7 +19,7 @@ pub use settings::{OWN_REASONS, Reason, Settings};
 
 /// The version of the protocol that this data plane speaks; to a control plane of an older one it
 /// speaks that.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// The first version with badges.
 pub const BADGES: u16 = 2;
 /// What two data planes say to each other is as it was in this version.
