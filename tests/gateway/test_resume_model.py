@@ -7,7 +7,8 @@ the regions tell each other, gateways that restart (within a cut too), readers t
 the middle of a replay. The hub, its memory and the resumer are the real ones; what the test keeps
 beside them is who should have got what.
 
-One thing is left out, because it isn't promised: see :meth:`Gateway.given`.
+Two things are left out, because they aren't promised: see :meth:`Gateway.given` and
+:meth:`Gateway.healed`.
 `python tests/gateway/histories.py resume 0 20000` looks for seeds that fail.
 """
 
@@ -104,7 +105,7 @@ class Gateway:
 
     def __init__(self, world: World, region: str) -> None:
         self.world, self.region = world, region
-        self.began_in_a_cut = world.cut
+        self.began_in_a_cut, self.began_ms = world.cut, world.clock.ms
         settings = GatewaySettings(name="box", region=region, resume_rows=world.rows)
         self.hub = GivingHub(Streams(world.clock.now), self.given)
         self.order: list[int] = []
@@ -132,6 +133,23 @@ class Gateway:
             for reader in self.world.readers:
                 if reader.gateway is self and reader.came_at < kept_at:
                     reader.unpromised.add(identity)
+
+    def healed(self, rows: list[Envelope]) -> None:
+        """The cut has ended, and our store gets these.
+
+        If this gateway began in that cut, it never hears of a router that is dead by then. What
+        that one routed before we began is the past, and nobody who is connected is given it. For
+        an hour no position covers it; then they all do. docs/design/0011-resume.md says so.
+        """
+        living = {(router.name, router.epoch) for router in self.world.routers}
+        for one in rows:
+            unheard = self.hub.streams.mark(one.router, one.epoch) is None
+            dead = (one.router, one.epoch) not in living
+            before = ms_of_id(one.id) < self.began_ms
+            if self.began_in_a_cut and unheard and dead and before:
+                for reader in self.world.readers:
+                    if reader.gateway is self:
+                        reader.unpromised.add(one.identity)
 
     def take(self, item: Envelope | Tick) -> None:
         if self.hub.streams.mark(item.router, item.epoch) is None:
@@ -386,6 +404,8 @@ class World:
         self.cut = False
         for region in REGIONS:
             await self.keep(region, [one for one in self.unsent if one.origin != region])
+        for gateway in self.gateways:
+            gateway.healed([one for one in self.unsent if one.origin != gateway.region])
         self.unsent.clear()
         oldest_ms = self.clock.ms - QUEUED_MS
         for way, gateway in zip(self.way, self.gateways, strict=True):
