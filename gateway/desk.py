@@ -204,7 +204,7 @@ class Desk:
         now = time.time()
         hub = self._core.hub
         memory = hub.memory(verb.topic)
-        if memory.policy.latest and not recovered:
+        if memory.policy.latest and verb.rewind is None and not recovered:
             publications = memory.with_latest(publications, now)
         fitting = self._newest_that_fit(publications, connection.variant)
         if recovered and len(fitting) < len(publications):

@@ -226,6 +226,7 @@ class Hub:
         in this order: it is news that the feed hasn't brought yet.
         """
         known = self._topics.get(topic) or self._create(topic)
+        self._touch(topic)
         older, fresh = self._absorb(known, history, now)
         versions, _ = self._absorb(known, latest, now, publish=False)
         before = known.memory.weight
@@ -241,12 +242,13 @@ class Hub:
     def absorb(
         self, topic: str, stored: Iterable[Envelope], now: float
     ) -> tuple[list[Publication], list[Publication]]:
-        """Sort envelopes from the store into (older than what is remembered, fresh), oldest first.
+        """Sort envelopes from the store into (older than what is recent, fresh), oldest first.
 
-        Publish the fresh ones. What is remembered is in neither.
+        Publish the fresh ones. What is among the recent messages is in neither; what is remembered
+        only as the newest of its key is older.
         """
         known = self._topics.get(topic) or self._create(topic)
-        return self._absorb(known, stored, now)
+        return self.sort([one for one in stored if one.identity not in known.memory], now)
 
     def sort(
         self, stored: Iterable[Envelope], now: float

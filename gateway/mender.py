@@ -65,6 +65,11 @@ class Mender:
         return self._repair.ready
 
     @property
+    def tells_all(self) -> bool:
+        """Whether whoever goes on from our marks misses nothing."""
+        return self._repair.tells_all(self._core.clock())
+
+    @property
     def open_gaps(self) -> int:
         """How many holes are open now."""
         return self._repair.open_gaps

@@ -55,10 +55,15 @@ class ReaderLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rewind:
-    """How far back to start: a number of messages, or seconds. Exactly one is set."""
+    """How far back to start: a number of messages, or seconds. Exactly one is set.
+
+    With ``latest`` the newest of each key come too: where it stands in the place of a position that
+    can't be resumed from. Who asks for a rewind gets that and nothing else.
+    """
 
     count: int | None = None
     seconds: float | None = None
+    latest: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,7 +400,8 @@ def asked_ago(verb: Subscribe, seconds: float) -> Subscribe:
     """``verb`` as it is now, having waited so long: its rewind still begins where it did."""
     if verb.rewind is None or verb.rewind.seconds is None:
         return verb
-    return dataclasses.replace(verb, rewind=Rewind(seconds=verb.rewind.seconds + seconds))
+    ago = dataclasses.replace(verb.rewind, seconds=verb.rewind.seconds + seconds)
+    return dataclasses.replace(verb, rewind=ago)
 
 
 def unsubscribed_push(verb: Unsubscribe) -> bytes:

@@ -59,6 +59,8 @@ _LOOKS: Final = 64
 _FORGOTTEN: Final = 4_096
 # Regions whose silence is noticed.
 _ORIGINS: Final = 64
+# So long what a stranger routed before we heard it may be found, in seconds: looked for twice.
+_STRANGE_SECONDS: Final = 2 * LATE_MS / 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,8 @@ class Repair:
         self._origins: dict[str, float] = {}
         self._sweeps: dict[str, Sweep] = {}
         self._took_over = False
+        # Until then the past of some stranger is looked for.
+        self._strange_until = 0.0
         # What streams never heard of have routed since then (our clock) is news; None: not begun.
         self._since_ms: int | None = None
         # Since when everything is to be looked at before we are ready.
@@ -223,6 +227,14 @@ class Repair:
     def ready(self) -> bool:
         """Whether nothing is missing but what single gaps are: see a catch-up, above."""
         return self._since_ms is not None and self._catch_up_ms is None and self._deaf_ms is None
+
+    def tells_all(self, now: float) -> bool:
+        """Whether the streams' marks say all that is missing.
+
+        They don't while the past of a stranger is looked for: it counts as seen, so whoever goes
+        on from them wouldn't look for it any more.
+        """
+        return self.ready and now >= self._strange_until
 
     @property
     def open_gaps(self) -> int:
@@ -570,9 +582,10 @@ class Repair:
     def _note_start(self, router: str, epoch: int, life: _Life) -> None:
         if self._since_ms is None or self._looked is None or self._streams.find((router, epoch)):
             return
-        if epoch < self._since_ms - SKEW_MS:
-            # It was cut off from us, and its store with it; or it had nothing to say.
-            life.stranger_until = life.heard + 2 * LATE_MS / 1000
+        if not self._streams.is_young(epoch):
+            # It was cut off from us, and its store with it; or it had nothing to say. What it
+            # routed before we heard it is no gap: only here it is looked for.
+            self._strange_until = life.stranger_until = life.heard + _STRANGE_SECONDS
             now_ms = self._looked[1]
             span = Span(now_ms - JOURNAL_MS, now_ms + SKEW_MS)
         else:

@@ -258,7 +258,6 @@ class Resumer:
         start = _start(told, memory.policy, now)
         if window.reach_ms <= start:
             gap = Gap.GIVEN_UP if streams.lacks(told) else Gap.STORE if window.spoilt else None
-            streams.store_was_trusted |= gap is None
             return Recalled(_beyond(memory, window, told, now), gap)
         if window.asked_ms <= start and now < window.read_at + _SHORT_SECONDS:
             return Recalled(_beyond(memory, window, told, now), Gap.TOO_MANY)

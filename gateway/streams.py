@@ -16,7 +16,9 @@ Positions (:mod:`gateway.position`) are made and judged here:
 * A stream that was silent for an hour, and has no hole, is left out of positions but not
   forgotten. When it speaks again, what was missed meanwhile is a hole, not the past.
 * A position's time, which stands for streams that aren't listed, stays ten minutes behind the
-  clock: so late may the first message of a router come that nobody here had heard of.
+  clock: so late may the first message of a router come that nobody here had heard of. A gateway
+  that doesn't know the last hour stays an hour behind: it may have begun while a region was cut
+  off, whose routers every older gateway has listed for that hour.
 * If it comes later than that (its region was cut off), a position may claim too much.
   :meth:`Streams.trusted` takes that back: whoever resumes here with a position that doesn't
   list a router which lives after the position was made is taken to have seen nothing of it.
@@ -24,8 +26,8 @@ Positions (:mod:`gateway.position`) are made and judged here:
   than ten minutes since it started, and died before the position was made.
 * What was given up counts as seen, so that it holds nothing up here, but for six hours no position
   covers it (:meth:`Stream.lose`): who resumes elsewhere may get it, and who does here is told. The
-  same goes for the past of a router that is older than we are and was cut off when we began, if
-  somebody was told meanwhile that the store has everything.
+  same goes for the past of a router that is older than we are and was cut off when we began:
+  whoever was connected here meanwhile didn't get it.
 
 The decision that one would question: :meth:`Streams.vouches` goes by clocks in one point.
 What a gateway heard is known by numbers; that there was no router it never heard of, only
@@ -62,8 +64,8 @@ class StreamLimits:
 
     At the bound of streams the longest silent one is forgotten; at that of ranges the oldest
     hole is given up: the mark moves over it. After ``silent_seconds`` a stream leaves positions;
-    the time in them stays ``late_seconds`` behind. No position covers what was given up
-    within ``lost_seconds``.
+    the time in them stays ``late_seconds`` behind, or ``silent_seconds`` as long as we know less
+    than that of the past. No position covers what was given up within ``lost_seconds``.
     """
 
     streams: int = 1024
@@ -251,8 +253,6 @@ class Streams:
         self._heard_at = now
         # When a tick came for the first time.
         self._ticked_at: float | None = None
-        # Whether a reader was told that what the store has is all.
-        self.store_was_trusted = False
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -277,20 +277,24 @@ class Streams:
         stream.ticked(seq, sent_ms)
         self._bound(router, epoch, stream)
 
+    def is_young(self, epoch: int) -> bool:
+        """Whether a router that started at ``epoch`` has no past here: all of it counts."""
+        return epoch >= self.since_ms - SKEW_MS
+
     def seen(self, router: str, epoch: int, seq: int) -> bool:
         """Whether the feed is past this number; of an old stream never heard of, it is."""
         stream = self._streams.get((router, epoch))
-        return not self._is_young(epoch) if stream is None else stream.seen(seq)
+        return not self.is_young(epoch) if stream is None else stream.seen(seq)
 
     def offered(self, router: str, epoch: int, seq: int, routed_ms: int) -> bool:
         """Whether this number is no news: it was heard here, or by gateways whose stream we took
         over, or routed before we began."""
         stream = self._streams.get((router, epoch))
         if stream is None:
-            return routed_ms < self._began_ms and not self._is_young(epoch)
+            return routed_ms < self._began_ms and not self.is_young(epoch)
         if seq <= stream.start:
             # What is young starts at 0, unless it was taken over.
-            return routed_ms < self._began_ms or self._is_young(epoch)
+            return routed_ms < self._began_ms or self.is_young(epoch)
         return stream.seen(seq)
 
     def mark(self, router: str, epoch: int) -> int | None:
@@ -393,7 +397,8 @@ class Streams:
         gateway, or hadn't been heard yet: nothing of it counts as seen. Nor does it if the
         number is far beyond those that the router has given out: that was made up.
         """
-        made = (told.time_ms + self._late_ms) / 1000
+        # It was made then or later.
+        made = max(told.time_ms / 1000 + self.limits.late_seconds, told.since_ms / 1000)
         doubtful: dict[bytes, int] = {}
         since_ms = told.since_ms
         for (_, epoch), stream in reversed(self._streams.items()):
@@ -437,22 +442,27 @@ class Streams:
 
     @property
     def _late_ms(self) -> int:
-        return int(self.limits.late_seconds * 1000)
+        """How far behind what was heard last a position's time stays.
 
-    def _is_young(self, epoch: int) -> bool:
-        return epoch >= self.since_ms - SKEW_MS
+        Where nothing is known of the last hour, a region may be cut off whose routers no position
+        lists, though those of older gateways do. What these routed in that hour isn't seen.
+        """
+        limits = self.limits
+        knows = self._heard_at * 1000 - self.known_ms >= limits.silent_seconds * 1000
+        return int((limits.late_seconds if knows else limits.silent_seconds) * 1000)
 
     def _heard(self, router: str, epoch: int, past: int, ms: int, now: float) -> Stream:
         """The stream, heard ``now``; if it is new and older than we are, ``past`` is its past."""
         name = (router, epoch)
         stream = self._streams.get(name)
         if stream is None:
-            young = self._is_young(epoch)
+            young = self.is_young(epoch)
             start, first_ms = (0, min(epoch, ms)) if young else (past, ms)
             stream = self._streams[name] = Stream(router, epoch, start, first_ms)
             # Routers tick each second: one that lives was heard soon after the first.
             cut_off = self._ticked_at is not None and now > self._ticked_at + _SILENT_SECONDS
-            if start > 0 and cut_off and self.store_was_trusted:
+            if start > 0 and cut_off:
+                # Who was connected here until now didn't get it, whatever the store had.
                 stream.lose(1, start, from_ms=min(epoch, ms), at_ms=int(now * 1000))
                 self._lossy[name] = stream
             if len(self._streams) > self.limits.streams:

@@ -41,10 +41,10 @@ _MAX_U32: Final = 2**32 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replay:
-    """How far back a subscribe starts: ``kind`` 0 nothing, 1 the last ``value``, 2 since ms.
+    """How far back a subscribe starts: ``kind`` 1 the last ``value``, 2 since ms.
 
-    3 is the :func:`batch` of number ``value`` and nothing else; of number 0: what the command gives
-    as older messages.
+    0 is the newest of each key, where the topic has these; 4 is 2 and 0. 3 is the :func:`batch` of
+    number ``value``; of number 0: what the command gives as older messages.
     """
 
     kind: int = 0

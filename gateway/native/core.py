@@ -46,6 +46,10 @@ _HUB_TOPICS: Final = 2_000
 # In one command.
 _USERS: Final = 10_000
 _REMEMBER_SECONDS: Final = 1.0
+# Marks that don't tell everything are left when those before are as old as this. Streams of routers
+# never heard of could go on coming for ever, and the data plane would publish twice what lies
+# beyond marks that are older than the identities it knows, 15 minutes.
+_OLDEST_MARKS_SECONDS: Final = 300.0
 # Readers here leave less room there; a crowd that comes is told in one go.
 _RESIZE_SECONDS: Final = 0.1
 
@@ -239,12 +243,18 @@ class NativeCore(Core):
     async def remember(self) -> None:
         """Leave our marks with the data plane, each second that they tell everything.
 
-        While we are catching up they don't, and the one after us goes on from the marks before.
+        While we are catching up they don't, nor while we look for what a router routed before we
+        heard of it: the one after us goes on from the marks before.
         """
+        left_at = self.clock()
         while True:
-            blob = encode_marks(self.hub.streams, clock_ms())
-            if self.mender.ready and len(blob) <= MAX_BLOB:
-                self.plane.send(commands.remember(blob))
+            now = self.clock()
+            overdue = self.mender.ready and now >= left_at + _OLDEST_MARKS_SECONDS
+            if self.mender.tells_all or overdue:
+                left_at = now
+                blob = encode_marks(self.hub.streams, clock_ms())
+                if len(blob) <= MAX_BLOB:
+                    self.plane.send(commands.remember(blob))
             await asyncio.sleep(_REMEMBER_SECONDS)
 
     def _evict_there(self, revoked: Sequence[tuple[str, int]]) -> None:

@@ -547,14 +547,14 @@ def _from_the_first_of(verb: Subscribe, missed: Recalled, asking: _Asking) -> Su
         return verb
     first_ms = min(ms_of_id(one.envelope.id) for one in missed.publications)
     seconds = max(1.0, asking.asked - first_ms / 1000 + 1)
-    return dataclasses.replace(verb, rewind=Rewind(seconds=seconds))
+    return dataclasses.replace(verb, rewind=Rewind(seconds=seconds, latest=True))
 
 
 def _replay(rewind: Rewind | None, now: float) -> Replay:
     if rewind is None:
         return Replay()
     if rewind.seconds is not None:
-        return Replay(2, _ms_ago(rewind.seconds, now))
+        return Replay(4 if rewind.latest else 2, _ms_ago(rewind.seconds, now))
     return Replay(1, rewind.count or 0)
 
 

@@ -227,6 +227,7 @@ class HubLines:
                 ("none", 0),
                 ("last", self.dice.randrange(1, 7)),
                 ("since", self.now - self.dice.randrange(200_000)),
+                ("since-and-latest", self.now - self.dice.randrange(200_000)),
             ]
         )
         covered = self.dice.random() < 0.5
@@ -242,11 +243,13 @@ class HubLines:
             "none": lambda: Selection([], covered=True),
             "last": lambda: memory.last(number, now),
             "since": lambda: memory.since(number, now),
+            "since-and-latest": lambda: memory.since(number, now),
         }[kind]()
         if covered and not found.covered:
             return "short"
         replay = found.publications
-        return ids(memory.with_latest(replay, now) if memory.policy.latest else replay)
+        latest = memory.policy.latest and kind in ("none", "since-and-latest")
+        return ids(memory.with_latest(replay, now) if latest else replay)
 
 
 def vectors() -> str:

@@ -338,6 +338,30 @@ def test_of_an_old_router_that_was_cut_off_the_last_ten_minutes_are_looked_at(bo
     assert box.read(ours, late) == [69]
 
 
+@pytest.mark.parametrize("ago", [590, 10])
+def test_a_router_that_began_just_before_us_and_said_nothing_yet_is_repaired_from_its_first_number(
+    ago: int,
+) -> None:
+    box = Box()
+    epoch = box.ms(ago)
+    # The journal has nothing of it when we begin.
+    assert box.read() == []
+    box.go(1)
+    box.hear(3, router=FAR, epoch=epoch)
+    box.go(1.1)
+    lost = [stored(seq, router=FAR, at=box.now - 2, epoch=epoch) for seq in (1, 2)]
+    assert box.read(*lost) == [1, 2]
+
+
+def test_while_a_strangers_past_is_looked_for_the_marks_dont_tell_everything(box: Box) -> None:
+    assert box.repair.tells_all(box.now)
+    box.hear(70, router=FAR, epoch=EPOCH - 10**9)
+    for seconds, tells in ((119, False), (1, True)):
+        box.go(seconds)
+        box.tick(2)
+        assert (box.repair.tells_all(box.now), box.repair.ready) == (tells, True)
+
+
 def test_a_gateway_that_starts_is_ready_when_the_last_ten_minutes_are_read() -> None:
     box = Box()
     assert not box.repair.ready

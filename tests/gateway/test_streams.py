@@ -148,11 +148,36 @@ def test_a_position_lists_each_stream_with_its_mark() -> None:
 
 def test_a_positions_time_stays_ten_minutes_behind_what_was_heard_last() -> None:
     streams = Streams(START)
-    assert decode(streams.position(START)).time_ms == ms(-600)
-    streams.saw(ROUTER, EPOCH, 1, routed_ms=ms(5), now=START + 5)
-    assert decode(streams.position(START + 5)).time_ms == ms(-595)
+    streams.saw(ROUTER, EPOCH, 1, routed_ms=ms(4_000), now=START + 4_000)
+    assert decode(streams.position(START + 4_000)).time_ms == ms(3_400)
+    streams.saw(ROUTER, EPOCH, 2, routed_ms=ms(4_005), now=START + 4_005)
+    assert decode(streams.position(START + 4_005)).time_ms == ms(3_405)
     # Deaf since then.
-    assert decode(streams.position(START + 5_000)).time_ms == ms(-595)
+    assert decode(streams.position(START + 9_000)).time_ms == ms(3_405)
+
+
+def test_it_stays_an_hour_behind_until_an_hour_is_known() -> None:
+    streams = Streams(START)
+    assert decode(streams.position(START)).time_ms == ms(-3_600)
+    streams.caught_up(ms(-600))
+    for after, time in ((2_999, -601), (3_000, 2_400)):
+        streams.saw(ROUTER, EPOCH, after, routed_ms=ms(after), now=START + after)
+        assert decode(streams.position(START + after)).time_ms == ms(time)
+
+
+def test_who_goes_on_where_others_were_knows_what_they_knew() -> None:
+    streams = Streams(START)
+    streams.listened_since(ms(-7_000), known_ms=ms(-7_000))
+    streams.caught_up(ms(-60))
+    assert decode(streams.position(START)).time_ms == ms(-600)
+
+
+def test_a_gateway_that_began_within_a_cut_claims_nothing_of_routers_that_it_cant_know() -> None:
+    # A region is cut off at 0, while its router gives out number 7. This gateway begins at 900.
+    cut_off = Copy(stream_hash("dublin-router-1", EPOCH), 7, ms(0))
+    streams = Streams(START + 900)
+    streams.ticked(ROUTER, EPOCH, 9, void=(), sent_ms=ms(900), now=START + 900)
+    assert not decode(streams.position(START + 900)).covers([cut_off])
 
 
 def test_a_stream_silent_for_an_hour_is_left_out() -> None:
@@ -270,6 +295,13 @@ def test_a_router_that_died_before_the_position_was_made_is_believed_to_be_seen(
     assert streams.trusted(said) is said
 
 
+def test_a_router_that_died_while_a_young_gateway_was_at_work_is_believed_to_be_seen_too() -> None:
+    # Made at 4,390 by a gateway that stays an hour behind: what was heard at 1,500 was before that.
+    streams = heard(("a", 2, 1_500), ("b", 2, 4_400))
+    said = told(790, 4_390, b=2)
+    assert streams.trusted(said) is said
+
+
 def test_a_number_far_beyond_what_was_given_out_is_made_up() -> None:
     streams = heard(("a", 2, 900))
     assert streams.trusted(told(200, 790, a=50_000)).seen == {stream_hash("a", EPOCH): 50_000}
@@ -364,7 +396,6 @@ def test_the_past_of_an_old_router_that_was_cut_off_when_we_began_is_covered_by_
     None
 ):
     streams = Streams(START)
-    streams.store_was_trusted = True
     streams.ticked("oregon-router-2", EPOCH, 9, void=(), sent_ms=ms(1), now=START + 1)
     streams.ticked(ROUTER, EPOCH, 9, void=(), sent_ms=ms(100), now=START + 100)
     told = decode(streams.position(START + 100))

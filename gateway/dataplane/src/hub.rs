@@ -233,8 +233,8 @@ impl Hub {
 
     /// What a new reader gets before live messages, oldest first.
     ///
-    /// That is `older` and what is remembered, as far as `replay` goes, and with `policy.latest`
-    /// the newest version of each key. With `only_if_covered` it has to be all there is.
+    /// That is `older` and what is remembered, as far as `replay` goes. Who asks for no number and
+    /// no time gets the newest version of each key too, with `policy.latest`. With `only_if_covered` it has to be all there is.
     /// [`Replay::Given`] is `older` as it is (whichever batch it says): what comes later of it is a
     /// copy. Not so of what is older than the window of identities: it can't come again, and a crowd
     /// of mailboxes would leave no room for what can.
@@ -262,17 +262,18 @@ impl Hub {
         let selection = match replay {
             Replay::None | Replay::Given(_) => Selection { covered: true, ..Selection::default() },
             Replay::Last(count) => topic.memory.last(count as usize, now),
-            Replay::Since(ms) => topic.memory.since(ms, now),
+            Replay::Since(ms) | Replay::SinceAndLatest(ms) => topic.memory.since(ms, now),
         };
         if only_if_covered && !selection.covered {
             return Err(Uncovered::Short);
         }
-        let mut replayed = not_held(&topic.memory, older);
+        let before = older.iter().filter(|one| !topic.memory.is_recent(one));
+        let mut replayed: Vec<_> = before.cloned().collect();
         replayed.extend(selection.publications);
         if let Replay::Last(count) = replay {
             replayed.drain(..replayed.len().saturating_sub(count as usize));
         }
-        if policy.latest {
+        if policy.latest && matches!(replay, Replay::None | Replay::SinceAndLatest(_)) {
             replayed = topic.memory.with_latest(&replayed, now);
         }
         Ok(replayed)

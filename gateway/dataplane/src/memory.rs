@@ -47,11 +47,16 @@ impl TopicMemory {
     #[must_use]
     pub fn holds(&self, publication: &Publication) -> bool {
         let identity = publication.identity();
-        self.held.contains(&identity)
+        self.is_recent(publication)
             || publication
                 .key()
                 .and_then(|key| self.version_of(key))
                 .is_some_and(|latest| latest.identity() == identity)
+    }
+
+    /// Whether this message is among the recent ones, not only the newest version of its key.
+    pub fn is_recent(&self, publication: &Publication) -> bool {
+        self.held.contains(&publication.identity())
     }
 
     /// Remember a message that has just arrived.

@@ -179,7 +179,8 @@ fn on_hub(hub: &mut Hub, policies: &mut Vec<(String, TopicPolicy)>, words: &[&st
             let replay = match *kind {
                 "none" => Replay::None,
                 "last" => Replay::Last(number(n)),
-                _ => Replay::Since(number(n)),
+                "since" => Replay::Since(number(n)),
+                _ => Replay::SinceAndLatest(number(n)),
             };
             return match hub.rewind(topic, policy, replay, &[], *covered == "1", number(now)) {
                 Err(Uncovered::Cold) => "cold".to_owned(),

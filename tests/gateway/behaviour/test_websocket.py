@@ -161,6 +161,38 @@ async def test_latest_versions_come_on_subscribe(box: Box) -> None:
             await reader.is_up_to_date()
 
 
+async def test_a_rewind_of_five_on_a_topic_with_nineteen_keys_gives_the_five_newest_newest_last(
+    box: Box,
+) -> None:
+    past = [
+        box.envelope("news.latest", key=f"{n}", body=n, ms=before_it_began(n)) for n in range(12)
+    ]
+    await box.store.write(past)
+    async with box.reader("news.latest") as first:
+        await first.hear_bodies(12)
+        for n in range(12, 19):
+            box.publish("news.latest", key=f"{n}", body=n)
+        await first.hear_bodies(7)
+        for rewind, bodies in ((5, range(14, 19)), (1, [18]), (12, range(7, 19))):
+            async with box.reader() as reader:
+                await reader.subscribe("news.latest", rewind=rewind)
+                assert await reader.hear_bodies(len(bodies)) == list(bodies)
+                await reader.is_up_to_date()
+
+
+async def test_a_rewind_by_time_brings_nothing_older_of_any_key(box: Box) -> None:
+    old = box.envelope("news.latest", key="old", body="old", ms=before_it_began(-600_000))
+    await box.store.write([old])
+    async with box.reader("news.latest") as first:
+        await first.hear_bodies(1)
+        box.publish("news.latest", key="new", body="new")
+        await first.hear_bodies(1)
+        async with box.reader() as reader:
+            await reader.subscribe("news.latest", rewind="5m")
+            assert await reader.hear_bodies(1) == ["new"]
+            await reader.is_up_to_date()
+
+
 async def test_expired_messages_are_not_replayed(box: Box) -> None:
     async with box.reader("news.breaking") as first:
         box.publish(body="gone", expires_ms=1)

@@ -17,6 +17,7 @@ import pytest
 from fake_dataplane import FakeDataplane, Visit, counters, fake_dataplane, handover, published
 from gateways import TABLE, Box, Response, until
 
+from gateway.native import core
 from gateway.native.app import running
 from gateway.native.core import NativeCore
 from gateway.native.marks import decode_marks
@@ -24,7 +25,10 @@ from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.store.memory import MemoryStore
 
-EPOCH = 7
+# Younger than every gateway here: nothing of the router's past is missing.
+EPOCH = int(time.time() * 1000) + 86_400_000
+# Older: the past counts as seen, and is looked for.
+OLD_EPOCH = 7
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +73,12 @@ class Attached:
 
 @contextlib.asynccontextmanager
 async def control_plane(
-    fake: FakeDataplane, *, attachment: int = 1, blob: bytes = b"", **settings: Any
+    fake: FakeDataplane,
+    *,
+    attachment: int = 1,
+    blob: bytes = b"",
+    epoch: int = EPOCH,
+    **settings: Any,
 ) -> AsyncIterator[Attached]:
     store, broker, stop = MemoryStore(TABLE), StubBroker(), asyncio.Event()
     store = settings.pop("store", store)
@@ -83,7 +92,7 @@ async def control_plane(
         visit = await fake.visited()
         heard = await visit.greet(attachment=attachment, blob=blob)
         gateway = await asyncio.wait_for(entering, 20)
-        attached = Attached(Box(gateway, broker, store, stop, epoch=EPOCH), visit, heard)
+        attached = Attached(Box(gateway, broker, store, stop, epoch=epoch), visit, heard)
         yield attached
         # It ends with the drain.
         leaving = asyncio.create_task(stack.aclose())
@@ -196,3 +205,21 @@ async def test_marks_are_left_behind_what_they_speak_of(fake: FakeDataplane) -> 
         assert "publish" in names
         assert [(m.router, m.epoch, m.seq) for m in marks] == [(sent.router, EPOCH, sent.seq)]
         assert abs(marks[0].routed_ms - time.time() * 1000) < 60_000
+
+
+async def test_no_marks_are_left_while_the_past_of_a_stranger_is_looked_for_but_not_for_ever(
+    fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "_REMEMBER_SECONDS", 0.01)
+    async with control_plane(fake, epoch=OLD_EPOCH) as attached:
+        assert (await attached.visit.hear()).name == "remember"
+        attached.box.publish()
+        await attached.visit.hear_named("publish")
+        assert attached.core.mender.ready
+        assert not attached.core.mender.tells_all
+        # Those that are left are as old as they may be.
+        monkeypatch.setattr(core, "_OLDEST_MARKS_SECONDS", 0.0)
+        marks: tuple[Any, ...] = ()
+        while not marks:
+            marks = decode_marks((await attached.visit.hear()).fields["blob"]).marks
+        assert not attached.core.mender.tells_all

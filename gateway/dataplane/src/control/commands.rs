@@ -8,12 +8,14 @@ use super::{ConnectionId, MAGIC, MAX_BADGE, MAX_MESSAGE, Malformed, Message, Set
 /// How far back a subscribe starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
-    /// With nothing.
+    /// With the newest message of each key, if the topic keeps these.
     None,
     /// With the newest messages, so many.
     Last(u64),
     /// With what was routed at this time (ms since the epoch) or later.
     Since(u64),
+    /// With that and the newest message of each key.
+    SinceAndLatest(u64),
     /// With a batch that was given before, all of it, and nothing else; 0: with the older messages
     /// of the command.
     Given(u64),
@@ -284,6 +286,7 @@ impl<'a> Reader<'a> {
             (1, count) => Ok(Replay::Last(count)),
             (2, ms) => Ok(Replay::Since(ms)),
             (3, batch) => Ok(Replay::Given(batch)),
+            (4, ms) => Ok(Replay::SinceAndLatest(ms)),
             _ => Err(Malformed::Value("replay")),
         }
     }

@@ -120,15 +120,18 @@ fn what_came_from_elsewhere_goes_before_what_is_remembered_and_counts() {
 }
 
 #[test]
-fn a_topic_that_has_latest_replays_them_too() {
+fn a_topic_that_has_latest_replays_them_to_who_asks_for_no_past() {
     let mut hub = Hub::new(LIMITS);
     let policy = TopicPolicy { latest: true, ..keeping(1) };
     for (key, number) in [("a", 1), ("b", 2), ("b", 3)] {
         let one = Publication::new("t".into(), policy, &Message { key, ..message(number, number) });
         hub.publish(&Arc::new(one), 0);
     }
-    let all = hub.rewind("t", policy, Replay::None, &[], false, 0);
-    assert_eq!(all.map(|all| numbers(&all)), Ok(vec![1, 3]));
+    let mut ask = |replay| hub.rewind("t", policy, replay, &[], false, 0).map(|all| numbers(&all));
+    assert_eq!(ask(Replay::None), Ok(vec![1, 3]));
+    assert_eq!(ask(Replay::SinceAndLatest(0)), Ok(vec![1, 3]));
+    assert_eq!(ask(Replay::Last(1)), Ok(vec![3]));
+    assert_eq!(ask(Replay::Since(0)), Ok(vec![3]));
 }
 
 #[test]
