@@ -42,6 +42,20 @@ def test_grouped(n):
 def test_in_a_world(world, n):
     pass
 """
+SHARED = """
+import pytest
+
+@pytest.fixture(scope="session")
+def broker():
+    return None
+"""
+SHARING = """
+import pytest
+
+@pytest.mark.parametrize("n", range(6))
+def test_sharing(broker, n):
+    pass
+"""
 SETTINGS = """
 [pytest]
 pythonpath = {}
@@ -52,12 +66,17 @@ markers =
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """The worker and the id of each test of two files, as they ended."""
+    """The worker and the id of each test, as they ended."""
     folder = tmp_path_factory.mktemp("suite")
     (folder / "pytest.ini").write_text(SETTINGS.format(SUPPORT))
     (folder / "conftest.py").write_text(CONFTEST)
     for name in ("test_one.py", "test_two.py"):
         (folder / name).write_text(TESTS)
+    below = folder / "tests" / "attacks"
+    below.mkdir(parents=True)
+    (below / "conftest.py").write_text(SHARED)
+    for name in ("test_three.py", "test_four.py"):
+        (below / name).write_text(SHARING)
     command = [sys.executable, "-m", "pytest", "-v", "-n", "3", "--dist=loadscope"]
     command += ["--no-loadscope-reorder", "-p", "no:cacheprovider", "--basetemp", "temporary"]
     # A worker may run this.
@@ -67,7 +86,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(r"^\[(gw\d)\] \[.+\] PASSED (\S+)", done.stdout, re.MULTILINE)
-    assert len(found) == 36
+    assert len(found) == 48
     return found
 
 
@@ -86,6 +105,12 @@ def test_a_group_and_who_shares_a_world_stay_together_across_files(
 ) -> None:
     assert len(workers(ran, "test_grouped")) == 1
     assert len(workers(ran, "test_in_a_world")) == 1
+
+
+def test_who_shares_what_a_folder_makes_for_a_session_stays_together(
+    ran: list[tuple[str, str]],
+) -> None:
+    assert len(workers(ran, "test_sharing")) == 1
 
 
 def test_worlds_begin_first(ran: list[tuple[str, str]]) -> None:

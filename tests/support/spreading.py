@@ -1,8 +1,9 @@
 """How tests are spread over the workers of pytest-xdist: what stays together, what begins first.
 
 The tests of a file stay together, so that what its fixtures start is started once; a mark
-``xdist_group`` makes a group of its own, within a file or across files. Who shares a world or the
-Cassandra node needs no mark. A worker takes the next group when it has nothing left.
+``xdist_group`` makes a group of its own, within a file or across files. Who shares a world, the
+Cassandra node, or what the ``conftest.py`` of a folder makes once for a session, needs no mark. A
+worker takes the next group when it has nothing left.
 
 Workers find the groups, and the process that schedules them collects no tests: it reads them in a
 file. pytest-xdist itself (3.8) writes them into the tests' ids, which pytest (9.2) doesn't let it
@@ -85,8 +86,19 @@ def _group_of(item: pytest.Item) -> str | None:
         "cassandra_home" in names and "cassandra" not in names
     ):
         return "cassandra"
-    mark = item.get_closest_marker("xdist_group")
-    return None if mark is None else str(mark.args[0])
+    if (mark := item.get_closest_marker("xdist_group")) is not None:
+        return str(mark.args[0])
+    return _shared_in_a_folder(item)
+
+
+def _shared_in_a_folder(item: pytest.Item) -> str | None:
+    """The folder below tests/ that makes for a session what the test needs."""
+    info = getattr(item, "_fixtureinfo", None)
+    known = (
+        () if info is None else (info.name2fixturedefs[n] for n in sorted(info.name2fixturedefs))
+    )
+    folders = (made[-1].baseid for made in known if made[-1].scope == "session")
+    return next((folder for folder in folders if folder.startswith("tests/")), None)
 
 
 def _kind(item: pytest.Item) -> int:
