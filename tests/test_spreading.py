@@ -22,8 +22,12 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(items, config):
     spread(items, config)
 
+@pytest.fixture(scope="session")
+def standing():
+    return None
+
 @pytest.fixture
-def world():
+def world(standing):
     return None
 """
 TESTS = """
