@@ -49,12 +49,20 @@ class Standing:
         self._stack = contextlib.ExitStack()
         self._kind = ""
         self._world: World | None = None
+        # Kinds that didn't start won't at the next try, which takes as long.
+        self._failed: dict[str, AssertionError] = {}
 
     def of(self, kind: str, first_port: int, *options: str) -> World:
+        if kind in self._failed:
+            raise self._failed[kind]
         if self._world is None or self._kind != kind:
             self.close()
             started = _running(self._factory.mktemp(kind), first_port, *options)
-            self._kind, self._world = kind, self._stack.enter_context(started)
+            try:
+                self._kind, self._world = kind, self._stack.enter_context(started)
+            except AssertionError as failed:
+                self._failed[kind] = failed
+                raise
         return self._world
 
     def close(self) -> None:

@@ -17,14 +17,14 @@ class Tail:
     ) -> None:
         self.process = world.start(
             *("tail", *topics, "--region", region, "--count", str(count)),
-            *("--timeout", "40", "--json", *options),
+            *("--timeout", "120", "--json", *options),
         )
         self._said: list[str] = []
         self._printed: list[str] = []
         self._subscribed = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        assert self._subscribed.wait(30), f"tail never subscribed: {self._said}"
+        assert self._subscribed.wait(90), f"tail never subscribed: {self._said}"
 
     def _listen(self) -> None:
         assert self.process.stderr is not None
@@ -44,7 +44,7 @@ class Tail:
         """Everything that it printed, once it has ended with success."""
         assert self.process.stdout is not None
         self._printed += self.process.stdout.read().splitlines()
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=150)
         self._listener.join(timeout=10)
         assert self.process.stderr is not None
         self.process.stdout.close()

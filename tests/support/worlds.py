@@ -70,7 +70,8 @@ class World:
         deadline = time.monotonic() + seconds
         while ill := _ill(self.status()):
             assert time.monotonic() < deadline, f"not well after {seconds} s: {ill}"
-            time.sleep(0.2)
+            # Asking starts a program.
+            time.sleep(1)
 
     def pids(self) -> set[int]:
         """Every live process that belongs to this world, by the mark in its environment."""

@@ -144,8 +144,7 @@ async def test_what_one_device_does_all_of_them_hear_of_in_every_region(
         before = time.time()
         here = await marked(phone, kind, letter)
         there = await page.hear()
-        assert time.time() - before < 1.0
-        assert here["at"] == there["at"] == pytest.approx(before * 1000, abs=1_000)
+        assert before * 1000 - 1 <= here["at"] == there["at"] <= time.time() * 1000
         assert there.pop("position") is not None
         assert there == {"type": told, "topic": TOPIC, "id": letter.id, "at": here["at"]}
         await other.is_up_to_date()

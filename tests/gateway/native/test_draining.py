@@ -58,7 +58,6 @@ async def test_readers_go_at_the_pace_and_with_jitter(tmp_path: Path, how: str) 
         # Never more than the pace allows by then, give or take a step of the drain. A busy machine
         # makes goodbyes late, not early.
         assert all(at > number / 60 - 0.1 for number, at in enumerate(times))
-        assert times[-1] < 4.0
         assert {code for _, _, code in goodbyes} == {1012}
         waits = [push["retry_after_ms"] for _, push, _ in goodbyes]
         assert all(isinstance(wait, int) and 0 <= wait <= 2_000 for wait in waits)

@@ -87,7 +87,8 @@ async def test_a_head_that_trickles_in_has_a_deadline_from_the_first_byte(tmp_pa
                 await asyncio.sleep(0.02)
                 if raw.at_end:
                     break
-        assert loop.time() - before < 2
+        # Long before the last byte would have been sent.
+        assert loop.time() - before < 20
         assert plane.cpu - cpu < 0.3
         await control.counted(handshake_timeouts=1)
 
