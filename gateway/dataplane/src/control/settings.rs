@@ -260,27 +260,41 @@ mod tests {
         body
     }
 
-    #[test]
-    fn settings_of_an_earlier_version_end_before_what_later_ones_have() {
+    /// What version 4 has behind that, with one network.
+    fn later_body(network: &str) -> Vec<u8> {
         let mut body = body();
-        let earlier = Settings::decode(&body).expect("settings");
-        assert_eq!((earlier.pong_ms, earlier.handovers, earlier.proxy_from), (7, 0, None));
+        body.extend([0, 1]);
         body.extend(8u32.to_le_bytes());
         body.extend(1u16.to_le_bytes());
-        put_text8(&mut body, "10.0.0.0/8");
+        put_text8(&mut body, network);
+        body.extend(9u64.to_le_bytes());
+        body.extend(10u32.to_le_bytes());
+        body
+    }
+
+    #[test]
+    fn settings_of_an_earlier_version_end_before_what_later_ones_have() {
+        let earlier = Settings::decode(&body()).expect("settings");
+        assert_eq!((earlier.pong_ms, earlier.handovers, earlier.proxy_from), (7, 0, None));
+        assert_eq!((earlier.websocket, earlier.sockjs_cookie), (true, false));
+        assert_eq!((earlier.outbox_bytes, earlier.stalled_ms), (0, 0));
+    }
+
+    #[test]
+    fn settings_of_version_4_have_them() {
+        let mut body = later_body("10.0.0.0/8");
         let later = Settings::decode(&body).expect("settings");
         let network = "10.0.0.0/8".parse().expect("a network");
         assert_eq!((later.pong_ms, later.handovers, later.proxy_from), (7, 8, Some(vec![network])));
+        assert_eq!((later.websocket, later.sockjs_cookie), (false, true));
+        assert_eq!((later.outbox_bytes, later.stalled_ms), (9, 10));
         body.push(0);
         assert_eq!(Settings::decode(&body), Err(Malformed::Long));
     }
 
     #[test]
     fn what_is_no_network_is_refused() {
-        let mut body = body();
-        body.extend(8u32.to_le_bytes());
-        body.extend(1u16.to_le_bytes());
-        put_text8(&mut body, "10.0.0.0/33");
+        let body = later_body("10.0.0.0/33");
         assert_eq!(Settings::decode(&body), Err(Malformed::Value("proxy_from")));
     }
 }
