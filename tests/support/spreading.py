@@ -27,8 +27,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Fixtures that are worlds, where a test has several: the first is the one.
 WORLDS = ("far_world", "boxes", "world")
-# In this order worlds are dealt out to workers, to two of them first, third; second, fourth. None is
-# those that tests start for themselves.
+# In this order worlds are dealt out to workers, in turn. None is those that tests start themselves.
 DEALT = ("far_world", "world", None, "boxes")
 # What a test needs, by its marks: what comes first here begins first.
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
