@@ -26,7 +26,8 @@ from playwright.async_api import BrowserContext
 from worlds import World
 
 logger = logging.getLogger(__name__)
-pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
+# Its world is the one of test_chaos.py.
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
 STAYS: Final = "dublin"
 BREAKS: Final = "oregon"

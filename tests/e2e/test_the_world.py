@@ -175,6 +175,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.mark.promise("C3")
+@pytest.mark.slow
 def test_gold_without_a_receipt_survives_one_of_two_client_nodes(cluster: World) -> None:
     clients = [b for b in cluster.region("oregon")["brokers"] if b["role"] == "client"]
     lives, dies = clients
@@ -198,6 +199,7 @@ def test_gold_without_a_receipt_survives_one_of_two_client_nodes(cluster: World)
     cluster.mend()
 
 
+@pytest.mark.slow
 def test_a_box_is_fed_from_two_core_nodes_and_survives_one(cluster: World) -> None:
     region = cluster.region("oregon")
     assert len([b for b in region["brokers"] if b["role"] == "core"]) == 3
@@ -212,6 +214,7 @@ def test_a_box_is_fed_from_two_core_nodes_and_survives_one(cluster: World) -> No
     assert [m["body"]["headline"] for m in tail.messages()] == ["before", "after"]
 
 
+@pytest.mark.slow
 def test_a_box_that_is_told_to_stop_drains_and_leaves_nothing_on_the_core(
     cluster: World,
 ) -> None:
@@ -228,6 +231,7 @@ def test_a_box_that_is_told_to_stop_drains_and_leaves_nothing_on_the_core(
 
 
 @needs_native
+@pytest.mark.slow
 def test_down_ends_a_data_plane_whose_gateway_was_killed(cluster: World) -> None:
     gateway = cluster.region("oregon")["gateways"][1]
     with connect(gateway["websocket_url"]) as reader:

@@ -15,7 +15,7 @@ from newsfabric.world.rabbitmq_home import RabbitmqHome
 from shovels.apply import Brokers, Done, Status, carry_out, look, states
 from shovels.homes import AWAY_AFTER, STEADY_AFTER, Seen, Uptimes
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(240)]
 
 CLIENT, CORE = Cluster("oregon", "client"), Cluster("oregon", "core")
 FIRST, SECOND = "oregon-client-1", "oregon-client-2"

@@ -17,7 +17,7 @@ from newsfabric.store._cassandra_url import parse_address
 from newsfabric.world.cassandra import LocalCassandra
 from newsfabric.world.cassandra_home import CassandraHome
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(300)]
 
 PATIENCE = 60.0
 

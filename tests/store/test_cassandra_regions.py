@@ -21,7 +21,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra
 from newsfabric.world.cassandra_home import CassandraHome
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(300)]
 
 TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
 KEYSPACE = "regions"

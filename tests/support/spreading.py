@@ -27,6 +27,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Fixtures that are worlds, where a test has several: the first is the one.
 WORLDS = ("far_world", "boxes", "world")
+# In this order worlds are dealt out to workers, in turn. None is those that tests start themselves.
+DEALT = ("far_world", "world", None, "boxes")
 # What a test needs, by its marks: what comes first here begins first.
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
 # A world that starts takes two cores for half a minute, and 2 GB of memory.
@@ -80,7 +82,6 @@ def world_of(item: pytest.Item) -> str | None:
 
 def _group_of(item: pytest.Item) -> str | None:
     if item.get_closest_marker("world") is not None:
-        # Those that start worlds of their own are one more kind.
         return f"worlds-{_kind(item) % WORLDS_AT_A_TIME}"
     names = getattr(item, "fixturenames", ())
     if item.get_closest_marker("cassandra") is not None and not (
@@ -103,8 +104,7 @@ def _shared_in_a_folder(item: pytest.Item) -> str | None:
 
 
 def _kind(item: pytest.Item) -> int:
-    world = world_of(item)
-    return len(WORLDS) if world is None else WORLDS.index(world)
+    return DEALT.index(world_of(item))
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:
