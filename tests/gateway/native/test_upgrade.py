@@ -82,10 +82,10 @@ async def test_a_data_plane_that_dies_is_started_again_on_its_port(place: Place)
             assert isinstance(core, NativeCore)
             process = core.plane._process
             assert process is not None
+            attachment = core.plane.attachment
             process.kill()
             code, _ = await reader.hear_close()
             assert code is None
-        attachment = core.plane.attachment
         await until(lambda: core.plane.attachment > attachment)
         async with box.reader("news.breaking") as reader:
             await place.say(box, "again")
