@@ -21,9 +21,9 @@ from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
+from newsfabric.networks import Network
 from newsfabric.operators import admin_host_option
 from newsfabric.origins import is_origin
-from newsfabric.pace import Network
 from newsfabric.service import run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
