@@ -21,8 +21,8 @@ from tornado.httpserver import HTTPServer
 from gateway import measures
 from gateway.addresses import Addresses
 from gateway.room import ReaderStream, Room
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.errors import ConfigError
+from newsfabric.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Listener:
         self._most = most
         self._open = 0
         self._addresses = Addresses(per_address)
-        self._complaints = Complaints()
+        self._pauses = Seldom(every=60.0)
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
         self._socket = listen(host, port)
@@ -114,8 +114,10 @@ class Listener:
 
     def _pause(self, why: str) -> None:
         measures.ACCEPT_PAUSES.inc()
-        if self._complaints.is_news("paused", self._loop.time()):
-            logger.warning("no new connections for %.1f s at a time: %s", _PAUSE, why)
+        unsaid = self._pauses.may_say(self._loop.time())
+        if unsaid is not None:
+            text = "no new connections for %.1f s at a time: %s (and %d more)"
+            logger.warning(text, _PAUSE, why, unsaid)
         self._loop.remove_reader(self._socket)
         self._resume = self._loop.call_later(_PAUSE, self.start)
 

@@ -10,12 +10,12 @@ from contextlib import suppress
 from newsfabric import metrics
 from newsfabric.amqp import OnDelivery
 from newsfabric.amqp.acks import Acks
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.amqp.connection import Channel, Connection
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.retry import Retry
 from newsfabric.amqp.wire import Returned, WireError, encode_ack, encode_reject
 from newsfabric.errors import LinkError
+from newsfabric.seldom import Complaints
 
 logger = logging.getLogger(__name__)
 
