@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from gateways import until
 
-from gateway.outbox import PLACE_BYTES, Account, Outbox, OutboxLimits
+from gateway.outbox import ENTRY_BYTES, Account, Outbox, OutboxLimits
 from gateway.room import ReaderStream, Room
 from newsfabric.closing import SLOW_READER, CloseReason
 
@@ -67,9 +67,9 @@ def test_a_frame_that_many_wait_for_counts_once_and_each_place_too() -> None:
     frame = bytes(1_000)
     for outbox in outboxes:
         outbox.push_firm(frame, 0.0)
-    assert account.bytes == 1_000 + 3 * PLACE_BYTES
+    assert account.bytes == 1_000 + 3 * ENTRY_BYTES
     outboxes[0].take(1)
-    assert account.bytes == 1_000 + 2 * PLACE_BYTES
+    assert account.bytes == 1_000 + 2 * ENTRY_BYTES
     outboxes[1].clear()
     outboxes[2].take(1)
     assert account.bytes == 0
