@@ -161,7 +161,6 @@ async def test_who_is_slow_but_takes_something_keeps_what_waits(engine: str) -> 
 async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: str) -> None:
     """200 of them, each behind by a megabyte of its own, beside ten good readers."""
     budget = 4 * MIB
-    before_slow = None
     async with (
         box_of(engine, outbox_memory=budget) as box,
         contextlib.AsyncExitStack() as stack,
