@@ -53,7 +53,7 @@ async def stream_of(room: Room) -> AsyncIterator[tuple[ReaderStream, socket.sock
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
-    stream = ReaderStream(ours, room, max_buffer_size=1 << 16)
+    stream = ReaderStream(ours, room, lambda: None, max_buffer_size=1 << 16)
     with theirs:
         try:
             yield stream, theirs
