@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import orjson
 
+from gateway.budget import ReaderStream
 from gateway.frames import (
     PING,
     TEXT,
@@ -18,7 +19,6 @@ from gateway.frames import (
     websocket_close,
     websocket_frame,
 )
-from gateway.room import ReaderStream
 from gateway.websocket import WebSocketConnection, WebSocketHandler
 from newsfabric.closing import PROTOCOL_ERROR, CloseReason
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gateway import measures
+from gateway.budget import ReaderStream
 from gateway.connection import State
 from gateway.core import Welcome
 from gateway.frames import (
@@ -20,7 +21,6 @@ from gateway.frames import (
 )
 from gateway.protocol import LogIn
 from gateway.rfc6455 import SUBPROTOCOL, FrameParser, Received, accept_key, offered
-from gateway.room import ReaderStream
 from gateway.streaming import Ending, StreamConnection, StreamHandler
 from newsfabric.closing import OVERLOAD, UNFINISHED, CloseReason
 

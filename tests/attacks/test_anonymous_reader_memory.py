@@ -211,7 +211,7 @@ async def test_nothing_is_left_of_those_who_took_nothing(engine: str) -> None:
                 await eventually(lambda value: value > 100_000, box, WAITING)
                 raw.reset()
                 await eventually(lambda value: value == 0, box, WAITING)
-        await until(lambda: box.gateway.core.room.account.bytes == 0)
+        await until(lambda: box.gateway.core.budget.account.bytes == 0)
 
 
 async def test_many_readers_who_ask_for_much_at_once_cut_the_control_plane_off(engine: str) -> None:

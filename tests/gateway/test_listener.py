@@ -13,8 +13,8 @@ from descriptors import Descriptors
 from gateways import until
 from tornado.httpserver import HTTPServer
 
+from gateway.budget import Budget
 from gateway.listener import Listener, listen
-from gateway.room import Room
 from newsfabric.errors import ConfigError
 
 
@@ -28,7 +28,7 @@ async def test_without_descriptors_it_pauses_and_then_serves(
     descriptors: Descriptors, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
-    listener = Listener(server, "127.0.0.1", 0, Room(1 << 20, 30.0, list, time.monotonic))
+    listener = Listener(server, "127.0.0.1", 0, Budget(1 << 20, 30.0, list, time.monotonic))
     listener.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as waiting:
