@@ -48,7 +48,7 @@ class SockJsWebSocketConnection(WebSocketConnection):
         try:
             messages = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            self.drop(PROTOCOL_ERROR)
+            self.end_abruptly(PROTOCOL_ERROR)
             return
         for message in messages if isinstance(messages, list) else [messages]:
             self.received(message if isinstance(message, str) else "")
