@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from gateways import ENGINES, PATIENCE, Box, RawSocket, Reader, opened_box, until
+from gateways import PATIENCE, Box, RawSocket, Reader, opened_box, until
 
 from gateway.protocol import ReaderLimits
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -32,12 +32,6 @@ PIECE = "x" * 16_000
 TRANSPORTS = ("websocket", "sse", "xhr_streaming", "history")
 WAITING = "newsfabric_gateway_outbox_bytes"
 SLOW = 'newsfabric_gateway_closes_total{reason="slow_reader"}'
-
-
-@pytest.fixture(params=list(ENGINES))
-def engine(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @contextlib.asynccontextmanager
