@@ -32,7 +32,7 @@ def send(plane: socket.socket, kind: int, body: bytes) -> None:
 
 
 def attach(plane: socket.socket) -> None:
-    """Say hello, and what the limits are."""
+    """Say hello, and what the limits are. Version 2 has all that is needed here."""
     send(plane, HELLO, b"nfdp" + struct.pack("<H", 2))
     body = struct.pack("<20IQ6I", *LIMITS, *OUTBOX, *HUB) + struct.pack("<HB", 0, len(REASONS))
     for name, code in REASONS.items():
@@ -63,7 +63,7 @@ def answer(plane: socket.socket, reader: bytes, badge: bytes, verb: dict[str, st
     elif verb.get("action") == "ping":
         send(plane, REPLY, reader + json32({"type": "pong", "user": badge.decode() or None}))
     else:
-        error = {"type": "error", "code": 107, "reason": "only subscribe", "temporary": False}
+        error = {"type": "error", "code": 107, "reason": "no such verb here", "temporary": False}
         send(plane, REPLY, reader + json32(error))
 
 

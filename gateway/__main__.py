@@ -21,9 +21,9 @@ from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
+from newsfabric.networks import Network
 from newsfabric.operators import admin_host_option
 from newsfabric.origins import is_origin
-from newsfabric.pace import Network
 from newsfabric.service import run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
@@ -75,38 +75,64 @@ def _networks(
 )
 @click.option("--host", default="127.0.0.1", help="Address for readers.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Port for readers.")
-@click.option("--admin-port", default=8081, type=click.IntRange(0, 65535), help="On loopback.")
+@click.option(
+    "--admin-port", default=8081, type=click.IntRange(0, 65535), help="For operators, on loopback."
+)
 @admin_host_option
 @click.option("--public-url", default=None, metavar="URL", help="How readers reach this port.")
-@click.option("--origin", "origins", multiple=True, help="Web origin let in; repeat. All if none.")
-@click.option("--endpoints", multiple=True, metavar="URL", help="A region's; own first; repeat.")
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    help="https://HOST whose pages may connect; repeat. Without it all may.",
+)
+@click.option(
+    "--endpoints",
+    multiple=True,
+    metavar="URL",
+    help="endpoints.json of a region, the own one first; repeat.",
+)
 @click.option("--capacity", default=100_000, type=click.IntRange(1), help="Readers at most.")
-@click.option("--drain-seconds", default=10.0, type=click.FloatRange(0), help="Spread a drain.")
-@click.option("--drain-per-second", default=2_000, type=click.IntRange(1), help="At most.")
+@click.option(
+    "--drain-seconds",
+    default=10.0,
+    type=click.FloatRange(0),
+    help="In a drain, send readers away evenly over so long.",
+)
+@click.option(
+    "--drain-per-second",
+    default=2_000,
+    type=click.IntRange(1),
+    help="In a drain, send away at most so many a second.",
+)
 @click.option(
     "--outbox-memory",
     default=256,
     type=click.IntRange(1),
     metavar="MIB",
-    help="What may wait for slow readers, in each process.",
+    help="For what waits for all slow readers of a process; beyond it the slowest are closed.",
 )
 @click.option(
     "--stalled-seconds",
     default=30.0,
     type=click.FloatRange(0.1),
-    help="A reader may take nothing for so long.",
+    help="Close a reader who has taken nothing for so long while something waits.",
 )
 @click.option("--sockjs-url", default="/sockjs.min.js", help="What SockJS's iframe page loads.")
-@click.option("--sockjs-legacy", is_flag=True, help="Serve jsonp and htmlfile too.")
-@click.option("--sockjs-cookie", is_flag=True, help="Set JSESSIONID, for balancers that want it.")
-@click.option("--websocket/--no-websocket", default=True, help="SockJS's other transports alone.")
+@click.option("--sockjs-legacy", is_flag=True, help="Serve SockJS's jsonp and htmlfile too.")
+@click.option(
+    "--sockjs-cookie", is_flag=True, help="Set JSESSIONID, for a balancer that goes by this cookie."
+)
+@click.option(
+    "--websocket/--no-websocket", default=True, help="Whether anybody may come over WebSocket."
+)
 @click.option(
     "--frontdesk",
     "frontdesks",
     multiple=True,
     metavar="NETWORK",
     callback=_networks,
-    help="No /history rate; repeat.",
+    help="Where frontdesks are (10.0.0.0/8), who may ask /history at any rate; repeat.",
 )
 @click.option(
     "--engine",
@@ -115,20 +141,27 @@ def _networks(
     type=click.Choice(ENGINES),
     help="auto: native if it is built, else tornado.",
 )
-@click.option("--dataplane-socket", type=click.Path(path_type=Path), help="Where to attach.")
-@click.option("--dataplane-threads", default=0, type=click.IntRange(0), help="0: one per core.")
+@click.option(
+    "--dataplane-socket", type=click.Path(path_type=Path), help="The data plane's control socket."
+)
+@click.option(
+    "--dataplane-threads",
+    default=0,
+    type=click.IntRange(0),
+    help="I/O threads of the data plane; 0: one for each core.",
+)
 @click.option(
     "--proxy-from",
     multiple=True,
     metavar="NETWORK",
     callback=_networks,
-    help="Balancers there begin with a PROXY header (10.0.0.0/8); native engine; repeat.",
+    help="Balancers (10.0.0.0/8) whose PROXY headers say who a reader is; native engine; repeat.",
 )
 @click.option(
     "--per-address",
     default=0,
     type=click.IntRange(0),
-    help="Connections of an address, in IPv6 of a /64; 0: any.",
+    help="Connections that one address may have, or one IPv6 network of 64 bits; 0: any number.",
 )
 @click.option("--token-keys", metavar="FILE|URL", help="PEM or JWKS; without it no logins.")
 @click.option("--token-audience", metavar="AUD", help="What tokens must be for.")

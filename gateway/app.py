@@ -75,7 +75,7 @@ async def running(
             readers_server(stack, core),
             settings.host,
             settings.port,
-            core.room,
+            core.budget,
             most=connections_at_most(),
             per_address=settings.per_address,
         )
@@ -116,7 +116,7 @@ def admin_listener(
     urls = Urls.under(settings.public_url or f"http://{settings.host}:{port}")
     rates = Rates(core)
     server = _server(stack, admin_application(core, rates, urls, stop), settings)
-    listener = Listener(server, _LOOPBACK, settings.admin_port, core.room)
+    listener = Listener(server, _LOOPBACK, settings.admin_port, core.budget)
     stack.callback(listener.stop)
     core.spawn(_sample(rates))
     if settings.endpoints:

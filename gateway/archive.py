@@ -61,7 +61,7 @@ class Archive:
         self._waiting = 0
         self._resting_until = 0.0
         # A topic that is spoilt fails for whoever asks.
-        self._complaints = Seldom(every=10.0)
+        self._failing = Seldom()
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
@@ -118,7 +118,7 @@ class Archive:
         now = time.monotonic()
         if now < self._resting_until:
             return
-        unsaid = self._complaints.may_say(now)
+        unsaid = self._failing.may_say(now)
         if unsaid is not None:
             logger.warning("the store can't be read (and %d more): %s", unsaid, exc)
         if isinstance(exc, StoreUnavailable):

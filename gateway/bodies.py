@@ -19,10 +19,10 @@ class Verdict(enum.Enum):
 
 
 class Bodies:
-    """All that are on their way to one process: ``room`` bytes together."""
+    """All that are on their way to one process: at most ``most`` bytes together."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.held = 0
 
 
@@ -43,7 +43,7 @@ class Body:
         if len(self._data) + len(chunk) > self._most:
             self.verdict = Verdict.TOO_LARGE
             self.close()
-        elif self._bodies.held + len(chunk) > self._bodies.room:
+        elif self._bodies.held + len(chunk) > self._bodies.most:
             self.verdict = Verdict.NO_ROOM
             self.close()
         else:

@@ -45,8 +45,8 @@ from newsfabric.closing import (
 )
 
 if TYPE_CHECKING:
+    from gateway.budget import ReaderStream
     from gateway.core import Core
-    from gateway.room import ReaderStream
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Connection(abc.ABC):
         self.state = State.OPEN
         self.blocked = False
         self.subscriptions: dict[str, Subscription] = {}
-        self.outbox = Outbox(core.settings.outbox, core.room.account)
+        self.outbox = Outbox(core.settings.outbox, core.budget.account)
         self.session = Session(core.table, core.settings.reader, core.clock())
         self.standing = STRANGER
         self._expiry: asyncio.TimerHandle | None = None
@@ -298,7 +298,7 @@ class Connection(abc.ABC):
 
     def _hold_verbs(self, size: int) -> None:
         self._verb_bytes += size
-        self.core.room.account.hold(size)
+        self.core.budget.account.hold(size)
 
     def _count_dropped(self) -> None:
         for policy, count in self.outbox.take_dropped().items():

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 from gateway import measures
 from gateway.archive import Archive
+from gateway.budget import Budget
 from gateway.connection import Connection
 from gateway.desk import Desk
 from gateway.fanout import Fanout
@@ -27,7 +28,6 @@ from gateway.mailroom import Mailroom
 from gateway.mender import Mender
 from gateway.publication import Publication
 from gateway.resume import Resumer
-from gateway.room import Room
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.streams import Streams
 from gateway.upstream import Upstream
@@ -95,7 +95,7 @@ class Core:
         self.closing: set[Connection] = set()
         # Those that are logged in, by user.
         self._users: dict[str, set[Connection]] = {}
-        self.room = Room(
+        self.budget = Budget(
             settings.outbox_memory, settings.stalled_seconds, lambda: self.connections, self.clock
         )
         # Set while there is neither.
@@ -108,7 +108,7 @@ class Core:
         self._evicted_early = 0
         self._began = self.clock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.spawn(self.room.watch())
+        self.spawn(self.budget.watch())
 
     def policy(self, topic: str) -> TopicPolicy:
         """The policy of a topic that a verb names: no session lets another one through."""
@@ -297,7 +297,7 @@ class Core:
         """Bring :attr:`readers` and the gauges up to date."""
         age = self.feed_age()
         measures.FEED_AGE.set(float("inf") if age is None else age)
-        measures.OUTBOXES.set(self.room.waiting_bytes)
+        measures.OUTBOXES.set(self.budget.waiting_bytes)
         measures.TOPICS.set(self.hub.topics)
         measures.MEMORY.set(self.hub.memory_bytes)
         measures.IDENTITIES.set(self.hub.identities)

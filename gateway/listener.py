@@ -20,9 +20,9 @@ from tornado.httpserver import HTTPServer
 
 from gateway import measures
 from gateway.addresses import Addresses
-from gateway.room import ReaderStream, Room
-from newsfabric.amqp.complaints import Complaints
+from gateway.budget import Budget, ReaderStream
 from newsfabric.errors import ConfigError
+from newsfabric.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Listener:
 
     At most ``most`` at once (None: any number), of one address at most ``per_address`` (0: any
     number). One more of an address is closed without a word, as the data plane does it. What waits
-    for them counts in ``room``.
+    for them counts in ``budget``.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Listener:
         server: HTTPServer,
         host: str,
         port: int,
-        room: Room,
+        budget: Budget,
         *,
         most: int | None = None,
         per_address: int = 0,
     ) -> None:
         self._server = server
-        self._room = room
+        self._budget = budget
         self._most = most
         self._open = 0
         self._addresses = Addresses(per_address)
-        self._complaints = Complaints()
+        self._pauses = Seldom(every=60.0)
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
         self._socket = listen(host, port)
@@ -103,7 +103,7 @@ class Listener:
             if self._addresses.enter(address[0]):
                 self._open += 1
                 closed = functools.partial(self._closed, address[0])
-                serve_connection(self._server, connection, address, self._room, closed)
+                serve_connection(self._server, connection, address, self._budget, closed)
             else:
                 measures.REJECTED_CONNECTS.labels("address").inc()
                 connection.close()
@@ -114,8 +114,10 @@ class Listener:
 
     def _pause(self, why: str) -> None:
         measures.ACCEPT_PAUSES.inc()
-        if self._complaints.is_news("paused", self._loop.time()):
-            logger.warning("no new connections for %.1f s at a time: %s", _PAUSE, why)
+        unsaid = self._pauses.may_say(self._loop.time())
+        if unsaid is not None:
+            text = "no new connections for %.1f s at a time: %s (and %d more)"
+            logger.warning(text, _PAUSE, why, unsaid)
         self._loop.remove_reader(self._socket)
         self._resume = self._loop.call_later(_PAUSE, self.start)
 
@@ -124,17 +126,17 @@ def serve_connection(
     server: HTTPServer,
     connection: socket.socket,
     address: tuple[str, int],
-    room: Room,
+    budget: Budget,
     closed: Callable[[], None],
 ) -> None:
     """Serve a connected socket from which nothing was read yet. ``server`` owns it from here.
 
-    What waits for it counts in ``room``. ``closed`` is called once when it is closed; never if this
-    raises OSError.
+    What waits for it counts in ``budget``. ``closed`` is called once when it is closed; never if
+    this raises OSError.
     """
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    stream = ReaderStream(connection, room, closed, max_buffer_size=_READ_BUFFER)
+    stream = ReaderStream(connection, budget, closed, max_buffer_size=_READ_BUFFER)
     server.handle_stream(stream, address)
 
 

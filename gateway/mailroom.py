@@ -89,7 +89,7 @@ class Mailroom:
         )
         self._reads = 0
         # Each login of its user reads it again.
-        self._complaints = Seldom(every=10.0)
+        self._failing = Seldom()
 
     async def collect(self, topic: str) -> Recalled:
         """What is kept on ``topic``, a user's own, in the order to send it. Join at once after.
@@ -156,7 +156,7 @@ class Mailroom:
     ) -> bool:
         """One of ``batch`` is spoilt, which is nothing to the others."""
         if len(batch) == 1:
-            unsaid = self._complaints.may_say(self._now())
+            unsaid = self._failing.may_say(self._now())
             if unsaid is not None:
                 logger.warning("a mailbox can't be read (and %d more): %s", unsaid, why)
             self._fail(batch, why)

@@ -31,10 +31,9 @@ from typing import Final
 from gateway.publication import Publication
 from newsfabric.topics import SlowPolicy
 
-# Counted for each frame beside its bytes, so that many small ones are bounded too.
+# Counted for each frame beside its bytes, so that many small ones are bounded too: roughly what its
+# entry, number and key take in memory.
 ENTRY_BYTES: Final = 256
-# What a place in a queue takes in memory beside the frame, roughly: its entry, number and key.
-PLACE_BYTES: Final = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +62,13 @@ class Account:
         """One more waits for ``frame``."""
         waiting = self._frames.get(id(frame), 0)
         self._frames[id(frame)] = waiting + 1
-        self.bytes += PLACE_BYTES + (0 if waiting else len(frame))
+        self.bytes += ENTRY_BYTES + (0 if waiting else len(frame))
         self._grown()
 
     def leave(self, frame: bytes) -> None:
         """One of those who wait for ``frame`` doesn't any more."""
         waiting = self._frames.pop(id(frame)) - 1
-        self.bytes -= PLACE_BYTES + (0 if waiting else len(frame))
+        self.bytes -= ENTRY_BYTES + (0 if waiting else len(frame))
         if waiting:
             self._frames[id(frame)] = waiting
 

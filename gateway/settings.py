@@ -11,7 +11,8 @@ from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
 from gateway.repair import RepairLimits
 from gateway.streams import StreamLimits
-from newsfabric.pace import HISTORY_RATE, Network, Rate
+from newsfabric.networks import Network
+from newsfabric.pace import HISTORY_RATE, Rate
 
 ANY_ORIGIN = ("*",)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import orjson
 
+from gateway.budget import ReaderStream
 from gateway.frames import (
     PING,
     TEXT,
@@ -18,7 +19,6 @@ from gateway.frames import (
     websocket_close,
     websocket_frame,
 )
-from gateway.room import ReaderStream
 from gateway.websocket import WebSocketConnection, WebSocketHandler
 from newsfabric.closing import PROTOCOL_ERROR, CloseReason
 
@@ -48,7 +48,7 @@ class SockJsWebSocketConnection(WebSocketConnection):
         try:
             messages = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            self.drop(PROTOCOL_ERROR)
+            self.end_abruptly(PROTOCOL_ERROR)
             return
         for message in messages if isinstance(messages, list) else [messages]:
             self.received(message if isinstance(message, str) else "")

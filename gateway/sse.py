@@ -16,12 +16,12 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.access import refusal
+from gateway.budget import ReaderStream
 from gateway.connection import State
 from gateway.core import Welcome
 from gateway.frames import Variant, dress
 from gateway.protocol import Intent, Refusal, Session, Subscribe
 from gateway.publication import Publication
-from gateway.room import ReaderStream
 from gateway.standing import Standing
 from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 import tornado.web
 from tornado.iostream import StreamClosedError
 
+from gateway.budget import ReaderStream
 from gateway.connection import Connection, State
 from gateway.core import Welcome
 from gateway.protocol import LogIn, Refusal, error_push
-from gateway.room import ReaderStream
 from gateway.standing import STRANGER, Standing
 from newsfabric.closing import NO_PONG, ErrorCode
 

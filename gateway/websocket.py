@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gateway import measures
+from gateway.budget import ReaderStream
 from gateway.connection import State
 from gateway.core import Welcome
 from gateway.frames import (
@@ -20,7 +21,6 @@ from gateway.frames import (
 )
 from gateway.protocol import LogIn
 from gateway.rfc6455 import SUBPROTOCOL, FrameParser, Received, accept_key, offered
-from gateway.room import ReaderStream
 from gateway.streaming import Ending, StreamConnection, StreamHandler
 from newsfabric.closing import OVERLOAD, UNFINISHED, CloseReason
 
@@ -107,7 +107,7 @@ class WebSocketConnection(StreamConnection):
     def _silence(self) -> float:
         return self.core.clock() - self._heard_at
 
-    def drop(self, reason: CloseReason) -> None:
+    def end_abruptly(self, reason: CloseReason) -> None:
         """End it at once, with a close frame and nothing before it."""
         if self.state is State.OPEN:
             self._leave(State.CLOSING, reason.name)
@@ -140,7 +140,7 @@ class WebSocketHandler(StreamHandler):
             self._refuse(426, "only version 13", {"Sec-WebSocket-Version": "13"})
             return
         if not self.core.upgrades:
-            self._send_elsewhere()
+            self._refuse_upgrade()
             return
         verdict = self._welcome()
         full = verdict is Welcome.FULL and self.core.can_turn_away()
@@ -162,13 +162,13 @@ class WebSocketHandler(StreamHandler):
             connection.ask(LogIn(token=token))
         await connection.run()
 
-    def _send_elsewhere(self) -> None:
+    def _refuse_upgrade(self) -> None:
         """Refuse a handshake behind another request on a connection that was handed over.
 
         A WebSocket here would end with the control plane. Browsers begin each on a connection of
         its own, which is the data plane's; a proxy that uses connections again tries another one.
         """
-        measures.REJECTED_CONNECTS.labels("handed_over").inc()
+        measures.REJECTED_CONNECTS.labels("upgrade").inc()
         text = b"not now: not on a connection of other requests"
         head = {
             "Content-Type": "text/plain; charset=utf-8",

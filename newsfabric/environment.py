@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from newsfabric.world.processes import MARKER
-
 _KEPT: Final = frozenset(
     {
         "HOME",
@@ -22,9 +20,10 @@ _KEPT: Final = frozenset(
         "TMPDIR",
         "TZ",
         "USER",
-        MARKER,
         # tests/support/reaper.py
         "NEWSFABRIC_TESTS",
+        # newsfabric/world/processes.py
+        "NEWSFABRIC_WORLD",
     }
 )
 

@@ -28,7 +28,8 @@ admin_host_option = click.option(
     multiple=True,
     metavar="NAME",
     envvar="NEWSFABRIC_ADMIN_HOST",
-    help="A name by which operators' programs ask, beside addresses and localhost; repeat.",
+    show_envvar=True,
+    help="A host name that operators' programs may ask by, beside addresses and localhost; repeat.",
 )
 _LOCAL: Final = "localhost"
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from newsfabric.networks import Network, parse_address, place_of
 
 # Some 20 MB.
 MOST_ADDRESSES: Final = 65_536
-# Who has an IPv6 address has a whole network of them.
-_IPV6_PREFIX: Final = 64
+# The bucket of all that is no address.
+_NOBODY: Final = b""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +45,8 @@ class Pace:
         self._rate = rate
         self._free = tuple(free)
         self._most = most
-        # What is left of each one's burst and since when, the longest silent first.
-        self._left: collections.OrderedDict[str, tuple[float, float]] = collections.OrderedDict()
+        # What is left of each place's burst and since when, the longest silent first.
+        self._left: collections.OrderedDict[bytes, tuple[float, float]] = collections.OrderedDict()
 
     def __len__(self) -> int:
         """How many addresses are remembered."""
@@ -66,16 +65,12 @@ class Pace:
             self._left.popitem(last=False)
         return wait
 
-    def _who(self, address: str) -> str | None:
-        """Whose bucket it is; None for those who need none. What is no address has one together."""
+    def _who(self, address: str) -> bytes | None:
+        """Whose bucket it is; None for those who need none."""
         try:
-            found = ipaddress.ip_address(address)
+            found = parse_address(address)
         except ValueError:
-            return ""
-        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-            found = found.ipv4_mapped
+            return _NOBODY
         if any(found in network for network in self._free):
             return None
-        if isinstance(found, ipaddress.IPv4Address):
-            return str(found)
-        return str(ipaddress.IPv6Network((int(found), _IPV6_PREFIX), strict=False).network_address)
+        return place_of(found)

@@ -37,8 +37,8 @@ from newsfabric.numbers import is_number
 AMQP_LOGIN: Final = "NEWSFABRIC_AMQP"
 SHOVEL_LOGIN: Final = "NEWSFABRIC_SHOVEL"
 
-# Names become words of routing keys and parts of queue names.
 _MAX_DISTANCE: Final = 1e9
+# Names become words of routing keys and parts of queue names.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 
 

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from newsfabric import metrics
 from newsfabric.amqp import Declare, Delivery, Link
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.amqp.link import connect
 from newsfabric.control import (
     LoadReport,
@@ -35,6 +34,7 @@ from newsfabric.control import (
 from newsfabric.errors import LinkError, ManagementError
 from newsfabric.hops import last_hop
 from newsfabric.management import Management
+from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
 from newsfabric.settings import Credentials
 from newsfabric.topology import (

@@ -48,8 +48,8 @@ def main(
 ) -> None:
     """Keep the shovels of a region as planned, for ever.
 
-    It logs in as NEWSFABRIC_AMQP_USERNAME with NEWSFABRIC_AMQP_PASSWORD_FILE. Shovels do as
-    NEWSFABRIC_SHOVEL_USERNAME with NEWSFABRIC_SHOVEL_PASSWORD_FILE, if that is set.
+    It logs in as NEWSFABRIC_AMQP_USERNAME with NEWSFABRIC_AMQP_PASSWORD_FILE. Shovels log in as
+    NEWSFABRIC_SHOVEL_USERNAME with NEWSFABRIC_SHOVEL_PASSWORD_FILE; as it does, if that isn't set.
     """
 
     async def keep(stop: asyncio.Event) -> None:

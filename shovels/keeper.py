@@ -20,9 +20,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from newsfabric import metrics
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ManagementError
+from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Cluster, mask, region_links

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.logs import BURST, FORMAT, MAX_LINE, MAX_TRACEBACK, PAUSE, Bounded, Lines
-from newsfabric.seldom import Seldom
 
 
 def record(text: str, *args: object, at: float = 0.0, line: int = 1) -> logging.LogRecord:
@@ -64,8 +63,3 @@ def test_a_traceback_stands_behind_its_line_and_only_its_end_if_it_is_long() -> 
     line, _, rest = stream.getvalue().partition("\n")
     assert line.endswith("ERROR gateway: it failed")
     assert rest == "…" + "x" * MAX_TRACEBACK + "\n"
-
-
-def test_what_is_said_seldom_counts_what_was_left_unsaid() -> None:
-    seldom = Seldom(every=10.0)
-    assert [seldom.may_say(now) for now in (0.0, 1.0, 9.9, 10.0, 30.0)] == [0, None, None, 2, 0]

@@ -43,12 +43,12 @@ class Failed:
         self._now_ms = now_ms
         self._waiting: collections.deque[tuple[QueueSource, Delivery]] = collections.deque()
         self._wake = asyncio.Event()
-        self._saying = Seldom(every=10.0)
+        self._failing = Seldom()
 
     def put(self, source: QueueSource, delivery: Delivery, problem: Exception) -> None:
         """``delivery`` of ``source`` failed for the second time, with ``problem``."""
         FAILED.inc()
-        unsaid = self._saying.may_say(time.monotonic())
+        unsaid = self._failing.may_say(time.monotonic())
         if unsaid is not None:
             logger.error("failed twice with a message (and %d more)", unsaid, exc_info=problem)
         self._waiting.append((source, delivery))

@@ -144,7 +144,7 @@ class NativeCore(Core):
         measures.TOPICS.set(self._tally["topics"])
         measures.MEMORY.set(self._tally["memory_bytes"])
         measures.IDENTITIES.set(self._tally["identities"])
-        measures.OUTBOXES.set(self.room.waiting_bytes + self._tally["outbox_bytes"])
+        measures.OUTBOXES.set(self.budget.waiting_bytes + self._tally["outbox_bytes"])
 
     def send_elsewhere(self, count: int) -> None:
         """Have ``count`` readers, of those here and of the data plane's, connect to another box."""
@@ -228,7 +228,7 @@ class NativeCore(Core):
             connection.close()
             closed()
         else:
-            serve_connection(self.server, connection, (address, 0), self.room, closed)
+            serve_connection(self.server, connection, (address, 0), self.budget, closed)
 
     def counted(self, values: dict[str, int]) -> None:
         """The data plane's counters."""

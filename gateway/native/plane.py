@@ -50,9 +50,9 @@ from gateway.native.link import ControlLink, connected
 from gateway.native.program import Process, Successor, start, start_successor
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError
+from newsfabric.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Plane:
         self._handovers = connections_at_most()
         # What was handed over and is open, by address.
         self._held: collections.Counter[str] = collections.Counter()
-        self._complaints = Complaints()
+        self._losses = Seldom(every=60.0)
         self._program = program
         self._control = control
         self._guest = guest
@@ -399,9 +399,10 @@ class Plane:
         self._held[address] += 1
         if descriptor is None:
             self._gone(address)
-            now = asyncio.get_running_loop().time()
-            if self._complaints.is_news("lost", now):
-                logger.warning("requests are lost: out of descriptors (RLIMIT_NOFILE)")
+            unsaid = self._losses.may_say(asyncio.get_running_loop().time())
+            if unsaid is not None:
+                text = "a request is lost: out of descriptors (RLIMIT_NOFILE; and %d more)"
+                logger.warning(text, unsaid)
             return
         try:
             connection = socket.socket(fileno=descriptor)

@@ -10,12 +10,12 @@ from contextlib import suppress
 from newsfabric import metrics
 from newsfabric.amqp import OnDelivery
 from newsfabric.amqp.acks import Acks
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.amqp.connection import Channel, Connection
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.retry import Retry
 from newsfabric.amqp.wire import Returned, WireError, encode_ack, encode_reject
 from newsfabric.errors import LinkError
+from newsfabric.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class LinkConsumer:
         self._loop = asyncio.get_running_loop()
         self._generation = 0
         self._acks = Acks()
-        self._complaints = Complaints()
+        self._failing = Seldom()
         self._channel: Channel | None = None
         self._flush_is_due = False
         self._cancelled = False
@@ -146,10 +146,11 @@ class LinkConsumer:
     def _failed(self, tag: int, redelivered: bool, exc: Exception) -> None:
         """Give back what failed for the first time; another consumer may do better."""
         FAILED.inc()
-        # By its kind alone: its text may be of the message's making.
-        if self._complaints.is_news(type(exc).__name__, self._loop.time()):
+        unsaid = self._failing.may_say(self._loop.time())
+        if unsaid is not None:
             what = "thrown away" if redelivered else "given back"
-            logger.error("%s: delivery %d failed, %s", self._name, tag, what, exc_info=exc)
+            text = "%s: delivery %d failed, %s (and %d more)"
+            logger.error(text, self._name, tag, what, unsaid, exc_info=exc)
         self._reject(tag, requeue=not redelivered)
 
     def on_return(self, reason: Returned, message: Message) -> None:

@@ -22,13 +22,13 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from newsfabric.amqp import Declare, OnDelivery
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.amqp.connection import Connection, open_connection, parameters_of
 from newsfabric.amqp.consumer import LinkConsumer
 from newsfabric.amqp.declaring import Declaration
 from newsfabric.amqp.publisher import LinkPublisher
 from newsfabric.amqp.retry import broker_backoff
 from newsfabric.errors import ConfigError, LinkError, LinkRefused
+from newsfabric.seldom import Complaints
 from newsfabric.settings import Credentials
 
 logger = logging.getLogger(__name__)

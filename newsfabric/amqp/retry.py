@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from newsfabric.amqp.complaints import Complaints
 from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkError
+from newsfabric.seldom import Complaints
 
 logger = logging.getLogger(__name__)
 

@@ -52,9 +52,10 @@ def users(
 
     PLACE/ROLE is a region's core or client cluster, a proxy cluster (harbor/proxy) or a box's name
     with /box. The output is for `rabbitmqctl import_definitions` there. It has the passwords'
-    hashes, not the passwords: a service is told its own by NEWSFABRIC_AMQP_USERNAME and
-    NEWSFABRIC_AMQP_PASSWORD_FILE, the keeper also by NEWSFABRIC_SHOVEL_… whom shovels log in as. A
-    user that is no longer printed stays until you delete it.
+    hashes, not the passwords. A user that is no longer printed stays until you delete it.
+
+    Tell each service its user with NEWSFABRIC_AMQP_USERNAME and NEWSFABRIC_AMQP_PASSWORD_FILE;
+    the keeper also the shovels', with NEWSFABRIC_SHOVEL_USERNAME and its PASSWORD_FILE.
     """
     place, _, role = where.partition("/")
     for name in (place, *boxes):

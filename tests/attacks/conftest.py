@@ -1,14 +1,21 @@
-"""Brokers as their generated definitions make them, shared by all who attack them."""
+"""What attacks are tried on: both engines, and brokers as their generated definitions make them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from gateways import ENGINES
 from guarded import BOXES, Guarded, guarded
 
 from newsfabric.topology import box_feed, box_queue
 from newsfabric.world.rabbitmq_home import RabbitmqHome
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -21,12 +21,6 @@ NOTHING = b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"
 ELSEWHERE = "127.0.0.2"
 
 
-@pytest.fixture(params=list(ENGINES))
-def engine(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
 async def box(engine: str) -> AsyncIterator[Box]:
     """One in which an address may have five connections."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from gateways import ENGINES, PATIENCE, Box, RawSocket, Reader, opened_box, until
+from gateways import PATIENCE, Box, RawSocket, Reader, opened_box, until
 
 from gateway.protocol import ReaderLimits
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -32,12 +32,6 @@ PIECE = "x" * 16_000
 TRANSPORTS = ("websocket", "sse", "xhr_streaming", "history")
 WAITING = "newsfabric_gateway_outbox_bytes"
 SLOW = 'newsfabric_gateway_closes_total{reason="slow_reader"}'
-
-
-@pytest.fixture(params=list(ENGINES))
-def engine(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @contextlib.asynccontextmanager
@@ -161,7 +155,6 @@ async def test_who_is_slow_but_takes_something_keeps_what_waits(engine: str) -> 
 async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: str) -> None:
     """200 of them, each behind by a megabyte of its own, beside ten good readers."""
     budget = 4 * MIB
-    before_slow = None
     async with (
         box_of(engine, outbox_memory=budget) as box,
         contextlib.AsyncExitStack() as stack,
@@ -212,7 +205,7 @@ async def test_nothing_is_left_of_those_who_took_nothing(engine: str) -> None:
                 await eventually(lambda value: value > 100_000, box, WAITING)
                 raw.reset()
                 await eventually(lambda value: value == 0, box, WAITING)
-        await until(lambda: box.gateway.core.room.account.bytes == 0)
+        await until(lambda: box.gateway.core.budget.account.bytes == 0)
 
 
 async def test_many_readers_who_ask_for_much_at_once_cut_the_control_plane_off(engine: str) -> None:

@@ -20,12 +20,12 @@ from dialogue import PATIENCE, Peer
 from tornado.httpserver import HTTPServer
 
 from gateway.app import readers_server
+from gateway.budget import Budget
 from gateway.connection import Connection, State
 from gateway.core import Core
 from gateway.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
 from gateway.listener import Listener, serve_connection
 from gateway.protocol import ReaderLimits
-from gateway.room import Room
 from gateway.settings import GatewaySettings
 from gateway.sockjs import PREFIX
 from newsfabric.store.memory import MemoryStore
@@ -82,8 +82,8 @@ async def tornado_peer() -> AsyncIterator[Peer]:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
-        for name, (server, room) in _servers(stack).items():
-            listener = Listener(server, "127.0.0.1", 0, room)
+        for name, (server, budget) in _servers(stack).items():
+            listener = Listener(server, "127.0.0.1", 0, budget)
             stack.callback(listener.stop)
             listener.start()
             ports[name] = (listener.port, PREFIX)
@@ -96,9 +96,9 @@ async def native_peer() -> AsyncIterator[Peer]:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
-        for name, (server, room) in _servers(stack).items():
+        for name, (server, budget) in _servers(stack).items():
             port = await stack.enter_async_context(
-                echo_dataplane.echoing(_settings_of(name), _handing_to(server, room))
+                echo_dataplane.echoing(_settings_of(name), _handing_to(server, budget))
             )
             ports[name] = (port, PREFIX)
         yield Peer("native", ports)
@@ -121,13 +121,13 @@ async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
         await process.wait()
 
 
-def _servers(stack: contextlib.AsyncExitStack) -> dict[str, tuple[HTTPServer, Room]]:
+def _servers(stack: contextlib.AsyncExitStack) -> dict[str, tuple[HTTPServer, Budget]]:
     made = {}
     for name in ENDPOINTS:
         kind = ClosingCore if name == "close" else Core
         core = kind(_settings_of(name), TABLE, MemoryStore(TABLE))
         stack.push_async_callback(core.close)
-        made[name] = readers_server(stack, core), core.room
+        made[name] = readers_server(stack, core), core.budget
     return made
 
 
@@ -135,8 +135,8 @@ def _settings_of(endpoint: str) -> GatewaySettings:
     return SPECIAL.get(endpoint, SETTINGS)
 
 
-def _handing_to(server: HTTPServer, room: Room) -> Callable[[Any, str], None]:
+def _handing_to(server: HTTPServer, budget: Budget) -> Callable[[Any, str], None]:
     def handed_over(connection: Any, address: str) -> None:
-        serve_connection(server, connection, (address, 0), room, lambda: None)
+        serve_connection(server, connection, (address, 0), budget, lambda: None)
 
     return handed_over

@@ -51,4 +51,4 @@ def test_what_is_held_is_what_was_taken_and_never_more_than_there_is_room_for(
             open_bodies[which] = Body(bodies, 12)
         else:
             open_bodies[which].take(chunk)
-        assert bodies.held == sum(len(body.whole()) for body in open_bodies) <= bodies.room
+        assert bodies.held == sum(len(body.whole()) for body in open_bodies) <= bodies.most

@@ -13,8 +13,8 @@ from descriptors import Descriptors
 from gateways import until
 from tornado.httpserver import HTTPServer
 
+from gateway.budget import Budget
 from gateway.listener import Listener, listen
-from gateway.room import Room
 from newsfabric.errors import ConfigError
 
 
@@ -24,11 +24,15 @@ def descriptors() -> Iterator[Descriptors]:
         yield taken
 
 
+def budget() -> Budget:
+    return Budget(1 << 20, 30.0, list, time.monotonic)
+
+
 async def test_without_descriptors_it_pauses_and_then_serves(
     descriptors: Descriptors, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
-    listener = Listener(server, "127.0.0.1", 0, Room(1 << 20, 30.0, list, time.monotonic))
+    listener = Listener(server, "127.0.0.1", 0, budget())
     listener.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as waiting:
@@ -52,7 +56,7 @@ async def test_with_all_connections_that_it_may_have_others_wait(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
-    listener = Listener(server, "127.0.0.1", 0, most=1)
+    listener = Listener(server, "127.0.0.1", 0, budget(), most=1)
     listener.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as first, socket.socket() as second:

@@ -87,10 +87,10 @@ class HistoryHandler(OpenHandler):
         topics: TopicTable,
         boxes: Boxes,
         catching_up: CatchingUp,
-        complaints: Seldom,
+        failing: Seldom,
         pace: Pace,
     ) -> None:
-        self._complaints = complaints
+        self._failing = failing
         self._store = store
         self._topics = topics
         self._boxes = boxes
@@ -136,7 +136,7 @@ class HistoryHandler(OpenHandler):
         try:
             envelopes = await self._store.history(topic, limit=limit, before=before)
         except StoreError as exc:
-            unsaid = self._complaints.may_say(time.monotonic())
+            unsaid = self._failing.may_say(time.monotonic())
             if unsaid is not None:
                 logger.warning("no history (and %d more): %s", unsaid, exc)
             raise HttpProblem(503, "unavailable", "the store is away", headers=RETRY) from exc

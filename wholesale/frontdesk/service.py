@@ -182,7 +182,7 @@ class FrontdeskService:
             "boxes": self.boxes,
             "catching_up": self._catching_up,
             # Anybody may ask while the store is away.
-            "complaints": Seldom(every=10.0),
+            "failing": Seldom(),
             "pace": self._history_pace,
         }
         return [

@@ -65,7 +65,7 @@ class Marking:
         self._waiting = Waiting()
         self._progress = Progress()
         self._wake = asyncio.Event()
-        self._failing = Seldom(every=10.0)
+        self._failing = Seldom()
 
     @property
     def store_answers(self) -> bool:

@@ -37,7 +37,7 @@ class Answering:
         self._progress = progress
         self._waiting: collections.deque[Answer] = collections.deque()
         self._wake = asyncio.Event()
-        self._failing = Seldom(every=10.0)
+        self._failing = Seldom()
 
     def put(self, answer: Answer) -> None:
         """Give ``answer`` in its turn; at once if it is nothing but acks."""

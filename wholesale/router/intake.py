@@ -43,8 +43,8 @@ class Intake:
         self._identities = identities
         self._limits = limits
         self._races = races
-        self._differing = Seldom(every=10.0)
-        self._failing = Seldom(every=10.0)
+        self._differing = Seldom()
+        self._failing = Seldom()
 
     def take(
         self, delivery: Delivery, source: Source, *, now_ms: int, now: float

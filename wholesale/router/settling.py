@@ -46,7 +46,7 @@ class Settling:
         self._now_ms = now_ms
         self._now = now
         self._sightings = sightings
-        self._failing = Seldom(every=10.0)
+        self._failing = Seldom()
 
     def routed(self, job: Job) -> None:
         """``job`` is stored and both exchanges have confirmed it."""

@@ -25,7 +25,7 @@ impl Reactor {
                 self.hub.set_limits(Limits::of(&policy.settings));
                 self.maker = FrameMaker::new(&policy.settings);
                 self.policy = policy;
-                self.make_room_again();
+                self.renew_budget();
                 self.listen();
             }
             Order::Attached(attachment) => {

@@ -234,7 +234,8 @@ impl Hub {
     /// What a new reader gets before live messages, oldest first.
     ///
     /// That is `older` and what is remembered, as far as `replay` goes. Who asks for no number and
-    /// no time gets the newest version of each key too, with `policy.latest`. With `only_if_covered` it has to be all there is.
+    /// no time gets the newest version of each key too, with `policy.latest`. With `only_if_covered`
+    /// it has to be all there is.
     /// [`Replay::Given`] is `older` as it is (whichever batch it says): what comes later of it is a
     /// copy. Not so of what is older than the window of identities: it can't come again, and a crowd
     /// of mailboxes would leave no room for what can.
@@ -260,7 +261,9 @@ impl Hub {
         }
         let topic = self.use_topic(name);
         let selection = match replay {
-            Replay::None | Replay::Given(_) => Selection { covered: true, ..Selection::default() },
+            Replay::Latest | Replay::Given(_) => {
+                Selection { covered: true, ..Selection::default() }
+            }
             Replay::Last(count) => topic.memory.last(count as usize, now),
             Replay::Since(ms) | Replay::SinceAndLatest(ms) => topic.memory.since(ms, now),
         };
@@ -273,7 +276,7 @@ impl Hub {
         if let Replay::Last(count) = replay {
             replayed.drain(..replayed.len().saturating_sub(count as usize));
         }
-        if policy.latest && matches!(replay, Replay::None | Replay::SinceAndLatest(_)) {
+        if policy.latest && matches!(replay, Replay::Latest | Replay::SinceAndLatest(_)) {
             replayed = topic.memory.with_latest(&replayed, now);
         }
         Ok(replayed)

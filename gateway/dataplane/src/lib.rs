@@ -26,6 +26,7 @@ pub mod sockjs;
 pub mod wheel;
 
 pub mod attach;
+pub mod budget;
 mod desk;
 pub mod door;
 mod echo;
@@ -34,7 +35,6 @@ pub mod mailbox;
 pub mod orders;
 pub mod reactor;
 mod reader;
-pub mod room;
 pub mod run;
 pub mod slab;
 pub mod sys;

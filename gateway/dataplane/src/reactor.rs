@@ -98,7 +98,7 @@ pub struct Reactor {
     /// What waits in all outboxes.
     pub(crate) account: Account,
     /// As long as that takes no more, nobody has to go for it.
-    pub(crate) room: usize,
+    pub(crate) close_above: usize,
     /// How many more pings of this read are answered one by one.
     pub(crate) pongs: u32,
     /// Whose address was counted.
@@ -155,7 +155,7 @@ impl Reactor {
             shed_from: 0,
             held_bytes: 0,
             account: Account::default(),
-            room: usize::MAX,
+            close_above: usize::MAX,
             pongs: 0,
             counted: HashMap::new(),
             doomed: Vec::new(),
@@ -196,7 +196,7 @@ impl Reactor {
                 self.on_event(event.u64, event.events, &mut orders);
             }
             self.send_some();
-            self.keep_within_room();
+            self.keep_within_budget();
             if self.crowded && self.fanout.is_busy() {
                 std::thread::yield_now();
             }
@@ -215,12 +215,12 @@ impl Reactor {
                 self.parts.orders.take(orders);
                 for order in orders.drain(..) {
                     self.obey(order);
-                    self.keep_within_room();
+                    self.keep_within_budget();
                 }
             }
             _ => {
                 self.on_socket(token as u32, (token >> 32) as u32, ready);
-                self.keep_within_room();
+                self.keep_within_budget();
             }
         }
     }
@@ -271,7 +271,7 @@ impl Reactor {
         }
         self.listen_again();
         self.send_some_away();
-        self.make_room_again();
+        self.renew_budget();
         self.note_sizes();
     }
 

@@ -177,7 +177,7 @@ fn on_hub(hub: &mut Hub, policies: &mut Vec<(String, TopicPolicy)>, words: &[&st
         }
         (["rewind", topic, now, kind, n, covered], Some(policy)) => {
             let replay = match *kind {
-                "none" => Replay::None,
+                "none" => Replay::Latest,
                 "last" => Replay::Last(number(n)),
                 "since" => Replay::Since(number(n)),
                 _ => Replay::SinceAndLatest(number(n)),

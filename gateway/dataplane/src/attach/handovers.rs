@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::Attachment;
-use crate::control::{Event, GOODBYES};
+use crate::control::{Event, GONE};
 use crate::counters::Count;
 use crate::door::Handover;
 use crate::head::Refusal;
@@ -53,7 +53,7 @@ impl Attachment {
             Some(plane) => {
                 let text = address.to_string();
                 plane.link.pass(&Event::Handover { address: &text }, socket);
-                if plane.version >= GOODBYES {
+                if plane.version >= GONE {
                     self.threads.addresses.arrived(address, counted);
                 } else {
                     self.threads.addresses.turned_away(address, counted);

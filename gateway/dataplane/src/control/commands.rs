@@ -9,7 +9,7 @@ use super::{ConnectionId, MAGIC, MAX_BADGE, MAX_MESSAGE, Malformed, Message, Set
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
     /// With the newest message of each key, if the topic keeps these.
-    None,
+    Latest,
     /// With the newest messages, so many.
     Last(u64),
     /// With what was routed at this time (ms since the epoch) or later.
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
 
     fn replay(&mut self) -> Result<Replay, Malformed> {
         match (self.u8()?, self.u64()?) {
-            (0, _) => Ok(Replay::None),
+            (0, _) => Ok(Replay::Latest),
             (1, count) => Ok(Replay::Last(count)),
             (2, ms) => Ok(Replay::Since(ms)),
             (3, batch) => Ok(Replay::Given(batch)),

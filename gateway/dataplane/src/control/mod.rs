@@ -23,7 +23,7 @@ pub const VERSION: u16 = 4;
 /// The first version with badges.
 pub const BADGES: u16 = 2;
 /// The first version in which the control plane says what becomes of what was handed over.
-pub const GOODBYES: u16 = 4;
+pub const GONE: u16 = 4;
 /// What two data planes say to each other is as it was in this version.
 pub const PARLEY: u16 = 1;
 /// The first bytes of a `hello`.

@@ -91,9 +91,9 @@ fn a_cold_topic_and_a_short_memory_say_so() {
     let ask = |hub: &mut Hub, replay| {
         hub.rewind("a", keeping(3), replay, &[], true, 0).map(|all| numbers(&all))
     };
-    assert_eq!(ask(&mut hub, Replay::None), Err(Uncovered::Cold));
+    assert_eq!(ask(&mut hub, Replay::Latest), Err(Uncovered::Cold));
     hub.seed("a", keeping(3), false, &[on("a", 3, &message(4, 4))], &[], 0);
-    assert_eq!(ask(&mut hub, Replay::None), Ok(vec![]));
+    assert_eq!(ask(&mut hub, Replay::Latest), Ok(vec![]));
     assert_eq!(ask(&mut hub, Replay::Last(2)), Ok(vec![4, 5]));
     assert_eq!(ask(&mut hub, Replay::Last(3)), Err(Uncovered::Short));
     assert_eq!(ask(&mut hub, Replay::Since(5)), Ok(vec![5]));
@@ -128,7 +128,7 @@ fn a_topic_that_has_latest_replays_them_to_who_asks_for_no_past() {
         hub.publish(&Arc::new(one), 0);
     }
     let mut ask = |replay| hub.rewind("t", policy, replay, &[], false, 0).map(|all| numbers(&all));
-    assert_eq!(ask(Replay::None), Ok(vec![1, 3]));
+    assert_eq!(ask(Replay::Latest), Ok(vec![1, 3]));
     assert_eq!(ask(Replay::SinceAndLatest(0)), Ok(vec![1, 3]));
     assert_eq!(ask(Replay::Last(1)), Ok(vec![3]));
     assert_eq!(ask(Replay::Since(0)), Ok(vec![3]));

@@ -28,8 +28,8 @@ impl Reactor {
 
     /// Close those who are furthest behind if all that waits takes too much. Nobody may be
     /// iterating over readers.
-    pub(crate) fn keep_within_room(&mut self) {
-        if self.account.bytes() > self.room {
+    pub(crate) fn keep_within_budget(&mut self) {
+        if self.account.bytes() > self.close_above {
             self.close_the_furthest_behind();
         }
     }
@@ -56,13 +56,14 @@ impl Reactor {
             }
         }
         // What goodbyes take is not to be searched for again and again.
-        self.room = share.max(self.account.bytes() + share / 8);
+        self.close_above = share.max(self.account.bytes() + share / 8);
     }
 
     /// The share is another, or what took more than it has gone.
-    pub(crate) fn make_room_again(&mut self) {
+    pub(crate) fn renew_budget(&mut self) {
         let share = self.share();
-        self.room = self.room.min(share.max(self.account.bytes().saturating_add(share / 8)));
+        self.close_above =
+            self.close_above.min(share.max(self.account.bytes().saturating_add(share / 8)));
     }
 
     /// When an open reader that takes nothing is given up; `None` if nothing waits for it.

@@ -32,7 +32,7 @@ _LOOK_SECONDS: Final = 1.0
 _GOODBYE_BEHIND: Final = 128 * 1024
 
 
-class Room:
+class Budget:
     """What waits in one process; ``clock`` is any, in seconds. Lives on the loop that made it."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Room:
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check)
-        self._most_bytes = self._room = most_bytes
+        self._most_bytes = self._close_above = most_bytes
         self._stalled_seconds = stalled_seconds
         self._readers = readers
         self._clock = clock
@@ -85,10 +85,10 @@ class Room:
                 self._streams[stream] = waiting, sent, since
                 if now - since >= self._stalled_seconds:
                     self._give_up(stream)
-        self._room = min(self._room, max(self._most_bytes, self._enough_more()))
+        self._close_above = min(self._close_above, max(self._most_bytes, self._enough_more()))
 
     def _check(self) -> None:
-        if self.waiting_bytes > self._room and not self._scheduled:
+        if self.waiting_bytes > self._close_above and not self._scheduled:
             # Not now: whoever writes is in the middle of something.
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._make_room)
@@ -118,7 +118,7 @@ class Room:
                 if one.stream is not None:
                     self._cut_short(one.stream)
         # What goodbyes take is not to be searched for again and again.
-        self._room = max(self._most_bytes, self._enough_more())
+        self._close_above = max(self._most_bytes, self._enough_more())
 
     def _enough_more(self) -> int:
         return self.waiting_bytes + self._most_bytes // 8
@@ -149,12 +149,12 @@ class ReaderStream(IOStream):
     def __init__(
         self,
         connection: socket.socket,
-        room: Room,
+        budget: Budget,
         on_closed: Callable[[], None],
         *,
         max_buffer_size: int,
     ) -> None:
-        self._room = room
+        self._budget = budget
         self._on_closed = on_closed
         self.reader: Connection | None = None
         super().__init__(connection, max_buffer_size=max_buffer_size)
@@ -173,7 +173,7 @@ class ReaderStream(IOStream):
         """As :meth:`IOStream.write`."""
         written = super().write(data)
         if self.writing():
-            self._room.waits(self)
+            self._budget.waits(self)
         return written
 
     def close_fd(self) -> None:

@@ -1,6 +1,13 @@
+"""Lines that are said once in a while instead of each time."""
+
 from __future__ import annotations
 
-from newsfabric.amqp.complaints import REPEAT_SECONDS, Complaints
+from newsfabric.seldom import REPEAT_SECONDS, Complaints, Seldom
+
+
+def test_what_is_said_seldom_counts_what_was_left_unsaid() -> None:
+    seldom = Seldom(every=10.0)
+    assert [seldom.may_say(now) for now in (0.0, 1.0, 9.9, 10.0, 30.0)] == [0, None, None, 2, 0]
 
 
 def test_the_same_is_said_once_in_a_while() -> None:

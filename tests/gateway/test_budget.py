@@ -9,18 +9,18 @@ from collections.abc import AsyncIterator
 
 from gateways import until
 
-from gateway.outbox import PLACE_BYTES, Account, Outbox, OutboxLimits
-from gateway.room import ReaderStream, Room
+from gateway.budget import Budget, ReaderStream
+from gateway.outbox import ENTRY_BYTES, Account, Outbox, OutboxLimits
 from newsfabric.closing import SLOW_READER, CloseReason
 
 PIECE = bytes(1 << 20)
 
 
 class Reader:
-    """A connection as far as the room looks at one."""
+    """A connection as far as the budget looks at one."""
 
-    def __init__(self, room: Room, stream: ReaderStream | None = None) -> None:
-        self.outbox = Outbox(OutboxLimits(), room.account)
+    def __init__(self, budget: Budget, stream: ReaderStream | None = None) -> None:
+        self.outbox = Outbox(OutboxLimits(), budget.account)
         self.stream = stream
         self.closed: CloseReason | None = None
         if stream is not None:
@@ -43,17 +43,17 @@ class Clock:
         return self.now
 
 
-def room_of(most_bytes: int, readers: list[Reader], clock: Clock | None = None) -> Room:
-    return Room(most_bytes, 30.0, lambda: readers, clock or Clock())  # type: ignore[return-value]
+def budget_of(most_bytes: int, readers: list[Reader], clock: Clock | None = None) -> Budget:
+    return Budget(most_bytes, 30.0, lambda: readers, clock or Clock())  # type: ignore[return-value]
 
 
 @contextlib.asynccontextmanager
-async def stream_of(room: Room) -> AsyncIterator[tuple[ReaderStream, socket.socket]]:
+async def stream_of(budget: Budget) -> AsyncIterator[tuple[ReaderStream, socket.socket]]:
     """A stream to somebody who reads when the test does."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
-    stream = ReaderStream(ours, room, max_buffer_size=1 << 16)
+    stream = ReaderStream(ours, budget, lambda: None, max_buffer_size=1 << 16)
     with theirs:
         try:
             yield stream, theirs
@@ -67,9 +67,9 @@ def test_a_frame_that_many_wait_for_counts_once_and_each_place_too() -> None:
     frame = bytes(1_000)
     for outbox in outboxes:
         outbox.push_firm(frame, 0.0)
-    assert account.bytes == 1_000 + 3 * PLACE_BYTES
+    assert account.bytes == 1_000 + 3 * ENTRY_BYTES
     outboxes[0].take(1)
-    assert account.bytes == 1_000 + 2 * PLACE_BYTES
+    assert account.bytes == 1_000 + 2 * ENTRY_BYTES
     outboxes[1].clear()
     outboxes[2].take(1)
     assert account.bytes == 0
@@ -77,8 +77,8 @@ def test_a_frame_that_many_wait_for_counts_once_and_each_place_too() -> None:
 
 async def test_over_the_bound_those_furthest_behind_go_until_an_eighth_is_free() -> None:
     readers: list[Reader] = []
-    room = room_of(1_000_000, readers)
-    readers += [Reader(room) for _ in range(11)]
+    budget = budget_of(1_000_000, readers)
+    readers += [Reader(budget) for _ in range(11)]
     for number, reader in enumerate(readers):
         reader.outbox.push_firm(bytes(number * 10_000 + 40_000), 0.0)
     await asyncio.sleep(0)
@@ -87,12 +87,12 @@ async def test_over_the_bound_those_furthest_behind_go_until_an_eighth_is_free()
     readers[0].outbox.push_firm(bytes(20_000), 0.0)
     await asyncio.sleep(0)
     assert [reader.closed for reader in readers] == [None] * 10 + [SLOW_READER]
-    assert room.waiting_bytes <= 875_000
+    assert budget.waiting_bytes <= 875_000
 
 
 async def test_what_goodbyes_take_is_not_searched_for_again_at_once() -> None:
-    room = room_of(1_000_000, [])
-    stuck = Outbox(OutboxLimits(), room.account)
+    budget = budget_of(1_000_000, [])
+    stuck = Outbox(OutboxLimits(), budget.account)
     looked = 0
 
     def readers() -> list[Reader]:
@@ -100,13 +100,13 @@ async def test_what_goodbyes_take_is_not_searched_for_again_at_once() -> None:
         looked += 1
         return []
 
-    room._readers = readers  # type: ignore[assignment]
+    budget._readers = readers  # type: ignore[assignment]
     for _ in range(105):
         stuck.push_firm(bytes(11_000), 0.0)
         await asyncio.sleep(0)
     assert looked == 2
     stuck.clear()
-    room.look()
+    budget.look()
     stuck.push_firm(bytes(1_000_001), 0.0)
     await asyncio.sleep(0)
     assert looked == 3
@@ -114,40 +114,40 @@ async def test_what_goodbyes_take_is_not_searched_for_again_at_once() -> None:
 
 async def test_a_stream_that_takes_nothing_is_given_up_and_one_that_takes_something_isnt() -> None:
     clock = Clock()
-    room = room_of(1 << 30, [], clock)
-    async with stream_of(room) as (stalled, _), stream_of(room) as (slow, theirs):
+    budget = budget_of(1 << 30, [], clock)
+    async with stream_of(budget) as (stalled, _), stream_of(budget) as (slow, theirs):
         for stream in (stalled, slow):
             stream.write(PIECE)
-        assert room.waiting_bytes == stalled.waiting + slow.waiting > 0
+        assert budget.waiting_bytes == stalled.waiting + slow.waiting > 0
         sent = slow.sent
         while slow.sent == sent:
             with contextlib.suppress(BlockingIOError):
                 theirs.recv(1 << 16)
             await asyncio.sleep(0)
         clock.now += 29.0
-        room.look()
+        budget.look()
         assert not stalled.closed()
         clock.now += 1.0
-        room.look()
+        budget.look()
         assert stalled.closed()
         assert not slow.closed()
-        assert room.waiting_bytes == slow.waiting
+        assert budget.waiting_bytes == slow.waiting
         clock.now += 30.0
-        room.look()
+        budget.look()
         assert slow.closed()
-        assert room.waiting_bytes == 0
+        assert budget.waiting_bytes == 0
 
 
 async def test_a_reader_whose_stream_takes_nothing_is_told_if_little_goes_before() -> None:
     clock, readers = Clock(), list[Reader]()
-    room = room_of(1 << 30, readers, clock)
-    async with stream_of(room) as (short, theirs), stream_of(room) as (long, _):
-        readers += [Reader(room, short), Reader(room, long)]
+    budget = budget_of(1 << 30, readers, clock)
+    async with stream_of(budget) as (short, theirs), stream_of(budget) as (long, _):
+        readers += [Reader(budget, short), Reader(budget, long)]
         long.write(PIECE)
         while not short.waiting:
             short.write(bytes(10_000))
         clock.now += 30.0
-        room.look()
+        budget.look()
         assert [reader.closed for reader in readers] == [SLOW_READER, SLOW_READER]
         assert (short.closed(), long.closed()) == (False, True)
         assert theirs.recv(1)
@@ -155,9 +155,9 @@ async def test_a_reader_whose_stream_takes_nothing_is_told_if_little_goes_before
 
 async def test_streams_count_and_the_furthest_behind_of_them_go_first() -> None:
     readers: list[Reader] = []
-    room = room_of(2_500_000, readers)
-    async with stream_of(room) as (one, _), stream_of(room) as (two, _):
-        readers.append(Reader(room))
+    budget = budget_of(2_500_000, readers)
+    async with stream_of(budget) as (one, _), stream_of(budget) as (two, _):
+        readers.append(Reader(budget))
         readers[0].outbox.push_firm(bytes(100_000), 0.0)
         one.write(PIECE)
         two.write(PIECE)
@@ -167,4 +167,4 @@ async def test_streams_count_and_the_furthest_behind_of_them_go_first() -> None:
         await until(two.closed)
         assert not one.closed()
         assert readers[0].closed is None
-        assert room.waiting_bytes < 2_500_000
+        assert budget.waiting_bytes < 2_500_000
