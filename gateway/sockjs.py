@@ -162,6 +162,9 @@ class HttpConnection(Connection):
     """A reader on one of SockJS's HTTP transports: blocked unless a response waits for us."""
 
     variant = Variant.SOCKJS
+    # What a page says in one turn comes in one request: it was let in whole, and counts in the
+    # budget of all that waits.
+    waiting_verb_bytes = 4 << 20
 
     def __init__(self, core: Core, session: _Session, transport: str) -> None:
         self.transport = transport
