@@ -77,8 +77,8 @@ class Connection(abc.ABC):
 
     transport: str
     variant: Variant
-    # Bytes of verbs that may wait, as in the data plane; one verb may be longer alone.
-    waiting_verb_bytes: ClassVar[int] = 64 * 1024
+    # Bytes of verbs that may wait; one verb may be longer alone.
+    most_verb_bytes = 64 * 1024
     _numbers: ClassVar = itertools.count(1)
 
     def __init__(self, core: Core) -> None:
@@ -186,7 +186,7 @@ class Connection(abc.ABC):
     def ask(self, intent: Intent, size: int = 0) -> None:
         """Obey ``intent``, of a text of ``size`` bytes, when its turn comes."""
         full = len(self._verbs) >= self.core.settings.reader.waiting
-        if full or (self._verbs and self._verb_bytes + size > self.waiting_verb_bytes):
+        if full or (self._verbs and self._verb_bytes + size > self.most_verb_bytes):
             self.refuse(_BUSY)
             return
         self._verbs.append((intent, size))

@@ -52,6 +52,11 @@ class ReaderLimits:
     rewind_seconds: float = 7 * 86400.0
     history: int = 100
 
+    @property
+    def burst_bytes(self) -> int:
+        """All that a reader may say at once."""
+        return self.verbs * self.frame_bytes
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rewind:

@@ -162,13 +162,12 @@ class HttpConnection(Connection):
     """A reader on one of SockJS's HTTP transports: blocked unless a response waits for us."""
 
     variant = Variant.SOCKJS
-    # What a page says in one turn comes in one request: it was let in whole, and counts in the
-    # budget of all that waits.
-    waiting_verb_bytes = 4 << 20
 
     def __init__(self, core: Core, session: _Session, transport: str) -> None:
         self.transport = transport
         super().__init__(core)
+        # A body brings all of that at once, and between two polls its verbs wait.
+        self.most_verb_bytes = core.settings.reader.burst_bytes
         self._session = session
         self.blocked = True
 
@@ -560,9 +559,7 @@ class XhrSendHandler(_Polite, library.XhrSendHandler):  # type: ignore[misc]
 
     def initialize(self, server: _Router) -> None:
         super().initialize(server)
-        limits = server.core.settings.reader
-        # All that the reader may say at once.
-        most = limits.verbs * limits.frame_bytes
+        most = server.core.settings.reader.burst_bytes
         self.request.connection.set_max_body_size(_REFUSED_BODIES * most)
         self._body = Body(server.bodies, most)
 

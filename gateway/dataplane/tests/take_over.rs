@@ -119,12 +119,12 @@ fn a_slow_reader_gets_the_rest_of_its_frame_and_all_that_waited() {
     }
     // What each socket holds is less than half of them.
     let half = 145 * 15_000;
-    let before = plane.count_when("outbox_bytes", |bytes| bytes > half);
+    plane.count_when("outbox_bytes", |bytes| bytes > half);
     data_plane.renew();
     let (mut plane, _) = data_plane.attach();
-    let after = plane.count_when("outbox_bytes", |bytes| bytes >= before);
-    // What was counted before may have been of a few messages earlier.
-    assert!(after < 291 * 16_000, "{before} became {after}");
+    // Not what it was: meanwhile the kernel may have found room for some more.
+    let after = plane.count_when("outbox_bytes", |bytes| bytes > half);
+    assert!(after < 291 * 16_000, "{after} bytes");
     plane.publish(291, &push(291));
     assert_eq!(quick.frame(), text(&push(291)));
     for number in 1..=291 {
