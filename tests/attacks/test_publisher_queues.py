@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from guarded import Guarded, opened, publishes
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
 
 pytestmark = pytest.mark.broker
 
@@ -60,6 +61,13 @@ def test_a_publisher_changes_its_limits(client: Guarded) -> None:
     assert client.api("cms", "/policies/%2F/mine", "PUT", policy) == 401
     assert client.api("cms", "/operator-policies/%2F/others", "DELETE") == 401
     assert client.api("cms", "/vhost-limits/%2F/max-queues", "DELETE") == 401
+
+
+def test_a_publisher_says_that_it_is_another(client: Guarded) -> None:
+    with client.connect("cms") as connection, pytest.raises(ChannelClosedByBroker, match="user_id"):
+        publishes("publish", "news.x", user_id="web")(opened(connection))
+    # An operator may: `newsfabric publish --app-id web`.
+    client.takes("root", publishes("publish", "news.x", user_id="web"))
 
 
 def test_the_fabrics_own_queues_keep_the_bounds_that_the_topology_gives_them(
