@@ -18,14 +18,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from newsfabric.topics import PublisherRights
-from newsfabric.topology.parts import BOX_QUEUES, OWN_QUEUES
+from newsfabric.topology.parts import BOX_QUEUES, OWN_QUEUES, SHOVEL_QUEUES
 from newsfabric.topology.values import (
     BOX_BOUNDS,
     MAX_QUEUES,
     OTHERS_BOUNDS,
     PUBLISH,
     RECEIPTS,
+    REGION_BOUNDS,
     VHOST,
+    Bounds,
     Role,
 )
 
@@ -137,14 +139,10 @@ def limits(role: Role) -> list[dict[str, Any]]:
     else:
         own = "|".join(map(exactly, OWN_QUEUES))
         pattern, bounds = f"^(?!{own})", OTHERS_BOUNDS
-    policy = {
-        "pattern": pattern,
-        "apply-to": "queues",
-        "priority": 0,
-        "definition": bounds.policy(),
-    }
     return [
-        {"component": "operator_policy", "vhost": VHOST, "name": "others", "value": policy},
+        _bounded("others", pattern, bounds),
+        # Some are made by keepers of other regions, who say themselves how much they may hold.
+        _bounded("shovels", f"^{exactly(SHOVEL_QUEUES)}", REGION_BOUNDS),
         {
             "component": "vhost-limits",
             "vhost": VHOST,
@@ -152,6 +150,16 @@ def limits(role: Role) -> list[dict[str, Any]]:
             "value": {"max-queues": MAX_QUEUES},
         },
     ]
+
+
+def _bounded(name: str, pattern: str, bounds: Bounds) -> dict[str, Any]:
+    policy = {
+        "pattern": pattern,
+        "apply-to": "queues",
+        "priority": 0,
+        "definition": bounds.policy(),
+    }
+    return {"component": "operator_policy", "vhost": VHOST, "name": name, "value": policy}
 
 
 def user_definitions(

@@ -129,7 +129,7 @@ def _mailbox(region: str, topics: TopicTable, nodes: int) -> User:
     told = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
     return User(
         name=user_name("mailbox", region),
-        write=(INTAKE,),
+        write=(INTAKE, REJECTED),
         read=tuple(map(exactly, mailbox_queues(nodes))),
         topics={INTAKE: (told, ())},
     )
