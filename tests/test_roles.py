@@ -113,7 +113,7 @@ def test_frontdesks_vouch_and_nobody_else() -> None:
 
 
 def test_what_others_declare_is_bounded_and_the_fabrics_own_is_not() -> None:
-    policy, shovels, most = limits("client")
+    policy, shovels, most = limits("client")["parameters"]
     pattern = re.compile(policy["value"]["pattern"])
     assert policy["value"]["definition"] == {
         "max-length": 10_000,
@@ -126,7 +126,7 @@ def test_what_others_declare_is_bounded_and_the_fabrics_own_is_not() -> None:
     assert not any(pattern.match(name) for name in own)
     assert [name for name in own if re.match(shovels["value"]["pattern"], name)] == [own[0]]
     assert most["value"] == {"max-queues": 10_000}
-    boxes = re.compile(limits("core")[0]["value"]["pattern"])
+    boxes = re.compile(limits("core")["parameters"][0]["value"]["pattern"])
     assert boxes.match("box.edge-1.hoard")
     assert not any(map(boxes.match, router_queues()))
 

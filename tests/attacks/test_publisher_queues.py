@@ -38,6 +38,30 @@ def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
         channel.exchange_delete("cms.feed")
 
 
+def test_a_publisher_fills_the_disk_with_a_stream(client: Guarded) -> None:
+    name = "cms.stream"
+    greedy = {
+        "x-queue-type": "stream",
+        "x-max-length-bytes": 1 << 40,
+        "x-max-age": "1Y",
+        "x-stream-max-segment-size-bytes": 1 << 30,
+    }
+    with client.connect("cms") as connection:
+        channel = opened(connection)
+        channel.queue_declare(name, durable=True, arguments=greedy)
+        channel.exchange_declare("cms.feed", "fanout")
+        channel.queue_bind(name, "cms.feed")
+        plain = connection.channel()
+        # 64 MiB.
+        for _ in range(1024):
+            plain.basic_publish("cms.feed", "", LARGE)
+        publishes("cms.feed", "")(channel)
+        kept = sum(file.stat().st_size for file in client.node.folder.rglob("*.segment"))
+        assert kept < 16 << 20
+        channel.queue_delete(name)
+        channel.exchange_delete("cms.feed")
+
+
 def test_a_publisher_keeps_more_small_messages_than_there_may_be(client: Guarded) -> None:
     with client.connect("web") as connection:
         channel = opened(connection)
