@@ -43,7 +43,7 @@ _PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*|#)(\.([A-Za-z0-9_-]+|\*|#))*",
 _APP_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 # First words of queues on client clusters that are the fabric's or RabbitMQ's own, and the user
 # that brokers come with.
-_TAKEN: Final = frozenset({"shovel", "frontdesk", "amq", "guest"})
+_TAKEN: Final = frozenset({"shovel", "frontdesk", "keeper", "amq", "guest"})
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)", re.ASCII)
 _MAX_DURATION: Final = 999_999_999
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -154,8 +154,10 @@ class TopicTable:
         )
         self._rights = {p.app_id: [_words(t) for t in p.topics] for p in self.publishers}
         self._split = [(_words(policy.pattern), policy) for policy in self.policies]
+        self._gold = [_words(pattern) for pattern in self.patterns("gold")]
         self.find = functools.lru_cache(maxsize=_MATCH_CACHE)(self._find)
         self.may_publish = functools.lru_cache(maxsize=_MATCH_CACHE)(self._may_publish)
+        self.travels_as_gold = functools.lru_cache(maxsize=_MATCH_CACHE)(self._travels_as_gold)
 
     def _may_publish(self, app_id: str | None, topic: str) -> bool:
         """Whether publisher ``app_id`` may publish to ``topic``. The canary's is everyone's."""
@@ -175,6 +177,12 @@ class TopicTable:
         if words[0] == CONTROL_WORD:
             return None
         return next((p for pattern, p in self._split if _matches_words(pattern, words)), None)
+
+    def _travels_as_gold(self, topic: str) -> bool:
+        """Whether a pattern of class gold matches ``topic``: by these brokers are bound, which
+        don't know that an earlier entry may have made it silver."""
+        words = _words(topic)
+        return any(_matches_words(pattern, words) for pattern in self._gold)
 
     def of_any(self, topic: str) -> TopicPolicy | None:
         """As :meth:`find`, and the policy of the fabric's own topic that is stored too."""

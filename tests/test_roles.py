@@ -113,7 +113,7 @@ def test_frontdesks_vouch_and_nobody_else() -> None:
 
 
 def test_what_others_declare_is_bounded_and_the_fabrics_own_is_not() -> None:
-    policy, most = limits("client")
+    policy, shovels, most = limits("client")["parameters"]
     pattern = re.compile(policy["value"]["pattern"])
     assert policy["value"]["definition"] == {
         "max-length": 10_000,
@@ -124,8 +124,9 @@ def test_what_others_declare_is_bounded_and_the_fabrics_own_is_not() -> None:
     assert all(pattern.match(name) for name in ("cms.receipts.x", "amq.gen-x", "x", "shovels.x"))
     own = ("shovel.publish.oregon.1", "frontdesk.desk-1.x", "keeper.oregon.x")
     assert not any(pattern.match(name) for name in own)
+    assert [name for name in own if re.match(shovels["value"]["pattern"], name)] == [own[0]]
     assert most["value"] == {"max-queues": 10_000}
-    boxes = re.compile(limits("core")[0]["value"]["pattern"])
+    boxes = re.compile(limits("core")["parameters"][0]["value"]["pattern"])
     assert boxes.match("box.edge-1.hoard")
     assert not any(map(boxes.match, router_queues()))
 
@@ -148,6 +149,7 @@ def test_the_command_prints_what_a_cluster_must_know_and_keeps_the_passwords(
     core = printed("oregon/core", "--box=edge-1")
     assert {user["name"] for user in core["users"]} == set(on(Cluster("oregon", "core"), "edge-1"))
     assert [entry["component"] for entry in core["parameters"]] == [
+        "operator_policy",
         "operator_policy",
         "vhost-limits",
     ]

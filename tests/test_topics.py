@@ -168,6 +168,19 @@ def test_patterns_of_a_class_are_in_order():
     assert table.patterns("bronze") == ()
 
 
+def test_by_the_ways_of_gold_comes_whatever_one_of_its_patterns_matches():
+    table = TopicTable(
+        [
+            TopicPolicy(pattern="news.weather", topic_class="silver"),
+            TopicPolicy(pattern="news.#", topic_class="gold"),
+            TopicPolicy(pattern="#", topic_class="bronze"),
+        ]
+    )
+    assert table.travels_as_gold("news.world")
+    assert table.travels_as_gold("news.weather")
+    assert not table.travels_as_gold("sport.x")
+
+
 # topics.toml
 
 FULL = """
@@ -347,6 +360,7 @@ def test_who_isnt_listed_may_publish_nothing_but_canaries(app_id):
         ({"app_id": "", "topics": ["#"]}, "app_id has"),
         ({"app_id": "guest", "topics": ["#"]}, "isn't free"),
         ({"app_id": "frontdesk", "topics": ["#"]}, "isn't free"),
+        ({"app_id": "keeper", "topics": ["#"]}, "isn't free"),
         ({"app_id": "amq", "topics": ["#"]}, "isn't free"),
         ({"app_id": 7, "topics": ["#"]}, "app_id has"),
         ({"topics": ["#"]}, "app_id has"),

@@ -340,7 +340,7 @@ def test_logins_in_uris_are_masked(text: str, shown: str) -> None:
 def test_definitions_make_users_and_hold_hashes_of_their_passwords() -> None:
     document = client_definitions([operator("guest")], {"guest": "s3cret"})
     (user,) = document["users"]
-    assert user["tags"] == ["administrator"]
+    assert user["tags"] == ["administrator", "impersonator"]
     assert "s3cret" not in json.dumps(document)
     salt = base64.b64decode(user["password_hash"])[:4]
     assert hash_password("s3cret", salt) == user["password_hash"]

@@ -105,6 +105,7 @@ def _table(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
         at = name_at + data[at]
         # A name cut short is kept as far as it goes: something must carry the marker.
         name = decode_text(data[name_at : min(at, end)])
+        value_at, repeated = at, name in fields
         try:
             if name == SHOVELLED and data[at : at + 1] == b"A":
                 # Two dozen fields, the same in every message that came this way.
@@ -115,6 +116,10 @@ def _table(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
         except _Malformed:
             fields[name] = Undecodable(data[at:end])
             break
+        if repeated:
+            # AMQP 0-9-1 section 4.2.5.5: illegal. Brokers let it through and mean the first one, so
+            # what a shovel has written there mustn't be hidden behind another.
+            fields[name] = Undecodable(data[value_at:at])
     return fields
 
 

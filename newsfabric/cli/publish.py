@@ -15,10 +15,11 @@ from newsfabric.amqp import Message
 from newsfabric.cli.find_world import world_to_publish_to
 from newsfabric.cli.messages import make_message, read_body
 from newsfabric.cli.patience import HINT, patient
-from newsfabric.cli.sending import APP_ID, send_patiently, waiting_for_receipts
+from newsfabric.cli.sending import APP_ID, in_its_name, send_patiently, waiting_for_receipts
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import load_topics
 
 
 def run_publish(
@@ -47,6 +48,7 @@ def run_publish(
         version=version,
     )
     urls = layout.publishing_urls(region)
+    message = in_its_name(message, load_topics(layout.paths.topics))
     receipt = asyncio.run(_send(urls, message, seconds))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))

@@ -47,4 +47,4 @@ def publishers(topics_file: Path, folder: Path) -> None:
         raise ConfigError(f"{topics_file} has no [[publisher]]: everyone may publish everything")
     passwords = passwords_in(folder, (rights.app_id for rights in listed))
     users = user_definitions(map(publisher, listed), passwords)
-    click.echo(json.dumps(users | {"parameters": limits("client")}, indent=1))
+    click.echo(json.dumps(users | limits("client"), indent=1))

@@ -18,10 +18,11 @@ import orjson
 from newsfabric.amqp import Message
 from newsfabric.cli.messages import make_message
 from newsfabric.cli.patience import Patience
-from newsfabric.cli.sending import APP_ID, send_patiently
+from newsfabric.cli.sending import APP_ID, in_its_name, send_patiently
 from newsfabric.control import Receipt
 from newsfabric.errors import AccessRefused, ConfigError
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import TopicTable
 
 # Messages that wait for their receipts at a time; more would only wait in a broker.
 _AT_ONCE: Final = 200
@@ -143,6 +144,7 @@ async def play(
     suffix: str,
     on_receipt: Callable[[Tally], None],
     patience: Patience,
+    topics: TopicTable,
 ) -> Tally:
     """Send every line when it is due, by ``publishers`` in turn; returns when all are answered."""
     tally = Tally()
@@ -165,6 +167,7 @@ async def play(
             await places.acquire()
             now_ms = time.time_ns() // 1_000_000
             message = message_of(line, number=number, suffix=suffix, now_ms=now_ms)
+            message = in_its_name(message, topics)
             patience.began()
             group.create_task(send(publishers[number % len(publishers)], message))
     return tally

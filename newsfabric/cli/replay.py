@@ -18,6 +18,7 @@ from newsfabric.cli.sending import APP_ID, waiting_for_receipts
 from newsfabric.cli.show import console
 from newsfabric.errors import NewsfabricError
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import TopicTable, load_topics
 from newsfabric.world.layout import RegionLayout
 
 
@@ -35,7 +36,8 @@ def run_replay(
     layout = world_to_publish_to(state, lambda text: click.echo(text, err=True))
     chosen = [layout.region(name) for name in regions] or [layout.region(None)]
     suffix = "" if keep_ids else secrets.token_hex(4)
-    tally = asyncio.run(_replay(lines, chosen, speed, suffix, seconds))
+    topics = load_topics(layout.paths.topics)
+    tally = asyncio.run(_replay(lines, chosen, speed, suffix, seconds, topics))
     click.echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
     if tally.rejected:
         reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
@@ -48,6 +50,7 @@ async def _replay(
     speed: float,
     suffix: str,
     seconds: float,
+    topics: TopicTable,
 ) -> Tally:
     terminal = console(stderr=True)
     publishers: list[AsyncPublisher] = []
@@ -78,4 +81,5 @@ async def _replay(
                 suffix=suffix,
                 on_receipt=lambda tally: bars.update(bar, completed=tally.answered),
                 patience=patience,
+                topics=topics,
             )

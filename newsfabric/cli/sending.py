@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,6 +11,7 @@ from newsfabric.amqp import Message
 from newsfabric.control import Receipt
 from newsfabric.errors import Returned
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import TopicTable
 from newsfabric.topology import mask
 
 APP_ID: Final = "newsfabric-cli"
@@ -21,6 +23,14 @@ def waiting_for_receipts(urls: Iterable[str], publishers: Iterable[AsyncPublishe
     troubles = "; ".join(filter(None, (publisher.troubles() for publisher in publishers)))
     where = f"waiting for a receipt from {', '.join(map(mask, urls))}"
     return f"{where} ({troubles})" if troubles else where
+
+
+def in_its_name(message: Message, topics: TopicTable) -> Message:
+    """``message`` as an operator publishes it for its ``app_id``, where publishers have rights."""
+    if not topics.publishers:
+        return message
+    properties = dataclasses.replace(message.properties, user_id=message.properties.app_id)
+    return dataclasses.replace(message, properties=properties)
 
 
 async def send_patiently(publisher: AsyncPublisher, message: Message) -> Receipt:

@@ -61,16 +61,16 @@ def users(
     for name in (place, *boxes):
         if not is_name(name):
             raise ConfigError(f"{name!r} is no name (a-z, 0-9 and -, at most 63)")
-    parameters = []
+    bounds = {}
     if role == _BOX:
         found: tuple[User, ...] = (box_user(place),)
     else:
         cluster = Cluster(place, _role(role))
         known, topics = load_fabric(fabric_file), load_topics(topics_file)
         found = cluster_users(known, topics, cluster, boxes)
-        parameters = limits(cluster.role)
+        bounds = limits(cluster.role)
     document = user_definitions(found, passwords_in(folder, (user.name for user in found)))
-    click.echo(json.dumps(document | {"parameters": parameters}, indent=1))
+    click.echo(json.dumps(document | bounds, indent=1))
 
 
 def _role(text: str) -> Role:

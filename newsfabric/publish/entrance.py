@@ -77,7 +77,10 @@ class Entrance:
         """Publish until the broker has confirmed; LinkError if it won't, or is gone."""
         said = message.properties
         properties = dataclasses.replace(
-            said, correlation_id=said.message_id, reply_to=self._reply_to, user_id=self._user_id
+            said,
+            correlation_id=said.message_id,
+            reply_to=self._reply_to,
+            user_id=self._user_id or said.user_id,
         )
         addressed = dataclasses.replace(message, properties=properties)
         await self._publisher.publish(self._exchange, addressed, mandatory=True)

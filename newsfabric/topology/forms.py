@@ -70,20 +70,21 @@ def definitions(
     part: Part,
     users: Iterable[User] = (),
     passwords: Mapping[str, str] = MappingProxyType({}),
-    parameters: Sequence[Mapping[str, Any]] = (),
+    limits: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """``part`` as a RabbitMQ ``definitions.json``, with its users; shovels aren't in it.
 
-    ``passwords`` has one for each of ``users``. A node that loads definitions makes no default
-    user.
+    ``passwords`` has one for each of ``users``; ``limits`` is what bounds others. A node that loads
+    definitions makes no default user.
     """
     return {
         "vhosts": [{"name": VHOST}],
         "exchanges": [_exchange_definition(exchange) for exchange in part.exchanges],
         "queues": [_queue_definition(queue) for queue in part.queues],
         "bindings": [_binding_definition(binding) for binding in part.bindings],
-        "parameters": list(parameters),
+        "parameters": [],
         **user_definitions(users, passwords),
+        **limits,
     }
 
 

@@ -18,14 +18,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from newsfabric.topics import PublisherRights
-from newsfabric.topology.parts import BOX_QUEUES, OWN_QUEUES
+from newsfabric.topology.parts import BOX_QUEUES, OWN_QUEUES, SHOVEL_QUEUES
 from newsfabric.topology.values import (
     BOX_BOUNDS,
     MAX_QUEUES,
+    MIB,
     OTHERS_BOUNDS,
     PUBLISH,
     RECEIPTS,
+    REGION_BOUNDS,
     VHOST,
+    Bounds,
     Role,
 )
 
@@ -127,8 +130,8 @@ def publisher(rights: PublisherRights) -> User:
     )
 
 
-def limits(role: Role) -> list[dict[str, Any]]:
-    """Operator policy and limits of a cluster: what others declare there stays bounded.
+def limits(role: Role) -> dict[str, list[dict[str, Any]]]:
+    """The part of a cluster's ``definitions.json`` that bounds what others declare there.
 
     An operator policy counts beside what a queue's owner says of it, and the lesser of both holds.
     """
@@ -137,14 +140,10 @@ def limits(role: Role) -> list[dict[str, Any]]:
     else:
         own = "|".join(map(exactly, OWN_QUEUES))
         pattern, bounds = f"^(?!{own})", OTHERS_BOUNDS
-    policy = {
-        "pattern": pattern,
-        "apply-to": "queues",
-        "priority": 0,
-        "definition": bounds.policy(),
-    }
-    return [
-        {"component": "operator_policy", "vhost": VHOST, "name": "others", "value": policy},
+    parameters = [
+        _bounded("others", pattern, bounds),
+        # Some are made by keepers of other regions, who say themselves how much they may hold.
+        _bounded("shovels", f"^{exactly(SHOVEL_QUEUES)}", REGION_BOUNDS),
         {
             "component": "vhost-limits",
             "vhost": VHOST,
@@ -152,6 +151,32 @@ def limits(role: Role) -> list[dict[str, Any]]:
             "value": {"max-queues": MAX_QUEUES},
         },
     ]
+    return {"parameters": parameters, "policies": [_streams()]}
+
+
+def _bounded(name: str, pattern: str, bounds: Bounds) -> dict[str, Any]:
+    policy = {
+        "pattern": pattern,
+        "apply-to": "queues",
+        "priority": 0,
+        "definition": bounds.policy(),
+    }
+    return {"component": "operator_policy", "vhost": VHOST, "name": name, "value": policy}
+
+
+def _streams() -> dict[str, Any]:
+    # The operator policies say what no stream understands, so RabbitMQ (3.10.8) doesn't apply them
+    # to one, nor this one to other queues. For a stream a policy counts more than what its owner
+    # says, and whole segments go. The fabric has no streams.
+    definition = {"max-length-bytes": OTHERS_BOUNDS.max_bytes, "stream-max-segment-size-bytes": MIB}
+    return {
+        "vhost": VHOST,
+        "name": "streams",
+        "pattern": ".*",
+        "apply-to": "queues",
+        "priority": 0,
+        "definition": definition,
+    }
 
 
 def user_definitions(

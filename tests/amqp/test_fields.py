@@ -148,6 +148,13 @@ def test_a_bad_field_inside_a_table_costs_only_that_table() -> None:
     }
 
 
+def test_a_field_that_is_there_twice_is_none() -> None:
+    raw = field(b"t", b"\1") + field(b"t", b"\0", b"y") + field(b"S", long(b"z"))
+    found = decode_table(raw)
+    assert found == {"x": b"S" + long(b"z"), "y": False}
+    assert isinstance(found["x"], Undecodable)
+
+
 def test_nesting_ends_at_the_limit() -> None:
     raw = b""
     for _ in range(500):

@@ -290,6 +290,24 @@ async def test_bronze_travels_as_gold_with_a_header_that_the_broker_takes_away(
     assert await fabric.routed(1) == ["bcc"]
 
 
+@pytest.mark.parametrize("hidden_by", [b"S" + long(b"x"), b"A" + long(b"")])
+async def test_bronze_travels_as_gold_behind_a_second_header_of_the_shovels_name(
+    fabric: Fabrics, hidden_by: bytes
+) -> None:
+    """The shovel writes its name into the first one."""
+    hidden = encode_table({"BCC": ["live.x"]})[4:]
+    twice = 2 * field(hidden_by[:1], hidden_by[1:], b"x-shovelled")
+    assert await fabric.hostile.publish(b"publish", b"ticks.x", asking(hidden + twice, "evil", "t"))
+    answers = await fabric.answers(2)
+    assert {(name, said.status, said.reason) for name, said in answers} == {
+        ("t", "rejected", "bad_header")
+    }
+    assert {m.topic for m in await fabric.evidence(2)} == {"bad_header"}
+    async with innocent(fabric.region) as publisher:
+        after = await innocents(publisher, f"twice-after-{len(hidden_by)}")
+    assert await fabric.routed(INNOCENTS) == after
+
+
 NAMES = st.just(b"") | st.sampled_from(
     b"key version timestamp_in_ms traceparent x-shovelled x-death CC BCC \xff\xfe".split()
 )

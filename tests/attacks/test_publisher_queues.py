@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from guarded import Guarded, opened, publishes
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
 
 pytestmark = pytest.mark.broker
 
@@ -37,6 +38,30 @@ def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
         channel.exchange_delete("cms.feed")
 
 
+def test_a_publisher_fills_the_disk_with_a_stream(client: Guarded) -> None:
+    name = "cms.stream"
+    greedy = {
+        "x-queue-type": "stream",
+        "x-max-length-bytes": 1 << 40,
+        "x-max-age": "1Y",
+        "x-stream-max-segment-size-bytes": 1 << 30,
+    }
+    with client.connect("cms") as connection:
+        channel = opened(connection)
+        channel.queue_declare(name, durable=True, arguments=greedy)
+        channel.exchange_declare("cms.feed", "fanout")
+        channel.queue_bind(name, "cms.feed")
+        plain = connection.channel()
+        # 64 MiB.
+        for _ in range(1024):
+            plain.basic_publish("cms.feed", "", LARGE)
+        publishes("cms.feed", "")(channel)
+        kept = sum(file.stat().st_size for file in client.node.folder.rglob("*.segment"))
+        assert kept < 16 << 20
+        channel.queue_delete(name)
+        channel.exchange_delete("cms.feed")
+
+
 def test_a_publisher_keeps_more_small_messages_than_there_may_be(client: Guarded) -> None:
     with client.connect("web") as connection:
         channel = opened(connection)
@@ -60,6 +85,13 @@ def test_a_publisher_changes_its_limits(client: Guarded) -> None:
     assert client.api("cms", "/policies/%2F/mine", "PUT", policy) == 401
     assert client.api("cms", "/operator-policies/%2F/others", "DELETE") == 401
     assert client.api("cms", "/vhost-limits/%2F/max-queues", "DELETE") == 401
+
+
+def test_a_publisher_says_that_it_is_another(client: Guarded) -> None:
+    with client.connect("cms") as connection, pytest.raises(ChannelClosedByBroker, match="user_id"):
+        publishes("publish", "news.x", user_id="web")(opened(connection))
+    # An operator may: `newsfabric publish --app-id web`.
+    client.takes("root", publishes("publish", "news.x", user_id="web"))
 
 
 def test_the_fabrics_own_queues_keep_the_bounds_that_the_topology_gives_them(

@@ -5,8 +5,22 @@ The brokers are oregon's, real ones, as the generated definitions make them.
 
 from __future__ import annotations
 
+import asyncio
+import re
+from typing import Any
+
 import pytest
-from guarded import Attempt, Guarded, publishes
+from guarded import TOPICS, Attempt, Guarded, opened, publishes
+
+from newsfabric.amqp.link import connect
+from newsfabric.amqp.message import Delivery
+from newsfabric.mailbox import MARK_KEY
+from newsfabric.settings import Credentials
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topology.values import REGION_BOUNDS
+from wholesale.mailbox.marking import Marking
+from wholesale.mailbox.service import MailboxService, MailboxSettings
+from wholesale.source import QueueSource
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
@@ -72,6 +86,46 @@ def test_a_mailbox_publishes_news(core: Guarded) -> None:
         deletes("mailbox.1"),
     )
     assert core.api(MAILBOX, "/overview") == 401
+
+
+async def test_what_a_mailbox_fails_with_comes_round_for_ever(
+    core: Guarded, monkeypatch: pytest.MonkeyPatch, expect_error_log: Any
+) -> None:
+    expect_error_log("given back")
+    expect_error_log("failed twice with a message")
+
+    def offer(_work: Marking, source: QueueSource, delivery: Delivery) -> None:
+        source.saw(delivery)
+        raise RecursionError("a bug")
+
+    monkeypatch.setattr(Marking, "offer", offer)
+    login = Credentials(MAILBOX, "pass-word")
+    link = await connect([core.node.amqp_url], name="mailbox", credentials=login)
+    service = MailboxService(
+        MailboxSettings(name="oregon-mailbox-1", queues=("mailbox.1",)),
+        link=link,
+        store=MemoryStore(TOPICS),
+        topics=TOPICS,
+    )
+    stop = asyncio.Event()
+    serving = asyncio.create_task(service.serve(stop))
+    core.takes("root", publishes("upstream", MARK_KEY, b"poison"))
+    assert await asyncio.to_thread(_why_rejected, core, b"poison") == "failed"
+    stop.set()
+    await serving
+    await link.close()
+
+
+def _why_rejected(core: Guarded, body: bytes) -> str | None:
+    """The reason for which ``body`` comes to ``rejected``; None if it doesn't come."""
+    with core.connect("root") as connection:
+        channel = opened(connection)
+        for _, properties, found in channel.consume("rejected", True, inactivity_timeout=20):
+            if found is None:
+                break
+            if found == body:
+                return str(properties.headers["reason"])
+    return None
 
 
 def test_a_frontdesk_speaks_on_the_core(core: Guarded) -> None:
@@ -142,6 +196,21 @@ def test_another_regions_keeper_rules_this_one(core: Guarded) -> None:
     core.takes(
         "keeper.oregon", deletes("router.1"), declares("router.1"), binds("router.1", "intake")
     )
+    core.takes(KEEPER, deletes(SOURCE))
+
+
+def test_another_regions_keeper_has_this_core_keep_what_it_never_fetches(core: Guarded) -> None:
+    greedy = {"x-max-length": 100_000_000, "x-max-length-bytes": 1 << 40}
+    core.takes(
+        KEEPER, lambda channel: channel.queue_declare(SOURCE, durable=True, arguments=greedy)
+    )
+    found = core.node.ctl(
+        "eval",
+        f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"{SOURCE}">>)), '
+        "rabbit_policy:effective_definition(Q).",
+    )
+    held = {name: int(value) for name, value in re.findall(r'<<"([^"]+)">>[ =>,]+(\d+)', found)}
+    assert held == REGION_BOUNDS.policy()
     core.takes(KEEPER, deletes(SOURCE))
 
 

@@ -11,9 +11,10 @@ from newsfabric.amqp.stub import StubBroker
 from newsfabric.cli.messages import make_message
 from newsfabric.cli.patience import patient
 from newsfabric.cli.recording import Line, Tally, play
-from newsfabric.cli.sending import send_patiently
+from newsfabric.cli.sending import in_its_name, send_patiently
 from newsfabric.control import Receipt, encode_receipt
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import PublisherRights, TopicTable
 from newsfabric.topology import declare_client
 
 PATIENCE = 20.0
@@ -163,8 +164,24 @@ async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, rout
 
     async with patient(lambda: "waiting", PATIENCE) as patience:
         tally = await play(
-            lines, [publisher], speed=0, suffix="s", on_receipt=on_receipt, patience=patience
+            lines,
+            [publisher],
+            speed=0,
+            suffix="s",
+            on_receipt=on_receipt,
+            patience=patience,
+            topics=TopicTable([]),
         )
     assert (tally.routed, dict(tally.rejected)) == (299, {"topic_not_allowed": 1})
     assert answered == list(range(1, 301))
     assert set(router.seen) == {f"m-{n}-s" for n in range(300)}
+
+
+async def test_where_publishers_have_rights_an_operator_says_for_whom_it_publishes(
+    publisher: AsyncPublisher, broker: StubBroker, router: Router
+) -> None:
+    tap = broker.tap("publish")
+    for name, rights in (("m-1", [PublisherRights("a", ("#",))]), ("m-2", [])):
+        await send(publisher, in_its_name(message(name), TopicTable([], rights)))
+    said = [sent.properties for sent in broker.take(tap)]
+    assert {one.message_id: one.user_id for one in said} == {"m-1": "a", "m-2": None}

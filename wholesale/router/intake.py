@@ -78,7 +78,7 @@ class Intake:
         submission = self._decode(delivery, now_ms)
         topic_class = self._validate(submission, delivery.message.properties)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
-        if topic_class != "gold" and self._came_as_gold(delivery.message.properties):
+        if self._came_as_gold(submission.topic, delivery.message.properties):
             return self._refuse_copy(claim, now_ms)
         found = self._identify(submission, claim, topic_class, now_ms, now)
         if found.found is Found.ROUTED:
@@ -119,11 +119,13 @@ class Intake:
                 f"app_id {app_id!r} must log in as that and say so: user_id is {user_id!r}",
             )
 
-    def _came_as_gold(self, properties: Properties) -> bool:
-        """Whether the shovel that brought it is for gold alone. Header BCC sends by it what isn't:
-        the first broker takes the header away and leaves the topic as it was."""
+    def _came_as_gold(self, topic: str, properties: Properties) -> bool:
+        """Whether it came by a shovel for gold alone, by which ``topic`` doesn't come. With header
+        BCC it does: the first broker takes the header away and leaves the topic as it was."""
         shovel = last_hop(properties.headers)
-        return shovel is not None and topology.takes_gold_alone(shovel, self._sender.region)
+        if shovel is None or not topology.takes_gold_alone(shovel, self._sender.region):
+            return False
+        return not self._topics.travels_as_gold(topic)
 
     def _refuse_copy(self, claim: Claim, now_ms: int) -> Answer:
         # Without a receipt: the message itself has come the way that everything takes, and a router

@@ -14,9 +14,11 @@ from gateway.hub import Hub
 from gateway.streams import Streams
 from newsfabric.amqp import Message
 from newsfabric.amqp.message import SHOVELLED
+from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import Canary, encode_canary, revocation
 from newsfabric.envelope import ms_of_id
-from newsfabric.topics import REVOKED
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 from wholesale.router import counters
 from wholesale.router import router as router_module
 from wholesale.router.window import Window
@@ -317,6 +319,25 @@ async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(desk:
     (evidence,) = desk.arrived("rejected")
     assert evidence.properties.headers["topic"] == "news.world"
     assert counters.REJECTED["cc_not_allowed"]._value.get() == refused_before + 1
+
+
+async def test_silver_within_a_pattern_of_gold_comes_by_golds_ways_too() -> None:
+    topics = TopicTable(
+        [
+            TopicPolicy(pattern="news.weather", topic_class="silver"),
+            TopicPolicy(pattern="news.*", topic_class="gold"),
+        ]
+    )
+    broker = StubBroker()
+    desk = Desk(broker, broker.connect(), MemoryStore(topics, now_ms=lambda: EPOCH), topics)
+    await desk.open()
+    async with running(desk) as router:
+        for shovel in ("publish.oregon.2", "publish.oregon.1"):
+            headers = shovelled(shovel)
+            desk.publish(message("news.weather", message_id="m", reply_to="me", headers=headers))
+        await desk.none_owed(router)
+    assert [e.message_id for e in desk.envelopes()] == ["m"]
+    assert desk.arrived("rejected") == []
 
 
 async def test_canaries_end_here_and_are_no_ones_message(desk: Desk):
