@@ -3,6 +3,9 @@
 sockjs-client puts everything that a page said while the last request was on its way into one body,
 so one may be as large as all verbs that a reader may say at once. Many of those are not kept: who
 comes when there is no room any more is told to try again.
+
+The decision that one would question: who that is. Not who comes last, or sixteen strangers who send
+4 MiB each, a byte now and then, would keep everybody else from saying anything. The largest goes.
 """
 
 from __future__ import annotations
@@ -24,6 +27,25 @@ class Bodies:
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
+        # Those that hold something.
+        self._bodies: set[Body] = set()
+
+    def admit(self, body: Body, size: int) -> bool:
+        """Hold ``size`` bytes more for ``body``, if that leaves it smaller than what must go."""
+        after = len(body.whole()) + size
+        while self.held + size > self.most:
+            largest = max(self._bodies, key=lambda one: len(one.whole()), default=body)
+            if len(largest.whole()) <= after:
+                return False
+            largest.give_up()
+        self.held += size
+        self._bodies.add(body)
+        return True
+
+    def release(self, body: Body) -> None:
+        """What ``body`` has isn't held any more. Idempotent if it has nothing then."""
+        self.held -= len(body.whole())
+        self._bodies.discard(body)
 
 
 class Body:
@@ -43,12 +65,15 @@ class Body:
         if len(self._data) + len(chunk) > self._most:
             self.verdict = Verdict.TOO_LARGE
             self.close()
-        elif self._bodies.held + len(chunk) > self._bodies.most:
-            self.verdict = Verdict.NO_ROOM
-            self.close()
-        else:
+        elif self._bodies.admit(self, len(chunk)):
             self._data += chunk
-            self._bodies.held += len(chunk)
+        else:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """There is no room for it."""
+        self.verdict = Verdict.NO_ROOM
+        self.close()
 
     def whole(self) -> bytearray:
         """All of it, until it is closed."""
@@ -56,5 +81,5 @@ class Body:
 
     def close(self) -> None:
         """Make room. Idempotent."""
-        self._bodies.held -= len(self._data)
+        self._bodies.release(self)
         self._data = bytearray()

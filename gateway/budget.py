@@ -28,12 +28,17 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 1.0
 # What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
-# it would be kept for as long as the goodbye may take, and the connection ends at once.
+# it would be kept for as long as the goodbye may take, and the connection ends at once. So it does
+# where room is needed and that is most of what waits, or it was closing before: its goodbye would
+# free nothing, and those who are hardly behind would be closed too.
 _GOODBYE_BEHIND: Final = 128 * 1024
 
 
 class Budget:
-    """What waits in one process; ``clock`` is any, in seconds. Lives on the loop that made it."""
+    """What waits in one process, for ``readers``, those who are closing too.
+
+    ``clock`` is any, in seconds. Lives on the loop that made it.
+    """
 
     def __init__(
         self,
@@ -99,24 +104,22 @@ class Budget:
         behind: list[tuple[int, int, Connection | ReaderStream]] = []
         streams = dict.fromkeys(self._streams)
         for reader in self._readers():
-            stream = reader.stream
-            in_stream = 0 if stream is None or stream not in streams else stream.waiting
-            if waiting := reader.waiting_bytes + in_stream:
+            if waiting := _all_of(reader):
                 behind.append((waiting, len(behind), reader))
-            if stream is not None:
-                streams.pop(stream, None)
+            if reader.stream is not None:
+                streams.pop(reader.stream, None)
         behind += [(stream.waiting, -n, stream) for n, stream in enumerate(streams)]
         behind.sort(reverse=True, key=lambda one: one[:2])
         enough = self._most_bytes - self._most_bytes // 8
-        for _, _, one in behind:
+        for waiting, _, one in behind:
             if self.waiting_bytes <= enough:
                 break
             if isinstance(one, ReaderStream):
                 self._give_up(one)
             else:
                 one.close(SLOW_READER)
-                if one.stream is not None:
-                    self._cut_short(one.stream)
+                if _all_of(one) > min(_GOODBYE_BEHIND, waiting // 2):
+                    self._cut_short(one)
         # What goodbyes take is not to be searched for again and again.
         self._close_above = max(self._most_bytes, self._enough_more())
 
@@ -129,14 +132,27 @@ class Budget:
             stream.close()
         else:
             stream.reader.close(SLOW_READER)
-        self._cut_short(stream)
+            if stream.waiting > _GOODBYE_BEHIND:
+                stream.close()
+        self._forget(stream)
 
-    def _cut_short(self, stream: ReaderStream) -> None:
-        if stream.waiting > _GOODBYE_BEHIND:
-            stream.close()
+    def _cut_short(self, reader: Connection) -> None:
+        """End what is closing already, at once and without a goodbye."""
+        reader.outbox.clear()
+        if reader.stream is not None:
+            reader.stream.close()
+            self._forget(reader.stream)
+
+    def _forget(self, stream: ReaderStream) -> None:
+        """Nothing waits in a stream any more, if that is so."""
         if not stream.waiting:
             known, _, _ = self._streams.pop(stream, (0, 0, 0.0))
             self._in_streams -= known
+
+
+def _all_of(reader: Connection) -> int:
+    """What waits for a reader, wherever."""
+    return reader.waiting_bytes + (0 if reader.stream is None else reader.stream.waiting)
 
 
 class ReaderStream(IOStream):

@@ -96,7 +96,10 @@ class Core:
         # Those that are logged in, by user.
         self._users: dict[str, set[Connection]] = {}
         self.budget = Budget(
-            settings.outbox_memory, settings.stalled_seconds, lambda: self.connections, self.clock
+            settings.outbox_memory,
+            settings.stalled_seconds,
+            lambda: (*self.connections, *self.closing),
+            self.clock,
         )
         # Set while there is neither.
         self.empty = asyncio.Event()

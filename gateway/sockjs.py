@@ -577,6 +577,8 @@ class XhrSendHandler(_Polite, library.XhrSendHandler):  # type: ignore[misc]
     def on_connection_close(self) -> None:
         self._body.close()
         super().on_connection_close()
+        # The library's doesn't call it, and the request would wait for its body for ever.
+        tornado.web.RequestHandler.on_connection_close(self)
 
     def _open_session(self) -> Any:
         """The session, or None and the answer that there is none."""
@@ -657,8 +659,9 @@ class JsonpHandler(_Polling, library.JSONPTransport):  # type: ignore[misc]
         _check_callback(self)
 
     def _framed(self, packet: bytes) -> bytes:
-        # The comment keeps the answer from being taken for something else (Rosetta Flash).
-        callback: str = self.callback
+        # The comment keeps the answer from being taken for something else (Rosetta Flash). The name
+        # is the one that was checked: the library takes one from a body as well.
+        callback: str = self.get_query_argument("c")
         return b"/**/" + callback.encode() + b"(" + _script_string(packet) + b");\r\n"
 
 

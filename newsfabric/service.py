@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 # Connections that wait to be accepted while the loop is busy.
 BACKLOG = 1024
+# Of one request: Tornado keeps all of it before a handler is asked, whatever the path is.
+_MAX_BODY = 64 * 1024
+# A request's head and its body must each come within this time; so long an idle connection is kept.
+_IDLE_SECONDS = 60.0
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:
@@ -162,11 +166,12 @@ def trace_route(kind: str, name: str, region: str, sightings: Sightings) -> Any:
 
 
 def listen(
-    application: tornado.web.Application, *, host: str, port: int, **options: int
+    application: tornado.web.Application, *, host: str, port: int
 ) -> tuple[tornado.httpserver.HTTPServer, int]:
     """Serve ``application`` on ``host``:``port`` (0: a free one); returns the server and its port.
 
-    ``options`` go to Tornado's HTTPServer. ConfigError when the address can't be had.
+    A handler that takes larger bodies than 64 KiB streams them, and says how large they may be.
+    ConfigError when the address can't be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -175,6 +180,11 @@ def listen(
     except OSError as exc:
         raise ConfigError(f"can't listen on {host} port {port}: {exc.strerror or exc}") from exc
     listener.setblocking(False)
-    server = tornado.httpserver.HTTPServer(application, **options)
+    server = tornado.httpserver.HTTPServer(
+        application,
+        max_body_size=_MAX_BODY,
+        idle_connection_timeout=_IDLE_SECONDS,
+        body_timeout=_IDLE_SECONDS,
+    )
     server.add_socket(listener)
     return server, int(listener.getsockname()[1])

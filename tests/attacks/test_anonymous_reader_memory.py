@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
+import operator
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 from gateways import PATIENCE, Box, RawSocket, Reader, opened_box, until
 
 from gateway.protocol import ReaderLimits
+from gateway.settings import NativeSettings
 from newsfabric.topics import TopicPolicy, TopicTable
 
 MIB = 1 << 20
@@ -32,6 +35,8 @@ PIECE = "x" * 16_000
 TRANSPORTS = ("websocket", "sse", "xhr_streaming", "history")
 WAITING = "newsfabric_gateway_outbox_bytes"
 SLOW = 'newsfabric_gateway_closes_total{reason="slow_reader"}'
+LEFT = 'newsfabric_gateway_closes_total{reason="reader"}'
+HISTORIES = 'newsfabric_gateway_verbs_total{action="history"}'
 
 
 @contextlib.asynccontextmanager
@@ -178,6 +183,44 @@ async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: s
         for reader in good:
             assert await reader.hear_bodies(5) == list(range(5))
         await witness.is_up_to_date()
+
+
+async def asks(box: Box, raw: RawSocket, limit: int) -> None:
+    """Ask for so many messages of 16 KB, an answer of its own; it is on its way at the end."""
+    before = await box.metric(HISTORIES)
+    raw.say(action="history", topic="news.a", limit=limit)
+    await eventually(functools.partial(operator.lt, before), box, HISTORIES)
+
+
+async def test_who_takes_nothing_and_says_goodbye_has_those_closed_who_are_hardly_behind(
+    engine: str,
+) -> None:
+    """What waits for the attackers waits on: they are closing already."""
+    budget, one_thread = MIB, NativeSettings(threads=1)
+    async with (
+        box_of(engine, outbox_memory=budget, linger=60.0, native=one_thread) as box,
+        box.reader("news.a") as witness,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        await with_a_past(box, witness)
+        good = await stack.enter_async_context(box.opened(receive_buffer=4096))
+        await good.upgrade()
+        count = 0
+        while not await box.metric(WAITING):
+            count += 1
+            await asks(box, good, 1)
+        for _ in range(4):
+            raw = await stack.enter_async_context(box.opened(receive_buffer=4096))
+            await raw.upgrade()
+            waiting, left = await box.metric(WAITING), await box.metric(LEFT)
+            await asks(box, raw, 60)
+            await eventually(functools.partial(operator.ne, waiting), box, WAITING)
+            raw.send_frame(0x88, b"")
+            await eventually(functools.partial(operator.ne, left), box, LEFT)
+        assert await eventually(lambda value: value <= budget, box, WAITING) <= budget
+        assert all([PIECE.encode() in await pushed(good) for _ in range(count)])
+        good.say(action="ping", ref="well")
+        assert b'"well"' in await pushed(good)
 
 
 async def test_long_verbs_wait_for_a_reader_who_takes_nothing(engine: str) -> None:

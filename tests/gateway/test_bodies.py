@@ -27,15 +27,24 @@ def test_one_that_is_too_large_is_dropped_as_it_comes() -> None:
     assert (body.verdict, bodies.held) == (Verdict.TOO_LARGE, 0)
 
 
-def test_without_room_for_all_the_one_that_goes_on_is_dropped() -> None:
+def test_without_room_for_all_the_largest_is_dropped() -> None:
     bodies = Bodies(10)
-    first, second = Body(bodies, 10), Body(bodies, 10)
-    first.take(b"123456")
+    first, second, third = (Body(bodies, 10) for _ in range(3))
+    first.take(b"1234")
     second.take(b"12345")
-    assert (first.verdict, second.verdict) == (Verdict.TAKEN, Verdict.NO_ROOM)
-    first.close()
+    # It would be the largest itself.
+    third.take(b"123456")
+    assert (third.verdict, bodies.held) == (Verdict.NO_ROOM, 9)
     third = Body(bodies, 10)
-    third.take(b"1234567890")
+    third.take(b"12")
+    assert [one.verdict for one in (first, second, third)] == [
+        Verdict.TAKEN, Verdict.NO_ROOM, Verdict.TAKEN,
+    ]  # fmt: skip
+    # It comes in all the same, and is dropped.
+    second.take(b"6")
+    assert (bytes(second.whole()), bodies.held) == (b"", 6)
+    first.close()
+    third.take(b"34567890")
     assert (third.verdict, bodies.held) == (Verdict.TAKEN, 10)
 
 

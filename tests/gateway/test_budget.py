@@ -168,3 +168,38 @@ async def test_streams_count_and_the_furthest_behind_of_them_go_first() -> None:
         assert not one.closed()
         assert readers[0].closed is None
         assert budget.waiting_bytes < 2_500_000
+
+
+async def test_who_is_hardly_behind_stays_where_others_have_only_begun_to_be_sent_something() -> (
+    None
+):
+    readers: list[Reader] = []
+    budget = budget_of(1_000_000, readers)
+    async with contextlib.AsyncExitStack() as stack:
+        little = Reader(budget)
+        little.outbox.push_firm(bytes(5_000), 0.0)
+        readers.append(little)
+        for _ in range(10):
+            stream, _theirs = await stack.enter_async_context(stream_of(budget))
+            while not stream.waiting:
+                stream.write(bytes(10_000))
+            readers.append(Reader(budget, stream))
+            # Less than is finished for a goodbye: closing alone would free none of it.
+            stream.write(bytes(100_000))
+        await asyncio.sleep(0)
+        assert little.closed is None
+        assert budget.waiting_bytes <= 875_000
+        assert [one.stream.closed() for one in readers[1:] if one.stream].count(True) in (2, 3)
+
+
+async def test_what_waits_for_those_who_are_closing_goes_before_others() -> None:
+    readers: list[Reader] = []
+    budget = budget_of(1_000_000, readers)
+    readers += [Reader(budget), Reader(budget)]
+    little, leaving = readers
+    # It was closing before: saying so again frees nothing.
+    leaving.close = lambda reason: None  # type: ignore[method-assign]
+    little.outbox.push_firm(bytes(5_000), 0.0)
+    leaving.outbox.push_firm(bytes(1_000_000), 0.0)
+    await asyncio.sleep(0)
+    assert (little.closed, len(leaving.outbox), len(little.outbox)) == (None, 0, 1)

@@ -8,7 +8,10 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import pytest
 from gateways import Box, RawSocket
+
+from gateway.bodies import Bodies
 
 POLLING = ("xhr", "jsonp")
 STREAMING = ("xhr_streaming", "eventsource", "htmlfile")
@@ -22,6 +25,13 @@ _ENDS = {
     "eventsource": b"]\r\n\r\n",
     "htmlfile": b']");\n</script>\r\n',
 }
+
+
+def watched_bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
+    """What the gateway that is opened next is being sent: 8 MiB at most."""
+    bodies = Bodies(8 << 20)
+    monkeypatch.setattr("gateway.sockjs.Bodies", lambda _room: bodies)
+    return bodies
 
 
 class Session:

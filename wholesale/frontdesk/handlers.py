@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 import tornado.web
+from tornado.http1connection import HTTP1Connection
 
 from newsfabric.amqp.message import Message
 from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 # JSON can spell one byte as six ("\u0041"), and there are the other fields.
 MAX_REQUEST_BYTES: Final = 6 * 64 * 1024 + 16 * 1024
+# What is refused is still read up to here, and dropped, so that the answer arrives.
+_MAX_READ: Final = 8 << 20
 _MAX_LENGTH: Final = 2**63 - 1
 _MAX_HISTORY: Final = 200
 _DEFAULT_HISTORY: Final = 20
@@ -187,6 +190,8 @@ class PublishHandler(JsonHandler):
         self._login = login
         self._chunks: list[bytes] = []
         self._size = 0
+        assert isinstance(self.request.connection, HTTP1Connection)
+        self.request.connection.set_max_body_size(_MAX_READ)
 
     def prepare(self) -> None:
         if self.request.method != "POST":

@@ -50,7 +50,6 @@ from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)
 
-_MAX_READ: Final = 8 << 20
 _LOOPBACK: Final = "127.0.0.1"
 # Old reports and receipts are of no use to anyone, so these queues keep little and briefly.
 _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
@@ -130,13 +129,8 @@ class FrontdeskService:
         """Answer until ``stop`` is set, then finish what is under way."""
         receipts = await self._await_receipts()
         reports = await self._watch_boxes()
-        server, self.port = listen(
-            application(self._routes(receipts)),
-            host=self.settings.host,
-            port=self.settings.port,
-            # What is refused is still read up to here, so that the answer arrives.
-            max_body_size=_MAX_READ,
-        )
+        pages = application(self._routes(receipts))
+        server, self.port = listen(pages, host=self.settings.host, port=self.settings.port)
         admin = self._listen_for_operators()
         self.listening.set()
         try:

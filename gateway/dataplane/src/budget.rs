@@ -14,7 +14,9 @@ use crate::reactor::Reactor;
 use crate::slab::Phase;
 
 /// A frame that was partly written is finished for the goodbye behind it, unless it is longer: then
-/// the reader would keep it for as long as the goodbye may take, and the connection ends at once.
+/// the reader would keep it for as long as the goodbye may take, and the connection ends at once. So it
+/// does if that is most of what waits, or it was closing before: its goodbye would free nothing, and those who
+/// are hardly behind would be closed too.
 const GOODBYE_BEHIND: usize = 128 * 1024;
 
 impl Reactor {
@@ -41,17 +43,18 @@ impl Reactor {
         for slot in 0..self.slab.slots() {
             let connection = self.slab.at(slot);
             let waiting = connection.extra.as_ref().map_or(0, |extra| extra.outbox.pending_bytes());
-            if waiting > 0 && connection.phase == Phase::Open {
+            if waiting > 0 {
                 behind.push((waiting, slot));
             }
         }
         behind.sort_unstable();
         while self.account.bytes() > enough
-            && let Some((_, slot)) = behind.pop()
+            && let Some((waiting, slot)) = behind.pop()
         {
             self.close(slot, "slow_reader", None);
             let left = self.slab.at(slot).extra.as_ref();
-            if left.is_some_and(|extra| extra.outbox.pending_bytes() > GOODBYE_BEHIND) {
+            let most = GOODBYE_BEHIND.min(waiting / 2);
+            if left.is_some_and(|extra| extra.outbox.pending_bytes() > most) {
                 self.forget(slot);
             }
         }

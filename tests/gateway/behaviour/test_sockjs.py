@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import websockets
 from gateways import PATIENCE, Box, RawSocket, Response, dechunked, opened_box, until
+from sockjs_sessions import watched_bodies
 
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
@@ -288,28 +289,24 @@ async def test_an_xhr_send_that_is_too_large_is_answered_and_the_session_goes_on
         assert pushes_of(await poll(box)) == [{"type": "pong"}]
 
 
-async def test_bodies_of_all_readers_together_are_bounded(engine: str) -> None:
-    async with opened_box(engine, sockjs_bodies_bytes=100_000) as box:
+async def test_bodies_of_all_readers_together_are_bounded_and_the_largest_goes(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = watched_bodies(monkeypatch)
+    bodies.most = 100_000
+    async with opened_box(engine, sockjs_disconnect_delay=60.0) as box, box.opened() as hog:
         await poll(box)
-        async with box.opened() as hog:
-            hog.send_request("POST", f"{SESSION}/xhr_send", b"")
-            hog.send(
-                f"POST {SESSION}/xhr_send HTTP/1.1\r\nHost: x\r\n"
-                f"Content-Length: 100000\r\n\r\n[{' ' * 99_000}".encode()
-            )
-            async with asyncio.timeout(20):
-                while (await box.request("POST", f"{SESSION}/xhr_send", b"[]")).status != 204:
-                    pass
-                body = json.dumps(["x" * 2_000]).encode()
-                while (
-                    sent := await box.request("POST", f"{SESSION}/xhr_send", body)
-                ).status == 204:
-                    pass
-            assert (sent.status, sent.headers["retry-after"]) == (503, "1")
-            assert sent.headers["access-control-allow-origin"] == "*"
-        async with asyncio.timeout(20):
-            while (await box.request("POST", f"{SESSION}/xhr_send", b"[]")).status != 204:
-                pass
+        hog.send(
+            f"POST {SESSION}/xhr_send HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\n"
+            f"Content-Length: 100000\r\n\r\n[{' ' * 98_999}".encode()
+        )
+        await until(lambda: bodies.held == 99_000)
+        await say(box, action="ping", ref="x" * 2_000)
+        assert bodies.held == 0
+        hog.send(b" " * 1_000)
+        sent = Response.of(await hog.read_until(b"not now: no room"))
+        assert (sent.status, sent.headers["retry-after"]) == (503, "1")
+        assert sent.headers["access-control-allow-origin"] == "https://a.example"
 
 
 async def test_several_verbs_in_one_xhr_send_and_one_that_is_no_string(box: Box) -> None:
