@@ -153,6 +153,8 @@ def load_fabric(path: Path) -> Fabric:
     """Read ``fabric.json``; ConfigError names what is wrong where."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as exc:
+        raise ConfigError(f"no {path}: name one, as a world has it in .world/fabric.json") from exc
     except (OSError, ValueError) as exc:
         raise ConfigError(f"{path}: {exc}") from exc
     return parse_fabric(document, source=str(path))

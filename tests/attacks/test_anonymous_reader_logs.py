@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ TABLE = TopicTable(
 TIMES = 40
 # What they may all cause together: bad tokens are told at 1, 2, 4, 8, …
 MOST_LINES = 12
+# Bad tokens, spoilt topics, spoilt mailboxes.
+SELDOM_PLACES = 3
 
 Lines = Callable[[], list[str]]
 
@@ -114,12 +117,14 @@ async def test_a_reader_of_a_gateway_fills_the_log(
     told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     settings = {"tokens": told, "sockjs_legacy": True}
     async with opened_box(engine, table=TABLE, store=Spoilt(TABLE), **settings) as box:
-        begin = len(lines())
+        begin, since = len(lines()), time.monotonic()
         for _ in range(TIMES):
             await asyncio.gather(*(_say(box.gateway.port, request) for request in REQUESTS))
             await asyncio.gather(*(_speak(box, *frame) for frame in FRAMES))
             await asyncio.gather(_lie(box), _read_what_is_spoilt(box))
-        assert len(lines()) - begin <= MOST_LINES, lines()[begin:]
+        # What is said now and then is said once in ten seconds: on a busy machine it takes many.
+        now_and_then = SELDOM_PLACES * (time.monotonic() - since) / 10
+        assert len(lines()) - begin <= MOST_LINES + now_and_then, lines()[begin:]
 
 
 async def test_a_stranger_fills_the_log_of_a_frontdesk(lines: Lines) -> None:
