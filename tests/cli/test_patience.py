@@ -37,7 +37,9 @@ def gone(tmp_path: Path) -> WorldLayout:
     """A world that was ready, and of which nothing is left but Erlang's port mapper."""
     state = tmp_path / "world"
     make_folder(state, Notes(options=OPTIONS, processes={"epmd": SELF}, keeper=None, ready=True))
-    return running_world(state)[0]
+    layout = running_world(state)[0]
+    layout.paths.topics.write_text('[[topic]]\npattern = "news.world"\n', encoding="utf-8")
+    return layout
 
 
 @pytest.fixture
