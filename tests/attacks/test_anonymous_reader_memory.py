@@ -192,6 +192,10 @@ async def asks(box: Box, raw: RawSocket, limit: int) -> None:
     await eventually(functools.partial(operator.lt, before), box, HISTORIES)
 
 
+async def ended_in(box: Box) -> float:
+    return await box.metric(LEFT) + await box.metric(SLOW)
+
+
 async def test_who_takes_nothing_and_says_goodbye_has_those_closed_who_are_hardly_behind(
     engine: str,
 ) -> None:
@@ -212,11 +216,14 @@ async def test_who_takes_nothing_and_says_goodbye_has_those_closed_who_are_hardl
         for _ in range(4):
             raw = await stack.enter_async_context(box.opened(receive_buffer=4096))
             await raw.upgrade()
-            waiting, left = await box.metric(WAITING), await box.metric(LEFT)
+            waiting, ended = await box.metric(WAITING), await ended_in(box)
             await asks(box, raw, 60)
             await eventually(functools.partial(operator.ne, waiting), box, WAITING)
             raw.send_frame(0x88, b"")
-            await eventually(functools.partial(operator.ne, left), box, LEFT)
+            # By its own goodbye, or before that as too slow: how much the kernel takes varies.
+            async with asyncio.timeout(PATIENCE):
+                while await ended_in(box) == ended:  # noqa: ASYNC110 - it is a page
+                    await asyncio.sleep(0.05)
         assert await eventually(lambda value: value <= budget, box, WAITING) <= budget
         assert all([PIECE.encode() in await pushed(good) for _ in range(count)])
         good.say(action="ping", ref="well")

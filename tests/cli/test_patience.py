@@ -14,6 +14,7 @@ from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
+from worlds import PORTS
 
 from newsfabric.cli import cli, patience
 from newsfabric.cli.patience import HINT, Patience, patient
@@ -23,7 +24,8 @@ from newsfabric.world.processes import process_id
 from newsfabric.world.state import Notes, make_folder, running_world
 
 SELF = process_id(os.getpid())
-OPTIONS = WorldOptions(port_base=int(os.environ.get("NEWSFABRIC_TEST_PORTS", "22500")) + 600)
+# Behind those of the worlds that run meanwhile.
+OPTIONS = WorldOptions(port_base=PORTS + 1_400)
 LIMIT = "0.6"
 
 

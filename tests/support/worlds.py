@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# The first of 1,200 ports for the worlds of one test run: below the kernel's ephemeral range, away
+# The first of 1,700 ports for the worlds of one test run: below the kernel's ephemeral range, away
 # from the default world and the bench. Two runs side by side need two of it.
 PORTS = int(os.environ.get("NEWSFABRIC_TEST_PORTS", "23000"))
 # Of a region or a proxy in its status.
