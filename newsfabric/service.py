@@ -21,6 +21,7 @@ import tornado.web
 import uvloop
 
 from newsfabric import logs, metrics
+from newsfabric._listener import SpareListener
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.sightings import Sightings
 
@@ -176,7 +177,7 @@ def listen(
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         # Not Tornado's bind_sockets, which leaves a socket open when the port is taken.
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = SpareListener(socket.create_server((host, port), family=family, backlog=BACKLOG))
     except OSError as exc:
         raise ConfigError(f"can't listen on {host} port {port}: {exc.strerror or exc}") from exc
     listener.setblocking(False)
