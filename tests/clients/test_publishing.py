@@ -181,7 +181,7 @@ async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
     # Time enough to connect to it on a busy machine: else dublin alone is asked.
     (told,) = await publisher.run(settings(oregon, dublin, timeout=40.0, send_again=4.0), MESSAGE)
     assert told["published"]["region"] == "dublin"
-    first, second = oregon.seen[0], dublin.seen[0]
+    first, second = (await oregon.saw(1))[0], (await dublin.saw(1))[0]
     assert first.properties.message_id == second.properties.message_id
 
 

@@ -58,7 +58,7 @@ async def test_a_topic_that_the_gateway_doesnt_know_is_counted(box: Box) -> None
 
 
 async def test_a_gateway_is_ready_while_its_own_regions_ticks_come(engine: str) -> None:
-    async with opened_box(engine, feed_fresh=0.2) as box:
+    async with opened_box(engine, feed_fresh=2.0) as box:
         assert (await box.request("GET", "/healthz/live")).status == 200
         waiting = await box.request("GET", "/healthz/ready")
         assert (waiting.status, waiting.json()["waiting_for"]) == (503, ["feed"])
