@@ -22,7 +22,8 @@ from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import encode
 from newsfabric.settings import Node
 
-pytestmark = pytest.mark.broker
+# The box's queue has one name, and all workers share the broker.
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("box-topology")]
 
 ROOT = Path(__file__).resolve().parents[2]
 

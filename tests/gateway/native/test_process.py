@@ -25,7 +25,8 @@ from newsfabric.settings import Node
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
 
-pytestmark = pytest.mark.broker
+# The box's queue has one name, and all workers share the broker.
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("box-topology")]
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "news.breaking"
