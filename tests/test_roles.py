@@ -92,6 +92,26 @@ def test_a_box_reports_in_its_own_name(mine: str, other: str) -> None:
     for right in ("write", "read"):
         found = re.match(upstream[right], f"_fabric.load.oregon.{other}")
         assert (found is not None) == (mine == other)
+    found = re.match(upstream["write"], f"_fabric.report.oregon.{other}")
+    assert (found is not None) == (mine == other)
+    assert re.match(upstream["read"], f"_fabric.report.oregon.{mine}") is None
+
+
+def test_services_report_for_their_own_region_and_frontdesks_hear_them() -> None:
+    users = on(Cluster("oregon", "core"), "edge-1")
+    rights = {
+        name: entry
+        for name, user in users.items()
+        for entry in user.topic_permissions()
+        if entry["exchange"] == "upstream"
+    }
+    for name in ("router.oregon", "mailbox.oregon", "frontdesk.oregon", "keeper.oregon"):
+        assert re.match(rights[name]["write"], "_fabric.report.oregon.any-name")
+        assert not re.match(rights[name]["write"], "_fabric.report.dublin.any-name")
+        assert not re.match(rights[name]["write"], "_fabric.load.oregon.edge-1")
+        assert allowed(users[name], "write").match("upstream")
+    assert re.match(rights["frontdesk.oregon"]["read"], "_fabric.report.oregon.*")
+    assert not allowed(users["keeper.dublin"], "write").match("upstream")
 
 
 def test_whoever_may_nothing_matches_nothing() -> None:

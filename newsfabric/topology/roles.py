@@ -24,6 +24,7 @@ from typing import Final, Literal
 from newsfabric.control import canary_key, load_key
 from newsfabric.errors import ConfigError
 from newsfabric.mailbox import MARK_KEY
+from newsfabric.reports import report_key
 from newsfabric.settings import Fabric
 from newsfabric.topics import NOTES, TopicTable
 from newsfabric.topology.parts import (
@@ -105,13 +106,16 @@ def box_user(box: str) -> User:
 def core_box(region: str, box: str) -> User:
     """The user of ``box`` on the core of its region: reads its feeds, says what is upstream."""
     own = beginning(box_queues(box))
-    load = exactly(load_key(region, box))
+    load, report = exactly(load_key(region, box)), exactly(report_key(region, box))
     return User(
         name=user_name("box", box),
         configure=(own,),
         write=(UPSTREAM, own),
         read=(POSTOFFICE, UPSTREAM, own),
-        topics={POSTOFFICE: ((), (_ANY,)), UPSTREAM: ((exactly(MARK_KEY), load), (load,))},
+        topics={
+            POSTOFFICE: ((), (_ANY,)),
+            UPSTREAM: ((exactly(MARK_KEY), load, report), (load,)),
+        },
         limits=OTHERS_LIMITS,
     )
 
@@ -119,8 +123,9 @@ def core_box(region: str, box: str) -> User:
 def _router(region: str) -> User:
     return User(
         name=user_name("router", region),
-        write=(POSTOFFICE, OUTBOUND, REJECTED, RECEIPTS),
+        write=(POSTOFFICE, OUTBOUND, REJECTED, RECEIPTS, UPSTREAM),
         read=tuple(map(exactly, router_queues())),
+        topics={UPSTREAM: _reporting(region)},
     )
 
 
@@ -129,22 +134,28 @@ def _mailbox(region: str, topics: TopicTable, nodes: int) -> User:
     told = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
     return User(
         name=user_name("mailbox", region),
-        write=(INTAKE, REJECTED),
+        write=(INTAKE, REJECTED, UPSTREAM),
         read=tuple(map(exactly, mailbox_queues(nodes))),
-        topics={INTAKE: (told, ())},
+        topics={INTAKE: (told, ()), UPSTREAM: _reporting(region)},
     )
 
 
 def _reports(region: str) -> User:
-    """A frontdesk on the core, where it hears boxes' reports."""
+    """A frontdesk on the core, where it hears all reports, and says its own."""
     own = beginning(FRONTDESK_QUEUES)
+    heard = (exactly(load_key(region, "*")), exactly(report_key(region, "*")))
     return User(
         name=user_name("frontdesk", region),
         configure=(own,),
-        write=(own,),
+        write=(UPSTREAM, own),
         read=(UPSTREAM, own),
-        topics={UPSTREAM: ((), (exactly(load_key(region, "*")),))},
+        topics={UPSTREAM: (_reporting(region)[0], heard)},
     )
+
+
+def _reporting(region: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys of exchange ``upstream`` that a service of ``region`` may write and read."""
+    return (topic_regex(report_key(region, "*")),), ()
 
 
 def _http(region: str) -> User:
@@ -173,7 +184,8 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
         own.append(beginning(keeper_queues(region)))
         tags.append("policymaker")
     canaries = [link.exchange for link in sources]
-    if cluster == Cluster(region, "core"):
+    at_home = cluster == Cluster(region, "core")
+    if at_home:
         # Those that boxes hear.
         canaries.append(POSTOFFICE)
     key = exactly(canary_key(region))
@@ -181,9 +193,10 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
         name=user_name("keeper", region),
         tags=tuple(tags),
         configure=(*exchanges, *own, *queues),
-        write=(*own, *queues, *canaries),
+        write=(*own, *queues, *canaries, *([UPSTREAM] if at_home else [])),
         read=(*exchanges, *(link.exchange for link in sources), *own, *queues),
-        topics=dict.fromkeys(dict.fromkeys(canaries), ((key,), (_ANY,))),
+        topics=dict.fromkeys(canaries, ((key,), (_ANY,)))
+        | ({UPSTREAM: _reporting(region)} if at_home else {}),
     )
     if queues:
         yield User(name=user_name("shovel", region), read=queues)

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from core_desk import Desk, running
-from gateways import Box, Reader, opened_box
+from gateways import Box, Reader, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
 
 from gateway.gate import TokenSettings
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.mailbox import MARK_KEY
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
@@ -45,15 +45,21 @@ class Region:
     box: Box
 
     async def write_to(self, user: str, body: Any, **properties: Any) -> Envelope:
-        """An individual message; returns it as it was routed."""
+        """An individual message; returns it as it was routed.
+
+        The next one is of a later millisecond: those of one and the same have no order by time.
+        """
         fields = {"app_id": "billing", "message_id": f"letter-{next(_NUMBERS)}"} | properties
         self.core.publish(Message(f"user.{user}", str(body).encode(), Properties(**fields)))
-        async with asyncio.timeout(20):
-            while True:
-                for envelope in self.core.envelopes():
-                    if envelope.message_id == fields["message_id"]:
-                        return envelope
-                await asyncio.sleep(0.001)
+        await until(lambda: self._routed(fields["message_id"]))
+        routed = self._routed(fields["message_id"])
+        assert routed is not None
+        await until(lambda: clock_ms() > ms_of_id(routed.id))
+        return routed
+
+    def _routed(self, message_id: str) -> Envelope | None:
+        found = (each for each in self.core.envelopes() if each.message_id == message_id)
+        return next(found, None)
 
     @contextlib.asynccontextmanager
     async def device(self, user: str = "42", **claims: Any) -> AsyncIterator[Reader]:
