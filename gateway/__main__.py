@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
-from newsfabric.networks import Network
+from newsfabric.networks import Network, parse_networks
 from newsfabric.operators import admin_host_option
 from newsfabric.origins import is_origin
 from newsfabric.service import run
@@ -57,7 +56,7 @@ def _networks(
 ) -> tuple[Network, ...]:
     """Networks as values; click's error for what is none."""
     try:
-        return tuple(ipaddress.ip_network(one) for one in given)
+        return parse_networks(given)
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from exc
 

@@ -25,6 +25,9 @@ MAX_COUNT: Final = 2**63 - 1
 # boxes, each of which a stranger may own.
 MAX_BYTES: Final = 64 * 1024
 
+# Ten times what a gateway is built for. A box may lie, and readers are sent by capacity.
+MAX_READERS: Final = 1_000_000
+
 BoxState = Literal["starting", "ready", "draining"]
 _BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
 
@@ -145,8 +148,8 @@ def decode_load(message: Message) -> LoadReport:
         region=_text(fields, "region"),
         box=_text(fields, "box"),
         state=_box_state(fields),
-        connections=_count(fields, "connections"),
-        capacity=_count(fields, "capacity"),
+        connections=_count(fields, "connections", MAX_READERS),
+        capacity=_count(fields, "capacity", MAX_READERS),
         deliveries_per_second=_number(fields, "deliveries_per_second"),
         connects_per_second=_number(fields, "connects_per_second"),
         sockjs_url=_text(fields, "sockjs_url"),
@@ -260,10 +263,10 @@ def _optional_text(fields: dict[str, Any], name: str) -> str | None:
     return None if fields.get(name) is None else _text(fields, name)
 
 
-def _count(fields: dict[str, Any], name: str) -> int:
+def _count(fields: dict[str, Any], name: str, most: int = MAX_COUNT) -> int:
     value = fields.get(name)
-    if not is_whole(value, 0, MAX_COUNT):
-        raise ValueError(f"{name} must be a whole number")
+    if not is_whole(value, 0, most):
+        raise ValueError(f"{name} must be a whole number of at most {most}")
     return int(value)
 
 

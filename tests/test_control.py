@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.control import (
+    MAX_READERS,
     Canary,
     LoadReport,
     Receipt,
@@ -48,8 +49,8 @@ loads = st.builds(
     region=texts,
     box=texts,
     state=st.sampled_from(["starting", "ready", "draining"]),
-    connections=counts,
-    capacity=counts,
+    connections=st.integers(0, MAX_READERS),
+    capacity=st.integers(0, MAX_READERS),
     deliveries_per_second=rates,
     connects_per_second=rates,
     sockjs_url=texts,

@@ -13,6 +13,7 @@ import click
 
 from newsfabric import service, topology
 from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.networks import Network, Places, parse_networks
 from newsfabric.operators import admin_host_option
 from newsfabric.settings import Node, Region, credentials_from, is_name, load_fabric
 from newsfabric.store import Store, open_store
@@ -59,6 +60,24 @@ def _name(_context: click.Context, parameter: click.Parameter, value: str) -> st
     if not is_name(value):
         raise click.BadParameter("a name has a-z, 0-9 and -, at most 63 of them", param=parameter)
     return value
+
+
+def _networks(
+    _context: click.Context, parameter: click.Parameter, given: Sequence[str]
+) -> tuple[Network, ...]:
+    try:
+        return parse_networks(given)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param=parameter) from exc
+
+
+def _places(
+    _context: click.Context, parameter: click.Parameter, given: Sequence[str]
+) -> Places | None:
+    try:
+        return Places(given) if given else None
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param=parameter) from exc
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -170,6 +189,20 @@ def mailbox(
     type=click.IntRange(0, 65535),
     help="Port for /metrics, on loopback; 0 takes a free one. Without it there are none.",
 )
+@_option(
+    "proxy-from",
+    multiple=True,
+    metavar="NETWORK",
+    callback=_networks,
+    help="Balancers (10.0.0.0/8) whose X-Forwarded-For says who asks; repeat.",
+)
+@_option(
+    "gateways-at",
+    multiple=True,
+    metavar="PLACE",
+    callback=_places,
+    help="Where boxes may say that they are: a host, .example.org or 10.0.0.0/8; repeat.",
+)
 def frontdesk(
     *,
     name: str,
@@ -182,6 +215,8 @@ def frontdesk(
     admin_port: int | None,
     admin_hosts: tuple[str, ...],
     api_key_file: Path | None,
+    proxy_from: tuple[Network, ...],
+    gateways_at: Places | None,
     log_level: str,
 ) -> None:
     """Answer endpoints, publications and history over HTTP, and serve the reader's page.
@@ -202,6 +237,8 @@ def frontdesk(
             admin_hosts=admin_hosts,
             api_keys=read_keys(api_key_file),
             login=credentials_from(os.environ).username,
+            proxy_from=proxy_from,
+            gateways_at=gateways_at,
         )
         async with (
             _store(store, table) as opened,

@@ -28,6 +28,13 @@ from newsfabric.world.rabbitmq_home import RabbitmqHome
 HOST: Final = "127.0.0.1"
 # RabbitMQ's own default, said aloud because what entrances have must stay below it.
 FRAME_MAX: Final = 131_072
+# Of entrances (client and proxy clusters). Each shovel adds to a message, whose properties RabbitMQ
+# doesn't cut into frames: with room to grow they stay below what the core's nodes agree on.
+_ENTRANCE_FRAME_MAX: Final = 65_536
+# A body in bytes: anything that comes through an entrance, which takes twice what a router does. A
+# shovel fetches a thousand messages ahead: 128 MiB, where a node's alarm is at 512 MB.
+_MESSAGE_MAX: Final = 1_048_576
+_ENTRANCE_MESSAGE_MAX: Final = 131_072
 PLUGINS: Final = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 # Older ones refuse to start on a setting they don't know (seen with 3.10.8).
 _STAMPS_SINCE: Final = (3, 12)
@@ -44,7 +51,8 @@ class Broker:
     """What a node is: its name, its folder, its ports, its peers.
 
     ``peers`` are the names of all nodes of its cluster, itself included; empty for a node
-    of its own. ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties.
+    of its own. ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties,
+    ``message_max`` (bytes) its body.
     ``definitions`` is loaded at boot and must then also make the user. ``settings`` are more lines
     for ``rabbitmq.conf``.
     """
@@ -57,6 +65,7 @@ class Broker:
     epmd_port: int
     peers: tuple[str, ...] = ()
     frame_max: int = FRAME_MAX
+    message_max: int = _MESSAGE_MAX
     definitions: Path | None = None
     settings: tuple[str, ...] = ()
 
@@ -76,6 +85,13 @@ class Broker:
         return f"http://{HOST}:{self.management_port}"
 
 
+def entrance(broker: Broker) -> Broker:
+    """``broker`` as publishers may connect to it: it takes smaller frames and messages."""
+    return dataclasses.replace(
+        broker, frame_max=_ENTRANCE_FRAME_MAX, message_max=_ENTRANCE_MESSAGE_MAX
+    )
+
+
 def configuration(broker: Broker, version: str) -> str:
     """The ``rabbitmq.conf`` of ``broker`` for a RabbitMQ of ``version``."""
     lines = [
@@ -84,8 +100,7 @@ def configuration(broker: Broker, version: str) -> str:
         f"management.tcp.port = {broker.management_port}",
         "vm_memory_high_watermark.absolute = 512MB",
         "disk_free_limit.absolute = 50MB",
-        # A router takes 64 KiB; this bounds what waits before one has looked at it.
-        "max_message_size = 1048576",
+        f"max_message_size = {broker.message_max}",
         f"frame_max = {broker.frame_max}",
         # Nobody looks at rates here, and six nodes share this machine.
         "management.rates_mode = none",

@@ -39,7 +39,7 @@ from newsfabric.settings import (
     login_variables,
 )
 from newsfabric.topology.roles import Service, user_name
-from newsfabric.world.broker import HOST, Broker
+from newsfabric.world.broker import HOST, Broker, entrance
 from newsfabric.world.cassandra import StoreNode, tokens
 from newsfabric.world.links import (
     API,
@@ -52,9 +52,6 @@ from newsfabric.world.links import (
 )
 from newsfabric.world.paths import Paths
 
-# Of client and proxy clusters. Each shovel adds to a message, whose properties RabbitMQ doesn't cut
-# into frames: with room to grow they stay below what the core's nodes agree on.
-ENTRANCE_FRAME_MAX: Final = 65_536
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
 MAX_BOXES: Final = 9
@@ -529,7 +526,7 @@ def _entrance(
 ) -> tuple[Broker, ...]:
     """A cluster that publishers connect to."""
     nodes = _cluster(options, paths, name, count, port)
-    return tuple(dataclasses.replace(node, frame_max=ENTRANCE_FRAME_MAX) for node in nodes)
+    return tuple(entrance(node) for node in nodes)
 
 
 def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:

@@ -16,16 +16,18 @@ from pathlib import Path
 
 import pytest
 from clusters import client_cluster
-from core_desk import EPOCH
+from core_desk import EPOCH, until
 from dataplanes import told
 from fabrics import fabric
 from guarded import TOPICS, Attempt, Guarded, opened, publishes
+from house import SETTINGS, open_house
 
 from gateway.native.program import find_program, start, start_successor
 from newsfabric.amqp.link import connect
 from newsfabric.control import LoadReport, encode_load, load_key
 from newsfabric.errors import SetupError
 from newsfabric.mailbox import MARK_KEY
+from newsfabric.networks import Places
 from newsfabric.settings import Credentials
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topology import box_loads_queue, box_queue
@@ -131,6 +133,20 @@ def test_a_box_reports_in_anothers_name(core: Guarded) -> None:
         channel = opened(connection)
         with pytest.raises(Exception, match="user_id"):
             publishes("upstream", load_key("oregon", "edge-1"), forged, user_id=OTHER)(channel)
+
+
+@pytest.mark.parametrize("url", ["sockjs_url", "websocket_url", "sse_url"])
+async def test_a_box_sends_readers_and_frontdesks_to_anothers_host(url: str) -> None:
+    settings = dataclasses.replace(SETTINGS, gateways_at=Places([".example"]))
+    async with open_house(TOPICS, settings) as house:
+        house.report()
+        house.report(box="oregon-retail-2", **{url: "http://169.254.169.254/latest"})
+        await until(lambda: counters.REPORT_MISPLACED._value.get() > 0)
+        offered = json.loads((await house.fetch("/endpoints.json")).body)["gateways"]
+        assert [one["sse_url"] for one in offered] == ["http://r1.example/events"]
+        before = counters.REPORT_BAD._value.get()
+        house.report(capacity=10_000_000)
+        await until(lambda: counters.REPORT_BAD._value.get() == before + 1)
 
 
 async def test_a_box_has_its_reports_sent_on_as_anothers(core: Guarded) -> None:

@@ -62,6 +62,17 @@ def test_a_publisher_fills_the_disk_with_a_stream(client: Guarded) -> None:
         channel.exchange_delete("cms.feed")
 
 
+def test_a_publisher_sends_messages_that_fill_a_shovel(client: Guarded) -> None:
+    largest = b"x" * 131_072
+    client.takes("cms", publishes("publish", "news.x", largest))
+    with client.connect("cms") as connection:
+        channel = opened(connection)
+        with pytest.raises(ChannelClosedByBroker, match="larger than configured max size"):
+            publishes("publish", "news.x", largest + b"x")(channel)
+        # The connection serves on.
+        publishes("publish", "news.x")(opened(connection))
+
+
 def test_a_publisher_keeps_more_small_messages_than_there_may_be(client: Guarded) -> None:
     with client.connect("web") as connection:
         channel = opened(connection)

@@ -14,10 +14,10 @@ from typing import Any
 
 from newsfabric.settings import Node
 from newsfabric.world.broker import (
-    FRAME_MAX,
     Broker,
     answers,
     broker_command,
+    entrance,
     environment,
     epmd_command,
     free_ports,
@@ -25,7 +25,6 @@ from newsfabric.world.broker import (
     prepare,
     prepare_cookie,
 )
-from newsfabric.world.layout import ENTRANCE_FRAME_MAX
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 TIMEOUT = 120.0
@@ -48,11 +47,13 @@ class Brokers:
                 distribution_port=ports.pop(),
                 epmd_port=self._epmd_port,
                 peers=tuple(cluster) if len(cluster) > 1 else (),
-                frame_max=ENTRANCE_FRAME_MAX if "-client-" in name else FRAME_MAX,
             )
             for cluster in clusters
             for name in cluster
         }
+        for name, node in self._brokers.items():
+            if "-client-" in name:
+                self._brokers[name] = entrance(node)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def node(self, name: str) -> Node:

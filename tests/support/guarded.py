@@ -26,7 +26,7 @@ from newsfabric.topics import PublisherRights, TopicTable, parse_topics
 from newsfabric.topology import Cluster, Role, client_definitions, core_definitions
 from newsfabric.topology.rights import publisher
 from newsfabric.topology.roles import cluster_users, operator
-from newsfabric.world.broker import LocalNode
+from newsfabric.world.broker import LocalNode, entrance
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 BOXES: Final = ("edge-1", "edge-2")
@@ -118,5 +118,8 @@ def guarded(role: Role, folder: Path, home: RabbitmqHome) -> Iterator[Guarded]:
         document = client_definitions(users, {user.name: _PASSWORD for user in users})
     definitions = folder / "definitions.json"
     definitions.write_text(json.dumps(document), "utf-8")
-    with LocalNode(folder, home, definitions=definitions) as started:
-        yield Guarded(started)
+    local = LocalNode(folder, home, definitions=definitions)
+    if role == "client":
+        local.broker = entrance(local.broker)
+    with local:
+        yield Guarded(local)

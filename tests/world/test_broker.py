@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from newsfabric.world.broker import Broker, LocalNode, answers, configuration, environment
+from newsfabric.world.broker import Broker, LocalNode, answers, configuration, entrance, environment
 from newsfabric.world.processes import MARKER
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
@@ -31,9 +31,11 @@ def test_all_its_listeners_are_on_loopback() -> None:
     assert "management.tcp.ip = 127.0.0.1" in lines
 
 
-def test_how_large_a_frame_may_be_is_said_aloud() -> None:
-    assert "frame_max = 131072" in configuration(broker(), "3.10.8").splitlines()
-    assert "frame_max = 65536" in configuration(broker(frame_max=65_536), "4.0.5").splitlines()
+def test_how_large_frames_and_messages_may_be_is_said_aloud_and_less_at_an_entrance() -> None:
+    inside = configuration(broker(), "3.10.8").splitlines()
+    assert {"frame_max = 131072", "max_message_size = 1048576"} <= set(inside)
+    outside = configuration(entrance(broker()), "4.0.5").splitlines()
+    assert {"frame_max = 65536", "max_message_size = 131072"} <= set(outside)
 
 
 def test_it_is_told_to_stamp_messages_only_where_it_knows_how() -> None:

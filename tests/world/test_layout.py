@@ -157,6 +157,8 @@ def test_what_publishers_can_send_leaves_room_for_what_shovels_add() -> None:
     behind = [node for each in layout.regions for node in each.core]
     assert {node.frame_max for node in entrances} == {64 * 1024}
     assert {node.frame_max for node in behind} == {128 * 1024}
+    assert {node.message_max for node in entrances} == {128 * 1024}
+    assert {node.message_max for node in behind} == {1024 * 1024}
 
 
 def test_an_agent_is_told_every_core_node() -> None:

@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import tornado.web
@@ -17,6 +17,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
+from newsfabric.networks import Network, asker
 from newsfabric.numbers import whole_number
 from newsfabric.pace import Pace
 from newsfabric.seldom import Seldom
@@ -92,6 +93,7 @@ class HistoryHandler(OpenHandler):
         catching_up: CatchingUp,
         failing: Seldom,
         pace: Pace,
+        balancers: Sequence[Network],
     ) -> None:
         self._failing = failing
         self._store = store
@@ -99,9 +101,12 @@ class HistoryHandler(OpenHandler):
         self._boxes = boxes
         self._catching_up = catching_up
         self._pace = pace
+        self._balancers = balancers
 
     async def get(self) -> None:
-        wait = self._pace.ask(self.request.remote_ip or "", time.monotonic())
+        forwarded = ",".join(self.request.headers.get_list("X-Forwarded-For"))
+        who = asker(self.request.remote_ip or "", forwarded, self._balancers)
+        wait = self._pace.ask(who, time.monotonic())
         if wait:
             raise HttpProblem(
                 429,

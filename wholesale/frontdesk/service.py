@@ -17,6 +17,7 @@ from newsfabric import control, topology
 from newsfabric.amqp import Consumer, Declare, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.networks import Network, Places
 from newsfabric.operators import OperatorsApplication
 from newsfabric.pace import HISTORY_RATE, Pace, Rate
 from newsfabric.seldom import Seldom
@@ -60,8 +61,10 @@ class FrontdeskSettings:
     """How one frontdesk runs. ``port`` 0 takes a free one; without ``api_keys`` none is asked for.
 
     Metrics are on ``admin_port`` of loopback (None: nowhere), asked by an address or one of
-    ``admin_hosts``. One address may ask for ``history`` at ``history_rate``. ``login`` is the user
-    that it logs in as, by which it vouches for those whose key it has seen.
+    ``admin_hosts``. One address may ask for ``history`` at ``history_rate``; what balancers in the
+    networks ``proxy_from`` say of whom they ask for is believed. ``login`` is the user that it logs
+    in as, by which it vouches for those whose key it has seen. Boxes whose URLs lead elsewhere than
+    to ``gateways_at`` are ignored (None: they may lead anywhere).
     A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
     a time, and ``drain_seconds`` once the frontdesk was told to stop.
     """
@@ -75,6 +78,8 @@ class FrontdeskSettings:
     history_rate: Rate = HISTORY_RATE
     api_keys: tuple[ApiKey, ...] = ()
     login: str | None = None
+    proxy_from: tuple[Network, ...] = ()
+    gateways_at: Places | None = None
     drain_seconds: float = 5.0
     receipt_seconds: float = 5.0
     max_pending: int = 1000
@@ -178,6 +183,7 @@ class FrontdeskService:
             # Anybody may ask while the store is away.
             "failing": Seldom(),
             "pace": self._history_pace,
+            "balancers": self.settings.proxy_from,
         }
         return [
             (r"/endpoints\.json", EndpointsHandler, endpoints),
@@ -233,6 +239,12 @@ class FrontdeskService:
         # key is too: RabbitMQ's topic permissions don't look at what a queue dead-letters.)
         if delivery.message.properties.user_id != user_name("box", report.box):
             counters.REPORT_FORGED.inc()
+            return
+        allowed = self.settings.gateways_at
+        urls = (report.sockjs_url, report.websocket_url, report.sse_url)
+        # A gateway that is away has none.
+        if allowed is not None and not all(url == "" or allowed.allow(url) for url in urls):
+            counters.REPORT_MISPLACED.inc()
             return
         taken = self.boxes.report(report, now=time.monotonic())
         (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()
