@@ -187,7 +187,7 @@ def _rate(metrics_url: str) -> float:
 def _routed(metrics_url: str) -> float:
     with urllib.request.urlopen(metrics_url, timeout=5) as page:
         text = page.read().decode()
-    found = re.search(r'router_stage_left_total\{stage="route"\} (\S+)', text)
+    found = re.search(r'router_stage_left_messages_total\{stage="route"\} (\S+)', text)
     return float(found[1]) if found else 0.0
 
 

@@ -109,6 +109,7 @@ class Core:
         # time.monotonic() of the last tick of our own region; None before the first one.
         self.fed_at: float | None = None
         self._evicted_early = 0
+        self._forgotten_holes = 0
         self._began = self.clock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.spawn(self.budget.watch())
@@ -304,16 +305,17 @@ class Core:
         measures.TOPICS.set(self.hub.topics)
         measures.MEMORY.set(self.hub.memory_bytes)
         measures.IDENTITIES.set(self.hub.identities)
-        self._count_evicted()
+        self._count_forgotten()
         measures.STREAMS.set(len(self.hub.streams))
         holes = self.hub.streams.missing().values()
         measures.MISSING.set(sum(b - a + 1 for ranges in holes for a, b in ranges))
-        measures.GIVEN_UP.set(self.hub.streams.given_up)
         measures.HOLES.set(self.mender.open_gaps)
 
-    def _count_evicted(self) -> None:
+    def _count_forgotten(self) -> None:
         before, self._evicted_early = self._evicted_early, self.hub.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
+        before, self._forgotten_holes = self._forgotten_holes, self.hub.streams.given_up
+        measures.FORGOTTEN_HOLES.inc(self._forgotten_holes - before)
 
     async def close(self) -> None:
         """End every task and let go of the store."""

@@ -17,7 +17,7 @@ DELIVERIES = metrics.counter("gateway_deliveries", "Frames given to readers", ["
 PUBLICATIONS = metrics.counter("gateway_publications", "Messages published", ["class"])
 DUPLICATES = metrics.counter("gateway_duplicates", "Copies and repeats dropped")
 DIFFERING = metrics.counter(
-    "gateway_differing", "Copies with another body than the first, which was published"
+    "gateway_differing_copies", "Copies with another body than the first, which was published"
 )
 COPIES = metrics.counter(
     "gateway_copies", "Arrivals by the shovels that brought them and their place", ["way", "place"]
@@ -25,9 +25,15 @@ COPIES = metrics.counter(
 LEAD = metrics.histogram(
     "gateway_race_lead", "By how much the first copy beat the next way's", ["way"]
 )
-UNKNOWN_TOPICS = metrics.counter("gateway_unknown_topics", "Messages of topics not in topics.toml")
-UNDECODABLE = metrics.counter("gateway_undecodable", "Messages on the feed that aren't ours")
-DROPPED = metrics.counter("gateway_dropped", "Messages slow readers didn't get", ["policy"])
+UNKNOWN_TOPICS = metrics.counter(
+    "gateway_unknown_topic_messages", "Messages of topics not in topics.toml"
+)
+UNDECODABLE = metrics.counter(
+    "gateway_undecodable_messages", "Messages on the feed that aren't ours"
+)
+DROPPED = metrics.counter(
+    "gateway_dropped_messages", "Messages slow readers didn't get", ["policy"]
+)
 ERRORS = metrics.counter("gateway_errors", "Error pushes", ["code"])
 VERBS = metrics.counter("gateway_verbs", "Verbs obeyed", ["action"])
 TOKENS = metrics.counter("gateway_tokens", "Tokens of readers, by what came of them", ["outcome"])
@@ -45,18 +51,22 @@ TOPICS = metrics.gauge("gateway_topics", "Topics remembered")
 MEMORY = metrics.gauge("gateway_memory_bytes", "Weight of remembered messages")
 IDENTITIES = metrics.gauge("gateway_identities", "Identities remembered")
 EVICTED_EARLY = metrics.counter(
-    "gateway_identities_evicted_early",
+    "gateway_evicted_identities",
     "Identities forgotten before their time, by the control plane and by the data plane",
 )
 STREAMS = metrics.gauge("gateway_streams", "Streams of routers heard of")
-MISSING = metrics.gauge("gateway_missing", "Numbers of streams that were given out and not seen")
-GIVEN_UP = metrics.gauge("gateway_holes_given_up", "Holes and streams forgotten at the limits")
+MISSING = metrics.gauge(
+    "gateway_missing_numbers", "Numbers of streams that were given out and not seen"
+)
+FORGOTTEN_HOLES = metrics.counter(
+    "gateway_forgotten_holes", "Holes and streams forgotten at the limits"
+)
 HOLES = metrics.gauge("gateway_holes_open", "Runs of numbers missing for half a second or more")
 REPAIRS = metrics.counter("gateway_holes", "Holes that were closed, by how", ["ending"])
 REPAIR = metrics.histogram("gateway_repair", "From a hole's first sign to its closing", ["ending"])
-RECOVERED = metrics.counter("gateway_recovered", "Messages published from the journal")
+RECOVERED = metrics.counter("gateway_recovered_messages", "Messages published from the journal")
 ABANDONED_NUMBERS = metrics.counter(
-    "gateway_numbers_abandoned", "Numbers of streams that were void or given up", ["ending"]
+    "gateway_abandoned_numbers", "Numbers of streams that were void or given up", ["ending"]
 )
 JOURNAL_ROWS = metrics.counter("gateway_journal_rows", "Messages read of the journal for repair")
 JOURNAL_FAILURES = metrics.counter("gateway_journal_failures", "Reads for repair that failed")

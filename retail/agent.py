@@ -68,7 +68,7 @@ _TICK_ARGUMENTS: Final = {"x-max-length": 100, "x-message-ttl": 5000}
 TICKS: Final = metrics.counter("retail_ticks", "Ticks and canaries that arrived", ["shovel"])
 COMMANDS: Final = metrics.counter("retail_feed_commands", "Feeds moved or restarted", ["command"])
 REPORTS: Final = metrics.counter("retail_load_reports", "Load reports", ["outcome"])
-FEEDS: Final = metrics.gauge("retail_feeds_running", "Feeds whose shovel says it runs")
+FEEDS: Final = metrics.gauge("retail_running_feeds", "Feeds whose shovel says it runs")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,9 +43,9 @@ EVERY: Final = 1.0
 PAUSED: Final = 4.0
 
 SENT: Final = metrics.counter(
-    "shovels_canaries_sent", "Canaries by what became of them", ["outcome"]
+    "shovels_sent_canaries", "Canaries by what became of them", ["outcome"]
 )
-ARRIVED: Final = metrics.counter("shovels_canaries_arrived", "Canaries that came back")
+ARRIVED: Final = metrics.counter("shovels_arrived_canaries", "Canaries that came back")
 
 # They are read at once; of those that wait longer only the newest matter.
 _ARGUMENTS: Final = {"x-max-length": 1000, "x-message-ttl": 60_000}

@@ -26,7 +26,9 @@ from wholesale.source import QueueSource
 logger = logging.getLogger(__name__)
 
 REASON: Final = "failed"
-FAILED = metrics.counter("core_failed", "Deliveries that failed twice; they are in rejected.")
+FAILED = metrics.counter(
+    "amqp_rejected_deliveries", "Deliveries that failed twice; they are in rejected"
+)
 
 
 class Failed:

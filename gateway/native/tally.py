@@ -21,11 +21,11 @@ HANDSHAKE_TIMEOUTS: Final = metrics.counter(
     "gateway_handshake_timeouts", "Requests whose head didn't come in time"
 )
 ABANDONED: Final = metrics.counter(
-    "gateway_abandoned", "Connections that ended before their request was there"
+    "gateway_abandoned_connections", "Connections that ended before their request was there"
 )
 HANDOVERS: Final = metrics.counter("gateway_handovers", "Requests given to the control plane")
 UNAVAILABLE: Final = metrics.counter(
-    "gateway_unavailable", "Requests refused because there was no control plane"
+    "gateway_unavailable_answers", "Requests refused because there was no control plane"
 )
 THREAD_CONNECTIONS: Final = metrics.gauge(
     "gateway_thread_connections", "Connections of each I/O thread", ["thread"]

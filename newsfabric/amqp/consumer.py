@@ -19,7 +19,7 @@ from newsfabric.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
-FAILED = metrics.counter("amqp_failed", "Deliveries that a consumer failed with: bugs.")
+FAILED = metrics.counter("amqp_failed_deliveries", "Deliveries that a consumer failed with: bugs")
 
 _CONSUMER_TAG = "newsfabric"
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from newsfabric import metrics
 
 LOAD_REPORTS = metrics.counter(
-    "frontdesk_load_reports", "Load reports, by what came of them.", ["outcome"]
+    "frontdesk_load_reports", "Load reports, by what came of them", ["outcome"]
 )
-BOXES = metrics.gauge("frontdesk_boxes", "Boxes that report, in whatever state.")
-ENDPOINTS = metrics.counter("frontdesk_endpoints", "Answers of /endpoints.json.", ["gateways"])
-PUBLISHED = metrics.counter("frontdesk_publish", "Answers of /publish.", ["status"])
-PUBLISH_SECONDS = metrics.histogram("frontdesk_publish", "From request to receipt.")
+BOXES = metrics.gauge("frontdesk_boxes", "Boxes that report, in whatever state")
+ENDPOINTS = metrics.counter(
+    "frontdesk_endpoints_answers", "Answers of /endpoints.json", ["gateways"]
+)
+PUBLISHED = metrics.counter("frontdesk_publish_answers", "Answers of /publish", ["status"])
+PUBLISH_SECONDS = metrics.histogram("frontdesk_publish", "From request to receipt")
 
 REPORT_TAKEN = LOAD_REPORTS.labels("taken")
 REPORT_IGNORED = LOAD_REPORTS.labels("ignored")

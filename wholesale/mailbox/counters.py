@@ -7,16 +7,16 @@ from typing import Final
 from newsfabric import metrics
 from newsfabric.mailbox import MARK_KINDS
 
-_MARKS = metrics.counter("mailbox_marks", "Marks written and announced.", ["mark"])
-_IGNORED = metrics.counter("mailbox_ignored", "Marks that came to nothing.", ["why"])
+_MARKS = metrics.counter("mailbox_marks", "Marks written and announced", ["mark"])
+_IGNORED = metrics.counter("mailbox_ignored_marks", "Marks that came to nothing", ["why"])
 
 WRITTEN: Final = {kind: _MARKS.labels(kind) for kind in MARK_KINDS}
-REPEATED = metrics.counter("mailbox_repeated", "Marks that were there; announced once more.")
+REPEATED = metrics.counter("mailbox_repeated_marks", "Marks that were there; announced once more")
 BAD = _IGNORED.labels("bad")
 UNKNOWN = _IGNORED.labels("unknown")
 FAILED = _IGNORED.labels("failed")
-LATER = metrics.counter("mailbox_later", "Look-ups of messages that weren't there yet.")
-STORE_RETRIES = metrics.counter("mailbox_store_retries", "Batches that the store failed.")
-PUBLISH_RETRIES = metrics.counter("mailbox_publish_retries", "Announcements sent once more.")
-WAITING = metrics.gauge("mailbox_waiting", "Marks that wait for their turn.")
-SECONDS = metrics.histogram("mailbox_pass", "From delivery until it is announced.")
+LATER = metrics.counter("mailbox_early_lookups", "Look-ups of messages that weren't there yet")
+STORE_RETRIES = metrics.counter("mailbox_store_retries", "Batches that the store failed")
+PUBLISH_RETRIES = metrics.counter("mailbox_publish_retries", "Announcements sent once more")
+WAITING = metrics.gauge("mailbox_waiting_marks", "Marks that wait for their turn")
+SECONDS = metrics.histogram("mailbox_pass", "From delivery until it is announced")

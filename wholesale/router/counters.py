@@ -9,15 +9,20 @@ from newsfabric.envelope import REJECT_REASONS
 
 INTERNAL: Final = "internal"
 
-_ENTERED = metrics.counter("router_stage_entered", "Messages into each stage.", ["stage"])
-_LEFT = metrics.counter("router_stage_left", "Messages that a stage handed on.", ["stage"])
-_REJECTED = metrics.counter("router_rejected", "Messages that can't be accepted.", ["reason"])
-_REPEATED = metrics.counter("router_repeated", "Messages that had been seen before.", ["while"])
+_ENTERED = metrics.counter("router_stage_entered_messages", "Messages into each stage", ["stage"])
+_LEFT = metrics.counter("router_stage_left_messages", "Messages that a stage handed on", ["stage"])
+_REJECTED = metrics.counter(
+    "router_rejected_messages", "Messages that can't be accepted", ["reason"]
+)
+_REPEATED = metrics.counter(
+    "router_repeated_messages", "Messages that had been seen before", ["while"]
+)
 
 ROUTED_BEFORE = _REPEATED.labels("routed")
 UNDER_WAY = _REPEATED.labels("under_way")
 DIFFERING = metrics.counter(
-    "router_differing", "Repeats of a message_id with another topic or body; the first one stands."
+    "router_differing_repeats",
+    "Repeats of a message_id with another topic or body; the first one stands",
 )
 COPIES = metrics.counter(
     "router_copies", "Arrivals by the shovel that brought them and their place", ["way", "place"]
@@ -26,22 +31,24 @@ LEAD = metrics.histogram(
     "router_race_lead", "By how much the first copy beat the next way's", ["way"]
 )
 SHED = metrics.counter(
-    "router_shed", "Bronze messages dropped because the store was behind; not sent to rejected."
+    "router_shed_messages",
+    "Bronze messages dropped because the store was behind; not sent to rejected",
 )
 EXPIRED = metrics.counter(
-    "router_expired", "Messages given up because store or broker kept them waiting for too long."
+    "router_expired_messages",
+    "Messages given up because store or broker kept them waiting for too long",
 )
 EVICTED_EARLY = metrics.counter(
-    "router_identities_evicted_early",
-    "Identities forgotten before their time; a repeat of one is routed again.",
+    "router_evicted_identities",
+    "Identities forgotten before their time; a repeat of one is routed again",
 )
-STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again.")
-PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again.")
-VOID = metrics.counter("router_void", "Numbers that came to nothing.")
-RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed.")
-SEQ = metrics.gauge("router_seq", "Last number given out.")
-WAITING = metrics.gauge("router_waiting", "Messages waiting for the store.")
-SECONDS = metrics.histogram("router_pass", "From delivery until both publications are confirmed.")
+STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again")
+PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again")
+VOID = metrics.counter("router_void_numbers", "Numbers that came to nothing")
+RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
+SEQ = metrics.gauge("router_seq", "Last number given out")
+WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")
+SECONDS = metrics.histogram("router_pass", "From delivery until both publications are confirmed")
 
 REJECTED: Final = {reason: _REJECTED.labels(reason) for reason in (*REJECT_REASONS, INTERNAL)}
 

@@ -39,22 +39,22 @@ async def test_what_is_not_ours_is_dropped_and_the_feed_goes_on(box: Box, messag
 
 @pytest.mark.parametrize("body", [b"", b"{", b'1}, {"x":2', b"\xff"])
 async def test_a_body_that_is_not_json_never_reaches_a_reader(box: Box, body: bytes) -> None:
-    before = await box.metric("newsfabric_gateway_undecodable_total")
+    before = await box.metric("newsfabric_gateway_undecodable_messages_total")
     async with box.reader("news.breaking") as reader:
         message = encode(box.envelope())
         box.send(dataclasses.replace(message, body=body))
         box.publish(body="after")
         assert await reader.hear_bodies(1) == ["after"]
-    assert await box.metric("newsfabric_gateway_undecodable_total") == before + 1
+    assert await box.metric("newsfabric_gateway_undecodable_messages_total") == before + 1
 
 
 async def test_a_topic_that_the_gateway_doesnt_know_is_counted(box: Box) -> None:
-    before = await box.metric("newsfabric_gateway_unknown_topics_total")
+    before = await box.metric("newsfabric_gateway_unknown_topic_messages_total")
     async with box.reader("news.breaking") as reader:
         box.publish("weather.oslo")
         box.publish(body="after")
         assert await reader.hear_bodies(1) == ["after"]
-    assert await box.metric("newsfabric_gateway_unknown_topics_total") == before + 1
+    assert await box.metric("newsfabric_gateway_unknown_topic_messages_total") == before + 1
 
 
 async def test_a_gateway_is_ready_while_its_own_regions_ticks_come(engine: str) -> None:
@@ -124,7 +124,7 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
 
 @pytest.mark.promise("S2")
 async def test_of_two_bodies_of_a_message_readers_get_the_first_and_it_is_counted(box: Box) -> None:
-    before = await box.metric("newsfabric_gateway_differing_total")
+    before = await box.metric("newsfabric_gateway_differing_copies_total")
     first = box.envelope(body="first")
     second = dataclasses.replace(first, body=b'"second"', router="oregon-router-2")
     async with box.reader("news.breaking") as reader:
@@ -132,11 +132,11 @@ async def test_of_two_bodies_of_a_message_readers_get_the_first_and_it_is_counte
             box.send(encode(each))
         box.publish(body="after")
         assert await reader.hear_bodies(2) == ["first", "after"]
-    assert await box.metric("newsfabric_gateway_differing_total") == before + 1
+    assert await box.metric("newsfabric_gateway_differing_copies_total") == before + 1
 
 
 async def test_identities_that_had_to_go_early_are_counted(engine: str) -> None:
-    early = "newsfabric_gateway_identities_evicted_early_total"
+    early = "newsfabric_gateway_evicted_identities_total"
     async with opened_box(engine, hub=HubLimits(identities=4)) as box:
         before = await box.metric(early)
         async with box.reader("news.breaking") as reader:

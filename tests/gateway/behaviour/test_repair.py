@@ -263,7 +263,7 @@ async def test_a_gateway_that_was_deaf_is_ready_when_it_has_what_it_missed(engin
 
 async def test_what_was_repaired_is_counted(box: Box) -> None:
     samples = [
-        "newsfabric_gateway_recovered_total",
+        "newsfabric_gateway_recovered_messages_total",
         'newsfabric_gateway_holes_total{ending="filled"}',
         'newsfabric_gateway_repair_seconds_count{ending="filled"}',
     ]

@@ -482,7 +482,7 @@ async def test_it_is_ready_while_both_links_are_up(house: House):
 async def test_it_counts_what_it_does(house: House):
     await house.fetch("/endpoints.json")
     admin = f"http://127.0.0.1:{house.service.admin_port}"
-    assert 'newsfabric_frontdesk_endpoints_total{gateways="none"}' in await metrics(house)
+    assert 'newsfabric_frontdesk_endpoints_answers_total{gateways="none"}' in await metrics(house)
     assert (await AsyncHTTPClient().fetch(f"{admin}/healthz/ready")).code == 200
     assert (await house.fetch("/metrics")).code == 404
 

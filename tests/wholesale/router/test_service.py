@@ -51,7 +51,7 @@ async def test_what_it_counts_is_in_its_metrics(desk: Desk):
         await until(lambda: desk.envelopes())
         page = (await get(f"{url}/metrics")).body.decode()
         for stage in ("decode", "validate", "identify", "store", "route"):
-            assert f'newsfabric_router_stage_entered_total{{stage="{stage}"}}' in page
+            assert f'newsfabric_router_stage_entered_messages_total{{stage="{stage}"}}' in page
 
 
 async def test_it_tells_the_way_of_a_message_and_what_the_store_has_of_it(desk: Desk):

@@ -1,0 +1,173 @@
+"""Every metric of the fabric as a value: its name, type, labels, unit, meaning and processes.
+
+Metrics are declared with literals (:mod:`newsfabric.metrics`), so the catalogue is read from
+the source, not from a running process: no process imports all services. :func:`declared` reads
+one file, :func:`breaches` says what in a metric breaks the naming scheme.
+
+The scheme is ``newsfabric_<process kind>_<noun>_<unit>``. A part that several kinds of process
+share (``amqp``, ``store``) stands where their kind would. What is counted is a plural noun.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+PREFIX: Final = "newsfabric_"
+
+#: Which processes have the metrics of each first word.
+PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "amqp": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway"),
+    "store": ("router", "mailbox", "frontdesk", "gateway"),
+    "router": ("router",),
+    "mailbox": ("mailbox",),
+    "frontdesk": ("frontdesk",),
+    "shovels": ("keeper",),
+    "retail": ("agent",),
+    "gateway": ("gateway",),
+    "scaler": ("scaler",),
+    "mirror": ("mirror",),
+}
+
+#: Every label, and what keeps its values few. Nothing that a stranger chooses is a label.
+LABELS: Final[Mapping[str, str]] = {
+    "action": "a verb of the protocol",
+    "class": "`gold`, `silver` or `bronze`",
+    "code": "an error code of the protocol",
+    "command": "what an agent does to a feed",
+    "ending": "how a hole or a number ended",
+    "gateways": "`some` or `none`",
+    "kind": "what a keeper changes: a queue, a binding, a shovel",
+    "mark": "`ack`, `read` or `dismiss`",
+    "origin": "a region",
+    "outcome": "what came of it, from a list in the code",
+    "place": "`first`, `later` or `again`",
+    "policy": "what `topics.toml` says of slow readers",
+    "reason": "a reason from a list in the code",
+    "result": "what a resume brought",
+    "shovel": "a shovel of the topology",
+    "stage": "a stage of the router",
+    "status": "a status of HTTP that we answer",
+    "thread": "the number of an I/O thread",
+    "transport": "how a reader is connected",
+    "verb": "what a keeper does",
+    "way": "shovels of the topology; beyond 64 ways it is `other`",
+    "while": "`routed` or `under_way`",
+    "why": "a reason from a list in the code",
+}
+
+_DECLARERS: Final = ("counter", "gauge", "histogram")
+_NAME: Final = re.compile(r"[a-z]+(_[a-z0-9]+)+")
+# A gauge may end in one of these in place of a unit or a plural: a state of what is before it.
+_STATES: Final = frozenset({"open", "running", "wanted", "seq"})
+_UNITS: Final = frozenset({"seconds", "bytes", "ratio"})
+# Prometheus keeps base units: seconds and bytes, not thousands or millions of them.
+_NOT_UNITS: Final = frozenset(
+    {
+        "ms",
+        "millis",
+        "milliseconds",
+        "micros",
+        "minutes",
+        "hours",
+        "kb",
+        "kib",
+        "mb",
+        "mib",
+        "percent",
+    }
+)
+# What Prometheus and its exposition formats put at the end of names by themselves.
+_ENDINGS: Final = frozenset({"total", "created", "count", "sum", "bucket", "info"})
+
+
+class Undeclarable(ValueError):
+    """A declaration that can't be read without running it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric. ``name`` is the family's, as in ``/metrics``, without a counter's ``_total``."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    meaning: str
+    declared_in: str
+
+    @property
+    def full_name(self) -> str:
+        """The name a query has: with a counter's ``_total``."""
+        return f"{self.name}_total" if self.type == "counter" else self.name
+
+    @property
+    def unit(self) -> str:
+        """``seconds``, ``bytes``, ``ratio``; else what is counted."""
+        words = self.name.removeprefix(PREFIX).split("_")
+        return words[-1]
+
+    @property
+    def kind(self) -> str:
+        """The first word after the prefix: a kind of process, or a part that several share."""
+        return self.name.removeprefix(PREFIX).partition("_")[0]
+
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """The kinds of process that have it."""
+        return PROCESSES[self.kind]
+
+
+def declared(path: str, source: str) -> Iterator[Metric]:
+    """The metrics that one file of Python declares; :class:`Undeclarable` if one can't be read.
+
+    A declaration is a call of ``metrics.counter``, ``metrics.gauge`` or ``metrics.histogram``.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="metrics"), attr=declarer)) if (
+                declarer in _DECLARERS
+            ):
+                yield _metric(path, declarer, node)
+
+
+def breaches(metric: Metric) -> Iterator[str]:
+    """What in ``metric`` breaks the naming scheme, one sentence each."""
+    bare = metric.name.removeprefix(PREFIX)
+    words = bare.split("_")
+    if not _NAME.fullmatch(bare):
+        yield "a name is small words with a line between them, two at least"
+    if words[0] not in PROCESSES:
+        yield f"{words[0]} is no kind of process"
+    if words[-1] in _ENDINGS:
+        yield f"Prometheus itself puts _{words[-1]} at the end"
+    if _NOT_UNITS & set(words):
+        yield "units are seconds and bytes"
+    if metric.type == "counter" and not words[-1].endswith("s"):
+        yield f"{words[-1]} isn't what is counted: end with a plural"
+    if metric.type == "gauge" and not (words[-1].endswith("s") or words[-1] in _UNITS | _STATES):
+        yield f"{words[-1]} is neither a unit nor a plural nor a known state"
+    for label in metric.labels:
+        if label not in LABELS:
+            yield f"label {label} isn't in LABELS, which says what keeps its values few"
+    if not metric.meaning[:1].isupper() or metric.meaning.endswith("."):
+        yield "a meaning begins with a capital and ends without a full stop"
+
+
+def _metric(path: str, declarer: str, call: ast.Call) -> Metric:
+    try:
+        told: list[Any] = [ast.literal_eval(argument) for argument in call.args]
+        named = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
+    except ValueError as exc:
+        raise Undeclarable(f"{path}:{call.lineno}: a metric is declared with literals") from exc
+    fields = dict(zip(("name", "help", "labels"), told, strict=False)) | named
+    name = PREFIX + fields["name"]
+    return Metric(
+        name=f"{name}_seconds" if declarer == "histogram" else name,
+        type=declarer,  # type: ignore[arg-type]
+        labels=tuple(fields.get("labels", ())),
+        meaning=fields["help"],
+        declared_in=path,
+    )

@@ -1,0 +1,100 @@
+"""The scheme of metrics' names, over all that the code declares."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from newsfabric.catalogue import LABELS, Metric, Undeclarable, breaches, declared
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = ("newsfabric", "gateway", "wholesale", "retail", "shovels")
+
+
+def _sources() -> dict[str, str]:
+    files = (file for package in SHIPPED for file in sorted((ROOT / package).rglob("*.py")))
+    return {str(file.relative_to(ROOT)): file.read_text() for file in files}
+
+
+SOURCES = _sources()
+METRICS = [metric for path, source in SOURCES.items() for metric in declared(path, source)]
+
+
+def _counter(name: str = "router_messages", **fields: object) -> Metric:
+    told = {
+        "name": f"newsfabric_{name}",
+        "type": "counter",
+        "labels": (),
+        "meaning": "Messages",
+        "declared_in": "here.py",
+    }
+    return Metric(**told | fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.full_name)
+def test_every_metric_keeps_the_naming_scheme(metric: Metric) -> None:
+    assert list(breaches(metric)) == []
+
+
+def test_every_service_declares_some() -> None:
+    assert {"router", "mailbox", "frontdesk", "shovels", "retail", "gateway"} <= {
+        metric.kind for metric in METRICS
+    }
+
+
+def test_no_name_is_declared_twice() -> None:
+    assert [name for name, count in Counter(m.name for m in METRICS).items() if count > 1] == []
+
+
+def test_every_label_of_the_list_is_used() -> None:
+    assert {label for metric in METRICS for label in metric.labels} == set(LABELS)
+
+
+def test_metrics_are_made_in_one_place_only() -> None:
+    makers = {"Counter", "Gauge", "Histogram", "Summary", "Info", "Enum"}
+    makes = [
+        f"{path}:{node.lineno}"
+        for path, source in SOURCES.items()
+        if "prometheus_client" in source and path != "newsfabric/metrics.py"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers
+    ]
+    assert makes == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "breach"),
+    [
+        (_counter("kitchen_messages"), "kitchen is no kind of process"),
+        (_counter("router"), "two at least"),
+        (_counter("router_Messages"), "small words"),
+        (_counter("router_rejected"), "rejected isn't what is counted"),
+        (_counter("router_messages_total"), "Prometheus itself puts _total"),
+        (_counter("router_wait_ms"), "units are seconds and bytes"),
+        (_counter("router_waiting", type="gauge"), "neither a unit nor a plural"),
+        (_counter(labels=("topic",)), "label topic isn't in LABELS"),
+        (_counter(meaning="Messages."), "without a full stop"),
+    ],
+)
+def test_what_breaks_the_scheme_is_said(metric: Metric, breach: str) -> None:
+    assert [said for said in breaches(metric) if breach in said]
+
+
+def test_a_declaration_is_read_as_it_is_written() -> None:
+    source = (
+        "from newsfabric import metrics\n"
+        'A = metrics.counter("router_messages", "Messages", ["stage"])\n'
+        'B = metrics.histogram("router_pass", help="How long")\n'
+    )
+    first, second = declared("a.py", source)
+    assert (first.full_name, first.labels) == ("newsfabric_router_messages_total", ("stage",))
+    assert (second.full_name, second.unit) == ("newsfabric_router_pass_seconds", "seconds")
+    assert second.processes == ("router",)
+
+
+def test_what_is_not_a_literal_is_refused() -> None:
+    with pytest.raises(Undeclarable, match=r"a\.py:1"):
+        list(declared("a.py", 'metrics.counter("router_" + name, "Messages")'))
