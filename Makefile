@@ -59,7 +59,7 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-unit: python ## Run the tests that need no server (seconds)
+unit: python ## Run the tests that need no server (two minutes)
 	$(BIN)/pytest -n auto -m 'not (broker or cassandra or world or browser or cargo or slow)' $(PYTEST_ARGS)
 
 integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium

@@ -13,3 +13,4 @@ with pika.BlockingConnection(pika.URLParameters(url)) as connection:
     channel = connection.channel()
     channel.confirm_delivery()  # basic_publish now raises unless the broker took the message
     channel.basic_publish("publish", topic, body.encode(), properties)
+print(f"taken by the broker, for {topic}")
