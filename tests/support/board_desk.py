@@ -1,0 +1,244 @@
+"""A frontdesk as far as the operations board knows it, of a made-up fabric; also a program.
+
+``python tests/support/board_desk.py --port 8090`` prints its address, and lives until it is ended.
+The policy it sends is stricter than a frontdesk's: a page that works here works there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+from board_fabric import MadeUpFabric
+from tornado.httpserver import HTTPServer
+from tornado.iostream import StreamClosedError
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler, StaticFileHandler
+
+PAGES: Final = Path(__file__).parents[2] / "wholesale" / "pages"
+POLICY: Final = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+COOKIE: Final = "newsfabric_board"
+
+
+@dataclasses.dataclass(eq=False)
+class BoardDesk:
+    """What it serves, and what a test can do to it.
+
+    ``token`` asks for a login. ``document`` is served in place of the fabric's, whatever it is.
+    """
+
+    fabric: MadeUpFabric
+    token: str = ""
+    document: Any = None
+    is_silent: bool = False
+    port: int = 0
+    streams: set[StreamHandler] = dataclasses.field(default_factory=set)
+    sent_bytes: list[int] = dataclasses.field(default_factory=list)
+    asked: list[str] = dataclasses.field(default_factory=list)
+    server: HTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        """Of the board."""
+        return f"http://127.0.0.1:{self.port}/board"
+
+    def open(self) -> None:
+        """Listen; on the same port again after :meth:`close`."""
+        (socket,) = bind_sockets(self.port, "127.0.0.1", reuse_port=True)
+        self.port = socket.getsockname()[1]
+        self.server = HTTPServer(self._application())
+        self.server.add_socket(socket)
+
+    async def close(self) -> None:
+        """As when the frontdesk dies: streams end, connections are refused."""
+        if self.server is not None:
+            self.server.stop()
+            await self.server.close_all_connections()
+            self.server = None
+
+    async def send(self) -> None:
+        """An update to everyone who listens."""
+        if not self.is_silent:
+            await asyncio.gather(*(stream.update() for stream in list(self.streams)))
+
+    async def live(self, every: float = 1.0) -> None:
+        """Time passes, and an update is sent, until cancelled."""
+        due = time.monotonic()
+        while True:
+            self.fabric.tick(int(every * 1000))
+            await self.send()
+            due += every
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    def answer(self, after_seq: int = 0) -> str:
+        """The document as JSON."""
+        made = self.fabric.document(after_seq) if self.document is None else self.document
+        return json.dumps(made, separators=(",", ":"))
+
+    def _application(self) -> Application:
+        files = {"path": PAGES}
+        given = {"desk": self}
+        return Application(
+            [
+                (r"/board", PageHandler, files),
+                (r"/board\.json", DocumentHandler, given),
+                (r"/board/stream", StreamHandler, given),
+                (r"/board/plots\.json", PlotsHandler, given),
+                (r"/board/login", LoginHandler, given),
+                (r"/static/(.+)", FileHandler, files),
+            ],
+            log_function=lambda handler: self.asked.append(handler.request.path),
+        )
+
+
+class FileHandler(StaticFileHandler):
+    """As the frontdesk serves pages."""
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Security-Policy", POLICY)
+        self.set_header("X-Content-Type-Options", "nosniff")
+
+    def set_extra_headers(self, path: str) -> None:
+        self.set_header("Cache-Control", "no-cache")
+
+
+class PageHandler(FileHandler):
+    async def get(self) -> None:  # type: ignore[override]
+        await super().get("board.html")
+
+
+class DeskHandler(RequestHandler):
+    """Whatever needs a login, if there is one."""
+
+    def initialize(self, desk: BoardDesk) -> None:
+        self.desk = desk
+
+    def set_default_headers(self) -> None:
+        self.set_header("Cache-Control", "no-store")
+
+    def prepare(self) -> None:
+        if self.desk.token and self.get_cookie(COOKIE) != self.desk.token:
+            self.set_status(401)
+            self.finish({"error": {"reason": "unauthorized", "detail": "log in"}})
+
+
+class DocumentHandler(DeskHandler):
+    def get(self) -> None:
+        self.set_header("Content-Type", "application/json")
+        self.finish(self.desk.answer())
+
+
+class PlotsHandler(DeskHandler):
+    def get(self) -> None:
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps(self.desk.fabric.plots(), separators=(",", ":")))
+
+
+class StreamHandler(DeskHandler):
+    """Server-sent events: ``update``, at once and whenever the desk sends one."""
+
+    async def get(self) -> None:
+        self.set_header("Content-Type", "text/event-stream")
+        self.seen = 0
+        self.ended = asyncio.Event()
+        self.desk.streams.add(self)
+        try:
+            await self.update()
+            await self.ended.wait()
+        finally:
+            self.desk.streams.discard(self)
+
+    async def update(self) -> None:
+        text = self.desk.answer(self.seen)
+        self.seen = self.desk.fabric.events[-1]["seq"] if self.desk.fabric.events else 0
+        self.desk.sent_bytes.append(len(text))
+        with contextlib.suppress(StreamClosedError):
+            self.write(f"event: update\ndata: {text}\n\n")
+            await self.flush()
+
+    def on_connection_close(self) -> None:
+        self.ended.set()
+
+
+class LoginHandler(RequestHandler):
+    def initialize(self, desk: BoardDesk) -> None:
+        self.desk = desk
+
+    def post(self) -> None:
+        if self.get_body_argument("token") == self.desk.token:
+            self.set_cookie(COOKIE, self.desk.token, httponly=True, samesite="Strict")
+            self.set_status(204)
+        else:
+            self.set_status(403)
+
+
+@contextlib.asynccontextmanager
+async def opened_desk(fabric: MadeUpFabric | None = None, **given: Any) -> AsyncIterator[BoardDesk]:
+    """A desk that answers; updates are sent when the test says so."""
+    desk = BoardDesk(fabric or MadeUpFabric(boxes=4), **given)
+    desk.open()
+    try:
+        yield desk
+    finally:
+        for stream in list(desk.streams):
+            stream.ended.set()
+        await desk.close()
+
+
+def eventful(fabric: MadeUpFabric) -> None:
+    """What a bad quarter of an hour leaves on the board."""
+    home, *others = fabric.regions
+    fabric.happens("process_ready", home, f"{home}-retail-{fabric.boxes}")
+    fabric.tick(41_000)
+    fabric.happens("shovel_remade", home, f"{home}/core/shovel.outbound.1")
+    fabric.tick(196_000)
+    for other in others:
+        fabric.happens("region_away", other, other)
+        fabric.tick(19_000)
+        fabric.happens("region_back", other, other)
+        fabric.tick(77_000)
+    fabric.draining.add(f"{home}-retail-7")
+    fabric.happens("box_draining", home, f"{home}-retail-7")
+    fabric.tick(5000)
+    fabric.starting.add(f"{home}-retail-12")
+    fabric.happens("process_not_ready", home, f"{home}-retail-12")
+    fabric.tick(2000)
+    fabric.slow_shovels[f"{home}/core/shovel.publish.{home}.2"] = 6200
+    fabric.alarms[f"{home}-core-2"] = "memory"
+    for other in others[:1]:
+        fabric.down_nodes.add(f"{other}-core-3")
+        fabric.happens("node_away", other, f"{other}-core-3")
+        fabric.tick(3000)
+    fabric.silence(f"{home}-retail-2")
+    fabric.tick(1000)
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    names = ("oregon", "dublin", "tokyo", "sydney", "cairo", "lima")[: options.regions]
+    fabric = MadeUpFabric(regions=names, boxes=options.boxes, now_ms=int(time.time() * 1000))
+    if options.eventful:
+        fabric.now_ms -= 400_000
+        eventful(fabric)
+        fabric.now_ms = int(time.time() * 1000)
+    desk = BoardDesk(fabric, port=options.port, token=options.token)
+    desk.open()
+    print(desk.url, flush=True)
+    await desk.live()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--regions", type=int, default=2)
+    parser.add_argument("--boxes", type=int, default=40)
+    parser.add_argument("--token", default="")
+    parser.add_argument("--eventful", action="store_true", help="with troubles and events")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(parser.parse_args()))

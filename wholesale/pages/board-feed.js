@@ -1,0 +1,121 @@
+/**
+ * Where the board's documents come from: asked for once, then streamed; asked for again when lost.
+ *
+ * A first request tells what EventSource can't: that a login is needed, or why there is no answer. A
+ * stream that says nothing for five seconds counts as lost, since a dead wire doesn't say that it is.
+ */
+
+import { readDocument } from "./board-document.js";
+import { retryMs } from "./board-words.js";
+
+/** @import {BoardDocument} from "./board-document.js" */
+
+const ANSWER_MS = 5000;
+const SILENCE_MS = 5000;
+
+/** @typedef {{state: "asking" | "live" | "lost" | "locked", reason: string, retryAt: number}} Link retryAt: of performance.now() */
+
+export class Feed {
+  /**
+   * @param {(document: BoardDocument, anew: boolean) => void} onDocument anew: with all events there are
+   * @param {(link: Link) => void} onLink
+   */
+  constructor(onDocument, onLink) {
+    this.onDocument = onDocument;
+    this.onLink = onLink;
+    this.attempt = 0;
+    /** @type {EventSource | null} */
+    this.source = null;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
+    this.isAsking = false;
+    this.isLocked = false;
+  }
+
+  start() {
+    addEventListener("online", () => this.again());
+    document.addEventListener("visibilitychange", () => document.hidden || this.again());
+    void this.#ask();
+  }
+
+  /** Try now, unless there is nothing to mend. */
+  again() {
+    if (this.source || this.isAsking || this.isLocked) return;
+    void this.#ask();
+  }
+
+  /** @param {string} token @returns {Promise<boolean>} whether it is an operator's; throws if nobody answers */
+  async login(token) {
+    const body = new URLSearchParams({ token });
+    const answer = await fetch("/board/login", { method: "POST", body, signal: AbortSignal.timeout(ANSWER_MS) });
+    if (answer.ok) {
+      this.isLocked = false;
+      void this.#ask();
+    } else if (answer.status !== 403) {
+      throw new Error(`the frontdesk answered ${answer.status}`);
+    }
+    return answer.ok;
+  }
+
+  async #ask() {
+    clearTimeout(this.timer);
+    this.isAsking = true;
+    try {
+      const answer = await fetch("/board.json", { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+      if (answer.status === 401 || answer.status === 403) return this.#lock();
+      if (!answer.ok) return this.#lose(`it answered ${answer.status}`);
+      this.onDocument(readDocument(await answer.json()), true);
+      this.#follow();
+    } catch (error) {
+      this.#lose(reasonOf(error));
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  #lock() {
+    this.isLocked = true;
+    this.onLink({ state: "locked", reason: "", retryAt: 0 });
+  }
+
+  #follow() {
+    const source = new EventSource("/board/stream");
+    this.source = source;
+    this.#expect();
+    source.addEventListener("update", (event) => {
+      try {
+        this.onDocument(readDocument(JSON.parse(event.data)), false);
+      } catch (error) {
+        return this.#lose(reasonOf(error));
+      }
+      this.attempt = 0;
+      this.#expect();
+      return undefined;
+    });
+    source.addEventListener("error", () => this.source === source && this.#lose("the stream broke"));
+    this.onLink({ state: "live", reason: "", retryAt: 0 });
+  }
+
+  #expect() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.#lose("it says nothing"), SILENCE_MS);
+  }
+
+  /** @param {string} reason */
+  #lose(reason) {
+    this.source?.close();
+    this.source = null;
+    clearTimeout(this.timer);
+    const wait = retryMs(this.attempt++, Math.random());
+    this.timer = setTimeout(() => this.#ask(), wait);
+    this.onLink({ state: "lost", reason, retryAt: performance.now() + wait });
+  }
+}
+
+/** @param {unknown} error @returns {string} */
+function reasonOf(error) {
+  if (error instanceof DOMException && error.name === "TimeoutError") return "it doesn't answer";
+  if (error instanceof SyntaxError) return "its answer is no JSON";
+  // What fetch says of a refused connection differs between browsers.
+  return error instanceof TypeError && error.message.startsWith("not ") ? "its answer isn't a board's" : "it can't be reached";
+}

@@ -1,0 +1,218 @@
+/** How the board says things: numbers, times, metrics, states, and what needs a look. No DOM, no clock. */
+
+/** @import {BoardDocument, Region, Shovel, Process} from "./board-document.js" */
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const NONE = "–";
+
+/** @param {number | null} value @returns {string} 41203 → "41,203" */
+export const count = (value) => (value === null ? NONE : whole.format(value));
+
+/** @param {number | null} value @returns {string} three figures at most: "4.31M", "12.4k", "0.3" */
+export function short(value) {
+  if (value === null) return NONE;
+  for (const [unit, size] of /** @type {[string, number][]} */ ([["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]])) {
+    if (value >= size * 0.9995) return `${figures(value / size)}${unit}`;
+  }
+  return figures(value);
+}
+
+/** @param {number} value below 1000 */
+function figures(value) {
+  if (value >= 100 || Number.isInteger(value)) return whole.format(value);
+  if (value >= 10) return trimmed(value.toFixed(1));
+  return value < 0.01 && value > 0 ? "<0.01" : trimmed(value.toFixed(2));
+}
+
+/** @param {string} digits */
+const trimmed = (digits) => digits.replace(/\.?0+$/, "");
+
+/** @param {number | null} value */
+export const rate = (value) => (value === null ? NONE : `${short(value)}/s`);
+
+/** @param {number | null} ms @returns {string} "8 ms", "1.4 s" */
+export function delay(ms) {
+  if (ms === null) return NONE;
+  if (ms < 1) return "<1 ms";
+  return ms < 1000 ? `${whole.format(ms)} ms` : `${trimmed((ms / 1000).toFixed(1))} s`;
+}
+
+/** @param {number | null} ms @returns {string} "1.2 s", "3 min", "5 h", "12 days" */
+export function span(ms) {
+  if (ms === null) return NONE;
+  const seconds = ms / 1000;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.floor(seconds)} s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86_400)} days`;
+}
+
+/** @param {number} ms @returns {string} whole seconds: "now", "4 s ago", "3 min ago" */
+export const ago = (ms) => (ms < 1000 ? "now" : `${ms < 10_000 ? `${Math.floor(ms / 1000)} s` : span(ms)} ago`);
+
+/** @param {number} part @param {number} all @returns {number} 0 to 1 */
+export const share = (part, all) => (all > 0 ? Math.min(1, part / all) : 0);
+
+/** @param {string} name the region's, of which a process's name begins @param {string} region */
+export const own = (name, region) => (name.startsWith(`${region}-`) ? name.slice(region.length + 1) : name);
+
+/* ---- Metrics ----------------------------------------------------------------------------------- */
+
+/** What a number on the board is, in `/metrics`. */
+export const METRICS = {
+  readers: "newsfabric_gateway_readers",
+  capacity: "newsfabric_gateway_readers",
+  messages_per_second: "newsfabric_gateway_publications",
+  deliveries_per_second: "newsfabric_gateway_deliveries",
+  connects_per_second: "newsfabric_gateway_connects",
+  delay: "newsfabric_gateway_delay_seconds",
+  closes: "newsfabric_gateway_closes",
+  holes: "newsfabric_gateway_holes_open",
+  repaired: "newsfabric_gateway_recovered_messages",
+  store: "newsfabric_store_write_seconds",
+  boxes: "newsfabric_frontdesk_boxes",
+  canary: "newsfabric_shovels_canary_age_seconds",
+  restarts: "newsfabric_shovels_restarts",
+  routed: "newsfabric_router_stage_left_messages",
+};
+
+/** @param {string} figure `gateway_delay_seconds.p99` @returns {string} the metric it was read from */
+export const metricOf = (figure) => `newsfabric_${figure.split(".", 1)[0]}`;
+
+/** @param {string} metric @returns {string} where the catalogue describes it */
+export const metricUrl = (metric) => `/board/metrics#${encodeURIComponent(metric)}`;
+
+/** @param {string} figure @param {number} value @returns {string} with its unit, as far as the name tells it */
+export function figure(figure, value) {
+  const [metric] = figure.split(".", 1);
+  if (metric?.endsWith("_seconds")) return value < 0 ? String(value) : delay(value * 1000);
+  if (metric?.endsWith("_bytes")) return `${short(Math.max(0, value))}B`;
+  return value < 0 ? String(value) : short(value);
+}
+
+/* ---- States ------------------------------------------------------------------------------------ */
+
+/** Ages up to which a canary is on time (they come each second) or may still come (then it is remade). */
+export const LATE_MS = 3000;
+export const SILENT_MS = 10_000;
+export const OLD_MS = 5000;
+
+/** @param {Shovel} shovel @returns {"fresh" | "late" | "silent" | "unknown" | "stopped"} */
+export function shovelState({ state, canary_age_ms: age }) {
+  if (state !== "running") return "stopped";
+  if (age === null) return "unknown";
+  if (age > SILENT_MS) return "silent";
+  return age > LATE_MS ? "late" : "fresh";
+}
+
+/** @type {Record<string, string>} */
+export const SHOVEL_WORDS = {
+  fresh: "canaries on time",
+  late: "canary late",
+  silent: "no canary",
+  unknown: "no canary yet",
+  stopped: "not running",
+};
+
+/** @param {Process} process @returns {string} "draining", "starting: its feeds" */
+export function stateWords({ state, waiting_for: waiting, age_ms: age }) {
+  if (state === "gone") return `silent for ${span(age)}`;
+  return waiting.length ? `${state}: ${waiting.join("; ")}` : state;
+}
+
+/** @typedef {"bad" | "warn"} Level */
+/** @typedef {{key: string, region: string, who: string, level: Level, text: string}} Concern */
+
+/**
+ * What needs a look, the worst first: regions away, nodes, processes, shovels.
+ *
+ * @param {BoardDocument} document
+ * @returns {Concern[]}
+ */
+export function concerns({ regions }) {
+  const found = regions.flatMap((region) => (region.state === "away" ? [awayRegion(region)] : inRegion(region)));
+  return found.sort((a, b) => Number(a.level === "warn") - Number(b.level === "warn"));
+}
+
+/** @param {Region} region @returns {Concern} */
+const awayRegion = ({ name, why }) => ({ key: name, region: name, who: name, level: "bad", text: why[0] ?? "away" });
+
+/** @param {Region} region @returns {Concern[]} */
+function inRegion(region) {
+  const { name, clusters, services, boxes, shovels } = region;
+  /** @type {Concern[]} */
+  const found = [];
+  /** @param {Level} level @param {string} who @param {string} text */
+  const say = (level, who, text) => found.push({ key: `${name} ${who}`, region: name, who, level, text });
+  for (const { node, running, alarm } of clusters.flatMap(({ nodes }) => nodes)) {
+    if (!running) say("bad", node, "not running");
+    else if (alarm) say("warn", node, `${alarm} alarm`);
+  }
+  for (const process of [...services, ...boxes]) {
+    if (process.state !== "ready") say(process.state === "gone" ? "bad" : "warn", process.name, stateWords(process));
+  }
+  for (const shovel of shovels) {
+    const state = shovelState(shovel);
+    if (state === "silent" || state === "stopped") say("bad", shovel.key, SHOVEL_WORDS[state] ?? state);
+    else if (state === "late") say("warn", shovel.key, `canary ${span(shovel.canary_age_ms)} old`);
+  }
+  const said = new Set(found.map(({ who }) => who));
+  for (const why of region.why) {
+    if (![...said].some((who) => why.includes(who))) say("bad", why, "");
+  }
+  return found;
+}
+
+/** @param {BoardDocument} document @returns {{level: "good" | "bad" | "warn", text: string}} the one sentence on top */
+export function verdict(document) {
+  const { regions } = document;
+  if (!regions.length) return { level: "warn", text: "No region is known yet" };
+  const away = regions.filter(({ state }) => state === "away").map(({ name }) => name);
+  const troubled = regions.filter(({ state }) => state === "troubled").map(({ name }) => name);
+  const parts = [];
+  if (away.length) parts.push(`${listed(away)} ${away.length > 1 ? "are" : "is"} away`);
+  if (troubled.length) parts.push(`trouble in ${listed(troubled)}`);
+  if (parts.length) return { level: "bad", text: away.length ? parts.join(", ") : sentence(parts.join("")) };
+  if (regions.every(({ boxes }) => boxes.length === 0)) return { level: "warn", text: "No box serves readers" };
+  const warned = concerns(document).length;
+  return warned ? { level: "warn", text: "All regions are well, with something to watch" } : { level: "good", text: "All is well" };
+}
+
+/** @param {string[]} names */
+export const listed = (names) => (names.length > 2 ? `${names.slice(0, 2).join(", ")} and ${names.length - 2} more` : names.join(" and "));
+
+/** @param {string} words */
+const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+
+/**
+ * Sums over regions; of delays the slowest median and tail, since percentiles can't be added.
+ *
+ * @param {Region[]} regions
+ */
+export function grandTotals(regions) {
+  const all = regions.map(({ totals }) => totals);
+  /** @param {"readers" | "capacity" | "boxes" | "boxes_ready" | "messages_per_second" | "deliveries_per_second" | "connects_per_second"} name */
+  const sum = (name) => all.reduce((so, each) => so + each[name], 0);
+  /** @param {"delay_p50_ms" | "delay_p99_ms"} name */
+  const worst = (name) => all.reduce((so, each) => (each[name] === null ? so : Math.max(so ?? 0, each[name])), /** @type {number | null} */ (null));
+  return {
+    readers: sum("readers"),
+    capacity: sum("capacity"),
+    boxes: sum("boxes"),
+    boxes_ready: sum("boxes_ready"),
+    messages_per_second: sum("messages_per_second"),
+    deliveries_per_second: sum("deliveries_per_second"),
+    connects_per_second: sum("connects_per_second"),
+    delay_p50_ms: worst("delay_p50_ms"),
+    delay_p99_ms: worst("delay_p99_ms"),
+  };
+}
+
+/* ---- Retrying ---------------------------------------------------------------------------------- */
+
+const FIRST_RETRY_MS = 1000;
+const MAX_RETRY_MS = 15_000;
+
+/** @param {number} attempt 0 for the first @param {number} random in [0, 1) @returns {number} full jitter, never at once */
+export const retryMs = (attempt, random) => 300 + random * (Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(attempt, 10)) - 300);

@@ -1,0 +1,139 @@
+/**
+ * The operations board: shows each document that comes, and says how old what it shows is.
+ *
+ * What it decides is in modules without a DOM (document, words, layout, series), how it looks in those
+ * that have one. Documents may come faster than frames; only the newest is drawn.
+ */
+
+import { mergedEvents } from "./board-document.js";
+import { byId, el, setAttribute, setHidden, setText } from "./board-dom.js";
+import { Feed } from "./board-feed.js";
+import { Inspector } from "./board-inspector.js";
+import { Events, growOlder, Head, now, Regions, ShovelList } from "./board-lists.js";
+import { BoardMap } from "./board-map.js";
+import { PlotWall } from "./board-plots.js";
+import { ago, span } from "./board-words.js";
+
+/** @import {BoardDocument} from "./board-document.js" */
+/** @import {Link} from "./board-feed.js" */
+
+const AGES_MS = 1000;
+
+/** @type {BoardDocument | null} */
+let shown = null;
+/** When it came, by performance.now(). */
+let cameAt = 0;
+let isDue = false;
+/** @type {Link} */
+let link = { state: "asking", reason: "", retryAt: 0 };
+let lostAt = 0;
+
+const inspector = new Inspector();
+/** @type {(kind: "box" | "service" | "cluster" | "shovel", key: string) => void} */
+const open = (kind, key) => inspector.open(kind, key);
+const head = new Head(open);
+const regions = new Regions(open);
+const map = new BoardMap(open);
+const shovels = new ShovelList(open);
+const events = new Events();
+const plots = new PlotWall();
+const feed = new Feed(onDocument, onLink);
+
+/** @param {BoardDocument} document @param {boolean} anew */
+function onDocument(document, anew) {
+  // Another frontdesk behind the same address numbers its events in its own way.
+  const isOther = shown !== null && shown.frontdesk !== document.frontdesk;
+  document.events = mergedEvents(shown?.events ?? [], document.events, anew || isOther);
+  shown = document;
+  cameAt = performance.now();
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(render);
+}
+
+function render() {
+  isDue = false;
+  if (!shown) return;
+  now.ms = shown.now_ms;
+  setText(byId("frontdesk"), shown.frontdesk);
+  setText(byId("version"), shown.version);
+  document.title = `${byId("verdict").textContent || "Operations board"} – newsfabric`;
+  head.update(shown);
+  map.update(shown);
+  regions.update(shown);
+  shovels.update(shown);
+  events.update(shown.events);
+  inspector.update(shown);
+  plots.regions(shown.regions.map(({ name }) => name));
+  showAges();
+  if (document.body.dataset.shown !== "true") {
+    document.body.dataset.shown = "true";
+    setHidden(byId("board"), false);
+    setHidden(byId("asking"), true);
+    performance.mark("board-shown");
+    plots.start();
+  }
+}
+
+/** @param {Link} found */
+function onLink(found) {
+  if (found.state === "lost" && link.state !== "lost") lostAt = performance.now();
+  link = found;
+  setAttribute(byId("link"), "data-state", found.state);
+  setHidden(byId("lost"), found.state !== "lost");
+  setHidden(byId("login"), found.state !== "locked");
+  if (found.state === "locked") {
+    setHidden(byId("asking"), true);
+    byId("token").focus();
+  }
+  if (found.state === "lost") showOthers();
+  if (found.state === "live") setText(byId("lost-says"), "");
+  showAges();
+}
+
+/** The boards of other regions, which may know more than this one now does. */
+function showOthers() {
+  const others = (shown?.regions ?? []).filter(({ name, board_url: url }) => name !== shown?.region && url);
+  const links = others.map(({ name, board_url: url }) => el("a", { href: url, rel: "noreferrer" }, name));
+  byId("others").replaceChildren(...links);
+  setHidden(/** @type {HTMLElement} */ (byId("others").parentElement), links.length === 0);
+}
+
+function showAges() {
+  const passed = shown ? performance.now() - cameAt : 0;
+  document.body.dataset.stale = String(passed > 5000);
+  if (shown) growOlder(regions, shown, passed);
+  if (link.state === "live") setText(byId("link-says"), passed < 2500 ? "Live" : `Live, ${ago(passed)}`);
+  else if (link.state === "lost") setText(byId("link-says"), `Lost for ${span(performance.now() - lostAt)}`);
+  else setText(byId("link-says"), link.state === "locked" ? "Not logged in" : "Asking");
+  if (link.state === "lost") showLoss(passed);
+}
+
+/** @param {number} passed ms since the last document */
+function showLoss(passed) {
+  const who = shown ? shown.frontdesk : "The frontdesk";
+  const age = shown ? ` What you see is ${span(passed)} old.` : "";
+  setText(byId("lost-says"), `${who} is lost: ${link.reason}.${age}`);
+  const wait = Math.ceil((link.retryAt - performance.now()) / 1000);
+  setText(byId("lost-retry"), wait > 0 ? `Trying again in ${wait} s.` : "Trying now.");
+}
+
+/** @param {SubmitEvent} event */
+async function onLogin(event) {
+  event.preventDefault();
+  const field = /** @type {HTMLInputElement} */ (byId("token"));
+  const token = field.value.trim();
+  if (!token) return;
+  try {
+    const isOperator = await feed.login(token);
+    setText(byId("login-trouble"), isOperator ? "" : "This token isn't an operator's, or it has expired.");
+    if (isOperator) field.value = "";
+  } catch (error) {
+    setText(byId("login-trouble"), `No login: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+byId("login").addEventListener("submit", (event) => void onLogin(/** @type {SubmitEvent} */ (event)));
+byId("retry").addEventListener("click", () => feed.again());
+setInterval(showAges, AGES_MS);
+feed.start();
