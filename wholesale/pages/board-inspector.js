@@ -1,7 +1,7 @@
 /** One box, service, cluster or shovel in full, in a dialog that stays up to date. */
 
 import { byId, el, Keyed, metricLink, setAttribute, setHidden, setText } from "./board-dom.js";
-import { now, timeOf } from "./board-lists.js";
+import { dateOf, now } from "./board-lists.js";
 import { count, delay, figure, METRICS, metricOf, metricUrl, rate, SHOVEL_WORDS, shovelState, span, stateWords } from "./board-words.js";
 
 /** @import {BoardDocument, Box, Cluster, Service, Shovel} from "./board-document.js" */
@@ -115,7 +115,7 @@ function find({ regions }, kind, key) {
 const about = (process) => [
   fact("State", stateWords(process)),
   fact("Version", process.version),
-  fact("Started", process.started_ms ? `${timeOf(process.started_ms)}, ${span(Math.max(0, now.ms - process.started_ms))} ago` : "–"),
+  fact("Started", process.started_ms ? `${dateOf(process.started_ms)}, ${span(Math.max(0, now.ms - process.started_ms))} ago` : "–"),
   fact("Last report", `${span(process.age_ms)} ago`),
 ];
 

@@ -99,12 +99,12 @@ class RegionView {
     this.root.setAttribute("aria-labelledby", title.id);
     const tiles = this.part(".tiles");
     tiles.setAttribute("aria-label", `Boxes of ${name}`);
+    this.part(".columns > .scroll").setAttribute("aria-label", `Services of ${name}`);
     this.stop = roving(tiles, ".tile");
     this.boxes = new Keyed(tiles, (/** @type {Box} */ box) => tile(box, name, open), fillTile);
     this.services = new Keyed(this.part(".services tbody"), (/** @type {Service} */ service) => serviceRow(service, name, open), fillService);
     this.topics = busiest(this.part(".topics"), METRICS.routed);
     this.publishers = busiest(this.part(".publishers"), METRICS.routed);
-    this.feeds = { all: /** @type {Shovel[]} */ ([]), isOpen: false };
   }
 
   /** @param {Region} region */
@@ -335,6 +335,7 @@ export class Events {
   }
 }
 
+const calendar = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 const LAST_TIME = 8.64e15;
 
 /** @param {number} ms @returns {string} empty for a time that no calendar has */
@@ -342,3 +343,6 @@ const instant = (ms) => (ms <= LAST_TIME ? new Date(ms).toISOString() : "");
 
 /** @param {number} ms of the frontdesk's clock @returns {string} "18:02:11", as this device's clock has it */
 export const timeOf = (ms) => (ms <= LAST_TIME ? clock.format(ms) : "–");
+
+/** @param {number} ms @returns {string} "21 Nov 2026, 18:02" */
+export const dateOf = (ms) => (ms <= LAST_TIME ? calendar.format(ms) : "–");
