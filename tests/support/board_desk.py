@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -229,7 +230,8 @@ async def _serve(options: argparse.Namespace) -> None:
         fabric.now_ms = int(time.time() * 1000)
     desk = BoardDesk(fabric, port=options.port, token=options.token)
     desk.open()
-    print(desk.url, flush=True)
+    sys.stdout.write(f"{desk.url}\n")
+    sys.stdout.flush()
     await desk.live()
 
 

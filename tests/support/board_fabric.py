@@ -194,7 +194,7 @@ class MadeUpFabric:
             "gateway_closes.went_away": round(5 + 3 * wave, 1),
             "gateway_closes.slow_reader": round(max(0.0, wave - 0.8), 2),
             "gateway_holes_open": 0,
-            "gateway_recovered": round(max(0.0, 2 * wave - 1.7), 2),
+            "gateway_recovered_messages": round(max(0.0, 2 * wave - 1.7), 2),
         }
         return {
             "name": name,
@@ -220,15 +220,15 @@ class MadeUpFabric:
         wave = self._wave(name, 20)
         figures = {
             "router": {
-                "router_routed": round(67 + 6 * wave, 1),
-                "router_rejected.too_large": 0.0,
-                "router_waiting": round(3 + 3 * wave),
-                "store_write_seconds.p50": 0.0021,
-                "store_write_seconds.p99": round(0.009 + 0.004 * wave, 4),
+                "router_stage_left_messages.route": round(67 + 6 * wave, 1),
+                "router_rejected_messages.too_large": 0.0,
+                "router_waiting_messages": round(3 + 3 * wave),
+                "router_store_write_seconds.p50": 0.0021,
+                "router_store_write_seconds.p99": round(0.009 + 0.004 * wave, 4),
             },
-            "mailbox": {"mailbox_marks": round(4 + 2 * wave, 1), "mailbox_waiting": 0},
-            "frontdesk": {"frontdesk_answers.200": round(212 + 40 * wave, 1)},
-            "keeper": {"shovels_remade": 0.0, "shovels_canaries": 9.0},
+            "mailbox": {"mailbox_marks": round(4 + 2 * wave, 1), "mailbox_waiting_marks": 0},
+            "frontdesk": {"frontdesk_endpoints_answers.some": round(212 + 40 * wave, 1)},
+            "keeper": {"shovels_restarts": 0.0, "shovels_arrived_canaries": 9.0},
             "scaler": {"scaler_boxes_wanted": self.boxes},
         }
         return {
@@ -303,13 +303,8 @@ class MadeUpFabric:
         def curve(low: float, high: float, period: float, shift: float = 0.0) -> list[float | None]:
             middle, swing = (low + high) / 2, (high - low) / 2
             rng = random.Random(f"{region}{low}{high}{period}")
-            return [
-                round(
-                    lean * (middle + swing * math.sin(s / period + shift) + rng.gauss(0, swing / 9)),
-                    2,
-                )
-                for s in seconds
-            ]
+            waves = [middle + swing * math.sin(s / period + shift) for s in seconds]
+            return [round(lean * (wave + rng.gauss(0, swing / 18)), 2) for wave in waves]
 
         def bursts(height: float, every: int) -> list[float | None]:
             return [height if int(s / 5) % every == 0 else 0.0 for s in seconds]

@@ -117,7 +117,7 @@ describe("words", () => {
 
   it("call a shovel what its canaries say, not what RabbitMQ says", () => {
     const state = (fields) => words.shovelState(readDocument({ regions: [region("oregon", { shovels: [shovel(fields)] })] }).regions[0].shovels[0]);
-    assert.deepEqual([{}, { canary_age_ms: 4000 }, { canary_age_ms: 10_001 }, { canary_age_ms: null }, { state: "terminated" }].map(state), ["fresh", "late", "silent", "unknown", "stopped"]);
+    assert.deepEqual([{}, { canary_age_ms: 4000 }, { canary_age_ms: 10_001 }, { canary_age_ms: null }, { state: "terminated" }, { state: "unknown" }].map(state), ["fresh", "late", "silent", "unknown", "stopped", "unknown"]);
   });
 });
 
@@ -157,6 +157,11 @@ describe("concerns", () => {
       ["warn", "n2", "disk alarm"],
       ["warn", "b1", "starting: its feeds"],
     ]);
+  });
+
+  it("that left as they were told to are only to watch", () => {
+    const [found] = words.concerns(read(region("oregon", { boxes: [box("b", { state: "gone", age_ms: 4000 })] })));
+    assert.deepEqual([found.level, found.text], ["warn", "silent for 4.0 s"]);
   });
 
   it("of a region that is away are that it is away", () => {

@@ -14,7 +14,7 @@ const MAX_REASONS = 6;
 /** @type {{title: string, metric: string, say: (value: number | null) => string, series: [string, string][]}[]} each series with a word for it */
 const KINDS = [
   { title: "Readers", metric: METRICS.readers, say: count, series: [["readers", ""]] },
-  { title: "Messages", metric: METRICS.messages_per_second, say: rate, series: [["messages_per_second", ""]] },
+  { title: "Messages", metric: METRICS.routed, say: rate, series: [["messages_per_second", ""]] },
   { title: "Deliveries", metric: METRICS.deliveries_per_second, say: rate, series: [["deliveries_per_second", ""]] },
   { title: "Delay, p99 and dashed median", metric: METRICS.delay, say: delay, series: [["delay_p99_ms", "p99"], ["delay_p50_ms", "p50"]] },
   { title: "Connects", metric: METRICS.connects_per_second, say: rate, series: [["connects_per_second", ""]] },

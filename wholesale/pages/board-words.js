@@ -70,7 +70,7 @@ export const METRICS = {
   closes: "newsfabric_gateway_closes",
   holes: "newsfabric_gateway_holes_open",
   repaired: "newsfabric_gateway_recovered_messages",
-  store: "newsfabric_store_write_seconds",
+  store: "newsfabric_router_store_write_seconds",
   boxes: "newsfabric_frontdesk_boxes",
   canary: "newsfabric_shovels_canary_age_seconds",
   restarts: "newsfabric_shovels_restarts",
@@ -100,8 +100,9 @@ export const OLD_MS = 5000;
 
 /** @param {Shovel} shovel @returns {"fresh" | "late" | "silent" | "unknown" | "stopped"} */
 export function shovelState({ state, canary_age_ms: age }) {
-  if (state !== "running") return "stopped";
-  if (age === null) return "unknown";
+  if (state === "terminated" || state === "missing") return "stopped";
+  // Nobody vouches for it any more, or nothing has come yet.
+  if (state === "unknown" || age === null) return "unknown";
   if (age > SILENT_MS) return "silent";
   return age > LATE_MS ? "late" : "fresh";
 }
@@ -111,7 +112,7 @@ export const SHOVEL_WORDS = {
   fresh: "canaries on time",
   late: "canary late",
   silent: "no canary",
-  unknown: "no canary yet",
+  unknown: "not known",
   stopped: "not running",
 };
 
@@ -150,7 +151,9 @@ function inRegion(region) {
     else if (alarm) say("warn", node, `${alarm} alarm`);
   }
   for (const process of [...services, ...boxes]) {
-    if (process.state !== "ready") say(process.state === "gone" ? "bad" : "warn", process.name, stateWords(process));
+    // One that left as it was told to is listed for a while, and its region is well.
+    const isMissed = process.state === "gone" && region.state !== "well";
+    if (process.state !== "ready") say(isMissed ? "bad" : "warn", process.name, stateWords(process));
   }
   for (const shovel of shovels) {
     const state = shovelState(shovel);
