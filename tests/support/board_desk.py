@@ -157,6 +157,8 @@ class StreamHandler(DeskHandler):
             self.desk.streams.discard(self)
 
     async def update(self) -> None:
+        if self.ended.is_set():
+            return
         text = self.desk.answer(self.seen)
         self.seen = self.desk.fabric.events[-1]["seq"] if self.desk.fabric.events else 0
         self.desk.sent_bytes.append(len(text))
