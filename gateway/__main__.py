@@ -23,7 +23,7 @@ from newsfabric.errors import ConfigError, SetupError
 from newsfabric.networks import Network, parse_networks
 from newsfabric.operators import admin_host_option
 from newsfabric.origins import is_origin
-from newsfabric.service import run
+from newsfabric.service import process_options, run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
@@ -167,6 +167,7 @@ def _networks(
 @click.option("--token-issuer", metavar="ISS", help="Whom tokens must be from.")
 @click.option("--token-cookie", metavar="NAME", help="A cookie that may hold a token.")
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
+@process_options
 def main(
     *,
     name: str,

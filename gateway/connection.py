@@ -164,7 +164,8 @@ class Connection(abc.ABC):
             # What waits would only keep the reader from hearing why it is closed.
             count = self.outbox.clear()
             measures.DROPPED.labels("disconnect").inc(count)
-            logger.debug("closing %d: %s (%d bytes behind)", self.number, reason.name, behind)
+            text, about = "closing %d: %s (%d bytes behind)", {"connection": self.number}
+            logger.debug(text, self.number, reason.name, behind, extra=about)
         self._leave(State.CLOSING, reason.name)
         wait = reason.retry_after_ms if retry_after_ms is None else retry_after_ms
         self._say_goodbye(disconnect_push(reason, wait), reason)

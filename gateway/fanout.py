@@ -80,7 +80,8 @@ class Fanout:
                     subscription.subscriber.deliver(frame, publication)
                 except Exception:
                     # A bug of ours. It may cost this reader the connection, but nobody else.
-                    logger.exception("delivering %s failed", publication.envelope.id)
+                    made = publication.envelope.id
+                    logger.exception("delivering %s failed", made, extra={"id": made})
                     subscription.subscriber.close(INTERNAL)
                 sent += 1
         self.deliveries += sent

@@ -261,7 +261,7 @@ def _revocation(envelope: Envelope) -> tuple[str, int] | None:
     try:
         return decode_revocation(envelope)
     except ValueError as exc:
-        logger.warning("a revocation that can't be read: %s", exc)
+        logger.warning("a revocation that can't be read: %s", exc, extra={"id": envelope.id})
         return None
 
 

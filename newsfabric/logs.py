@@ -1,8 +1,12 @@
-"""The log of a service: bounded, whatever strangers do.
+"""The log of a service: bounded, whatever strangers do, as text or as JSON lines.
 
 Each place in the code may say :data:`BURST` lines at once, then one in :data:`PAUSE` seconds; the
 next line that it says tells how many were left out. A line is cut at :data:`MAX_LINE` characters,
-and what strangers wrote can't begin a line of its own: control characters are escaped.
+and what strangers wrote can't begin a line of its own: control characters are escaped. In text a
+traceback's lines are indented, so that none of them looks like a record; in JSON it is a field.
+
+What a record is about are fields of JSON beside its text (``extra=`` of a logging call), of those
+in :data:`FIELDS` alone. Bodies and tokens are in neither.
 
 The decision that one would question: this is the net under everything, libraries included, not a
 reason to log per request. Where a stranger is known to be able to cause a line, the place itself
@@ -12,25 +16,41 @@ says it seldom (:mod:`newsfabric.seldom`), or counts it in a metric and says not
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import re
-from typing import Final, TextIO
+import time
+from typing import Final, Literal, TextIO, get_args
 
+LogFormat = Literal["text", "json"]
+LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: What a record may be about: a message by the id that a router gave it, by its identity, by the
+#: publisher's own id; a reader's connection.
+FIELDS: Final = ("id", "identity", "message_id", "connection")
 # More than a service that starts says at one place.
 BURST: Final = 100
 PAUSE: Final = 10.0
 MAX_LINE: Final = 2_000
+MAX_FIELD: Final = 255
 # A traceback's end says most; it has one for each cause.
 MAX_TRACEBACK: Final = 8_000
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# What JSON allows in a text and a terminal or a line reader obeys, and what isn't UTF-8.
+_UNSAFE: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def log_to(stream: TextIO, level: str) -> logging.Handler:
-    """Log at ``level`` and above to ``stream``. Once, at a process's start."""
+def log_to(
+    stream: TextIO, level: str, form: LogFormat = "text", *, process: str = "", region: str = ""
+) -> logging.Handler:
+    """Log at ``level`` and above to ``stream``. Once, at a process's start.
+
+    ``process`` and ``region`` are on each line of JSON; in text the file's name says them.
+    """
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Lines(FORMAT))
+    lines = JsonLines(process, region) if form == "json" else Lines(FORMAT)
+    handler.setFormatter(lines)
     handler.addFilter(Bounded())
     logging.getLogger().addHandler(handler)
     logging.getLogger().setLevel(level.upper())
@@ -70,26 +90,93 @@ class Bounded(logging.Filter):
             return False
         place.left -= 1
         if place.unsaid:
-            # For Lines. Not into the text here: what can't be put together must not raise.
+            # For the line. Not into the text here: what can't be put together must not raise.
             record.unsaid = place.unsaid
             place.unsaid = 0
         return True
 
 
 class Lines(logging.Formatter):
-    """One line for each record, and its traceback behind it."""
+    """One line for each record, and its traceback behind it, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line without what could begin another one, and not too long."""
-        line = _CONTROL.sub(_escaped, super().formatMessage(record))
-        line = line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
+        line = _bounded(super().formatMessage(record))
         unsaid = getattr(record, "unsaid", 0)
         return f"{line} (and {unsaid} more lines like this one)" if unsaid else line
 
     def formatException(self, ei: object) -> str:
         """The end of the traceback."""
-        text = super().formatException(ei)  # type: ignore[arg-type]
-        return text if len(text) <= MAX_TRACEBACK else f"…{text[-MAX_TRACEBACK:]}"
+        return _indented(super().formatException(ei))  # type: ignore[arg-type]
+
+    def formatStack(self, stack_info: str) -> str:
+        """The end of the stack."""
+        return _indented(super().formatStack(stack_info))
+
+
+class JsonLines(logging.Formatter):
+    """One object for each record, on a line of its own.
+
+    ``time`` (RFC 3339, UTC), ``level``, ``logger``, ``message``; ``process`` and ``region`` where
+    they are known; what it is about; ``unsaid`` (lines left out before this one); ``traceback``.
+    """
+
+    def __init__(self, process: str = "", region: str = "") -> None:
+        super().__init__()
+        named = (("process", process), ("region", region))
+        self._who = {name: value for name, value in named if value}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        fields: dict[str, object] = {
+            "time": _rfc3339(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _cut(record.getMessage(), MAX_LINE),
+            **self._who,
+            **dict(_about(record)),
+        }
+        if unsaid := getattr(record, "unsaid", 0):
+            fields["unsaid"] = unsaid
+        # Not by record.exc_text, which another handler may have written its own way.
+        traces = [super().formatException(record.exc_info)] if record.exc_info else []
+        traces += [record.stack_info] if record.stack_info else []
+        if traces:
+            fields["traceback"] = _end("\n".join(traces))
+        line = json.dumps(fields, ensure_ascii=False)
+        return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def _about(record: logging.LogRecord) -> list[tuple[str, str]]:
+    found = ((name, getattr(record, name, None)) for name in FIELDS)
+    return [(name, _short(value)) for name, value in found if value is not None]
+
+
+def _short(value: object) -> str:
+    text = _CONTROL.sub(_escaped, str(value))
+    return _cut(text, MAX_FIELD)
+
+
+def _rfc3339(seconds: float) -> str:
+    whole, ms = divmod(int(seconds * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{ms:03d}Z"
+
+
+def _bounded(text: str) -> str:
+    return _cut(_CONTROL.sub(_escaped, text), MAX_LINE)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= MAX_TRACEBACK else f"…{text[-MAX_TRACEBACK:]}"
+
+
+def _indented(text: str) -> str:
+    lines = _end(text).split("\n")
+    return "\n".join(f"    {_CONTROL.sub(_escaped, line)}" for line in lines)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -14,8 +14,9 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
+import click
 import tornado.httpserver
 import tornado.web
 import uvloop
@@ -33,14 +34,39 @@ BACKLOG = 1024
 _MAX_BODY = 64 * 1024
 # A request's head and its body must each come within this time; so long an idle connection is kept.
 _IDLE_SECONDS = 60.0
+# Where the values of process_options are, in click's context.
+_LOG_FORMAT: Final = "newsfabric.log_format"
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    context.meta[f"newsfabric.{parameter.name}"] = value
+
+
+def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every process that :func:`run` alone needs: they aren't given to ``command``."""
+    return click.option(
+        "--log-format",
+        type=click.Choice(logs.LOG_FORMATS),
+        default="text",
+        show_default=True,
+        envvar="NEWSFABRIC_LOG_FORMAT",
+        show_envvar=True,
+        expose_value=False,
+        callback=_keep,
+        help="Lines of text, or of JSON.",
+    )(command)
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:
     """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors.
 
-    SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number.
+    SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number. Called in a
+    command with :func:`process_options` it obeys these, and logs that command's ``--region``.
     """
-    logs.log_to(sys.stderr, log_level)
+    context = click.get_current_context(silent=True)
+    told = {} if context is None else context.meta
+    region = "" if context is None else str(context.params.get("region") or "")
+    logs.log_to(sys.stderr, log_level, told.get(_LOG_FORMAT, "text"), process=name, region=region)
     try:
         uvloop.run(_until_stopped(main, name))
     except NewsfabricError as exc:

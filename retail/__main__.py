@@ -40,6 +40,7 @@ from retail.agent import Agent, AgentSettings
     help="Seconds that readers get to leave.",
 )
 @click.option("--log-level", default="info", show_default=True)
+@service.process_options
 def main(
     name: str,
     region: str,

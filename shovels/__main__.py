@@ -37,6 +37,7 @@ from shovels.keeper import Keeper
 )
 @admin_host_option
 @click.option("--log-level", default="info", show_default=True)
+@service.process_options
 def main(
     region: str,
     fabric: Path,

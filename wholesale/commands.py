@@ -106,7 +106,8 @@ _COMMON = [
 
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed([*_COMMON, admin_host_option]):
+    options: list[Callable[[Any], Any]] = [*_COMMON, service.process_options, admin_host_option]
+    for option in reversed(options):
         command = option(command)
     return command
 

@@ -52,7 +52,9 @@ class Failed:
         FAILED.inc()
         unsaid = self._failing.may_say(time.monotonic())
         if unsaid is not None:
-            logger.error("failed twice with a message (and %d more)", unsaid, exc_info=problem)
+            text = "failed twice with a message (and %d more)"
+            about = {"message_id": delivery.message.properties.message_id}
+            logger.error(text, unsaid, exc_info=problem, extra=about)
         self._waiting.append((source, delivery))
         self._wake.set()
 

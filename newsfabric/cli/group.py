@@ -15,6 +15,7 @@ from newsfabric.errors import NewsfabricError
 _COMMANDS: Final = {
     "up": ("newsfabric.cli.world_commands:up", "Start a whole fabric on this machine."),
     "status": ("newsfabric.cli.world_commands:status", "Show what is running."),
+    "top": ("newsfabric.cli.top_command:top", "Show the operations board in a terminal."),
     "down": ("newsfabric.cli.world_commands:down", "Stop it and leave nothing behind."),
     "publish": ("newsfabric.cli.message_commands:publish", "Publish one message."),
     "tail": ("newsfabric.cli.message_commands:tail", "Print messages as they arrive."),

@@ -19,9 +19,10 @@ MAX_LINE_BYTES: Final = 1 << 20
 
 
 class Lines:
-    """Cuts a stream of bytes into lines at LF; a line longer than a push can be is an error."""
+    """Cuts a stream of bytes into lines at LF; one of more than ``longest`` bytes is an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
+        self._longest = longest
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -29,7 +30,7 @@ class Lines:
         self._rest += chunk
         *lines, rest = self._rest.split(b"\n")
         self._rest = bytearray(rest)
-        if len(self._rest) > MAX_LINE_BYTES:
+        if len(self._rest) > self._longest:
             raise Disconnected(1009, "the gateway sent a line without end", reconnect=False)
         return [bytes(line).removesuffix(b"\r") for line in lines]
 
@@ -65,13 +66,18 @@ class Event(NamedTuple):
 
 
 class EventStream:
-    """Makes events out of a ``text/event-stream``; ``last_id`` is theirs so far."""
+    """Makes events out of a ``text/event-stream``; ``last_id`` is theirs so far.
 
-    def __init__(self) -> None:
+    An event whose data have more than ``longest`` bytes is an error.
+    """
+
+    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
+        self._longest = longest
         self.last_id: str | None = None
         self._id: str | None = None
-        self._lines = Lines()
+        self._lines = Lines(longest)
         self._data: list[bytes] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that ``chunk`` completes, without those that have no data."""
@@ -80,13 +86,16 @@ class EventStream:
             field, _, value = line.partition(b":")
             if field == b"data":
                 self._data.append(value.removeprefix(b" "))
+                self._size += len(value) + 1
+                if self._size > self._longest:
+                    raise Disconnected(1009, "an event without end", reconnect=False)
             elif field == b"id":
                 self._id = value.removeprefix(b" ").decode("utf-8", "replace")
             elif not line:
                 self.last_id = self._id
                 if self._data:
                     events.append(Event(b"\n".join(self._data), self.last_id))
-                    self._data = []
+                    self._data, self._size = [], 0
         return events
 
 

@@ -7,7 +7,7 @@ connection can.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -30,11 +30,17 @@ _NO_LIMIT: Final = 1 << 62
 _SHOWN: Final = 200
 
 
-async def stream(method: str, url: str, on_chunk: Callable[[bytes], Awaitable[None]]) -> None:
+async def stream(
+    method: str,
+    url: str,
+    on_chunk: Callable[[bytes], Awaitable[None]],
+    headers: Mapping[str, str] | None = None,
+) -> None:
     """Send an empty request and give every piece of the answer's body to ``on_chunk``.
 
-    The next piece is read when ``on_chunk`` has returned. Returns when the answer is
-    complete; Disconnected when it is cut off, says anything but 200, or ``on_chunk`` raises it.
+    ``headers`` are sent beside those that a request must have. The next piece is read when
+    ``on_chunk`` has returned. Returns when the answer is complete; Disconnected when it is cut
+    off, says anything but 200, or ``on_chunk`` raises it.
     """
     parts = urlsplit(url)
     secure = ssl.create_default_context() if parts.scheme == "https" else None
@@ -49,9 +55,9 @@ async def stream(method: str, url: str, on_chunk: Callable[[bytes], Awaitable[No
         parameters = HTTP1ConnectionParameters(no_keep_alive=True, max_body_size=_NO_LIMIT)
         http = HTTP1Connection(connection, is_client=True, params=parameters)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        headers = HTTPHeaders({"Host": parts.netloc, "Content-Length": "0"})
+        sent = HTTPHeaders({"Host": parts.netloc, "Content-Length": "0", **(headers or {})})
         answer = _Answer(on_chunk, connection)
-        await http.write_headers(RequestStartLine(method, path, ""), headers)
+        await http.write_headers(RequestStartLine(method, path, ""), sent)
         http.finish()
         complete = await http.read_response(answer)
     except (StreamClosedError, HTTPInputError) as exc:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from newsfabric.cli import cli
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
-COMMANDS = ("up", "status", "down", "publish", "tail", "replay", "trace", "rejected")
+COMMANDS = ("up", "status", "down", "publish", "tail", "replay", "trace", "rejected", "top")
 
 
 @pytest.fixture

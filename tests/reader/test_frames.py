@@ -36,6 +36,19 @@ def test_a_line_without_end_is_given_up() -> None:
         lines.feed(b"x")
 
 
+def test_an_event_without_end_is_given_up() -> None:
+    stream = EventStream(100)
+    assert stream.feed(b"data: x\n" * 33) == []
+    with pytest.raises(Disconnected, match="event without end"):
+        stream.feed(b"data: x\n")
+
+
+def test_how_long_an_event_may_be_is_counted_for_each_anew() -> None:
+    stream = EventStream(100)
+    one = b"data: " + b"x" * 90 + b"\n\n"
+    assert [event.data for event in stream.feed(one * 3)] == [b"x" * 90] * 3
+
+
 @pytest.mark.parametrize("frame", ["o", "h", "", "h" * 2048])
 def test_frames_without_news(frame: str) -> None:
     assert sockjs_messages(frame) == []

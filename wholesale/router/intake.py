@@ -63,7 +63,8 @@ class Intake:
             if unsaid is not None:
                 name = readable(delivery.message.properties.message_id or "(none)")
                 text = "message_id %s: %r while it was taken in (and %d more)"
-                logger.error(text, name, exc, unsaid, exc_info=True)
+                about = {"message_id": name}
+                logger.error(text, name, exc, unsaid, exc_info=True, extra=about)
             failure = Rejected(counters.INTERNAL, "the router failed on this message")
             return self.refuse(_unread(delivery, source), failure, now_ms=now_ms)
 
@@ -171,10 +172,12 @@ class Intake:
         counters.DIFFERING.inc()
         unsaid = self._differing.may_say(now)
         if unsaid is not None:
+            name = identity_text(submission.identity)
             logger.warning(
                 "message %s came again with another topic or body; the first stands (and %d more)",
-                identity_text(submission.identity),
+                name,
                 unsaid,
+                extra={"identity": name, "message_id": submission.message_id},
             )
 
     def _repeat(self, submission: Submission, claim: Claim, routed_ms: int) -> Answer:

@@ -68,7 +68,8 @@ class Settling:
         if unsaid is not None:
             name = identity_text(job.submission.identity)
             text = "message %s: %r while it was routed (and %d more)"
-            logger.error(text, name, problem, unsaid, exc_info=problem)
+            about = {"identity": name, "message_id": job.submission.message_id}
+            logger.error(text, name, problem, unsaid, exc_info=problem, extra=about)
         self.void(job)
         self._identities.given_up(job)
         rejected = Rejected(counters.INTERNAL, "the router failed on this message")

@@ -1,0 +1,95 @@
+"""What ``newsfabric top`` does with its options."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from newsfabric.cli.show import console
+from newsfabric.errors import ConfigError
+from newsfabric.top.desks import Desks, fetch_once, is_desk_url, is_safe_for_login, login_from
+from newsfabric.top.lines import Sort, View
+from newsfabric.top.screen import listing
+from newsfabric.top.state import MAX_FILTER, Followed, State
+from newsfabric.top.terminal import Top
+from newsfabric.world.state import running_world
+
+# A pipe has no width: enough for every column.
+_WIDE: Final = 160
+
+
+def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str]:
+    """The frontdesks to ask, in their order: those ``given``, else those of the world in
+    ``state``, with ``region``'s first."""
+    for url in given:
+        if not is_desk_url(url):
+            raise ConfigError(f"--frontdesk {url}: write http://HOST:PORT or https://HOST")
+    if given:
+        return list(given)
+    # Also of a world that isn't ready, or half dead: that is when one looks.
+    layout, _ = running_world(state)
+    first = layout.region(region)
+    return [first.frontdesk_url, *(r.frontdesk_url for r in layout.regions if r is not first)]
+
+
+def run_top(
+    urls: Sequence[str],
+    token_file: Path | None,
+    *,
+    view: str,
+    sort: str,
+    reverse: bool,
+    text: str,
+    followed: Mapping[str, str | None],
+    once: bool,
+    as_json: bool,
+) -> None:
+    """Show the board of the first of ``urls`` that answers, until the operator leaves."""
+    wanted = [Followed(View(kind), name) for kind, name in followed.items() if name is not None]
+    if len(wanted) > 1:
+        raise ConfigError("--box, --topic and --publisher: follow one thing")
+    if token_file is not None:
+        for url in urls:
+            if not is_safe_for_login(url):
+                raise ConfigError(f"{url}: a token is sent over https, or to this machine, only")
+    state = State(
+        view=wanted[0].view if wanted else View(view),
+        sort=Sort(sort),
+        reverse=reverse,
+        filter=text[:MAX_FILTER],
+        followed=wanted[0] if wanted else None,
+    )
+    login = login_from(token_file)
+    screen = console()
+    can_be_drawn_on = (
+        screen.is_terminal and not screen.is_dumb_terminal and sys.stdin.isatty() and not once
+    )
+    if as_json and not once:
+        asyncio.run(Desks(urls, login, lambda _board, document: _print(document), _warn).run())
+    elif can_be_drawn_on and not as_json:
+        asyncio.run(Top(screen, urls, login, state).run())
+    else:
+        board, document = asyncio.run(fetch_once(urls, login))
+        if as_json:
+            _print(document)
+            return
+        page = screen if screen.is_terminal else console(width=_WIDE)
+        for row in listing(board, state, page.width):
+            row.rstrip()
+            page.print(row, no_wrap=True)
+
+
+def _print(document: dict[str, Any]) -> None:
+    # In ASCII: names in it may hold what a terminal would obey.
+    click.echo(json.dumps(document, separators=(",", ":")))
+
+
+def _warn(trouble: str) -> None:
+    if trouble:
+        click.echo(trouble, err=True)
