@@ -97,18 +97,27 @@ class Connection(abc.ABC):
         # Its own, if it has one.
         self.stream: ReaderStream | None = None
         self._busy = False
+        # When a message first had to wait; None while none does.
+        self._behind_since: float | None = None
         core.joined(self)
 
     # What the hub, the desk and the drain call.
 
-    def deliver(self, frame: bytes, publication: Publication) -> None:
-        """Send one frame, or keep it under its topic's policy while the transport is blocked."""
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
+        """Send one frame, or keep it under its topic's policy while the transport is blocked.
+
+        Whether the transport has taken it.
+        """
         if not self.blocked:
             self._write([frame])
-        elif not self.outbox.push(frame, publication, self.core.clock()):
+            return True
+        if self._behind_since is None:
+            self._behind_since = self.core.clock()
+        if not self.outbox.push(frame, publication, self.core.clock()):
             self.close(SLOW_READER)
         elif self.outbox.dropped:
             self._count_dropped()
+        return False
 
     def push(self, text: bytes) -> None:
         """Send a push that is not a message."""
@@ -212,6 +221,9 @@ class Connection(abc.ABC):
     def unblocked(self) -> None:
         """The transport takes bytes again: send what waits, then go on with the verbs."""
         self._flush()
+        if not self.blocked and self._behind_since is not None:
+            measures.BEHIND.labels().observe(self.core.clock() - self._behind_since)
+            self._behind_since = None
         if self.state is State.OPEN:
             self._obey()
         elif not self.blocked:

@@ -229,20 +229,17 @@ class Core:
         self,
         publication: Publication,
         done: Callable[[], None] | None = None,
-        *,
-        late: bool = False,
     ) -> None:
         """Send what the hub has just made of an envelope to all who are subscribed.
 
-        ``done`` is called when it has been given to the last of them. How long that took
-        since it was published says nothing if it is ``late``, from the journal.
+        ``done`` is called when it has been given to the last of them.
         """
         if publication.envelope.topic == REVOKED:
             # Whichever way it came: for us, not for readers.
             self.gate.heed([publication.envelope])
-            published(publication, done, late)
+            published(publication, done)
         else:
-            self._spread(publication, lambda: published(publication, done, late))
+            self._spread(publication, lambda: published(publication, done))
 
     def _spread(self, publication: Publication, done: Callable[[], None]) -> None:
         audience = self.hub.audience(publication.envelope.topic)
@@ -345,12 +342,12 @@ class Core:
             logger.error("a task of the gateway failed", exc_info=exc)
 
 
-def published(publication: Publication, done: Callable[[], None] | None, late: bool) -> None:
-    """``publication`` has reached its last reader: measure it, then call ``done``."""
-    envelope, topic_class = publication.envelope, publication.policy.topic_class
-    measures.PUBLICATIONS.labels(topic_class).inc()
-    if not late:
-        delay = max(0.0, time.time() - envelope.published_ms / 1000)
-        measures.DELAY.labels(topic_class, envelope.origin).observe(delay)
+def published(publication: Publication, done: Callable[[], None] | None) -> None:
+    """``publication`` has reached its last reader: count it, then call ``done``."""
+    measures.PUBLICATIONS.labels(publication.policy.topic_class).inc()
+    delay = measures.delay_of(publication)
+    if delay is not None:
+        # Deliveries were measured where they were made; this only names one message of many.
+        delay.exemplify(measures.age(publication), {"id": publication.envelope.id})
     if done is not None:
         done()

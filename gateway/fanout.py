@@ -73,11 +73,11 @@ class Fanout:
         part = job.group[job.at : job.at + budget]
         job.at += len(part)
         frame = publication.frame(part[0].subscriber.variant)
-        sent = 0
+        sent = taken = 0
         for subscription in part:
             if subscription.active:
                 try:
-                    subscription.subscriber.deliver(frame, publication)
+                    taken += subscription.subscriber.deliver(frame, publication)
                 except Exception:
                     # A bug of ours. It may cost this reader the connection, but nobody else.
                     made = publication.envelope.id
@@ -86,4 +86,8 @@ class Fanout:
                 sent += 1
         self.deliveries += sent
         measures.DELIVERIES.labels(job.transport).inc(sent)
+        measures.HELD.inc(sent - taken)
+        delay = measures.delay_of(publication)
+        if delay is not None and taken:
+            delay.observe(measures.age(publication), taken)
         return len(part)

@@ -19,6 +19,7 @@ from newsfabric.amqp import Consumer, Delivery, Link
 from newsfabric.control import decode_tick, tick_key
 from newsfabric.envelope import decode
 from newsfabric.hops import hops
+from newsfabric.races import DIRECT
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import CONTROL_WORD, REVOKED
 
@@ -78,6 +79,8 @@ class Feed:
             measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
             self._ack(delivery)
             return
+
+        publication.way = way[-1] if way else DIRECT
 
         def done() -> None:
             sighting.steps["delivered"] = clock_ms()

@@ -66,8 +66,8 @@ class Subscriber(Protocol):
     def variant(self) -> Variant:
         """How its frames are dressed; the same for all of one transport."""
 
-    def deliver(self, frame: bytes, publication: Publication) -> None:
-        """Take one frame of ``publication``. Never blocks."""
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
+        """Take one frame of ``publication``; whether the socket did at once. Never blocks."""
 
     def close(self, reason: CloseReason) -> None:
         """End the connection; it unsubscribes."""

@@ -5,7 +5,11 @@ Labels are closed sets: transports, close reasons, topic classes, policies, erro
 
 from __future__ import annotations
 
+import time
+
+from gateway.publication import Publication
 from newsfabric import metrics
+from newsfabric.tallied import Tally
 
 READERS = metrics.gauge(
     "gateway_readers", "Connections of readers that are open now", ["transport"]
@@ -42,8 +46,17 @@ RESUMES = metrics.counter(
     "gateway_resumes", "Resumes answered; with a gap: why there may be one", ["result", "reason"]
 )
 ACCEPT_PAUSES = metrics.counter("gateway_accept_pauses", "Times that descriptors ran out")
-DELAY = metrics.histogram(
-    "gateway_delay", "From publishing to the last reader's socket", ["class", "origin"]
+DELAY = metrics.tallied(
+    "gateway_delay",
+    "From the publisher's first broker to the reader's socket, for each delivery that it took at"
+    " once, by the region that routed it and the shovel that brought it first",
+    ["class", "origin", "way"],
+)
+HELD = metrics.counter(
+    "gateway_held_deliveries", "Deliveries that sockets didn't take at once: they wait in outboxes"
+)
+BEHIND = metrics.tallied(
+    "gateway_reader_behind", "From the first frame that waited for a reader until none did"
 )
 FEED_AGE = metrics.gauge("gateway_feed_age_seconds", "Since the last tick of the own region")
 OUTBOXES = metrics.gauge("gateway_outbox_bytes", "What waits for readers, in all processes")
@@ -70,3 +83,16 @@ ABANDONED_NUMBERS = metrics.counter(
 )
 JOURNAL_ROWS = metrics.counter("gateway_journal_rows", "Messages read of the journal for repair")
 JOURNAL_FAILURES = metrics.counter("gateway_journal_failures", "Reads for repair that failed")
+
+
+def delay_of(publication: Publication) -> Tally | None:
+    """Where the deliveries of ``publication`` are measured; None if they aren't."""
+    if publication.way is None:
+        return None
+    topic_class, origin = publication.policy.topic_class, publication.envelope.origin
+    return DELAY.labels(topic_class, origin, publication.way)
+
+
+def age(publication: Publication) -> float:
+    """Seconds since the publisher's first broker had it. Clocks differ: never less than 0."""
+    return max(0.0, time.time() - publication.envelope.published_ms / 1000)

@@ -246,7 +246,7 @@ class Mender:
                 count += 1
                 measures.RECOVERED.inc()
                 core.races.came(envelope, JOURNAL, clock_ms())
-                core.publish(publication, one_done, late=True)
+                core.publish(publication, one_done)
         one_done()
         await all_done.wait()
         return count

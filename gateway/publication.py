@@ -23,16 +23,18 @@ _COPIES: Final = 8
 class Publication:
     """``position`` is None for one that was read from the store instead of heard on the feed.
 
+    ``way`` is the shovel that brought it; None for what is late by nature, and isn't measured.
     ``copies`` are those known of, this one first. ``mark`` is what it announces, if it isn't a
     message of a publisher's.
     """
 
-    __slots__ = ("_frames", "copies", "envelope", "mark", "policy", "position")
+    __slots__ = ("_frames", "copies", "envelope", "mark", "policy", "position", "way")
 
     def __init__(self, envelope: Envelope, policy: TopicPolicy, position: str | None) -> None:
         self.envelope = envelope
         self.policy = policy
         self.position = position
+        self.way: str | None = None
         self.mark = announced(envelope, policy)
         self.copies = [copy_of(envelope)]
         self._frames: dict[Variant, bytes] = {}

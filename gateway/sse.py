@@ -48,9 +48,9 @@ class SseConnection(StreamConnection):
         self._begin: str | None = core.hub.streams.position(time.time())
         self._firm(f"retry: {core.settings.retry_after_ms}\n\n".encode())
 
-    def deliver(self, frame: bytes, publication: Publication) -> None:
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
         """Send one event, without its id as long as that would say too much."""
-        super().deliver(frame if self._begin is None else _without_id(frame), publication)
+        return super().deliver(frame if self._begin is None else _without_id(frame), publication)
 
     def _replayed(self, publication: Publication) -> bytes:
         frame = super()._replayed(publication)

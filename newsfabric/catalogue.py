@@ -54,12 +54,18 @@ LABELS: Final[Mapping[str, str]] = {
     "thread": "the number of an I/O thread",
     "transport": "how a reader is connected",
     "verb": "what a keeper does",
-    "way": "shovels of the topology; beyond 64 ways it is `other`",
+    "way": "shovels of the topology; `direct` for none, `other` for what is too many",
     "while": "`routed` or `under_way`",
     "why": "a reason from a list in the code",
 }
 
-_DECLARERS: Final = ("counter", "gauge", "histogram")
+# What declares a metric, and its type.
+_DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
+    "counter": "counter",
+    "gauge": "gauge",
+    "histogram": "histogram",
+    "tallied": "histogram",
+}
 _NAME: Final = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 # A gauge may end in one of these in place of a unit or a plural: a state of what is before it.
 _STATES: Final = frozenset({"open", "running", "wanted", "seq"})
@@ -123,7 +129,8 @@ class Metric:
 def declared(path: str, source: str) -> Iterator[Metric]:
     """The metrics that one file of Python declares; :class:`Undeclarable` if one can't be read.
 
-    A declaration is a call of ``metrics.counter``, ``metrics.gauge`` or ``metrics.histogram``.
+    A declaration is a call of ``metrics.counter``, ``metrics.gauge``, ``metrics.histogram`` or
+    ``metrics.tallied``.
     """
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -163,10 +170,10 @@ def _metric(path: str, declarer: str, call: ast.Call) -> Metric:
     except ValueError as exc:
         raise Undeclarable(f"{path}:{call.lineno}: a metric is declared with literals") from exc
     fields = dict(zip(("name", "help", "labels"), told, strict=False)) | named
-    name = PREFIX + fields["name"]
+    name, type_ = PREFIX + fields["name"], _DECLARERS[declarer]
     return Metric(
-        name=f"{name}_seconds" if declarer == "histogram" else name,
-        type=declarer,  # type: ignore[arg-type]
+        name=f"{name}_seconds" if type_ == "histogram" else name,
+        type=type_,
         labels=tuple(fields.get("labels", ())),
         meaning=fields["help"],
         declared_in=path,

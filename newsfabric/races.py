@@ -19,7 +19,8 @@ MOST_WAYS: Final = 64
 _OTHER: Final = "other"
 # What no shovel brought: it was missed on the feed and reread.
 JOURNAL: Final[Way] = ("journal",)
-_DIRECT: Final = "direct"
+# What no shovel brought at all.
+DIRECT: Final = "direct"
 
 
 class Races:
@@ -76,5 +77,5 @@ class Races:
         if label is None:
             if len(self._labels) >= MOST_WAYS:
                 return _OTHER
-            label = self._labels[way] = " ".join(way) or _DIRECT
+            label = self._labels[way] = " ".join(way) or DIRECT
         return label

@@ -165,11 +165,12 @@ class TraceHandler(PlainHandler):
 
 
 class MetricsHandler(PlainHandler):
-    """``/metrics`` in the Prometheus text format."""
+    """``/metrics`` in the Prometheus text format, or as OpenMetrics for who asks for it."""
 
     def get(self) -> None:
-        self.set_header("Content-Type", metrics.CONTENT_TYPE)
-        self.write(metrics.exposition())
+        text, content_type = metrics.exposition(self.request.headers.get("Accept", ""))
+        self.set_header("Content-Type", content_type)
+        self.write(text)
 
 
 def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:

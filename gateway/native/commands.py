@@ -51,6 +51,10 @@ class Replay:
     value: int = 0
 
 
+#: Between the labels of a series, which is all that the data plane knows of them.
+SERIES: Final = ","
+_SERIES_BYTES: Final = 64
+
 # So many batches the data plane keeps; one more makes it forget the first.
 MOST_BATCHES: Final = 32
 
@@ -120,9 +124,10 @@ def settings(told: GatewaySettings, *, capacity: int, handovers: int = 0) -> byt
 
 
 def publish(number: int, publication: Publication) -> bytes:
-    """Send ``publication`` to its topic's readers."""
+    """Send ``publication`` to its topic's readers, and measure how long it was under way."""
     topic = _topic(publication.envelope.topic, publication.policy)
-    return _command(3, U64.pack(number), topic, message(publication))
+    command = _command(3, U64.pack(number), topic, message(publication))
+    return command if publication.way is None else _stamp(publication) + command
 
 
 def seed(
@@ -299,6 +304,14 @@ def _command(kind: int, *parts: bytes) -> bytes:
     if length > MAX_MESSAGE:
         raise WireError(f"a command of {length} bytes")
     return b"".join((_HEAD.pack(length, kind), *parts))
+
+
+def _stamp(publication: Publication) -> bytes:
+    envelope = publication.envelope
+    series = SERIES.join((publication.policy.topic_class, envelope.origin, publication.way or ""))
+    if len(series.encode()) > _SERIES_BYTES:
+        return b""
+    return _command(23, U64.pack(envelope.published_ms), _text8(series))
 
 
 def _topic(name: str, policy: TopicPolicy) -> bytes:

@@ -13,7 +13,9 @@ from typing import Final
 from prometheus_client import Counter, Gauge
 
 from gateway import measures
+from gateway.native.commands import SERIES
 from newsfabric import metrics
+from newsfabric.tallied import Tallied
 
 ACCEPTS: Final = metrics.counter("gateway_accepts", "Connections accepted by the data plane")
 BAD_REQUESTS: Final = metrics.counter("gateway_bad_requests", "Requests that were none")
@@ -36,6 +38,7 @@ _COUNTERS: Final[Mapping[str, Counter]] = {
     "closes": measures.CLOSES,
     "rejected": measures.REJECTED_CONNECTS,
     "deliveries": measures.DELIVERIES,
+    "held_deliveries": measures.HELD,
     "errors": measures.ERRORS,
     "verbs": measures.VERBS,
     "dropped": measures.DROPPED,
@@ -50,6 +53,9 @@ _COUNTERS: Final[Mapping[str, Counter]] = {
     "unavailable": UNAVAILABLE,
 }
 _GAUGES: Final[Mapping[str, Gauge]] = {"readers": measures.READERS, "thread": THREAD_CONNECTIONS}
+
+_HISTOGRAMS: Final[Mapping[str, Tallied]] = {"delay": measures.DELAY, "behind": measures.BEHIND}
+_MICROSECONDS: Final = 1e-6
 
 
 class Tally:
@@ -84,8 +90,22 @@ class Tally:
         gauge = _GAUGES.get(family)
         if gauge is not None:
             gauge.labels(label).inc(by)
+        elif family in _HISTOGRAMS:
+            _add(_HISTOGRAMS[family], *rest.rpartition(".")[::2], max(0, by))
         elif family in _COUNTERS:
             counter = _COUNTERS[family]
             (counter.labels(label) if label else counter).inc(max(0, by))
         if family in ("readers", "connects", "deliveries"):
             setattr(self, family, getattr(self, family) + by)
+
+
+def _add(histogram: Tallied, series: str, what: str, by: int) -> None:
+    """``what`` is a bucket's number or ``sum_us``; what is neither is of another version."""
+    try:
+        tally = histogram.labels(*(series.split(SERIES) if series else ()))
+    except ValueError:
+        return
+    if what == "sum_us":
+        tally.add_sum(by * _MICROSECONDS)
+    elif what.isdecimal():
+        tally.add(int(what), by)

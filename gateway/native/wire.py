@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-VERSION: Final = 4
+VERSION: Final = 5
 # The longest message, without its length.
 MAX_MESSAGE: Final = 16 << 20
 # The longest blob that the data plane keeps for us.

@@ -23,10 +23,11 @@ class Taker:
         self.got: list[int] = []
         self.closed: CloseReason | None = None
 
-    def deliver(self, frame: bytes, publication: Publication) -> None:
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
         if self.broken:
             raise RuntimeError("a bug")
         self.got.append(publication.envelope.seq)
+        return True
 
     def close(self, reason: CloseReason) -> None:
         self.closed = reason

@@ -37,8 +37,9 @@ class Taker:
         self.transport = transport
         self.got: list[int] = []
 
-    def deliver(self, frame: bytes, publication: Publication) -> None:
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
         self.got.append(publication.envelope.seq)
+        return True
 
     def close(self, reason: CloseReason) -> None:
         raise AssertionError(reason)

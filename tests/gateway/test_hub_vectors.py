@@ -51,7 +51,7 @@ class Reader:
     transport = "websocket"
     variant = Variant.RAW
 
-    def deliver(self, frame: bytes, publication: Publication) -> None:
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
         raise AssertionError(publication)
 
     def close(self, reason: CloseReason) -> None:

@@ -202,8 +202,9 @@ class Reader:
         self.wire: list[Publication | str] = []
         self.heard: list[Envelope] = []
 
-    def deliver(self, frame: bytes, publication: Publication) -> None:
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
         self.wire.append(publication)
+        return True
 
     def close(self, reason: CloseReason) -> None:
         raise AssertionError(reason)

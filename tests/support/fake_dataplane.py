@@ -160,6 +160,7 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
         "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
     16: ("badge", _badge),
     17: ("evict", _evict),
+    23: ("stamp", lambda b: {"published_ms": b.number("Q"), "series": b.data("B").decode()}),
     21: ("gone", lambda b: {"address": b.data("B").decode()}),
     22: ("kept", lambda b: {
         "connections": {b.data("B").decode(): b.number("I") for _ in range(b.number("I"))}}),
@@ -193,7 +194,7 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 4, pid, attachment, readers, 1, port, len(blob))
+    head = struct.pack("<HIIIBHI", 5, pid, attachment, readers, 1, port, len(blob))
     return event(129, head + blob)
 
 
@@ -249,7 +250,7 @@ class Visit:
 
     async def hear_named(self, name: str) -> dict[str, Any]:
         """The fields of the next command, which must be this one; some may come at any time."""
-        command = await self.hear(*{"remember", "gone", "kept"} - {name})
+        command = await self.hear(*{"remember", "gone", "kept", "stamp"} - {name})
         assert command.name == name, command
         return command.fields
 

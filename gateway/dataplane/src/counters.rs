@@ -2,9 +2,11 @@
 //!
 //! Each thread writes its own cache lines, so counting costs what adding to a field costs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+
+use crate::delays::{Delays, Names};
 
 /// Something that is counted; the names are those of `docs/dataplane-protocol.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,7 @@ pub enum Count {
     AcceptPauses,
     DeliveriesWebSocket,
     DeliveriesSockJs,
+    HeldDeliveries,
     Error105,
     Error106,
     Error111,
@@ -38,7 +41,7 @@ pub enum Count {
     DroppedOldest,
 }
 
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "readers.websocket",
     "readers.sockjs-websocket",
     "closing",
@@ -58,6 +61,7 @@ const NAMES: [&str; 26] = [
     "accept_pauses",
     "deliveries.websocket",
     "deliveries.sockjs-websocket",
+    "held_deliveries",
     "errors.105",
     "errors.106",
     "errors.111",
@@ -90,6 +94,8 @@ pub struct Counters {
     pub copies: AtomicU64,
     /// Identities that this thread's hub has forgotten before their time.
     pub evicted_early: AtomicU64,
+    /// How long messages were under way to this thread's readers.
+    pub delays: Delays,
     closes: Mutex<BTreeMap<String, u64>>,
     /// Bytes of long commands that the thread hasn't obeyed yet.
     owed: AtomicU64,
@@ -156,7 +162,12 @@ impl Counters {
 }
 
 /// Everything as names and values, summed over the threads.
-pub fn report(threads: &[&Counters], draining: bool, handed_over: u32) -> Vec<(String, u64)> {
+pub fn report(
+    threads: &[&Counters],
+    series: &Names,
+    draining: bool,
+    handed_over: u32,
+) -> Vec<(String, u64)> {
     let mut out: Vec<(String, u64)> = Vec::new();
     for (index, name) in NAMES.iter().enumerate() {
         let sum = threads.iter().map(|one| one.values[index].load(Relaxed)).sum();
@@ -169,6 +180,7 @@ pub fn report(threads: &[&Counters], draining: bool, handed_over: u32) -> Vec<(S
         }
     }
     out.extend(closes);
+    series.report(&threads.iter().map(|one| &one.delays).collect::<Vec<_>>(), &mut out);
     // Every thread remembers the same, up to what is still in its mailbox.
     let most = |field: fn(&Counters) -> &AtomicU64| {
         threads.iter().map(|one| field(one).load(Relaxed)).max().unwrap_or(0)
@@ -192,10 +204,11 @@ pub fn report(threads: &[&Counters], draining: bool, handed_over: u32) -> Vec<(S
     out
 }
 
-/// Those of a report that are new, or have another value than in an earlier one. A few dozen.
+/// Those of a report that are new, or have another value than in an earlier one.
 #[must_use]
 pub fn changes(earlier: &[(String, u64)], now: &[(String, u64)]) -> Vec<(String, u64)> {
-    now.iter().filter(|one| !earlier.contains(one)).cloned().collect()
+    let known: HashMap<&str, u64> = earlier.iter().map(|(name, value)| (&**name, *value)).collect();
+    now.iter().filter(|(name, value)| known.get(&**name) != Some(value)).cloned().collect()
 }
 
 #[cfg(test)]
@@ -205,11 +218,11 @@ mod tests {
     #[test]
     fn what_has_not_changed_is_no_change() {
         let counters = Counters::default();
-        let before = report(&[&counters], false, 0);
+        let before = report(&[&counters], &Names::default(), false, 0);
         assert_eq!(changes(&[], &before), before);
         counters.add(Count::Accepts);
         counters.closed("drain");
-        let after = report(&[&counters], false, 0);
+        let after = report(&[&counters], &Names::default(), false, 0);
         let news = [("accepts".to_owned(), 1), ("closes.drain".to_owned(), 1)];
         assert_eq!(changes(&before, &after), news);
         assert_eq!(changes(&after, &after), []);
@@ -232,7 +245,7 @@ mod tests {
         first.add(Count::Accepts);
         second.add_many(Count::Accepts, 2);
         second.closed("drain");
-        let all = report(&[&first, &second], false, 0);
+        let all = report(&[&first, &second], &Names::default(), false, 0);
         let value = |name: &str| all.iter().find(|(one, _)| one == name).map(|(_, value)| *value);
         assert_eq!(value("accepts"), Some(3));
         assert_eq!(value("closes.drain"), Some(1));

@@ -12,7 +12,7 @@ use crate::hub::{Clash, Limits, Offer};
 use crate::orders::{Eviction, Order, Report, Seed};
 use crate::policy::error_push;
 use crate::publication::{FrameMaker, Publication, TopicPolicy};
-use crate::reactor::{Reactor, unix_ms};
+use crate::reactor::{Reactor, unix_ms, unix_us};
 use crate::slab::{Badge, Phase};
 
 /// Batches that are kept; the control plane counts on it.
@@ -305,7 +305,7 @@ impl Reactor {
     }
 
     fn send_chunk(&mut self, chunk: &Chunk) {
-        let (mut raw, mut sockjs) = (0, 0);
+        let (mut raw, mut sockjs, mut held) = (0, 0, 0);
         let mut together = Together::default();
         for slot in &chunk.slots {
             let connection = self.slab.at(*slot);
@@ -320,10 +320,24 @@ impl Reactor {
                 [one] => self.send_one(*slot, one),
                 all => self.send_batch(*slot, all, &mut together),
             }
+            held += u64::from(self.slab.at(*slot).blocked);
         }
         let many = chunk.publications.len() as u64;
         self.counters().add_many(Count::DeliveriesWebSocket, raw * many);
         self.counters().add_many(Count::DeliveriesSockJs, sockjs * many);
+        self.counters().add_many(Count::HeldDeliveries, held * many);
+        self.measure(&chunk.publications, raw + sockjs - held);
+    }
+
+    /// So many readers' sockets have just taken all of these. One look at the clock serves them all.
+    fn measure(&self, publications: &[Arc<Publication>], readers: u64) {
+        if readers == 0 {
+            return;
+        }
+        let now_us = unix_us();
+        for stamp in publications.iter().filter_map(|one| one.stamp()) {
+            self.counters().delays.delivered(stamp, now_us, readers);
+        }
     }
 
     fn send_one(&mut self, slot: u32, publication: &Arc<Publication>) {

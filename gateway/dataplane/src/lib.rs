@@ -10,6 +10,7 @@ pub mod bucket;
 pub mod control;
 pub mod counters;
 pub mod deflate;
+pub mod delays;
 pub mod drain;
 pub mod fanout;
 pub mod frame;

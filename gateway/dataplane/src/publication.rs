@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::control::{Message, Settings, Slow, Topic};
 use crate::deflate::{Agreement, Deflater};
+use crate::delays::Stamp;
 use crate::frame::{FrameHead, TEXT, put_frame};
 use crate::head::Framing;
 use crate::sockjs;
@@ -51,6 +52,7 @@ pub struct Publication {
     id: [u8; 16],
     expires_ms: u64,
     version: i64,
+    stamp: Option<Stamp>,
     key: Option<Box<str>>,
     raw: Frame,
     head_bytes: u8,
@@ -70,6 +72,7 @@ impl Publication {
             id: message.id,
             expires_ms: message.expires_ms,
             version: message.version,
+            stamp: None,
             key: (!message.key.is_empty()).then(|| message.key.into()),
             raw: [head.as_slice(), message.push].concat().into(),
             head_bytes: head.as_slice().len() as u8,
@@ -77,6 +80,19 @@ impl Publication {
             raw_deflated: OnceLock::new(),
             sockjs_deflated: OnceLock::new(),
         }
+    }
+
+    /// The same, to be measured.
+    #[must_use]
+    pub fn stamped(mut self, stamp: Option<Stamp>) -> Publication {
+        self.stamp = stamp;
+        self
+    }
+
+    /// When it was published, if its deliveries are measured.
+    #[must_use]
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.stamp
     }
 
     /// Its topic's name.

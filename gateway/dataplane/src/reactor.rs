@@ -507,5 +507,11 @@ impl Reactor {
 /// ms since the epoch.
 #[must_use]
 pub fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    unix_us() / 1_000
+}
+
+/// Microseconds since the epoch.
+#[must_use]
+pub fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }

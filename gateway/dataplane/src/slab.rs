@@ -89,6 +89,8 @@ pub struct Extra {
     pub outbox: Outbox,
     /// When the reader last took some of them, or the first began to wait.
     pub taken_ms: u64,
+    /// When the first of those that wait began to; 0 if that isn't known.
+    pub behind_since_ms: u64,
     /// The verb that the control plane is to answer.
     pub asked: Option<Box<[u8]>>,
     /// The verbs after it.
@@ -120,6 +122,7 @@ impl Extra {
         Extra {
             outbox,
             taken_ms: 0,
+            behind_since_ms: 0,
             asked: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,

@@ -94,6 +94,7 @@ impl Reactor {
     pub(crate) fn keep_rest(&mut self, slot: u32, frame: Frame, written: usize) {
         let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
         outbox.started(frame, written, &mut self.account);
+        self.slab.extra(slot, &self.policy).behind_since_ms = self.now_ms;
         self.watch_stall(slot);
         let connection = self.slab.at(slot);
         connection.blocked = true;
@@ -152,8 +153,15 @@ impl Reactor {
     }
 
     fn unblock(&mut self, slot: u32) {
+        let now_ms = self.now_ms;
         let connection = self.slab.at(slot);
         connection.blocked = false;
+        let since_ms = connection.extra.as_deref().map_or(0, |extra| extra.behind_since_ms);
+        if since_ms > 0 {
+            let took_us = now_ms.saturating_sub(since_ms) * 1_000;
+            self.counters().delays.behind.add(took_us, 1);
+        }
+        let connection = self.slab.at(slot);
         let token = Self::epoll_token(slot, connection.generation);
         if self.epoll.modify(connection.fd, sys::READ, token).is_err() {
             return self.lose(slot);

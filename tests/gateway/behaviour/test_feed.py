@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
+import uuid
 
 import pytest
 from gateways import Box, opened_box, until
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from shovelled import shovelled
 
 from gateway.hub import HubLimits
@@ -106,7 +109,7 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
             'newsfabric_gateway_publications_total{class="gold"}',
             "newsfabric_gateway_duplicates_total",
             'newsfabric_gateway_errors_total{code="107"}',
-            'newsfabric_gateway_delay_seconds_count{class="gold",origin="oregon"}',
+            'newsfabric_gateway_delay_seconds_count{class="gold",origin="oregon",way="direct"}',
         ]
         return [await box.metric(f"{sample}") for sample in samples]
 
@@ -119,7 +122,59 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
         assert await box.metric('newsfabric_gateway_readers{transport="websocket"}') == 2
         assert await box.metric("newsfabric_gateway_streams") == 1
     after = await values()
-    assert [y - x for x, y in zip(before, after, strict=True)] == [2, 2, 1, 1, 1, 1]
+    assert [y - x for x, y in zip(before, after, strict=True)] == [2, 2, 1, 1, 1, 2]
+
+
+def delays(of: str, *, origin: str) -> str:
+    return f'newsfabric_gateway_delay_seconds_{of}{{class="gold",origin="{origin}",way="direct"}}'
+
+
+async def test_delay_is_from_the_publishers_first_broker_to_each_readers_socket(box: Box) -> None:
+    origin = uuid.uuid4().hex
+    async with box.reader("news.breaking") as a, box.reader("news.breaking") as b:
+        box.publish(origin=origin, published_ms=int(time.time() * 1000) - 5_000)
+        await asyncio.gather(a.hear(), b.hear())
+        while await box.metric(delays("count", origin=origin)) < 2:
+            """Each look is a request, so others get their turns."""
+    assert 10 < await box.metric(delays("sum", origin=origin)) < 60
+    for bound, many in (("4.0", 0), ("+Inf", 2)):
+        labels = f'class="gold",le="{bound}",origin="{origin}",way="direct"'
+        assert await box.metric(f"newsfabric_gateway_delay_seconds_bucket{{{labels}}}") == many
+
+
+async def test_what_a_socket_does_not_take_at_once_is_held_and_not_measured(box: Box) -> None:
+    origin = uuid.uuid4().hex
+    held = "newsfabric_gateway_held_deliveries_total"
+    made = 'newsfabric_gateway_deliveries_total{transport="websocket"}'
+    held_before, made_before = await box.metric(held), await box.metric(made)
+    async with box.opened(receive_buffer=4096) as stalled, box.reader("news.breaking") as other:
+        await stalled.upgrade()
+        stalled.say(action="subscribe", topic="news.breaking")
+        await stalled.read_until(b"subscribed")
+        for n in range(80):
+            box.publish(origin=origin, body={"n": n, "text": "x" * 40_000})
+        await other.hear_bodies(80)
+        while await box.metric(made) < made_before + 160:
+            """Each look is a request, so others get their turns."""
+        waiting = await box.metric(held) - held_before
+        assert waiting > 0
+        assert await box.metric(delays("count", origin=origin)) == 160 - waiting
+
+
+async def test_an_exemplar_names_a_message_for_who_takes_openmetrics(box: Box) -> None:
+    origin = uuid.uuid4().hex
+    async with box.reader("news.breaking") as reader:
+        sent = box.publish(origin=origin)
+        await reader.hear()
+        while not await box.metric(delays("count", origin=origin)):
+            """Each look is a request, so others get their turns."""
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    page = await box.request("GET", "/metrics", port=box.gateway.admin_port, **accept)
+    assert page.headers["content-type"].startswith("application/openmetrics-text")
+    families = {family.name: family for family in openmetrics(page.body.decode())}
+    samples = families["newsfabric_gateway_delay_seconds"].samples
+    named = [one.exemplar.labels for one in samples if one.exemplar is not None]
+    assert {"id": sent.id} in named
 
 
 @pytest.mark.promise("S2")

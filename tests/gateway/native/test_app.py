@@ -178,7 +178,7 @@ async def test_the_next_control_plane_publishes_what_the_first_one_missed(
         first.box.publish(body="seen")
         blob = b""
         while not blob or not decode_marks(blob).marks:
-            command = await first.visit.hear("publish")
+            command = await first.visit.hear("publish", "stamp")
             blob = command.fields["blob"]
         missed = [first.box.envelope(body=n) for n in range(2)]
     later = MemoryStore(TABLE)

@@ -50,7 +50,7 @@ def command(kind: int, body: bytes) -> bytes:
 
 
 def test_hello() -> None:
-    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x04\0"
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x05\0"
 
 
 def test_publish() -> None:
@@ -60,6 +60,22 @@ def test_publish() -> None:
     assert commands.publish(258, made) == command(
         3, b"\x02\x01\0\0\0\0\0\0" + TOPIC_BYTES + expected
     )
+
+
+def test_what_is_measured_has_a_stamp_before_it() -> None:
+    made = publication()
+    plain = commands.publish(1, made)
+    made.way = "postoffice.1"
+    series = b"gold,oregon,postoffice.1"
+    stamp = made.envelope.published_ms.to_bytes(8, "little") + bytes((len(series),)) + series
+    assert commands.publish(1, made) == command(23, stamp) + plain
+
+
+def test_a_series_with_too_long_a_name_is_not_measured() -> None:
+    made = publication()
+    plain = commands.publish(1, made)
+    made.way = "x" * 60
+    assert commands.publish(1, made) == plain
 
 
 def test_a_message_without_key_version_and_end() -> None:

@@ -59,6 +59,22 @@ def test_pings_that_it_answered_are_verbs_obeyed(tally: Tally) -> None:
     assert value("verbs_total", action="ping") == before + 4
 
 
+def test_delays_are_added_to_the_histogram_of_their_labels(tally: Tally) -> None:
+    labels = {"class": "gold", "origin": "tally", "way": "postoffice.1"}
+    tally.update({"delay.gold,tally,postoffice.1.0": 3, "delay.gold,tally,postoffice.1.15": 1})
+    tally.update({"delay.gold,tally,postoffice.1.0": 5, "delay.gold,tally,postoffice.1.sum_us": 9})
+    assert value("delay_seconds_bucket", **labels, le="0.001") == 5
+    assert value("delay_seconds_bucket", **labels, le="30.0") == 5
+    assert value("delay_seconds_count", **labels) == 6
+    assert value("delay_seconds_sum", **labels) == pytest.approx(9e-6)
+
+
+def test_a_histogram_that_cant_be_read_is_nobodys(tally: Tally) -> None:
+    before = value("reader_behind_seconds_count")
+    tally.update({"delay.gold.1": 3, "delay.": 3, "behind.x": 3, "behind.99": 3, "behind.2": 1})
+    assert value("reader_behind_seconds_count") == before + 1
+
+
 def test_names_that_arent_known_are_only_kept(tally: Tally) -> None:
     tally.update({"memory_bytes": 12, "what.will.come": 1})
     assert (tally["memory_bytes"], tally["what.will.come"], tally["nothing"]) == (12, 1, 0)

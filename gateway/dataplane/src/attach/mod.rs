@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use crate::addresses::Addresses;
 use crate::control::{self, Command, ConnectionId, Event, Malformed, Settings};
 use crate::counters::{self, Counters};
+use crate::delays::{Names, Stamp};
 use crate::drain;
 use crate::mailbox::Mailbox;
 use crate::orders::{Eviction, Order, Report, Seed};
@@ -153,6 +154,10 @@ pub struct Attachment {
     name: Arc<str>,
     /// Up to which number each thread's fan-outs are over.
     published: Vec<u64>,
+    /// What messages are measured under.
+    series: Names,
+    /// Of the next publish.
+    stamp: Option<Stamp>,
     policy: Option<Arc<Policy>>,
     alone_since: u64,
     counters_at: u64,
@@ -201,6 +206,8 @@ impl Attachment {
             heritage,
             name: "".into(),
             published,
+            series: Names::default(),
+            stamp: None,
             policy: policy.map(Arc::new),
             alone_since: 0,
             counters_at: 0,
@@ -376,9 +383,15 @@ impl Attachment {
                 self.heritage.settings = body.to_vec();
                 self.settle(Policy::new(*settings));
             }
+            Command::Stamp { published_ms, series } => {
+                let published_us = published_ms.saturating_mul(1_000);
+                let series = self.series.number(series);
+                self.stamp = series.map(|series| Stamp { published_us, series });
+            }
             Command::Publish { number, topic, message } => {
+                let (name, policy) = (self.name(topic.name), TopicPolicy::from(&topic));
                 let publication =
-                    Publication::new(self.name(topic.name), TopicPolicy::from(&topic), &message);
+                    Publication::new(name, policy, &message).stamped(self.stamp.take());
                 self.threads.tell(&Order::Publish(number, Arc::new(publication)));
             }
             Command::Seed { topic, complete, history, latest } => {
@@ -484,6 +497,7 @@ impl Attachment {
             blob: &self.heritage.blob,
         });
         self.plane = Some(plane);
+        self.stamp = None;
         // Numbers of publications begin anew.
         self.published.fill(0);
         self.threads.tell(&Order::Attached(self.heritage.attachments));
@@ -515,7 +529,7 @@ impl Attachment {
         let threads: Vec<&Counters> = self.threads.counters.iter().collect();
         plane.readers_told = self.threads.readers();
         let handed_over = self.threads.addresses.handed_over();
-        let counters = counters::report(&threads, self.draining, handed_over);
+        let counters = counters::report(&threads, &self.series, self.draining, handed_over);
         let changes = counters::changes(&plane.told, &counters);
         if !changes.is_empty() {
             plane.link.say(&Event::Counters(&changes));

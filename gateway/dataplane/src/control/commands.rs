@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::codec::Reader;
 use super::{ConnectionId, MAGIC, MAX_BADGE, MAX_MESSAGE, Malformed, Message, Settings, Topic};
+use crate::delays::NAME_BYTES;
 
 /// How far back a subscribe starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +95,13 @@ pub enum Command<'a> {
         topic: Topic<'a>,
         /// What they get.
         message: Message<'a>,
+    },
+    /// What is known of the next `publish`: its deliveries are to be measured.
+    Stamp {
+        /// When it was published, ms since the epoch.
+        published_ms: u64,
+        /// What they are counted under.
+        series: &'a str,
     },
     /// A topic's past.
     Seed {
@@ -258,6 +266,7 @@ impl<'a> Command<'a> {
                 count: from.u32()?,
                 retry_ms: from.u32()?,
             },
+            23 => from.stamp()?,
             other => return Err(Malformed::Type(other)),
         };
         from.end()?;
@@ -271,6 +280,14 @@ impl<'a> Reader<'a> {
             return Err(Malformed::Value("magic"));
         }
         Ok(Command::Hello { version: self.u16()? })
+    }
+
+    fn stamp(&mut self) -> Result<Command<'a>, Malformed> {
+        let (published_ms, series) = (self.u64()?, self.text8("series")?);
+        if series.len() > NAME_BYTES {
+            return Err(Malformed::Value("series"));
+        }
+        Ok(Command::Stamp { published_ms, series })
     }
 
     fn take_over(&mut self) -> Result<Command<'a>, Malformed> {

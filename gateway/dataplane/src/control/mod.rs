@@ -19,7 +19,7 @@ pub use settings::{OWN_REASONS, Reason, Settings};
 
 /// The version of the protocol that this data plane speaks; to a control plane of an older one it
 /// speaks that.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The first version with badges.
 pub const BADGES: u16 = 2;
 /// The first version in which the control plane says what becomes of what was handed over.
@@ -135,6 +135,14 @@ mod tests {
         let topic = Topic { name: "news.x", keep: 10, slow: Slow::Conflate, latest: true };
         let message = Message { id: [9; 16], expires_ms: 5, version: -1, key: "k", push: b"{}" };
         assert_eq!(Command::decode(3, &body), Ok(Command::Publish { number: 7, topic, message }));
+    }
+
+    #[test]
+    fn a_stamp_names_a_series_of_bounded_length() {
+        let body = |name: &[u8]| [&5u64.to_le_bytes()[..], &[name.len() as u8], name].concat();
+        let stamp = Command::Stamp { published_ms: 5, series: "gold,oregon" };
+        assert_eq!(Command::decode(23, &body(b"gold,oregon")), Ok(stamp));
+        assert_eq!(Command::decode(23, &body(&[b'x'; 65])), Err(Malformed::Value("series")));
     }
 
     #[test]

@@ -1,0 +1,101 @@
+"""A histogram that is told of many observations at once, and of some counted elsewhere.
+
+Prometheus's own takes one observation at a time. A gateway makes a hundred thousand deliveries a
+second, and its data plane counts its own; both are added here in one step for each chunk of
+readers. What comes out of ``/metrics`` is a histogram like any other.
+
+The number of label sets is bounded: beyond :data:`MOST` all further ones are ``other``.
+"""
+
+from __future__ import annotations
+
+import bisect
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
+
+#: Label sets of one histogram.
+MOST: Final = 128
+OTHER: Final = "other"
+# One message in a bucket is as good an example as another: a newer one every second is enough.
+_EXAMPLE_SECONDS: Final = 1.0
+
+
+class Tally:
+    """The observations of one label set, in seconds."""
+
+    __slots__ = ("_bounds", "counts", "examples", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        # Of each bucket alone; one more than there are bounds.
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+        self.examples: list[Exemplar | None] = [None] * (len(bounds) + 1)
+
+    def observe(self, seconds: float, many: int = 1) -> None:
+        """So many observations of the same value."""
+        self.counts[bisect.bisect_left(self._bounds, seconds)] += many
+        self.sum += seconds * many
+
+    def add(self, bucket: int, many: int) -> None:
+        """So many more in a bucket (0 is the lowest), whose sum comes apart; others are ignored."""
+        if 0 <= bucket < len(self.counts):
+            self.counts[bucket] += many
+
+    def add_sum(self, seconds: float) -> None:
+        """What :meth:`add` counted took so long in all."""
+        self.sum += seconds
+
+    def exemplify(self, seconds: float, labels: Mapping[str, str]) -> None:
+        """Name a message that took so long, unless one was named a moment ago."""
+        bucket = bisect.bisect_left(self._bounds, seconds)
+        now, last = time.time(), self.examples[bucket]
+        if last is None or now >= float(last.timestamp or 0) + _EXAMPLE_SECONDS:
+            self.examples[bucket] = Exemplar(dict(labels), seconds, now)
+
+
+class Tallied(Collector):
+    """A histogram of seconds called ``name``; ``labels`` are names of labels."""
+
+    def __init__(
+        self, name: str, help: str, labels: Sequence[str], bounds: Sequence[float]
+    ) -> None:
+        self._name, self._help, self._names = name, help, tuple(labels)
+        self._bounds = tuple(bounds)
+        self._ends = [*(str(float(bound)) for bound in bounds), "+Inf"]
+        self._tallies: dict[tuple[str, ...], Tally] = {}
+
+    def labels(self, *values: str) -> Tally:
+        """The tally of these values, one for each label."""
+        found = self._tallies.get(values)
+        if found is None:
+            if len(values) != len(self._names):
+                raise ValueError(f"{self._name} has the labels {', '.join(self._names)}")
+            if len(self._tallies) >= MOST:
+                values = (OTHER,) * len(self._names)
+            found = self._tallies.setdefault(values, Tally(self._bounds))
+        return found
+
+    def collect(self) -> Iterable[HistogramMetricFamily]:
+        """What Prometheus's client asks for."""
+        family = HistogramMetricFamily(self._name, self._help, labels=self._names)
+        for values, tally in self._tallies.items():
+            family.add_metric(values, self._cumulative(tally), tally.sum)
+        return [family]
+
+    def describe(self) -> Iterable[HistogramMetricFamily]:
+        """Its name, so that no other metric takes it."""
+        return [HistogramMetricFamily(self._name, self._help, labels=self._names)]
+
+    def _cumulative(self, tally: Tally) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+        buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+        total = 0
+        for end, count, example in zip(self._ends, tally.counts, tally.examples, strict=True):
+            total += count
+            buckets.append((end, total) if example is None else (end, total, example))
+        return buckets
