@@ -120,7 +120,8 @@ class TakeOverHandler(PlainHandler):
 class GatewayMetricsHandler(MetricsHandler):
     """``/metrics``, with the hub's gauges read when they are asked for."""
 
-    def initialize(self, core: Core) -> None:
+    def initialize(self, core: Core) -> None:  # type: ignore[override]
+        super().initialize(core.readiness)
         self._core = core
 
     async def prepare(self) -> None:

@@ -298,6 +298,7 @@ class Core:
         """Bring :attr:`readers` and the gauges up to date."""
         age = self.feed_age()
         measures.FEED_AGE.set(float("inf") if age is None else age)
+        measures.CAPACITY.set(self.settings.capacity)
         measures.OUTBOXES.set(self.budget.waiting_bytes)
         measures.TOPICS.set(self.hub.topics)
         measures.MEMORY.set(self.hub.memory_bytes)

@@ -14,6 +14,7 @@ from newsfabric.tallied import Tally
 READERS = metrics.gauge(
     "gateway_readers", "Connections of readers that are open now", ["transport"]
 )
+CAPACITY = metrics.gauge("gateway_capacity_readers", "How many readers there is room for")
 CONNECTS = metrics.counter("gateway_connects", "Readers let in", ["transport"])
 REJECTED_CONNECTS = metrics.counter("gateway_rejected_connects", "Readers turned away", ["reason"])
 CLOSES = metrics.counter("gateway_closes", "Connections ended", ["reason"])

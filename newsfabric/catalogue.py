@@ -14,14 +14,18 @@ import ast
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
 
 PREFIX: Final = "newsfabric_"
+#: Where metrics are declared.
+PACKAGES: Final = ("newsfabric", "gateway", "wholesale", "retail", "shovels")
 
 #: Which processes have the metrics of each first word.
 PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "amqp": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway"),
     "store": ("router", "mailbox", "frontdesk", "gateway"),
+    "service": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler"),
     "router": ("router",),
     "mailbox": ("mailbox",),
     "frontdesk": ("frontdesk",),
@@ -52,6 +56,7 @@ LABELS: Final[Mapping[str, str]] = {
     "stage": "a stage of the router",
     "status": "a status of HTTP that we answer",
     "thread": "the number of an I/O thread",
+    "version": "the release that runs",
     "transport": "how a reader is connected",
     "verb": "what a keeper does",
     "way": "shovels of the topology; `direct` for none, `other` for what is too many",
@@ -68,7 +73,7 @@ _DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
 }
 _NAME: Final = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 # A gauge may end in one of these in place of a unit or a plural: a state of what is before it.
-_STATES: Final = frozenset({"open", "running", "wanted", "seq"})
+_STATES: Final = frozenset({"open", "running", "wanted", "ready", "seq", "info"})
 _UNITS: Final = frozenset({"seconds", "bytes", "ratio"})
 # Prometheus keeps base units: seconds and bytes, not thousands or millions of them.
 _NOT_UNITS: Final = frozenset(
@@ -87,7 +92,7 @@ _NOT_UNITS: Final = frozenset(
     }
 )
 # What Prometheus and its exposition formats put at the end of names by themselves.
-_ENDINGS: Final = frozenset({"total", "created", "count", "sum", "bucket", "info"})
+_ENDINGS: Final = frozenset({"total", "created", "count", "sum", "bucket"})
 
 
 class Undeclarable(ValueError):
@@ -140,6 +145,13 @@ def declared(path: str, source: str) -> Iterator[Metric]:
                 yield _metric(path, declarer, node)
 
 
+def declared_in_tree(root: Path) -> list[Metric]:
+    """The metrics of all packages below ``root``, a checkout, by their names."""
+    files = (file for package in PACKAGES for file in (root / package).rglob("*.py"))
+    found = (declared(str(file.relative_to(root)), file.read_text()) for file in files)
+    return sorted((metric for each in found for metric in each), key=lambda metric: metric.name)
+
+
 def breaches(metric: Metric) -> Iterator[str]:
     """What in ``metric`` breaks the naming scheme, one sentence each."""
     bare = metric.name.removeprefix(PREFIX)
@@ -159,8 +171,8 @@ def breaches(metric: Metric) -> Iterator[str]:
     for label in metric.labels:
         if label not in LABELS:
             yield f"label {label} isn't in LABELS, which says what keeps its values few"
-    if not metric.meaning[:1].isupper() or metric.meaning.endswith("."):
-        yield "a meaning begins with a capital and ends without a full stop"
+    if not metric.meaning:
+        yield "a metric without a meaning"
 
 
 def _metric(path: str, declarer: str, call: ast.Call) -> Metric:
@@ -175,6 +187,6 @@ def _metric(path: str, declarer: str, call: ast.Call) -> Metric:
         name=f"{name}_seconds" if type_ == "histogram" else name,
         type=type_,
         labels=tuple(fields.get("labels", ())),
-        meaning=fields["help"],
+        meaning=fields["help"].rstrip("."),
         declared_in=path,
     )

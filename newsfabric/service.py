@@ -25,6 +25,7 @@ from newsfabric import logs, metrics
 from newsfabric._listener import SpareListener
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.sightings import Sightings
+from newsfabric.version import version
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,11 @@ async def _until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], name:
     logger.info("%s starts, pid %d", name, os.getpid())
     await main(stop)
     logger.info("%s has stopped", name)
+
+
+READY: Final = metrics.gauge("service_ready", "1 while the process should be given work, else 0")
+BUILD: Final = metrics.gauge("service_build_info", "1; the label says what runs", ["version"])
+BUILD.labels(version()).set(1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,7 +173,11 @@ class TraceHandler(PlainHandler):
 class MetricsHandler(PlainHandler):
     """``/metrics`` in the Prometheus text format, or as OpenMetrics for who asks for it."""
 
+    def initialize(self, readiness: Callable[[], Readiness]) -> None:
+        self._readiness = readiness
+
     def get(self) -> None:
+        READY.set(self._readiness().ready)
         text, content_type = metrics.exposition(self.request.headers.get("Accept", ""))
         self.set_header("Content-Type", content_type)
         self.write(text)
@@ -183,7 +193,7 @@ def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:
 
 def operators_routes(readiness: Callable[[], Readiness]) -> list[Any]:
     """Those, and ``/metrics``: for a port that only operators' programs reach."""
-    return [*health_routes(readiness), (r"/metrics", MetricsHandler)]
+    return [*health_routes(readiness), (r"/metrics", MetricsHandler, {"readiness": readiness})]
 
 
 def trace_route(kind: str, name: str, region: str, sightings: Sightings) -> Any:

@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "revoke": ("newsfabric.cli.token_commands:revoke", "Lock a user out, everywhere."),
     "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "users": ("newsfabric.cli.users:users", "Print users and rights of the fabric's services."),
+    "targets": ("newsfabric.cli.world_commands:targets", "Print where Prometheus finds a world."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
     "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),
 }

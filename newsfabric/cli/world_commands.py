@@ -1,4 +1,4 @@
-"""``newsfabric up``, ``status`` and ``down``."""
+"""``newsfabric up``, ``status``, ``targets`` and ``down``."""
 
 from __future__ import annotations
 
@@ -111,6 +111,22 @@ def status(state: Path, as_json: bool) -> None:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         console().print(status_tables(document))
+
+
+@click.command(
+    epilog=examples("newsfabric targets > targets.json   for file_sd_configs of prometheus.yml")
+)
+@state_option
+def targets(state: Path) -> None:
+    """Print where Prometheus finds the processes of a world (its file_sd format).
+
+    With deploy/observability/prometheus.world.yml that is all that a Prometheus needs.
+    """
+    from newsfabric.world.state import running_world
+    from newsfabric.world.targets import targets as groups
+
+    layout, _ = running_world(state)
+    click.echo(json.dumps(groups(layout), indent=2, ensure_ascii=False))
 
 
 @click.command(epilog=examples("newsfabric down", "newsfabric down --keep-logs"))

@@ -1,0 +1,99 @@
+"""deploy/observability: rules that Prometheus takes, alerts that fire, a runbook for each."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus import OBSERVABILITY, ROOT, alerts, program, rules
+
+from newsfabric.catalogue import declared_in_tree
+
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
+SECTIONS = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
+ALERTS = alerts()
+CASES: list[dict[str, Any]] = yaml.safe_load(
+    (OBSERVABILITY / "tests" / "alerts_test.yml").read_text()
+)["tests"]
+# What one sample of a metric may be called.
+NAMES = {
+    name
+    for metric in declared_in_tree(ROOT)
+    for name in (
+        [f"{metric.name}_{part}" for part in ("bucket", "count", "sum")]
+        if metric.type == "histogram"
+        else [metric.full_name]
+    )
+}
+
+
+def promtool(*arguments: str | Path) -> None:
+    done = subprocess.run(
+        [program("promtool"), *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["prometheus.world.yml", "prometheus.machines.yml"])
+def test_prometheus_takes_the_configuration(name: str) -> None:
+    promtool("check", "config", OBSERVABILITY / name)
+
+
+def test_prometheus_takes_the_rules() -> None:
+    promtool("check", "rules", *sorted((OBSERVABILITY / "rules").glob("*.yml")))
+
+
+def test_alerts_fire_when_they_should_and_else_not() -> None:
+    promtool("test", "rules", OBSERVABILITY / "tests" / "alerts_test.yml")
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_has_a_case_in_which_it_fires_and_one_in_which_it_doesnt(alert: str) -> None:
+    found = [
+        bool(check["exp_alerts"])
+        for case in CASES
+        for check in case["alert_rule_test"]
+        if check["alertname"] == alert
+    ]
+    assert set(found) == {True, False}
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_has_a_runbook_and_says_where_it_is(alert: str) -> None:
+    rule = ALERTS[alert]
+    text = SECTIONS[alert]
+    assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{alert.lower()}"
+    assert text.startswith(f"*{rule['labels']['severity']}* · ")
+    assert re.search(r"^- \*\*Look at\*\*: \S", text, re.MULTILINE)
+    assert re.search(r"^- \*\*Do\*\*: \S", text, re.MULTILINE)
+
+
+def test_there_is_no_runbook_for_what_is_no_alert() -> None:
+    assert set(SECTIONS) == set(ALERTS)
+
+
+def _texts() -> dict[str, str]:
+    files = [
+        *OBSERVABILITY.rglob("*.yml"),
+        *OBSERVABILITY.rglob("*.json"),
+        ROOT / "docs/runbook.md",
+    ]
+    return {str(file.relative_to(ROOT)): file.read_text() for file in files}
+
+
+@pytest.mark.parametrize(("file", "text"), _texts().items(), ids=_texts())
+def test_every_metric_that_is_named_is_one_of_ours(file: str, text: str) -> None:
+    recorded = {
+        rule["record"] for group in rules("recording.yml")["groups"] for rule in group["rules"]
+    }
+    named = set(re.findall(r"[\w:]*newsfabric_[a-z_]+[\w:]*", text))
+    families = NAMES if file.endswith((".yml", ".json")) else NAMES | _families()
+    assert named - families - recorded == set()
+
+
+def _families() -> set[str]:
+    return {metric.name for metric in declared_in_tree(ROOT)}
