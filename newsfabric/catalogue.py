@@ -22,6 +22,7 @@ PREFIX: Final = "newsfabric_"
 PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "amqp": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway"),
     "store": ("router", "mailbox", "frontdesk", "gateway"),
+    "traces": ("router", "gateway"),
     "router": ("router",),
     "mailbox": ("mailbox",),
     "frontdesk": ("frontdesk",),
