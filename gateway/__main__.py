@@ -27,6 +27,7 @@ from newsfabric.service import process_options, run
 from newsfabric.settings import credentials_from
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
+from newsfabric.tracing import trace_options
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +169,7 @@ def _networks(
 @click.option("--token-cookie", metavar="NAME", help="A cookie that may hold a token.")
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
 @process_options
+@trace_options
 def main(
     *,
     name: str,

@@ -29,15 +29,20 @@ from gateway.mender import Mender
 from gateway.publication import Publication
 from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
+from gateway.spans import spans_of
 from gateway.streams import Streams
 from gateway.upstream import Upstream
+from newsfabric import tracing
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
+from newsfabric.envelope import Envelope
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.origins import is_of_host
 from newsfabric.pace import Pace
 from newsfabric.races import Races
 from newsfabric.service import Readiness
+from newsfabric.sightings import Sighting
 from newsfabric.store import Store
+from newsfabric.store.rules import clock_ms
 from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 
 logger = logging.getLogger(__name__)
@@ -69,6 +74,7 @@ class Core:
         self.hub = Hub(table, Streams(time.time(), settings.streams), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
         self.races = Races(measures.COPIES, measures.LEAD)
+        self.tracer = tracing.current()
         self.archive = Archive(store, settings)
         self.resumer = Resumer(
             hub=self.hub,
@@ -244,6 +250,13 @@ class Core:
     def _spread(self, publication: Publication, done: Callable[[], None]) -> None:
         audience = self.hub.audience(publication.envelope.topic)
         self.fanout.publish(publication, audience, done)
+
+    def trace(self, envelope: Envelope, sighting: Sighting) -> None:
+        """The last reader has been given ``envelope``: tell the collector of traces, if any."""
+        context = self.tracer.context(envelope.identity, envelope.traceparent)
+        if context is not None:
+            box = self.settings.name
+            self.tracer.add(spans_of(envelope, sighting, context, box, now_ms=clock_ms()))
 
     @property
     def engine(self) -> dict[str, str | int | None]:

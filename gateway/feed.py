@@ -84,6 +84,7 @@ class Feed:
 
         def done() -> None:
             sighting.steps["delivered"] = clock_ms()
+            core.trace(envelope, sighting)
             self._ack(delivery)
 
         core.publish(publication, done=done)

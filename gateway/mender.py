@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.races import JOURNAL
+from newsfabric.sightings import Sighting
 from newsfabric.store.rules import clock_ms
 
 if TYPE_CHECKING:
@@ -227,6 +229,10 @@ class Mender:
             if left == 0:
                 all_done.set()
 
+        def given(envelope: Envelope, sighting: Sighting) -> None:
+            core.trace(envelope, sighting)
+            one_done()
+
         count = 0
         # Within a millisecond ids are in no order, and the first number of a stream is its start.
         for envelope in sorted(page, key=_in_stream_order):
@@ -245,8 +251,9 @@ class Mender:
                 left += 1
                 count += 1
                 measures.RECOVERED.inc()
-                core.races.came(envelope, JOURNAL, clock_ms())
-                core.publish(publication, one_done)
+                sighting = core.races.came(envelope, JOURNAL, clock_ms())
+                done = functools.partial(given, envelope, sighting)
+                core.publish(publication, done)
         one_done()
         await all_done.wait()
         return count

@@ -26,6 +26,7 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "amqp": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway"),
     "store": ("router", "mailbox", "frontdesk", "gateway"),
     "service": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler"),
+    "traces": ("router", "gateway"),
     "router": ("router",),
     "mailbox": ("mailbox",),
     "frontdesk": ("frontdesk",),

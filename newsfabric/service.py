@@ -21,7 +21,7 @@ import tornado.httpserver
 import tornado.web
 import uvloop
 
-from newsfabric import logs, metrics
+from newsfabric import logs, metrics, tracing
 from newsfabric._listener import SpareListener
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.sightings import Sightings
@@ -62,20 +62,27 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
     """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors.
 
     SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number. Called in a
-    command with :func:`process_options` it obeys these, and logs that command's ``--region``.
+    command with :func:`process_options` (and :func:`newsfabric.tracing.trace_options`) it obeys
+    these, and tells that command's ``--region``.
     """
     context = click.get_current_context(silent=True)
     told = {} if context is None else context.meta
     region = "" if context is None else str(context.params.get("region") or "")
     logs.log_to(sys.stderr, log_level, told.get(_LOG_FORMAT, "text"), process=name, region=region)
     try:
-        uvloop.run(_until_stopped(main, name))
+        traces = tracing.settings_of(told)
+        uvloop.run(_until_stopped(main, name, region, traces))
     except NewsfabricError as exc:
         logger.critical("%s: %s", name, exc)
         sys.exit(1)
 
 
-async def _until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], name: str) -> None:
+async def _until_stopped(
+    main: Callable[[asyncio.Event], Awaitable[None]],
+    name: str,
+    region: str,
+    traces: tracing.TraceSettings,
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -88,7 +95,8 @@ async def _until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], name:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     logger.info("%s starts, pid %d", name, os.getpid())
-    await main(stop)
+    async with tracing.running(traces, instance=name, region=region):
+        await main(stop)
     logger.info("%s has stopped", name)
 
 

@@ -18,6 +18,7 @@ from newsfabric.operators import admin_host_option
 from newsfabric.settings import Node, Region, credentials_from, is_name, load_fabric
 from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
+from newsfabric.tracing import trace_options
 from wholesale.frontdesk.access import read_keys
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 from wholesale.mailbox.service import MailboxService, MailboxSettings
@@ -119,6 +120,7 @@ def main() -> None:
 
 @main.command(epilog=_ROUTER_EXAMPLES)
 @_common
+@trace_options
 def router(
     *,
     name: str,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from newsfabric import control, topology
+from newsfabric import control, topology, tracing
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
@@ -20,6 +20,7 @@ from newsfabric.errors import LinkError
 from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
+from newsfabric.tracing import Tracer
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.answering import Answering
@@ -72,6 +73,7 @@ class Router:
         races: Races,
         limits: Limits = DEFAULT_LIMITS,
         bronze_room: int = BRONZE_ROOM,
+        tracer: Tracer | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -101,6 +103,7 @@ class Router:
             now_ms=now_ms,
             now=now,
             sightings=races.sightings,
+            tracer=tracer or tracing.current(),
         )
         self._routing = Routing(publisher=routes, settling=settling, now=now)
         self._storing = Storing(

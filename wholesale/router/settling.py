@@ -9,6 +9,7 @@ from newsfabric.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.errors import Rejected
 from newsfabric.seldom import Seldom
 from newsfabric.sightings import Sightings
+from newsfabric.tracing import Tracer
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.answering import Answering
@@ -16,6 +17,7 @@ from wholesale.router.identities import Identities
 from wholesale.router.intake import Intake
 from wholesale.router.jobs import Answer, Job
 from wholesale.router.letters import Sender
+from wholesale.router.spans import spans_of
 from wholesale.router.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class Settling:
         now_ms: Callable[[], int],
         now: Callable[[], float],
         sightings: Sightings,
+        tracer: Tracer,
     ) -> None:
         self._sender = sender
         self._stream = stream
@@ -46,6 +49,7 @@ class Settling:
         self._now_ms = now_ms
         self._now = now
         self._sightings = sightings
+        self._tracer = tracer
         self._failing = Seldom()
 
     def routed(self, job: Job) -> None:
@@ -55,6 +59,7 @@ class Settling:
         router_ms = ms_of_id(job.envelope.id)
         self._identities.routed(job, router_ms=router_ms, now_ms=self._now_ms())
         self._sighted(job, job.envelope)
+        self._traced(job)
         letters = [
             self._sender.routed(job.submission, claim, router_ms=router_ms, repeated=n > 0)
             for n, claim in enumerate(job.claims)
@@ -70,6 +75,7 @@ class Settling:
             text = "message %s: %r while it was routed (and %d more)"
             about = {"identity": name, "message_id": job.submission.message_id}
             logger.error(text, name, problem, unsaid, exc_info=problem, extra=about)
+        self._traced(job, "the router failed on this message")
         self.void(job)
         self._identities.given_up(job)
         rejected = Rejected(counters.INTERNAL, "the router failed on this message")
@@ -87,6 +93,7 @@ class Settling:
         counters.SHED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:
             sighting.steps["shed"] = self._now_ms()
+        self._traced(job, "dropped for want of room")
         self._identities.given_up(job)
         letters = [
             self._sender.overloaded(job.submission, claim)
@@ -105,6 +112,7 @@ class Settling:
         counters.EXPIRED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:
             sighting.steps["expired"] = self._now_ms()
+        self._traced(job, "waited for too long")
         self.void(job)
         self._identities.given_up(job)
         self._end(job, Answer([], job.claims))
@@ -123,6 +131,16 @@ class Settling:
         if job.stored_ms is not None:
             sighting.steps["stored"] = job.stored_ms
         sighting.steps["routed"] = self._now_ms()
+
+    def _traced(self, job: Job, error: str = "") -> None:
+        submission = job.submission
+        context = self._tracer.context(submission.identity, submission.traceparent)
+        if context is None:
+            return
+        sighting, router = self._sightings.get(submission.identity), self._sender.router
+        self._tracer.add(
+            spans_of(job, sighting, context, router, now_ms=self._now_ms(), error=error)
+        )
 
     def _end(self, job: Job, answer: Answer) -> None:
         self._answering.put(answer)
