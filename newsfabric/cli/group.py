@@ -26,6 +26,10 @@ _COMMANDS: Final = {
     "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "users": ("newsfabric.cli.users:users", "Print users and rights of the fabric's services."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
+    "mirror": (
+        "newsfabric.cli.mirror_command:mirror",
+        "Play a share of one fabric's traffic into another, and compare.",
+    ),
     "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),
 }
 _GROUP: Final = "newsfabric.commands"
