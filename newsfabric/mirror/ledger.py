@@ -103,6 +103,7 @@ class Ledger:
         self.sent = 0
         #: Seen by the observer of the original and never heard by the mirror.
         self.unheard = 0
+        self._closed = False
         self._patience = patience
         self._most = most
         # By identity, the oldest first.
@@ -143,6 +144,13 @@ class Ledger:
         if (early := self._early.pop(identity, None)) is not None:
             self._note(entry, "here", early[0], early[1])
 
+    def close(self, now: float) -> None:
+        """The mirror hears nothing more: what only the observer sees from ``now`` on says nothing,
+        nor what it was just about to hear."""
+        self._closed = True
+        while self._early and next(reversed(self._early.values()))[1] > now - SETTLED:
+            self._early.popitem()
+
     def went(self, identity: int, outcome: Outcome, now: float) -> None:
         """What came of sending it, so far."""
         entry = self._entries.get(identity)
@@ -164,7 +172,7 @@ class Ledger:
         entry = self._entries.get(identity)
         if entry is not None:
             self._note(entry, side, connection, now)
-        elif side == "here":
+        elif side == "here" and not self._closed:
             self._early.setdefault(identity, (connection, now, fresh))
             if len(self._early) > _MOST_EARLY:
                 self._early.popitem(last=False)

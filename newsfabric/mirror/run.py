@@ -172,6 +172,7 @@ class Mirror:
     async def settle(self, hurry: asyncio.Event) -> None:
         """Hear no more, and return when all that was sent is judged, or ``hurry`` is set."""
         await self.carrier.stop()
+        self.ledger.close(self.clock())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.options.patience + 2 * _TICK):
                 while len(self.ledger) and not hurry.is_set():
