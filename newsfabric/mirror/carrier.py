@@ -5,8 +5,9 @@ every region passes, already accepted, once for each region that routed it. A ga
 only what somebody subscribes to, and the client clusters have it before it was found good.
 
 Nothing of the other fabric reaches back to the original: each message is acknowledged as it comes,
-then waits in the outbox, from which the oldest go when it is full. What the other broker refuses,
-or has not confirmed when its link breaks, isn't sent again. If the mirror itself is too slow, or
+then waits in the outbox, from which the oldest go when it is full, and each after ten seconds: what
+is older is no live traffic. What the other broker refuses, or has not confirmed when its link
+breaks, isn't sent again. If the mirror itself is too slow, or
 stands still, the core's queue drops its oldest (``x-max-length``), and it goes with the connection.
 """
 
@@ -24,11 +25,12 @@ from newsfabric.mirror.copying import Copying, Heard
 from newsfabric.mirror.ledger import Outcome
 from newsfabric.topology import POSTOFFICE, PUBLISH
 
-# Some seconds of a region's whole output. What is older than ten seconds is no live traffic.
+OLDEST: Final = 10.0
+# Some seconds of a region's whole output.
 QUEUE_ARGUMENTS: Final[dict[str, Any]] = {
     "x-max-length": 10_000,
     "x-max-length-bytes": 64 << 20,
-    "x-message-ttl": 10_000,
+    "x-message-ttl": int(OLDEST * 1000),
 }
 _PREFETCH: Final = 500
 IN_FLIGHT: Final = 1_000
@@ -40,29 +42,39 @@ OnOutcome = Callable[[int, Outcome], None]
 
 
 class Outbox:
-    """Copies that wait to be sent; at the bound the oldest go. Pure."""
+    """Copies that wait to be sent; at the bound the oldest go. Pure, times in seconds."""
 
-    def __init__(self, *, most: int = OUTBOX, most_bytes: int = OUTBOX_BYTES) -> None:
-        self._most, self._most_bytes = most, most_bytes
-        self._waiting: collections.deque[tuple[int, Message]] = collections.deque()
+    def __init__(
+        self, *, most: int = OUTBOX, most_bytes: int = OUTBOX_BYTES, oldest: float = OLDEST
+    ) -> None:
+        self._most, self._most_bytes, self._oldest = most, most_bytes, oldest
+        # Each with when it came.
+        self._waiting: collections.deque[tuple[float, int, Message]] = collections.deque()
         self._bytes = 0
 
     def __len__(self) -> int:
         """How many wait."""
         return len(self._waiting)
 
-    def push(self, identity: int, copy: Message) -> list[int]:
+    def push(self, identity: int, copy: Message, now: float) -> list[int]:
         """Add one; the identities of those that had to go."""
-        self._waiting.append((identity, copy))
+        self._waiting.append((now, identity, copy))
         self._bytes += len(copy.body)
-        gone = []
+        gone = self.expire(now)
         while len(self._waiting) > self._most or self._bytes > self._most_bytes:
+            gone.append(self.pop()[0])
+        return gone
+
+    def expire(self, now: float) -> list[int]:
+        """Let those go that are too old; their identities."""
+        gone = []
+        while self._waiting and now - self._waiting[0][0] >= self._oldest:
             gone.append(self.pop()[0])
         return gone
 
     def pop(self) -> tuple[int, Message]:
         """The oldest; IndexError if there is none."""
-        identity, copy = self._waiting.popleft()
+        _, identity, copy = self._waiting.popleft()
         self._bytes -= len(copy.body)
         return identity, copy
 
@@ -88,7 +100,9 @@ class Carrier:
     ) -> None:
         self.left_out: collections.Counter[str] = collections.Counter()
         self.heard = 0
+        #: Why the last one that failed did, and whether that is how it is now.
         self.refusal = ""
+        self.refuses = False
         self._copying = copying
         self._clock = clock
         self._on_heard = on_heard
@@ -122,6 +136,11 @@ class Carrier:
         """How many copies wait to be sent."""
         return len(self._outbox)
 
+    def expire(self) -> None:
+        """Let go what has waited for too long; to be called each second."""
+        for identity in self._outbox.expire(self._clock()):
+            self._on_outcome(identity, "dropped")
+
     async def stop(self) -> None:
         """Hear nothing more; what waits is still sent."""
         self._stopped = True
@@ -134,6 +153,7 @@ class Carrier:
                 self._filled.clear()
                 await self._filled.wait()
             await self._publisher.ready()
+            self.expire()
             if self._outbox:
                 self._send(*self._outbox.pop())
             # Deliveries come in between, however much waits.
@@ -143,7 +163,8 @@ class Carrier:
         self._consumer.ack(delivery)
         if self._stopped:
             return
-        found = self._copying.look(delivery.message, self._clock())
+        now = self._clock()
+        found = self._copying.look(delivery.message, now)
         if not isinstance(found, Heard):
             self.left_out[found] += 1
             return
@@ -151,7 +172,7 @@ class Carrier:
         self._on_heard(found)
         if found.copy is None:
             return
-        for identity in self._outbox.push(found.identity, found.copy):
+        for identity in self._outbox.push(found.identity, found.copy, now):
             self._on_outcome(identity, "dropped")
         self._filled.set()
 
@@ -163,8 +184,7 @@ class Carrier:
             return
         except ValueError as exc:
             # It has no form on the wire. What a broker has brought always has one.
-            self.refusal = str(exc)
-            self._on_outcome(identity, "refused")
+            self._fail(identity, "refused", exc)
             return
         self._on_outcome(identity, "sent")
         confirmed.add_done_callback(lambda done: self._confirmed(identity, done))
@@ -173,6 +193,7 @@ class Carrier:
         if done.cancelled():
             self._on_outcome(identity, "unconfirmed")
         elif (error := done.exception()) is None:
+            self.refuses = False
             self._on_outcome(identity, "taken")
         else:
             self._ended(identity, error)
@@ -180,6 +201,9 @@ class Carrier:
     def _ended(self, identity: int, error: BaseException) -> None:
         if not isinstance(error, LinkError):
             raise error
-        self.refusal = str(error)
         refused = isinstance(error, PublishNacked)
-        self._on_outcome(identity, "refused" if refused else "unconfirmed")
+        self._fail(identity, "refused" if refused else "unconfirmed", error)
+
+    def _fail(self, identity: int, outcome: Outcome, why: BaseException) -> None:
+        self.refuses, self.refusal = True, str(why)
+        self._on_outcome(identity, outcome)

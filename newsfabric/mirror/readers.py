@@ -138,6 +138,7 @@ class Crowd:
         assert task is not None
         self._coming.discard(task)
         self.counts.opened += 1
+        self.counts.trouble = ""
         self.connects.add(seconds)
         self._backoff.succeeded(time.monotonic())
 

@@ -62,7 +62,9 @@ def closing_lines(document: Mapping[str, Any]) -> Iterable[str]:
         f"{messages['shared']} in the share of {document['share']:g}"
     )
     if messages["outcomes"]:
-        yield "sent to the other fabric: " + _counts(messages["outcomes"])
+        yield "of these: " + _counts(messages["outcomes"])
+    if messages["last_refusal"]:
+        yield f"the last that wasn't taken: {messages['last_refusal']}"
     if messages["left_out"]:
         yield "left out: " + _counts(messages["left_out"])
     if messages["unheard"]:

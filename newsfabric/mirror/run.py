@@ -157,6 +157,7 @@ class Mirror:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
+            self.carrier.expire()
             self.ledger.judge(self.clock())
             if self.readers is not None:
                 self.readers.tell(self._wanted())
@@ -204,6 +205,7 @@ class Mirror:
                 "outcomes": outcomes,
                 "left_out": dict(self.carrier.left_out),
                 "unheard": ledger.unheard,
+                "last_refusal": self.carrier.refusal[:_LINK_TROUBLE],
             },
             "classes": classes,
             "observers": {side: self._observed(side) for side in SIDES},
@@ -228,7 +230,8 @@ class Mirror:
             if link.trouble is not None
         }
         found |= {f"the observer {side}": each.trouble for side, each in self.observers.items()}
-        found["the other's broker"] = self.carrier.refusal[:_LINK_TROUBLE]
+        if self.carrier.refuses:
+            found["the other's broker"] = self.carrier.refusal[:_LINK_TROUBLE]
         found["the original's board"] = self.asking.trouble
         found["readers there"] = str(readers["trouble"])
         return {name: said for name, said in found.items() if said}
