@@ -28,6 +28,10 @@ _COMMANDS: Final = {
     "users": ("newsfabric.cli.users:users", "Print users and rights of the fabric's services."),
     "targets": ("newsfabric.cli.world_commands:targets", "Print where Prometheus finds a world."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
+    "mirror": (
+        "newsfabric.cli.mirror_command:mirror",
+        "Play a share of one fabric's traffic into another, and compare.",
+    ),
     "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),
 }
 _GROUP: Final = "newsfabric.commands"

@@ -1,0 +1,92 @@
+"""Runs a mirror for the command line: links, signals, what is printed and written."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import orjson
+import uvloop
+from rich.table import Table
+
+from newsfabric.amqp.link import connect
+from newsfabric.cli.show import console
+from newsfabric.errors import ConfigError
+from newsfabric.mirror.place import Place
+from newsfabric.mirror.report import COLUMNS, closing_lines, failures, rows
+from newsfabric.mirror.run import Mirror, MirrorOptions, run_mirror
+
+_NAME: Final = "newsfabric mirror"
+
+
+def run_command(
+    original: Place,
+    other: Place,
+    options: MirrorOptions,
+    *,
+    report: Path | None,
+    as_json: bool,
+    fail_on_loss: bool,
+    fail_over_delay: float | None,
+) -> bool:
+    """Run, print and write; whether the command shall fail."""
+    if report is not None and not report.parent.is_dir():
+        raise ConfigError(f"{report.parent} is no folder")
+    document = uvloop.run(_run(original, other, options))
+    failed = failures(document, fail_on_loss=fail_on_loss, fail_over_delay=fail_over_delay)
+    document["failed"] = failed
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+    if report is not None:
+        try:
+            report.write_bytes(text + b"\n")
+        except OSError as exc:
+            raise ConfigError(f"{report}: {exc.strerror}") from exc
+    if as_json:
+        click.echo(text)
+    else:
+        _show(document)
+    for each in failed:
+        click.echo(f"error: {each}", err=True)
+    return bool(failed)
+
+
+async def _run(original: Place, other: Place, options: MirrorOptions) -> dict[str, Any]:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        # The first ends the mirroring, the second the waiting for what is under way.
+        (hurry if stop.is_set() else stop).set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    mirror = Mirror(original, other, options)
+    here = await connect(original.core_urls, name=_NAME, credentials=original.credentials)
+    try:
+        there = await connect(other.client_urls, name=_NAME, credentials=other.credentials)
+        try:
+            return await run_mirror(mirror, here, there, stop=stop, hurry=hurry, say=_say)
+        finally:
+            await there.close()
+    finally:
+        await here.close()
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _show(document: dict[str, Any]) -> None:
+    table = Table(*COLUMNS, box=None, pad_edge=False)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for row in rows(document):
+        table.add_row(*row)
+    out = console()
+    if table.row_count:
+        out.print(table)
+    for line in closing_lines(document):
+        out.print(line, soft_wrap=True)

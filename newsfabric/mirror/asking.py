@@ -1,0 +1,66 @@
+"""Asks a frontdesk's ``/board.json`` how many readers its fabric has, every two seconds.
+
+The token is read anew each time, so that it can be replaced, and goes into a header, never into a
+URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import orjson
+from tornado.httpclient import HTTPClientError
+from tornado.httputil import HTTPHeaders
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from newsfabric.mirror.board import Crowded, read_board
+
+_EVERY: Final = 2.0
+_TIMEOUT: Final = 3.0
+_MAX_BYTES: Final = 16 << 20
+_MAX_TOKEN: Final = 8_192
+
+
+class Asking:
+    """``crowded`` is the last answer, None before the first; ``trouble`` why there is none now."""
+
+    def __init__(self, url: str, token_file: Path | None) -> None:
+        self.crowded: Crowded | None = None
+        self.trouble = ""
+        self._url = url
+        self._token_file = token_file
+
+    async def run(self) -> None:
+        """Ask for ever."""
+        http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_BYTES)
+        try:
+            while True:
+                await self._ask(http)
+                await asyncio.sleep(_EVERY)
+        finally:
+            http.close()
+
+    async def _ask(self, http: SimpleAsyncHTTPClient) -> None:
+        try:
+            answer = await http.fetch(
+                self._url,
+                headers=self._headers(),
+                connect_timeout=_TIMEOUT,
+                request_timeout=_TIMEOUT,
+                follow_redirects=False,
+            )
+            self.crowded = read_board(orjson.loads(answer.body))
+            self.trouble = ""
+        except (OSError, HTTPClientError, ValueError) as exc:
+            self.trouble = f"{self._url}: {exc}"[:200]
+
+    def _headers(self) -> HTTPHeaders:
+        if self._token_file is None:
+            return HTTPHeaders()
+        with self._token_file.open("rb") as file:
+            token = file.read(_MAX_TOKEN).decode("ascii", "replace").strip()
+        if not token.isprintable() or " " in token:
+            raise ValueError(f"{self._token_file} holds no token")
+        return HTTPHeaders({"Authorization": f"Bearer {token}"})

@@ -1,0 +1,46 @@
+"""Percentiles of many delays in little memory. Pure.
+
+Buckets grow by two per cent, so a percentile is right within that; there are some thousand of them,
+whatever is put in.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import Final
+
+_GROWTH: Final = math.log(1.02)
+_LEAST: Final = 0.000_1
+_MOST: Final = 86_400.0
+
+
+class Delays:
+    """Delays in seconds. What is below a tenth of a millisecond, or negative because clocks
+    differ, counts as that much; what is above a day, as a day."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._buckets: collections.Counter[int] = collections.Counter()
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        bounded = min(max(seconds, _LEAST), _MOST)
+        self._buckets[math.ceil(math.log(bounded / _LEAST) / _GROWTH)] += 1
+        self.count += 1
+
+    def percentile(self, part: float) -> float | None:
+        """Seconds within which ``part`` (0 to 1) of them were; None if there were none."""
+        if not self.count:
+            return None
+        left = max(1, math.ceil(part * self.count))
+        for bucket in sorted(self._buckets):
+            left -= self._buckets[bucket]
+            if left <= 0:
+                break
+        return float(_LEAST * math.exp(bucket * _GROWTH))
+
+    def ms(self, part: float) -> float | None:
+        """The same in ms, to a tenth."""
+        found = self.percentile(part)
+        return None if found is None else round(found * 1000, 1)

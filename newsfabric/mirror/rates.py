@@ -1,0 +1,54 @@
+"""How many messages a second each topic has had lately. Pure, and bounded.
+
+Old messages count less and less, half as much after twenty seconds. When there is no room for
+another topic, it isn't counted until a rare one has been forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+_MOST: Final = 1_000
+_TAU: Final = 20.0 / math.log(2)
+_SWEEP_EVERY: Final = 5.0
+_RARE: Final = 0.05
+
+
+class Rates:
+    """Counts from ``began`` (seconds) on."""
+
+    def __init__(self, began: float, *, most: int = _MOST) -> None:
+        self._began = began
+        self._most = most
+        # What is left of its messages, and as of when.
+        self._left: dict[str, tuple[float, float]] = {}
+        self._swept = began
+
+    def note(self, topic: str, now: float) -> None:
+        """One message of ``topic``."""
+        known = self._left.get(topic)
+        if known is None and len(self._left) >= self._most and not self._sweep(now):
+            return
+        left, at = (0.0, now) if known is None else known
+        self._left[topic] = (left * _decay(now - at) + 1.0, now)
+
+    def per_second(self, now: float) -> dict[str, float]:
+        """Messages a second by topic."""
+        # What a steady rate would have left by now.
+        seconds = _TAU * (1.0 - _decay(max(1.0, now - self._began)))
+        return {
+            topic: left * _decay(now - at) / seconds for topic, (left, at) in self._left.items()
+        }
+
+    def _sweep(self, now: float) -> bool:
+        """Forget the rare, if that wasn't just done; whether there is room."""
+        if now - self._swept >= _SWEEP_EVERY:
+            self._swept = now
+            kept = {t: v for t, v in self._left.items() if v[0] * _decay(now - v[1]) > _RARE}
+            self._left = kept
+        return len(self._left) < self._most
+
+
+def _decay(seconds: float) -> float:
+    return math.exp(-max(0.0, seconds) / _TAU)
