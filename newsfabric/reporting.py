@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,14 @@ from prometheus_client import Counter
 from newsfabric.amqp import Link, Publisher
 from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
-from newsfabric.reports import MAX_REASONS, MAX_TEXT, ProcessKind, Report, encode_report
+from newsfabric.reports import (
+    MAX_FIGURES,
+    MAX_REASONS,
+    MAX_TEXT,
+    ProcessKind,
+    Report,
+    encode_report,
+)
 from newsfabric.seldom import Seldom
 from newsfabric.service import Readiness
 from newsfabric.topology import UPSTREAM
@@ -123,12 +131,14 @@ class Reporting:
             self._outcomes.labels("sent").inc()
 
     async def report(self) -> Report:
-        """What it says now."""
+        """What it says now. Figures in what ``more`` brings stand beside its own."""
+        more = {} if self._more is None else await self._more()
+        figures = self._figures.read(asyncio.get_running_loop().time()) | more.pop("figures", {})
         return make_report(
             self.speaker,
             self._readiness(),
-            self._figures.read(asyncio.get_running_loop().time()),
+            dict(itertools.islice(figures.items(), MAX_FIGURES)),
             draining=self._draining(),
             sent_ms=time.time_ns() // 1_000_000,
-            **({} if self._more is None else await self._more()),
+            **more,
         )
