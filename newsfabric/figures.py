@@ -73,7 +73,8 @@ class Figures:
     def read(self, now: float) -> dict[str, float]:
         """Every figure there is at ``now`` (monotonic, in seconds).
 
-        A rate is there from the second look on, a quantile while there was something to measure.
+        A rate is there from the second look on, one with a label only while it isn't 0, a quantile
+        while there was something to measure.
         """
         return self.of(self._registry.collect(), now)
 
@@ -87,7 +88,7 @@ class Figures:
         look = _Look(now, counts)
         figures |= self._rates(look) | self._quantiles(look)
         self._keep(look)
-        return {name: value for name, value in figures.items() if _is_sayable(value)}
+        return {name: round(value, 6) for name, value in figures.items() if _is_sayable(value)}
 
     def _add(self, family: Metric, figures: dict[str, float], counts: dict[Key, float]) -> None:
         label = self._labels[family.name]
@@ -115,12 +116,15 @@ class Figures:
         if before is None:
             return {}
         seconds = look.at - before.at
-        return {
-            _figure(family, kept): max(0.0, value - before.counts.get((family, kept, le), 0.0))
-            / seconds
-            for (family, kept, le), value in look.counts.items()
-            if self._kinds[family] == "counter"
-        }
+        found: dict[str, float] = {}
+        for (family, kept, le), value in look.counts.items():
+            if self._kinds[family] != "counter":
+                continue
+            grown = max(0.0, value - before.counts.get((family, kept, le), 0.0))
+            # Most labels of most counters don't move, and a report is sent each second.
+            if grown or not kept:
+                found[_figure(family, kept)] = grown / seconds
+        return found
 
     def _quantiles(self, look: _Look) -> dict[str, float]:
         before = self._before(look.at, QUANTILE_SECONDS)

@@ -21,6 +21,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import ManagementError
+from newsfabric.fetching import fetch
 from newsfabric.numbers import is_number
 from newsfabric.settings import Credentials
 from newsfabric.topology import VHOST, Binding, Exchange
@@ -237,7 +238,7 @@ class Management:
         )
         where = f"{method} {self.url}/api{path.partition('?')[0]}"
         try:
-            response = await self._http.fetch(request)
+            response = await fetch(self._http, request)
         except HTTPClientError as exc:
             # Tornado's own 599 stands for "no answer".
             status = 0 if exc.code == 599 else exc.code

@@ -35,7 +35,7 @@ from newsfabric.errors import LinkError, ManagementError
 from newsfabric.figures import Figures, Wanted
 from newsfabric.hops import last_hop
 from newsfabric.management import Management
-from newsfabric.reporting import Reporting, Speaker
+from newsfabric.reporting import IN_FLIGHT, Reporting, Speaker
 from newsfabric.reports import MAX_REASONS, ShovelSeen
 from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
@@ -52,7 +52,7 @@ from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
 from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, place, watched_document
-from retail.load import AWAY, GatewayLoad, box_state, report
+from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, report
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +114,7 @@ class Agent:
         self._running: frozenset[str] = frozenset()
         self._states: dict[str, str] = {}
         self._load: GatewayLoad | None = None
+        self._word: GatewayWord | None = None
         self._feeds: Feeds | None = None
         self._looks = 0
         self._complaints = Complaints()
@@ -155,7 +156,7 @@ class Agent:
         )
         try:
             await self._begin(link)
-            await self._serve(link, stop)
+            await self._serve(stop)
         finally:
             for core in self._cores.values():
                 await core.close()
@@ -167,19 +168,18 @@ class Agent:
         await link.on_connect(self._declare)
         self._ticking = await link.consumer(TICK_QUEUE, self._on_tick, prefetch=100)
         self._publisher = await link.publisher(in_flight=10)
+        self._showing = await link.publisher(in_flight=IN_FLIGHT)
         for core in self._cores.values():
             await core.open()
 
-    async def _serve(self, link: Link, stop: asyncio.Event) -> None:
+    async def _serve(self, stop: asyncio.Event) -> None:
         tending = asyncio.create_task(_each_second(self._tend))
         reporting = asyncio.create_task(_each_second(self._report))
-        showing = asyncio.create_task(self._reporting.run(link))
-        works = (tending, reporting, showing)
-        tasks: set[asyncio.Task[Any]] = {*works, asyncio.create_task(stop.wait())}
+        tasks: set[asyncio.Task[Any]] = {tending, reporting, asyncio.create_task(stop.wait())}
         try:
             # A task that ends before `stop` has met a bug: its error must end the process.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in works:
+            for task in (tending, reporting):
                 if task.done():
                     task.result()
             await self._empty()
@@ -295,7 +295,7 @@ class Agent:
 
     async def _report(self) -> None:
         """Ask the gateway and tell the core."""
-        self._load = await self._gateway.load()
+        self._load, self._word = await asyncio.gather(self._gateway.load(), self._gateway.word())
         load = self._load or AWAY
         fed = self.readiness().ready
         state = box_state(load, fed=fed, draining=self._drain.draining)
@@ -309,13 +309,14 @@ class Agent:
         else:
             REPORTS.labels("sent").inc()
             self._back.sent(_now())
+        # Behind the word that decides, and in nobody's way.
+        await self._reporting.once(self._showing)
 
     # --- what operators see ---------------------------------------------------------------
 
     async def _seen(self) -> dict[str, Any]:
         """What the box's report has beside the agent's own figures."""
-        word = await self._gateway.word()
-        load, ready = self._load, self.readiness()
+        load, word, ready = self._load, self._word, self.readiness()
         why = list(ready.waiting_for)
         if load is None:
             why.append("gateway")

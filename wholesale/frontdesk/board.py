@@ -17,6 +17,7 @@ import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from newsfabric.fetching import fetch
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.answers_elsewhere import MAX_ANSWER_BYTES, parse_answer
 from wholesale.frontdesk.elsewhere import ASK_AGAIN, ASK_EVERY
@@ -133,7 +134,7 @@ class Board:
                 request_timeout=_ANSWER_SECONDS,
                 follow_redirects=False,
             )
-            answer = parse_answer((await http.fetch(request)).body, region)
+            answer = parse_answer((await fetch(http, request)).body, region)
         except HTTPClientError as exc:
             elsewhere.failed(region, "no answer" if exc.code == 599 else f"HTTP {exc.code}")
         except OSError as exc:

@@ -66,6 +66,8 @@ class Picture:
         self._hearing_since: float | None = None
         self._began = self._looked = now
         self._shovels: dict[tuple[str, str], tuple[bool | None, int]] = {}
+        # Those of which it was said.
+        self._silent: set[tuple[str, str]] = set()
         self._nodes: dict[tuple[str, str], bool] = {}
 
     # --- what comes in --------------------------------------------------------------------
@@ -159,9 +161,12 @@ class Picture:
             if restarts > restarted:
                 self._note("shovel_remade", who, f"{who} was made anew: it brought nothing", now)
             if moved and not moves:
+                self._silent.add(key)
                 self._note("shovel_silent", who, f"{who} brings nothing", now)
-            elif moved is False and moves:
+            elif moves and key in self._silent:
+                self._silent.discard(key)
                 self._note("shovel_back", who, f"{who} brings messages again", now)
+        self._silent &= self._shovels.keys()
 
     def _follow_nodes(self, now: float) -> None:
         before, self._nodes = self._nodes, {}

@@ -26,6 +26,7 @@ _TOTALS: Final = (
     "connects_per_second",
 )
 _CLOSES: Final = "gateway_closes."
+_LABEL: Final = "closes."
 #: Figures of processes that are shown over time, and what they are called there.
 HOLES: Final = "gateway_holes_open"
 REPAIRED: Final = "gateway_recovered"
@@ -45,7 +46,7 @@ def point_of(region: Mapping[str, Any]) -> Point:
     found["store_p99_ms"] = round(max(slowest) * 1000, 3) if slowest else None
     closes = sorted({name for figures in here for name in figures if name.startswith(_CLOSES)})
     for name in closes[: MAX_SERIES - len(found)]:
-        label = f"closes.{name.removeprefix(_CLOSES)}"
+        label = f"{_LABEL}{name.removeprefix(_CLOSES)}"
         found[label] = _sum(figures.get(name) for figures in here)
     return found
 
@@ -79,7 +80,13 @@ class Plots:
 
 def _series(points: list[Point]) -> dict[str, list[float | None]]:
     names = list(dict.fromkeys(name for point in points for name in point))
-    return {name: [point.get(name) for point in points] for name in names[:MAX_SERIES]}
+    return {name: [_at(point, name) for point in points] for name in names[:MAX_SERIES]}
+
+
+def _at(point: Point, name: str) -> float | None:
+    """A rate by label that isn't reported is 0, if anything is known at all."""
+    known = point.get("readers") is not None and name.startswith(_LABEL)
+    return point.get(name, 0.0 if known else None)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -11,13 +11,15 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from newsfabric.control import LoadReport
+from newsfabric.control import MAX_COUNT, LoadReport
 from newsfabric.reports import MAX_BUSIEST, Busy, NodeSeen, ShovelSeen
 from wholesale.frontdesk.presence import BOX, Known
 
 #: Seconds without a canary after which a shovel brings nothing (newsfabric.watch).
 SILENT_AFTER_MS: Final = 10_000
 MAX_REASONS: Final = 16
+# Of a number with a fraction, and surely below MAX_COUNT when it has been rounded.
+_MOST: Final = 1e18
 
 # Figures that the document has under names of its own.
 PUBLICATIONS: Final = "gateway_publications"
@@ -86,7 +88,7 @@ def shovel_page(seen: Seen) -> dict[str, Any]:
         "runs_on": shovel.runs_on,
         "source": shovel.source,
         "state": shovel.state if seen.fresh else "unknown",
-        "canary_age_ms": None if age is None else age + round(seen.age * 1000),
+        "canary_age_ms": None if age is None else _bounded(age + _ms(seen.age)),
         "messages_per_second": shovel.messages_per_second if seen.fresh else None,
         "restarts": shovel.restarts,
     }
@@ -134,7 +136,7 @@ def box_page(known: Known, now: float) -> dict[str, Any]:
         "waiting_for": waiting_for(known),
         "readers": _load(load, "connections"),
         "capacity": _load(load, "capacity"),
-        "messages_per_second": round(figures.get(PUBLICATIONS, 0.0), 1),
+        "messages_per_second": _rate(figures.get(PUBLICATIONS, 0.0)),
         "deliveries_per_second": _load(load, "deliveries_per_second"),
         "connects_per_second": _load(load, "connects_per_second"),
         "delay_p50_ms": _as_ms(figures.get(f"{DELAY}.p50")),
@@ -164,13 +166,13 @@ def totals_page(processes: Iterable[Known]) -> dict[str, Any]:
     ]
     p99 = [found for k in boxes if (found := _figure(k, f"{DELAY}.p99")) is not None]
     return {
-        "readers": sum(load.connections for load in loads),
-        "capacity": sum(load.capacity for load in loads),
+        "readers": _bounded(sum(load.connections for load in loads)),
+        "capacity": _bounded(sum(load.capacity for load in loads)),
         "boxes": len(boxes),
         "boxes_ready": sum(state_of(known) == "ready" for known in boxes),
-        "messages_per_second": round(sum(routed), 1),
-        "deliveries_per_second": round(sum(load.deliveries_per_second for load in loads), 1),
-        "connects_per_second": round(sum(load.connects_per_second for load in loads), 1),
+        "messages_per_second": _rate(sum(routed)),
+        "deliveries_per_second": _rate(sum(load.deliveries_per_second for load in loads)),
+        "connects_per_second": _rate(sum(load.connects_per_second for load in loads)),
         "delay_p50_ms": _as_ms(_middle(p50)),
         "delay_p99_ms": _as_ms(max(p99) if p99 else None),
     }
@@ -185,7 +187,7 @@ def busiest_page(processes: Sequence[Known], field: str) -> list[dict[str, Any]]
             for each in busy:
                 sums[each.name] += each.messages_per_second  # type: ignore[assignment]
     best = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:MAX_BUSIEST]
-    return [{"name": name, "messages_per_second": round(rate, 1)} for name, rate in best]
+    return [{"name": name, "messages_per_second": _rate(rate)} for name, rate in best]
 
 
 def cluster_pages(
@@ -244,8 +246,17 @@ def _load(load: LoadReport | None, field: str) -> Any:
 
 
 def _ms(seconds: float) -> int:
-    return max(0, round(seconds * 1000))
+    return _bounded(round(seconds * 1000))
 
 
 def _as_ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 3)
+    return None if seconds is None else round(min(max(0.0, seconds * 1000), _MOST), 3)
+
+
+def _rate(value: float) -> float:
+    return round(min(max(0.0, value), _MOST), 1)
+
+
+def _bounded(value: int) -> int:
+    """``value`` as other frontdesks take it: a box that lies mustn't make the region unreadable."""
+    return min(max(0, value), MAX_COUNT)
