@@ -1,5 +1,5 @@
-"""What agent and operators ask a gateway: ``/load``, ``/engine``, ``/drain``, ``/take-over``,
-health, metrics.
+"""What agent and operators ask a gateway: ``/load``, ``/report``, ``/engine``, ``/drain``,
+``/take-over``, health, metrics.
 
 Served on loopback only, on a port of its own, to programs alone (:mod:`newsfabric.operators`).
 """
@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 
 import tornado.web
 
+from gateway import measures
 from newsfabric.errors import ConfigError
+from newsfabric.figures import Figures
 from newsfabric.operators import OperatorsApplication
 from newsfabric.service import MetricsHandler, PlainHandler, health_routes, trace_route
+from newsfabric.version import version
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -77,6 +80,26 @@ class LoadHandler(PlainHandler):
         )
 
 
+class ReportHandler(PlainHandler):
+    """``GET /report``: what operators are shown of it; the agent puts it into the box's report."""
+
+    def initialize(self, core: Core, figures: Figures) -> None:
+        self._core, self._figures = core, figures
+
+    async def get(self) -> None:
+        await self._core.look()
+        ready = self._core.readiness()
+        self.write(
+            {
+                "engine": self._core.engine["engine"],
+                "version": version(),
+                "ready": ready.ready,
+                "waiting_for": list(ready.waiting_for),
+                "figures": self._figures.read(self._core.clock()),
+            }
+        )
+
+
 class EngineHandler(PlainHandler):
     """``GET /engine``: which engine runs, in which processes."""
 
@@ -135,6 +158,7 @@ def admin_application(
     return OperatorsApplication(
         [
             (r"/load", LoadHandler, {"core": core, "rates": rates, "urls": urls}),
+            (r"/report", ReportHandler, {"core": core, "figures": Figures(measures.FIGURES)}),
             (r"/engine", EngineHandler, {"core": core}),
             (r"/take-over", TakeOverHandler, {"core": core}),
             (r"/drain", DrainHandler, {"core": core, "stop": stop}),

@@ -9,6 +9,7 @@ import time
 
 from gateway.publication import Publication
 from newsfabric import metrics
+from newsfabric.figures import Wanted
 from newsfabric.tallied import Tally
 
 READERS = metrics.gauge(
@@ -85,6 +86,29 @@ ABANDONED_NUMBERS = metrics.counter(
 JOURNAL_ROWS = metrics.counter("gateway_journal_rows", "Messages read of the journal for repair")
 JOURNAL_FAILURES = metrics.counter("gateway_journal_failures", "Reads for repair that failed")
 
+# What the board shows of a gateway.
+FIGURES = (
+    Wanted(READERS),
+    Wanted(CONNECTS),
+    Wanted(REJECTED_CONNECTS, "reason"),
+    Wanted(CLOSES, "reason"),
+    Wanted(DELIVERIES),
+    Wanted(PUBLICATIONS),
+    Wanted(DUPLICATES),
+    Wanted(DROPPED, "policy"),
+    Wanted(ERRORS),
+    Wanted(RESUMES, "result"),
+    Wanted(STORE_FAILURES),
+    Wanted(DELAY),
+    Wanted(FEED_AGE),
+    Wanted(OUTBOXES),
+    Wanted(MEMORY),
+    Wanted(HOLES),
+    Wanted(MISSING),
+    Wanted(REPAIR),
+    Wanted(RECOVERED),
+    Wanted(JOURNAL_FAILURES),
+)
 
 def delay_of(publication: Publication) -> Tally | None:
     """Where the deliveries of ``publication`` are measured; None if they aren't."""

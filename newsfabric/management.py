@@ -21,6 +21,8 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import ManagementError
+from newsfabric.fetching import fetch
+from newsfabric.numbers import is_number
 from newsfabric.settings import Credentials
 from newsfabric.topology import VHOST, Binding, Exchange
 
@@ -40,6 +42,17 @@ class QueueState:
     name: str
     arguments: Mapping[str, Any]
     home: str
+    rate: float | None = dataclasses.field(default=None, compare=False)
+    """Messages a second that its consumers acknowledge; None: the broker hasn't counted any."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node as a broker lists it. ``alarm`` is ``memory``, ``disk`` or nothing."""
+
+    name: str
+    running: bool
+    alarm: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,6 +114,12 @@ class Management:
         entries = _objects(await self._get("/nodes?columns=name,running"))
         return {_text(entry, "name"): entry.get("running") is True for entry in entries}
 
+    async def node_states(self) -> list[NodeState]:
+        """The cluster's nodes with their alarms, as this node sees them."""
+        columns = "name,running,mem_alarm,disk_free_alarm"
+        entries = _objects(await self._get(f"/nodes?columns={columns}"))
+        return [_node_state(entry) for entry in entries]
+
     async def exchanges(self) -> dict[str, str]:
         """Names and types of the exchanges."""
         entries = _objects(await self._get(f"/exchanges/{_VHOST}?columns=name,type"))
@@ -117,7 +136,7 @@ class Management:
 
     async def queues(self) -> dict[str, QueueState]:
         """The queues by name."""
-        columns = "name,arguments,node"
+        columns = "name,arguments,node,message_stats.ack_details.rate"
         entries = _objects(await self._get(f"/queues/{_VHOST}?columns={columns}"))
         return {state.name: state for state in map(_queue_state, entries)}
 
@@ -219,7 +238,7 @@ class Management:
         )
         where = f"{method} {self.url}/api{path.partition('?')[0]}"
         try:
-            response = await self._http.fetch(request)
+            response = await fetch(self._http, request)
         except HTTPClientError as exc:
             # Tornado's own 599 stands for "no answer".
             status = 0 if exc.code == 599 else exc.code
@@ -256,7 +275,21 @@ def _queue_state(entry: Mapping[str, Any]) -> QueueState:
         # An empty Erlang list and an empty object look alike to RabbitMQ.
         arguments=arguments if isinstance(arguments, dict) else {},
         home=str(entry.get("node", "")),
+        rate=_ack_rate(entry),
     )
+
+
+def _ack_rate(entry: Mapping[str, Any]) -> float | None:
+    found: Any = entry
+    for key in ("message_stats", "ack_details", "rate"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return float(found) if is_number(found, 0, 1e12) else None
+
+
+def _node_state(entry: Mapping[str, Any]) -> NodeState:
+    alarms = {"memory": entry.get("mem_alarm"), "disk": entry.get("disk_free_alarm")}
+    found = [name for name, raised in alarms.items() if raised is True]
+    return NodeState(_text(entry, "name"), entry.get("running") is True, found[0] if found else "")
 
 
 def _shovel_state(entry: Mapping[str, Any]) -> ShovelState:

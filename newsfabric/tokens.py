@@ -107,7 +107,7 @@ class Login:
     """Who a reader is, until when, and what it may read beside that: a good token.
 
     Times are ms since the epoch. ``expires_ms`` is what the reader is told; the connection ends at
-    ``ends_ms``, when the leeway is over too.
+    ``ends_ms``, when the leeway is over too. An ``operator`` may see the operations board.
     """
 
     user: str
@@ -115,6 +115,7 @@ class Login:
     issued_ms: int
     expires_ms: int
     ends_ms: int
+    operator: bool = False
 
 
 def is_user(text: str) -> bool:
@@ -221,6 +222,8 @@ def _login(claims: dict[str, Any], rules: TokenRules, now: float) -> Login:
         issued_ms=int(issued * 1000),
         expires_ms=int((last if expires is None else min(last, expires)) * 1000),
         ends_ms=int(ends * 1000),
+        # Nothing but true: "false" is a text, and texts are true to Python.
+        operator=claims.get("operator") is True,
     )
 
 

@@ -32,8 +32,11 @@ from newsfabric.control import (
     tick_key,
 )
 from newsfabric.errors import LinkError, ManagementError
+from newsfabric.figures import Figures, Wanted
 from newsfabric.hops import last_hop
 from newsfabric.management import Management
+from newsfabric.reporting import IN_FLIGHT, Reporting, Speaker
+from newsfabric.reports import MAX_REASONS, ShovelSeen
 from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
 from newsfabric.settings import Credentials
@@ -49,7 +52,7 @@ from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
 from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, place, watched_document
-from retail.load import AWAY, GatewayLoad, box_state, report
+from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, report
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +72,16 @@ TICKS: Final = metrics.counter("retail_ticks", "Ticks and canaries that arrived"
 COMMANDS: Final = metrics.counter("retail_feed_commands", "Feeds moved or restarted", ["command"])
 REPORTS: Final = metrics.counter("retail_load_reports", "Load reports", ["outcome"])
 FEEDS: Final = metrics.gauge("retail_running_feeds", "Feeds whose shovel says it runs")
+BOX_REPORTS: Final = metrics.counter(
+    "retail_reports", "Reports to frontdesks, by what came of them", ["outcome"]
+)
+# What the board shows of an agent, beside what its gateway says.
+FIGURES: Final = (
+    Wanted(TICKS, "shovel"),
+    Wanted(COMMANDS, "command"),
+    Wanted(REPORTS, "outcome"),
+    Wanted(FEEDS),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +112,21 @@ class Agent:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._drain = Drain()
         self._running: frozenset[str] = frozenset()
+        self._states: dict[str, str] = {}
         self._load: GatewayLoad | None = None
+        self._word: GatewayWord | None = None
         self._feeds: Feeds | None = None
         self._looks = 0
         self._complaints = Complaints()
+        self._reporting = Reporting(
+            # Nobody says here who we are: the shovel to the core does.
+            Speaker(kind="box", name=settings.box, region=settings.region),
+            figures=Figures(FIGURES),
+            readiness=self.readiness,
+            draining=lambda: self._drain.draining,
+            more=self._seen,
+            outcomes=BOX_REPORTS,
+        )
 
     def readiness(self) -> Readiness:
         """Ready while a feed and the way back run, and what is sent through them arrives."""
@@ -144,6 +168,7 @@ class Agent:
         await link.on_connect(self._declare)
         self._ticking = await link.consumer(TICK_QUEUE, self._on_tick, prefetch=100)
         self._publisher = await link.publisher(in_flight=10)
+        self._showing = await link.publisher(in_flight=IN_FLIGHT)
         for core in self._cores.values():
             await core.open()
 
@@ -199,17 +224,18 @@ class Agent:
         try:
             if self._looks % KEEP_EVERY == 0:
                 await self._shovels.keep(self._links())
-            running = await self._shovels.running()
+            self._states = await self._shovels.states()
             self._looks += 1
         except ManagementError as exc:
-            self._running = frozenset()
+            self._running, self._states = frozenset(), {}
             # From the top when it is back: it may have lost everything.
             self._looks = 0
             if self._complaints.is_news(str(exc), _now()):
                 logger.warning("own broker: %s", mask(str(exc)))
             return
         self._complaints.over()
-        await self._follow(running)
+        running = (name for name, state in self._states.items() if state == "running")
+        await self._follow(frozenset(running))
 
     async def _follow(self, running: frozenset[str]) -> None:
         assert self._feeds is not None
@@ -269,7 +295,7 @@ class Agent:
 
     async def _report(self) -> None:
         """Ask the gateway and tell the core."""
-        self._load = await self._gateway.load()
+        self._load, self._word = await asyncio.gather(self._gateway.load(), self._gateway.word())
         load = self._load or AWAY
         fed = self.readiness().ready
         state = box_state(load, fed=fed, draining=self._drain.draining)
@@ -283,6 +309,42 @@ class Agent:
         else:
             REPORTS.labels("sent").inc()
             self._back.sent(_now())
+        # Behind the word that decides, and in nobody's way.
+        await self._reporting.once(self._showing)
+
+    # --- what operators see ---------------------------------------------------------------
+
+    async def _seen(self) -> dict[str, Any]:
+        """What the box's report has beside the agent's own figures."""
+        load, word, ready = self._load, self._word, self.readiness()
+        why = list(ready.waiting_for)
+        if load is None:
+            why.append("gateway")
+        elif word is not None:
+            why += [f"gateway's {reason}" for reason in word.waiting_for]
+        state = box_state(load or AWAY, fed=ready.ready, draining=self._drain.draining)
+        return {
+            "state": state,
+            "waiting_for": tuple(why[:MAX_REASONS]),
+            "engine": "" if word is None else word.engine,
+            "figures": {} if word is None else word.figures,
+            "shovels": self._seen_shovels(),
+        }
+
+    def _seen_shovels(self) -> tuple[ShovelSeen, ...]:
+        box, core = self._settings.box, f"{self._settings.region}/core"
+        return tuple(
+            ShovelSeen(
+                name=shovel["name"],
+                runs_on=box,
+                source=box if shovel["name"] == _UPSTREAM else core,
+                state=self._states.get(shovel["name"], "missing"),
+                canary_age_ms=shovel["canary_age_ms"],
+                messages_per_second=None,
+                restarts=shovel["restarts"],
+            )
+            for shovel in self.canaries()["shovels"]
+        )
 
     # --- leaving --------------------------------------------------------------------------
 

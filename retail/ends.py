@@ -31,7 +31,7 @@ from newsfabric.topology import (
     owned_box_shovel,
     shovel_value,
 )
-from retail.load import GatewayLoad, parse_load
+from retail.load import GatewayLoad, GatewayWord, parse_load, parse_word
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,14 @@ class GatewayAdmin:
         try:
             body = await self._send("GET", "/load")
             return parse_load(orjson.loads(body))
+        except (HTTPClientError, OSError, ValueError) as exc:
+            logger.debug("gateway: %s", exc)
+            return None
+
+    async def word(self) -> GatewayWord | None:
+        """``GET /report``; None if the gateway is away, or of a release that has none."""
+        try:
+            return parse_word(orjson.loads(await self._send("GET", "/report")))
         except (HTTPClientError, OSError, ValueError) as exc:
             logger.debug("gateway: %s", exc)
             return None
@@ -176,10 +184,10 @@ class BoxShovels:
         self._management = management
         self._credentials = credentials
 
-    async def running(self) -> frozenset[str]:
-        """Names of the shovels that say they run."""
+    async def states(self) -> dict[str, str]:
+        """What the shovels say of themselves, by name."""
         states = await self._management.shovel_states()
-        return frozenset(name for name, state in states.items() if state.state == "running")
+        return {name: state.state for name, state in states.items()}
 
     async def keep(self, links: Mapping[str, ShovelLink]) -> None:
         """Make the box's shovels ``links`` (by name) and no others. Idempotent."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from newsfabric.control import MAX_COUNT, BoxState, LoadReport
 from newsfabric.numbers import is_number, is_whole
+from newsfabric.reports import MAX_FIGURES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,35 @@ def parse_load(document: Any) -> GatewayLoad:
         sockjs_url=_text(document, "sockjs_url"),
         websocket_url=_text(document, "websocket_url"),
         sse_url=_text(document, "sse_url"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayWord:
+    """The gateway's answer to ``GET /report``: what operators are shown of it."""
+
+    engine: str
+    version: str
+    waiting_for: tuple[str, ...]
+    figures: Mapping[str, float]
+
+
+def parse_word(document: Any) -> GatewayWord:
+    """The gateway's word in a parsed answer; ValueError names what is wrong with it."""
+    if not isinstance(document, dict):
+        raise ValueError("the gateway's report is no object")
+    reasons, figures = document.get("waiting_for"), document.get("figures")
+    if not isinstance(reasons, list) or not all(isinstance(one, str) for one in reasons):
+        raise ValueError("the gateway's waiting_for must be a list of texts")
+    if not isinstance(figures, dict) or len(figures) > MAX_FIGURES:
+        raise ValueError("the gateway's figures must be an object")
+    if not all(is_number(value, -MAX_COUNT, MAX_COUNT) for value in figures.values()):
+        raise ValueError("the gateway's figures must be numbers")
+    return GatewayWord(
+        engine=_text(document, "engine"),
+        version=_text(document, "version"),
+        waiting_for=tuple(reasons),
+        figures=figures,
     )
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 from newsfabric import service
+from newsfabric.errors import ConfigError
 from newsfabric.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import (
     Credentials,
     Fabric,
     credentials_from,
+    is_name,
     load_fabric,
     shovel_credentials_from,
 )
@@ -29,6 +31,7 @@ from shovels.keeper import Keeper
     "--topics topics.toml --port 15090",
 )
 @click.option("--region", required=True, help="The region to keep.")
+@click.option("--name", help="What the board calls it; by default REGION-shovels.")
 @click.option("--fabric", type=click.Path(path_type=Path), required=True, help="fabric.json")
 @click.option("--topics", type=click.Path(path_type=Path), required=True, help="topics.toml")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where --port listens.")
@@ -40,6 +43,7 @@ from shovels.keeper import Keeper
 @service.process_options
 def main(
     region: str,
+    name: str | None,
     fabric: Path,
     topics: Path,
     host: str,
@@ -56,8 +60,11 @@ def main(
     async def keep(stop: asyncio.Event) -> None:
         known = load_fabric(fabric)
         known.region(region)
+        if name is not None and not is_name(name):
+            raise ConfigError(f"{name!r} is no name (a-z, 0-9 and -, at most 63)")
         await run(
             stop,
+            name=name,
             region=region,
             fabric=known,
             topics=load_topics(topics),
@@ -73,6 +80,7 @@ def main(
 async def run(
     stop: asyncio.Event,
     *,
+    name: str | None = None,
     region: str,
     fabric: Fabric,
     topics: TopicTable,
@@ -83,7 +91,7 @@ async def run(
 ) -> None:
     """Serve health and metrics on ``address`` and keep until ``stop`` is set."""
     async with Brokers(fabric, credentials, shovels=shovels) as brokers:
-        keeper = Keeper(brokers, region, topics)
+        keeper = Keeper(brokers, region, topics, name=name)
         routes = [
             (r"/canaries", service.DocumentHandler, {"document": keeper.canaries}),
             *service.operators_routes(keeper.readiness),

@@ -86,6 +86,10 @@ class Canaries:
         for cluster in self._own:
             await self._hear(cluster)
 
+    def link(self, cluster: Cluster) -> Link:
+        """The link to ``cluster``, which is open."""
+        return self._links[cluster]
+
     async def run(self) -> None:
         """Send a canary everywhere each second, until cancelled."""
         before = _now()

@@ -15,20 +15,24 @@ import functools
 import logging
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from newsfabric import metrics
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ManagementError
+from newsfabric.figures import Figures, Wanted
+from newsfabric.reporting import Reporting, Speaker
+from newsfabric.reports import MAX_SHOVELS, ShovelSeen
 from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Cluster, mask, region_links
+from newsfabric.topology import Cluster, Link, mask, region_links
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, restart, states
-from shovels.canaries import Canaries
+from shovels.canaries import ARRIVED, SENT, Canaries
 from shovels.homes import Seen, Uptimes
+from shovels.nodes import Nodes, clusters_of
 from shovels.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -51,6 +55,19 @@ RESTARTS: Final = metrics.counter(
 )
 AGE: Final = metrics.gauge(
     "shovels_canary_age_seconds", "Since the newest canary that arrived was sent", ["shovel"]
+)
+REPORTS: Final = metrics.counter(
+    "shovels_reports", "Reports to frontdesks, by what came of them", ["outcome"]
+)
+# What the board shows of a keeper.
+FIGURES: Final = (
+    Wanted(ROUNDS, "outcome"),
+    Wanted(ACTIONS, "outcome"),
+    Wanted(RUNNING),
+    Wanted(WANTED),
+    Wanted(RESTARTS),
+    Wanted(SENT, "outcome"),
+    Wanted(ARRIVED),
 )
 
 
@@ -75,14 +92,22 @@ class Keeper:
     """The keeper of one region."""
 
     def __init__(
-        self, brokers: Brokers, region: str, topics: TopicTable, rng: random.Random | None = None
+        self,
+        brokers: Brokers,
+        region: str,
+        topics: TopicTable,
+        rng: random.Random | None = None,
+        *,
+        name: str | None = None,
     ) -> None:
+        """``name`` is what the board calls it; several keepers of a region need several."""
         self._brokers = brokers
         self._region = region
         self._topics = topics
         rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._pace = Pace(rng)
-        self.watch = Watch(region_links(brokers.fabric, region, topics), rng)
+        self._links = region_links(brokers.fabric, region, topics)
+        self.watch = Watch(self._links, rng)
         self._uptimes = Uptimes()
         self._complaints = Complaints()
         # Where shovels of ours run.
@@ -90,6 +115,22 @@ class Keeper:
         self._own += [Cluster(proxy.name, "proxy") for proxy in brokers.fabric.proxies]
         self._as_planned = False
         self._all_run = False
+        self._nodes = Nodes(clusters_of(brokers.fabric, region), brokers.credentials)
+        # What the last round saw: shovels' own words by cluster, and rates of queues.
+        self._said: Mapping[Cluster, Mapping[str, str] | None] = {}
+        self._rates: Mapping[Cluster, Mapping[str, float]] = {}
+        self._reporting = Reporting(
+            Speaker(
+                kind="keeper",
+                name=name or f"{region}-shovels",
+                region=region,
+                login=brokers.credentials.username,
+            ),
+            figures=Figures(FIGURES),
+            readiness=self.readiness,
+            more=self._seen,
+            outcomes=REPORTS,
+        )
 
     def readiness(self) -> Readiness:
         """Ready when there is nothing to do, every shovel runs, and canaries come through each."""
@@ -110,10 +151,16 @@ class Keeper:
         try:
             await canaries.open()
             async with asyncio.TaskGroup() as tasks:
-                sending = tasks.create_task(canaries.run())
+                core = canaries.link(Cluster(self._region, "core"))
+                beside = [
+                    tasks.create_task(canaries.run()),
+                    tasks.create_task(self._nodes.run()),
+                    tasks.create_task(self._reporting.run(core)),
+                ]
                 self._show_ages()
                 await self._keep(stop)
-                sending.cancel()
+                for task in beside:
+                    task.cancel()
         finally:
             await canaries.close()
 
@@ -131,6 +178,10 @@ class Keeper:
         """Look and do what there is to do; whether plan and reality were the same already."""
         found = await look(self._brokers, self._region, self._topics, self._observe)
         done = await carry_out(self._brokers, found)
+        self._rates = {
+            cluster: {q.name: q.rate for q in actual.queues.values() if q.rate is not None}
+            for cluster, actual in found.actual.items()
+        }
         await self._watch(found)
         self._as_planned = not done and not found.unreachable
         ROUNDS.labels("settled" if self._as_planned else "unsettled").inc()
@@ -142,6 +193,12 @@ class Keeper:
 
     async def _watch(self, found: Look) -> None:
         statuses = await states(self._brokers, self._own)
+        self._said = {
+            cluster: {shovel.name: shovel.state for shovel in status.shovels}
+            if isinstance(status, Status)
+            else None
+            for cluster, status in statuses.items()
+        }
         running = frozenset(
             (status.cluster, shovel.name)
             for status in statuses.values()
@@ -165,6 +222,12 @@ class Keeper:
                 logger.warning("%s: %s", link.id, mask(str(exc)))
             else:
                 RESTARTS.labels(link.id).inc()
+
+    async def _seen(self) -> dict[str, Any]:
+        """What operators are told beside its figures."""
+        ages = self.watch.document(asyncio.get_running_loop().time())["shovels"]
+        shovels = seen_shovels(self._links, ages, self._said, self._rates)
+        return {"shovels": shovels, "nodes": self._nodes.seen}
 
     def _show_ages(self) -> None:
         loop = asyncio.get_running_loop()
@@ -191,3 +254,34 @@ class Keeper:
             self._complaints.over()
         elif self._complaints.is_news("; ".join(wrong), now):
             logger.warning("not as planned, trying again: %s", "; ".join(wrong))
+
+
+def seen_shovels(
+    links: Sequence[Link],
+    ages: Sequence[Mapping[str, Any]],
+    said: Mapping[Cluster, Mapping[str, str] | None],
+    rates: Mapping[Cluster, Mapping[str, float]],
+) -> tuple[ShovelSeen, ...]:
+    """Shovels as operators are shown them. ``ages`` is of ``/canaries``, in the order of ``links``.
+
+    ``said`` is None for a cluster that doesn't answer; ``rates`` are of queues. Pure.
+    """
+    found = []
+    for link, age in zip(links[:MAX_SHOVELS], ages, strict=False):
+        states_there = said.get(link.runs_on)
+        known = rates.get(link.source)
+        queues = [link.queue(node).name for node in link.nodes]
+        found.append(
+            ShovelSeen(
+                name=link.name,
+                runs_on=str(link.runs_on),
+                source=str(link.source),
+                state="unknown" if states_there is None else states_there.get(link.name, "missing"),
+                canary_age_ms=age["canary_age_ms"],
+                messages_per_second=None
+                if known is None
+                else round(sum(known.get(queue, 0.0) for queue in queues), 1),
+                restarts=age["restarts"],
+            )
+        )
+    return tuple(found)

@@ -20,6 +20,7 @@ from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
 from newsfabric.tracing import trace_options
 from wholesale.frontdesk.access import read_keys
+from wholesale.frontdesk.board_access import BoardSettings
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 from wholesale.mailbox.service import MailboxService, MailboxSettings
 from wholesale.router.service import RouterService, RouterSettings
@@ -143,6 +144,7 @@ def router(
                 name=name,
                 region=own.name,
                 queues=queues,
+                login=_login(),
                 host=host,
                 port=port,
                 admin_hosts=admin_hosts,
@@ -173,7 +175,13 @@ def mailbox(
         async with _on_core(name, **where) as (own, opened):
             queues = topology.mailbox_queues(len(own.core))
             settings = MailboxSettings(
-                name=name, queues=queues, host=host, port=port, admin_hosts=admin_hosts
+                name=name,
+                region=own.name,
+                queues=queues,
+                login=_login(),
+                host=host,
+                port=port,
+                admin_hosts=admin_hosts,
             )
             await MailboxService(settings, **opened).serve(stop)
 
@@ -206,6 +214,14 @@ def mailbox(
     callback=_places,
     help="Where boxes may say that they are: a host, .example.org or 10.0.0.0/8; repeat.",
 )
+@_option("token-keys", metavar="FILE|URL", help="PEM or JWKS: operators log in to the board.")
+@_option("token-audience", metavar="AUD", help="What operators' tokens must be for.")
+@_option("token-issuer", metavar="ISS", help="Whom operators' tokens must be from.")
+@_option(
+    "board-token-file",
+    metavar="FILE",
+    help="An operator's token, by which other regions' frontdesks are asked; read each time.",
+)
 def frontdesk(
     *,
     name: str,
@@ -220,11 +236,16 @@ def frontdesk(
     api_key_file: Path | None,
     proxy_from: tuple[Network, ...],
     gateways_at: Places | None,
+    token_keys: str | None,
+    token_audience: str | None,
+    token_issuer: str | None,
+    board_token_file: str | None,
     log_level: str,
 ) -> None:
-    """Answer endpoints, publications and history over HTTP, and serve the reader's page.
+    """Answer endpoints, publications and history over HTTP, and serve the pages.
 
-    On other addresses than loopback it insists on --api-key-file.
+    On other addresses than loopback it insists on --api-key-file, and its operations board (/board)
+    is only for operators who log in: with a token of --token-keys that has the claim operator.
     """
 
     async def run(stop: asyncio.Event) -> None:
@@ -239,9 +260,15 @@ def frontdesk(
             admin_port=admin_port,
             admin_hosts=admin_hosts,
             api_keys=read_keys(api_key_file),
-            login=credentials_from(os.environ).username,
+            login=_login(),
             proxy_from=proxy_from,
             gateways_at=gateways_at,
+            board=BoardSettings(
+                token_keys=token_keys,
+                token_audience=token_audience,
+                token_issuer=token_issuer,
+                token_file=board_token_file,
+            ),
         )
         async with (
             _store(store, table) as opened,
@@ -254,6 +281,10 @@ def frontdesk(
             await desk.serve(stop)
 
     service.run(run, name=name, log_level=log_level)
+
+
+def _login() -> str:
+    return credentials_from(os.environ).username
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from newsfabric.amqp import Consumer, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.errors import LinkError, StoreError
 from newsfabric.operators import OperatorsApplication
+from newsfabric.reporting import Reporting
 from newsfabric.service import Readiness, listen, operators_routes
 from newsfabric.store import Store
 from wholesale.failed import Failed
@@ -58,12 +59,16 @@ W = TypeVar("W", bound=Work)
 class CoreSettings:
     """How one service runs. ``prefetch`` is per queue and bounds everything that it holds.
 
+    ``login`` is whom it logs in as: its reports say so.
+
     ``drain_seconds`` is how long it finishes what it has when told to stop; the rest goes to the
     others. ``port`` 0 takes a free one; it is asked by an address or one of ``admin_hosts``.
     """
 
     name: str
+    region: str
     queues: tuple[str, ...]
+    login: str | None = None
     host: str = "127.0.0.1"
     port: int = 0
     admin_hosts: tuple[str, ...] = ()
@@ -87,6 +92,10 @@ class CoreService(abc.ABC, Generic[W]):
         self._work: W | None = None
 
     @abc.abstractmethod
+    def _make_reporting(self) -> Reporting:
+        """What tells operators how it is, each second."""
+
+    @abc.abstractmethod
     async def _make_work(self) -> W:
         """The work; the cluster has what it needs."""
 
@@ -105,6 +114,11 @@ class CoreService(abc.ABC, Generic[W]):
             consuming=bool(self._consumers) and not self._draining,
             store=self._store_checked and work is not None and work.store_answers,
         )
+
+    @property
+    def draining(self) -> bool:
+        """Whether it was told to stop."""
+        return self._draining
 
     @property
     def under_way(self) -> int:
@@ -129,6 +143,7 @@ class CoreService(abc.ABC, Generic[W]):
                     tasks.create_task(work.run(), name="work"),
                     tasks.create_task(failed.run(), name="failed"),
                     tasks.create_task(self._watch_store(), name="store check"),
+                    tasks.create_task(self._make_reporting().run(self._link), name="reports"),
                     tasks.create_task(self._consume(work, failed), name="consume"),
                 ]
                 await stop.wait()

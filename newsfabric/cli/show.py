@@ -79,6 +79,7 @@ def urls(layout: WorldLayout) -> RenderableType:
     for region in layout.regions:
         rows = [
             ("page", f"{region.frontdesk_url}/"),
+            ("board", region.board_url),
             ("endpoints", region.endpoints_url),
             *(("readers", box.websocket_url) for box in region.boxes),
             *(("publish to", broker.amqp_url) for broker in region.client),

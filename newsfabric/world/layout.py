@@ -194,6 +194,11 @@ class RegionLayout:
         """Where readers learn of the region's gateways."""
         return f"{self.frontdesk_url}/endpoints.json"
 
+    @property
+    def board_url(self) -> str:
+        """The operations board."""
+        return f"{self.frontdesk_url}/board"
+
     def brokers(self) -> Iterator[tuple[BrokerRole, Broker]]:
         """Every RabbitMQ node of the region with its role."""
         yield from (("client", broker) for broker in self.client)

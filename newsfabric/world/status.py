@@ -185,6 +185,7 @@ def _region(
     return {
         "name": region.name,
         "frontdesk_url": region.frontdesk_url,
+        "board_url": region.board_url,
         "routed": seen.routed.get(region.name),
         "endpoints_url": region.endpoints_url,
         "brokers": [_broker(role, broker, running) for role, broker in region.brokers()],

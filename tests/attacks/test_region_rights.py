@@ -102,7 +102,7 @@ async def test_what_a_mailbox_fails_with_comes_round_for_ever(
     login = Credentials(MAILBOX, "pass-word")
     link = await connect([core.node.amqp_url], name="mailbox", credentials=login)
     service = MailboxService(
-        MailboxSettings(name="oregon-mailbox-1", queues=("mailbox.1",)),
+        MailboxSettings(name="oregon-mailbox-1", region="oregon", queues=("mailbox.1",)),
         link=link,
         store=MemoryStore(TOPICS),
         topics=TOPICS,

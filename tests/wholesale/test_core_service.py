@@ -46,7 +46,9 @@ def _router(desk: Desk, **settings: Any) -> CoreService[Any]:
 
 
 def _mailbox(desk: Desk, **settings: Any) -> CoreService[Any]:
-    told = MailboxSettings(name="oregon-mailbox-1", queues=("mailbox.1",), **settings)
+    told = MailboxSettings(
+        name="oregon-mailbox-1", region="oregon", queues=("mailbox.1",), **settings
+    )
     return MailboxService(told, link=desk.link, store=desk.store, topics=desk.topics)
 
 

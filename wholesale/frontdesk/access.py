@@ -84,13 +84,14 @@ def _key(words: Sequence[str], where: str) -> ApiKey:
 
 def check_exposure(host: str, keys: Sequence[ApiKey]) -> None:
     """ConfigError if ``host`` can be reached from elsewhere and anyone could publish."""
-    if not keys and not _is_loopback(host):
+    if not keys and not is_loopback(host):
         raise ConfigError(
             f"--host {host} isn't loopback: anyone there could publish; give --api-key-file as well"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on ``host``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

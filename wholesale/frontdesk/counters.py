@@ -7,6 +7,16 @@ from newsfabric import metrics
 LOAD_REPORTS = metrics.counter(
     "frontdesk_load_reports", "Load reports, by what came of them", ["outcome"]
 )
+REPORTS = metrics.counter(
+    "frontdesk_reports", "Reports of processes for the board, by what came of them", ["outcome"]
+)
+OWN_REPORTS = metrics.counter(
+    "frontdesk_own_reports", "Reports that it sent, by what came of them", ["outcome"]
+)
+BOARD_ASKED = metrics.counter(
+    "frontdesk_board_questions", "Questions to other regions' frontdesks", ["outcome"]
+)
+BOARD_STREAMS = metrics.gauge("frontdesk_board_streams", "Who watches the board now")
 BOXES = metrics.gauge("frontdesk_boxes", "Boxes that report, in whatever state")
 ENDPOINTS = metrics.counter(
     "frontdesk_endpoints_answers", "Answers of /endpoints.json", ["gateways"]
@@ -19,5 +29,11 @@ REPORT_IGNORED = LOAD_REPORTS.labels("ignored")
 REPORT_BAD = LOAD_REPORTS.labels("bad")
 REPORT_FORGED = LOAD_REPORTS.labels("forged")
 REPORT_MISPLACED = LOAD_REPORTS.labels("misplaced")
+SEEN_TAKEN = REPORTS.labels("taken")
+SEEN_IGNORED = REPORTS.labels("ignored")
+SEEN_BAD = REPORTS.labels("bad")
+SEEN_FORGED = REPORTS.labels("forged")
+BOARD_ANSWERED = BOARD_ASKED.labels("answered")
+BOARD_UNANSWERED = BOARD_ASKED.labels("unanswered")
 WITH_GATEWAYS = ENDPOINTS.labels("some")
 WITHOUT_GATEWAYS = ENDPOINTS.labels("none")

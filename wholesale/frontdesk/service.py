@@ -8,18 +8,22 @@ import functools
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from tornado.httpserver import HTTPServer
 
-from newsfabric import control, topology
+from newsfabric import control, reports, topology
 from newsfabric.amqp import Consumer, Declare, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.figures import Figures, Wanted
 from newsfabric.networks import Network, Places
 from newsfabric.operators import OperatorsApplication
 from newsfabric.pace import HISTORY_RATE, Pace, Rate
+from newsfabric.reporting import Reporting, Speaker
+from newsfabric.reports import Report
 from newsfabric.seldom import Seldom
 from newsfabric.service import (
     DocumentHandler,
@@ -33,10 +37,14 @@ from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
+from newsfabric.version import version
 from wholesale.frontdesk import counters, openapi
-from wholesale.frontdesk.access import ApiKey, PublishAccess, check_exposure
+from wholesale.frontdesk.access import ApiKey, PublishAccess, check_exposure, is_loopback
 from wholesale.frontdesk.answers import Endpoints
 from wholesale.frontdesk.awaiting import Receipts
+from wholesale.frontdesk.board import Board
+from wholesale.frontdesk.board_access import BoardAccess, BoardSettings
+from wholesale.frontdesk.board_handlers import board_routes
 from wholesale.frontdesk.boxes import Boxes
 from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.handlers import (
@@ -45,6 +53,8 @@ from wholesale.frontdesk.handlers import (
     PublishHandler,
 )
 from wholesale.frontdesk.pages import page_routes
+from wholesale.frontdesk.picture import Place
+from wholesale.frontdesk.presence import login_of
 from wholesale.frontdesk.repeats import Repeats
 from wholesale.http import NotFoundHandler, application
 from wholesale.source import QueueSource
@@ -54,6 +64,19 @@ logger = logging.getLogger(__name__)
 _LOOPBACK: Final = "127.0.0.1"
 # Old reports and receipts are of no use to anyone, so these queues keep little and briefly.
 _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
+# Reports for the board are larger, and have a queue of their own: they never take the place of the
+# load reports that readers are sent by. A thousand boxes say some 3 MB a second.
+_REPORT_BOUNDS: Final = Bounds(max_length=5000, max_bytes=16 << 20, message_ttl_ms=5000)
+# What the board shows of a frontdesk.
+FIGURES: Final = (
+    Wanted(counters.LOAD_REPORTS, "outcome"),
+    Wanted(counters.REPORTS, "outcome"),
+    Wanted(counters.BOXES),
+    Wanted(counters.ENDPOINTS, "gateways"),
+    Wanted(counters.PUBLISHED, "status"),
+    Wanted(counters.PUBLISH_SECONDS),
+    Wanted(counters.BOARD_STREAMS),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +88,7 @@ class FrontdeskSettings:
     networks ``proxy_from`` say of whom they ask for is believed. ``login`` is the user that it logs
     in as, by which it vouches for those whose key it has seen. Boxes whose URLs lead elsewhere than
     to ``gateways_at`` are ignored (None: they may lead anywhere).
+    The ``board`` is for operators who log in, or on loopback for everybody there.
     A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
     a time, and ``drain_seconds`` once the frontdesk was told to stop.
     """
@@ -83,6 +107,7 @@ class FrontdeskSettings:
     drain_seconds: float = 5.0
     receipt_seconds: float = 5.0
     max_pending: int = 1000
+    board: BoardSettings = dataclasses.field(default_factory=BoardSettings)
     limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
@@ -118,6 +143,23 @@ class FrontdeskService:
         # Exclusive queues are this connection's own; the suffix keeps two processes apart.
         self._queue = f"{topology.FRONTDESK_QUEUES}{settings.name}.{secrets.token_hex(4)}"
         self._draining = False
+        self._board = self._make_board(fabric)
+        self._board_access = BoardAccess(
+            settings.board,
+            loopback=is_loopback(settings.host),
+            names=settings.admin_hosts,
+            clock=time.time,
+        )
+        self._reporting = Reporting(
+            Speaker(
+                kind="frontdesk", name=settings.name, region=settings.region, login=settings.login
+            ),
+            figures=Figures(FIGURES),
+            readiness=self.readiness,
+            draining=lambda: self._draining,
+            outcomes=counters.OWN_REPORTS,
+            heard=self._hear_itself,
+        )
 
     def readiness(self) -> Readiness:
         """Whether it can answer, and otherwise what it waits for.
@@ -133,23 +175,39 @@ class FrontdeskService:
     async def serve(self, stop: asyncio.Event) -> None:
         """Answer until ``stop`` is set, then finish what is under way."""
         receipts = await self._await_receipts()
-        reports = await self._watch_boxes()
+        consumers = [await self._watch_boxes(), await self._watch_reports()]
+        if self._board_access.keys is not None:
+            await self._board_access.keys.start()
         pages = application(self._routes(receipts))
         server, self.port = listen(pages, host=self.settings.host, port=self.settings.port)
         admin = self._listen_for_operators()
         self.listening.set()
         try:
-            await stop.wait()
-            self._draining = True
-            server.stop()
-            await self._finish(receipts)
+            async with asyncio.TaskGroup() as tasks:
+                beside = [tasks.create_task(work) for work in self._beside()]
+                await stop.wait()
+                self._draining = True
+                server.stop()
+                await self._finish(receipts)
+                for task in beside:
+                    task.cancel()
         finally:
+            server.stop()
             await server.close_all_connections()
             if admin is not None:
                 admin.stop()
                 await admin.close_all_connections()
-            await reports.cancel()
+            for consumer in consumers:
+                await consumer.cancel()
+            if self._board_access.keys is not None:
+                await self._board_access.keys.close()
             self._catching_up.close()
+
+    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield self._board.run()
+        yield self._reporting.run(self._core)
+        if self._board_access.keys is not None:
+            yield self._board_access.keys.keep_fresh()
 
     def _listen_for_operators(self) -> HTTPServer | None:
         settings = self.settings
@@ -191,6 +249,7 @@ class FrontdeskService:
             (r"/history", HistoryHandler, history),
             (r"/openapi\.json", DocumentHandler, {"document": described}),
             *health_routes(self.readiness),
+            *board_routes(self._board, self._board_access),
             *page_routes(),
         ]
 
@@ -219,13 +278,26 @@ class FrontdeskService:
         await self._core.on_connect(declare)
         return await _consume(self._core, self._queue, self._take_report)
 
-    async def _own_queue(self, broker: Declare) -> None:
+    async def _watch_reports(self) -> Consumer:
+        queue = f"{self._queue}.reports"
+
+        async def declare(broker: Declare) -> None:
+            await self._own_queue(broker, queue, _REPORT_BOUNDS)
+            key = reports.report_key(self.settings.region, "*")
+            await broker.bind(queue, topology.UPSTREAM, key)
+
+        await self._core.on_connect(declare)
+        return await _consume(self._core, queue, self._take_seen)
+
+    async def _own_queue(
+        self, broker: Declare, queue: str | None = None, bounds: Bounds = _BOUNDS
+    ) -> None:
         await broker.queue(
-            self._queue,
+            queue or self._queue,
             durable=False,
             exclusive=True,
             auto_delete=True,
-            arguments=_BOUNDS.arguments(),
+            arguments=bounds.arguments(),
         )
 
     def _take_report(self, delivery: Delivery) -> None:
@@ -246,8 +318,57 @@ class FrontdeskService:
         if allowed is not None and not all(url == "" or allowed.allow(url) for url in urls):
             counters.REPORT_MISPLACED.inc()
             return
-        taken = self.boxes.report(report, now=time.monotonic())
+        now = time.monotonic()
+        taken = self.boxes.report(report, now=now)
         (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()
+        if taken:
+            self._board.picture.load(report, now)
+
+    def _take_seen(self, delivery: Delivery) -> None:
+        try:
+            report = reports.decode_report(delivery.message)
+        except ValueError as exc:
+            counters.SEEN_BAD.inc()
+            logger.debug("no report: %s", exc)
+            return
+        if delivery.message.properties.user_id != login_of(report):
+            counters.SEEN_FORGED.inc()
+        elif self._is_own(report):
+            # It comes back to us, who have heard it already.
+            pass
+        elif self._board.picture.report(report, time.monotonic()):
+            counters.SEEN_TAKEN.inc()
+        else:
+            counters.SEEN_IGNORED.inc()
+
+    def _hear_itself(self, report: Report) -> None:
+        """Whatever the core does, this frontdesk is there."""
+        self._board.picture.report(report, time.monotonic())
+
+    def _is_own(self, report: Report) -> bool:
+        own = self._reporting.speaker
+        return (report.kind, report.name, report.region) == (own.kind, own.name, own.region)
+
+    def _make_board(self, fabric: Fabric) -> Board:
+        settings = self.settings
+        own = fabric.region(settings.region)
+        place = Place(
+            frontdesk=settings.name,
+            region=settings.region,
+            version=version(),
+            frontdesk_url=own.frontdesk_url,
+            planned={
+                f"{own.name}/client": [node.name for node in own.client],
+                f"{own.name}/core": [node.name for node in own.core],
+            },
+            others={other.name: other.frontdesk_url for other in fabric.others(own.name)},
+        )
+        token_file = settings.board.token_file
+        return Board(
+            place,
+            reaches=lambda: (self._core.connected, self._client.connected),
+            token_file=None if token_file is None else Path(token_file),
+        )
 
     async def _finish(self, receipts: Receipts) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from newsfabric import metrics
+from newsfabric.figures import Wanted
 from newsfabric.mailbox import MARK_KINDS
 
 _MARKS = metrics.counter("mailbox_marks", "Marks written and announced", ["mark"])
@@ -20,3 +21,18 @@ STORE_RETRIES = metrics.counter("mailbox_store_retries", "Batches that the store
 PUBLISH_RETRIES = metrics.counter("mailbox_publish_retries", "Announcements sent once more")
 WAITING = metrics.gauge("mailbox_waiting_marks", "Marks that wait for their turn")
 SECONDS = metrics.histogram("mailbox_pass", "From delivery until it is announced")
+REPORTS = metrics.counter(
+    "mailbox_reports", "Reports to frontdesks, by what came of them", ["outcome"]
+)
+
+# What the board shows of a mailbox service.
+FIGURES: Final = (
+    Wanted(_MARKS, "mark"),
+    Wanted(_IGNORED, "why"),
+    Wanted(REPEATED),
+    Wanted(LATER),
+    Wanted(STORE_RETRIES),
+    Wanted(PUBLISH_RETRIES),
+    Wanted(WAITING),
+    Wanted(SECONDS),
+)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from newsfabric.amqp import Link
+from newsfabric.figures import Figures
+from newsfabric.reporting import Reporting, Speaker
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.core_service import CoreService, CoreSettings
+from wholesale.mailbox import counters
 from wholesale.mailbox.marking import MAX_BATCH, Marking
 
 
@@ -25,7 +28,20 @@ class MailboxService(CoreService[Marking]):
         self, settings: MailboxSettings, *, link: Link, store: Store, topics: TopicTable
     ) -> None:
         super().__init__(settings, link=link, store=store)
+        self.settings = settings
         self._topics = topics
+
+    def _make_reporting(self) -> Reporting:
+        settings = self.settings
+        return Reporting(
+            Speaker(
+                kind="mailbox", name=settings.name, region=settings.region, login=settings.login
+            ),
+            figures=Figures(counters.FIGURES),
+            readiness=self.readiness,
+            draining=lambda: self.draining,
+            outcomes=counters.REPORTS,
+        )
 
     async def _make_work(self) -> Marking:
         # Of each mark its announcement and its note.

@@ -6,6 +6,7 @@ from typing import Final
 
 from newsfabric import metrics
 from newsfabric.envelope import REJECT_REASONS
+from newsfabric.figures import Wanted
 
 INTERNAL: Final = "internal"
 
@@ -49,6 +50,27 @@ RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")
 WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")
 SECONDS = metrics.histogram("router_pass", "From delivery until both publications are confirmed")
+STORE_SECONDS = metrics.histogram("router_store_write", "Of one write, of up to 256 messages")
+REPORTS = metrics.counter(
+    "router_reports", "Reports to frontdesks, by what came of them", ["outcome"]
+)
+
+# What the board shows of a router.
+FIGURES: Final = (
+    Wanted(_ENTERED, "stage"),
+    Wanted(_LEFT, "stage"),
+    Wanted(_REJECTED, "reason"),
+    Wanted(_REPEATED, "while"),
+    Wanted(SHED),
+    Wanted(EXPIRED),
+    Wanted(VOID),
+    Wanted(STORE_RETRIES),
+    Wanted(PUBLISH_RETRIES),
+    Wanted(RECEIPTS),
+    Wanted(WAITING),
+    Wanted(SECONDS),
+    Wanted(STORE_SECONDS),
+)
 
 REJECTED: Final = {reason: _REJECTED.labels(reason) for reason in (*REJECT_REASONS, INTERNAL)}
 

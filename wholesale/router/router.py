@@ -32,6 +32,7 @@ from wholesale.router.routing import Routing
 from wholesale.router.settling import Settling
 from wholesale.router.storing import Storing
 from wholesale.router.stream import Stream
+from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
 from wholesale.router.window import Window
 from wholesale.source import QueueSource
@@ -71,6 +72,7 @@ class Router:
         routes: Publisher,
         answers: Publisher,
         races: Races,
+        traffic: Traffic | None = None,
         limits: Limits = DEFAULT_LIMITS,
         bronze_room: int = BRONZE_ROOM,
         tracer: Tracer | None = None,
@@ -104,6 +106,7 @@ class Router:
             now=now,
             sightings=races.sightings,
             tracer=tracer or tracing.current(),
+            traffic=traffic or Traffic(),
         )
         self._routing = Routing(publisher=routes, settling=settling, now=now)
         self._storing = Storing(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any, Final
 
 from newsfabric.amqp import Link
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.figures import Figures
 from newsfabric.races import Races
+from newsfabric.reporting import Reporting, Speaker
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.core_service import CoreService, CoreSettings
 from wholesale.router import counters
 from wholesale.router.router import Identity, Router, wall_clock_ms
 from wholesale.router.tracing import trace_routes
+from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
 
 # Unconfirmed publications, two per message: those of two batches, one on its way and one to come.
@@ -28,7 +32,6 @@ class RouterSettings(CoreSettings):
     below ``prefetch``, or it would never be.
     """
 
-    region: str
     prefetch: int = 1000
     bronze_room: int = BRONZE_ROOM
     limits: Limits = DEFAULT_LIMITS
@@ -48,9 +51,26 @@ class RouterService(CoreService[Router]):
         self.settings = settings
         self._topics = topics
         self._races = Races(counters.COPIES, counters.LEAD)
+        self._traffic = Traffic()
 
     def _pages(self) -> list[Any]:
         return trace_routes(self.settings, self._races, self._store)
+
+    def _make_reporting(self) -> Reporting:
+        settings = self.settings
+        return Reporting(
+            Speaker(
+                kind="router", name=settings.name, region=settings.region, login=settings.login
+            ),
+            figures=Figures(counters.FIGURES),
+            readiness=self.readiness,
+            draining=lambda: self.draining,
+            more=self._busiest,
+            outcomes=counters.REPORTS,
+        )
+
+    async def _busiest(self) -> dict[str, Any]:
+        return self._traffic.top(time.monotonic())
 
     async def _make_work(self) -> Router:
         identity = Identity(
@@ -64,6 +84,7 @@ class RouterService(CoreService[Router]):
             answers=await self._link.publisher(in_flight=IN_FLIGHT),
             limits=self.settings.limits,
             races=self._races,
+            traffic=self._traffic,
             bronze_room=self.settings.bronze_room,
         )
 

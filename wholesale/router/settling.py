@@ -19,6 +19,7 @@ from wholesale.router.jobs import Answer, Job
 from wholesale.router.letters import Sender
 from wholesale.router.spans import spans_of
 from wholesale.router.stream import Stream
+from wholesale.router.traffic import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Settling:
         now: Callable[[], float],
         sightings: Sightings,
         tracer: Tracer,
+        traffic: Traffic,
     ) -> None:
         self._sender = sender
         self._stream = stream
@@ -50,12 +52,15 @@ class Settling:
         self._now = now
         self._sightings = sightings
         self._tracer = tracer
+        self._traffic = traffic
         self._failing = Seldom()
 
     def routed(self, job: Job) -> None:
         """``job`` is stored and both exchanges have confirmed it."""
         assert job.envelope is not None
-        counters.SECONDS.observe(self._now() - job.started)
+        now = self._now()
+        counters.SECONDS.observe(now - job.started)
+        self._traffic.routed(job.submission, now)
         router_ms = ms_of_id(job.envelope.id)
         self._identities.routed(job, router_ms=router_ms, now_ms=self._now_ms())
         self._sighted(job, job.envelope)

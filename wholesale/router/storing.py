@@ -126,7 +126,9 @@ class Storing:
             jobs[:] = self._in_time(jobs)
             envelopes = [job.envelope for job in jobs if job.envelope is not None]
             if envelopes:
+                began = self._now()
                 await self._store.write(envelopes)
+                counters.STORE_SECONDS.observe(self._now() - began)
             return jobs
 
         return await self._patience.ask(write)

@@ -1,0 +1,170 @@
+"""The board behind its pages: keeps the picture up to date, asks other regions, wakes who watches.
+
+A thin shell around :mod:`wholesale.frontdesk.picture`. It needs neither the store nor a box, and
+goes on when the core is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import orjson
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from newsfabric.fetching import fetch
+from wholesale.frontdesk import counters
+from wholesale.frontdesk.answers_elsewhere import MAX_ANSWER_BYTES, parse_answer
+from wholesale.frontdesk.elsewhere import ASK_AGAIN, ASK_EVERY
+from wholesale.frontdesk.picture import Picture, Place
+from wholesale.frontdesk.plots import EVERY_MS, Plots, point_of
+
+logger = logging.getLogger(__name__)
+
+# How often it is looked who is silent: what happened is shown so soon after it is known.
+LOOK_EVERY: Final = 0.25
+UPDATE_EVERY: Final = 1.0
+# Watchers at once; each gets the whole document once a second.
+MAX_STREAMS: Final = 100
+_CONNECT_SECONDS: Final = 1.0
+_ANSWER_SECONDS: Final = 1.8
+_MAX_TOKEN_BYTES: Final = 8 * 1024
+
+
+class Board:
+    """One frontdesk's board. ``reaches`` says whether its links to core and client are up."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        reaches: Callable[[], tuple[bool, bool]],
+        token_file: Path | None = None,
+    ) -> None:
+        self.picture = Picture(place, time.monotonic(), _wall_ms())
+        self.plots = Plots()
+        self._reaches = reaches
+        self._token_file = token_file
+        self._watchers: set[asyncio.Event] = set()
+        # Documents of this moment as bytes: whoever else asks gets the same.
+        self._made: dict[tuple[bool, int], bytes] = {}
+        self._plots_made: bytes | None = None
+        self._next_point = time.monotonic() + EVERY_MS / 1000
+        self._next_update = 0.0
+        self._told = self.picture.events.last
+
+    async def run(self) -> None:
+        """Keep it up to date until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for region, url in self.picture.place.others.items():
+                tasks.create_task(self._ask_on(region, url))
+            while True:
+                self.look()
+                await asyncio.sleep(LOOK_EVERY)
+
+    def look(self) -> None:
+        """What is due every quarter of a second."""
+        now = time.monotonic()
+        picture = self.picture
+        core, client = self._reaches()
+        picture.links(core=core, client=client, now=now)
+        picture.look(now)
+        self._made.clear()
+        if now >= self._next_point:
+            self._next_point = now + EVERY_MS / 1000
+            self._plots_made = None
+            for region in [picture.region(now), *picture.elsewhere.documents(now)]:
+                known = region["state"] != "away"
+                self.plots.add(region["name"], point_of(region) if known else {}, now)
+        if now >= self._next_update or picture.events.last != self._told:
+            self._next_update = now + UPDATE_EVERY
+            self._told = picture.events.last
+            for watcher in self._watchers:
+                watcher.set()
+
+    def document(self, *, own: bool = False, after: int = 0) -> bytes:
+        """The document of this moment, as JSON."""
+        made = self._made.get((own, after))
+        if made is None:
+            found = self.picture.document(time.monotonic(), _wall_ms(), own=own, after=after)
+            made = self._made[own, after] = orjson.dumps(found)
+        return made
+
+    def plotted(self) -> bytes:
+        """The last hour, as JSON."""
+        if self._plots_made is None:
+            found = self.plots.document(time.monotonic(), _wall_ms())
+            self._plots_made = orjson.dumps(found)
+        return self._plots_made
+
+    def watch(self, watcher: asyncio.Event) -> bool:
+        """Set ``watcher`` whenever there is an update; False if there are too many already."""
+        if len(self._watchers) >= MAX_STREAMS:
+            return False
+        self._watchers.add(watcher)
+        counters.BOARD_STREAMS.set(len(self._watchers))
+        return True
+
+    def unwatch(self, watcher: asyncio.Event) -> None:
+        """Leave ``watcher`` alone."""
+        self._watchers.discard(watcher)
+        counters.BOARD_STREAMS.set(len(self._watchers))
+
+    async def _ask_on(self, region: str, url: str) -> None:
+        http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER_BYTES)
+        try:
+            while True:
+                good = await self._ask(http, region, f"{url.rstrip('/')}/board.json?own=1")
+                await asyncio.sleep(ASK_EVERY if good else ASK_AGAIN)
+        finally:
+            http.close()
+
+    async def _ask(self, http: SimpleAsyncHTTPClient, region: str, url: str) -> bool:
+        elsewhere = self.picture.elsewhere
+        try:
+            request = HTTPRequest(
+                url,
+                headers=await self._headers(),
+                connect_timeout=_CONNECT_SECONDS,
+                request_timeout=_ANSWER_SECONDS,
+                follow_redirects=False,
+            )
+            answer = parse_answer((await fetch(http, request)).body, region)
+        except HTTPClientError as exc:
+            elsewhere.failed(region, "no answer" if exc.code == 599 else f"HTTP {exc.code}")
+        except OSError as exc:
+            elsewhere.failed(region, exc.strerror or type(exc).__name__)
+        except ValueError as exc:
+            logger.debug("%s: %s", region, exc)
+            elsewhere.failed(region, "an answer that isn't understood")
+        else:
+            elsewhere.answered(region, answer, time.monotonic())
+            counters.BOARD_ANSWERED.inc()
+            return True
+        counters.BOARD_UNANSWERED.inc()
+        return False
+
+    async def _headers(self) -> dict[str, str]:
+        """The token, read anew each time: whoever renews it only writes the file."""
+        if self._token_file is None:
+            return {}
+        token = await asyncio.to_thread(_read, self._token_file)
+        return {"Authorization": f"Bearer {token}"}
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        token = file.read(_MAX_TOKEN_BYTES).strip()
+    # A header of it must be one line.
+    if not token.isascii() or b"\n" in token or b"\r" in token:
+        raise ValueError("no token in the file")
+    return token.decode("ascii")
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

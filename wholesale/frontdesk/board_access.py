@@ -1,0 +1,119 @@
+"""Who may see the board: an operator with a token, or, on loopback, whoever is on this machine.
+
+An operator's token is a JWT of the readers' issuer with the claim ``operator: true``. It comes as
+``Authorization: Bearer``, or in the cookie that ``POST /board/login`` sets. Keys are fetched and
+kept fresh as a gateway's are (newsfabric.token_keys).
+
+What one would question: a request that a proxy on this machine forwards comes from loopback too,
+and so do those of web pages in an operator's browser. The first are told by the headers that
+proxies add, and need a token all the same; the second by Host and Origin (newsfabric.operators).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tornado.httputil import HTTPHeaders
+
+from newsfabric.errors import BadToken, ConfigError
+from newsfabric.operators import refusal
+from newsfabric.token_keys import TokenKeys
+from newsfabric.tokens import Login, TokenRules, verify
+
+COOKIE: Final = "newsfabric_board"
+# A browser keeps cookies of 4,096 bytes at most, name and attributes included.
+MAX_COOKIE_TOKEN: Final = 3500
+# Frontdesks hear of no revocations, so an operator's token is good for a day at most.
+LONGEST: Final = 86_400.0
+_BEARER: Final = "bearer "
+_FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BoardSettings:
+    """How operators log in, and how this frontdesk does at the others.
+
+    ``token_keys`` is a file (PEM or JWKS) or a JWKS URL; None: nobody can log in, so that the board
+    is for loopback alone. ``token_file`` has the token that other frontdesks are shown.
+    """
+
+    token_keys: str | None = None
+    token_audience: str | None = None
+    token_issuer: str | None = None
+    token_file: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why somebody doesn't see the board. ``status`` 401 asks for a token."""
+
+    status: int
+    reason: str
+    detail: str
+
+
+class BoardAccess:
+    """Decides who sees the board. ``loopback``: only this machine can ask at all."""
+
+    def __init__(
+        self,
+        settings: BoardSettings,
+        *,
+        loopback: bool,
+        names: Sequence[str] = (),
+        clock: Callable[[], float],
+    ) -> None:
+        if settings.token_keys is None and (settings.token_audience or settings.token_issuer):
+            raise ConfigError("--token-audience and --token-issuer need --token-keys")
+        self.keys = TokenKeys(settings.token_keys) if settings.token_keys is not None else None
+        self._rules = TokenRules(
+            audience=settings.token_audience, issuer=settings.token_issuer, longest=LONGEST
+        )
+        self._loopback = loopback
+        self._names = tuple(name.lower() for name in names)
+        self._clock = clock
+
+    def is_open_to(self, headers: HTTPHeaders) -> bool:
+        """Whether no token is needed for a request with ``headers``."""
+        if not self._loopback or any(name in headers for name in _FORWARDED):
+            return False
+        return refusal(headers.get("Host"), headers.get("Origin"), self._names) is None
+
+    async def check(self, headers: HTTPHeaders, cookie: str | None) -> Login | Refusal | None:
+        """Who asks: a login, None for somebody who needs none, or why it is refused."""
+        if self.is_open_to(headers):
+            return None
+        token = bearer(headers)
+        return await self.login(cookie if token is None else token)
+
+    async def login(self, token: str | None) -> Login | Refusal:
+        """The operator that ``token`` is of, or why it is nobody's."""
+        if self.keys is None:
+            return Refusal(403, "no_logins", "this frontdesk was given no --token-keys")
+        if not token:
+            return Refusal(401, "unauthorized", "the board is for operators: log in")
+        try:
+            found = await self._verified(token)
+        except BadToken as bad:
+            return Refusal(401, "unauthorized", f"no good token: {bad.reason}")
+        if not found.operator:
+            return Refusal(403, "not_an_operator", "the token lacks the claim operator: true")
+        return found
+
+    async def _verified(self, token: str) -> Login:
+        assert self.keys is not None
+        try:
+            return verify(token, self.keys.current, self._rules, self._clock())
+        except BadToken as bad:
+            # Newer keys may know better; strangers can't have them read more than now and then.
+            if bad.reason != "unknown_key" or not await self.keys.look_again():
+                raise
+        return verify(token, self.keys.current, self._rules, self._clock())
+
+
+def bearer(headers: HTTPHeaders) -> str | None:
+    """The token in ``Authorization``; None if there is none."""
+    found = headers.get("Authorization", "")
+    return found[len(_BEARER) :].strip() if found[: len(_BEARER)].lower() == _BEARER else None

@@ -1,0 +1,188 @@
+"""The board over HTTP: its page, its document once or as a stream, the plots, the login."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import Any, Final
+
+from tornado.iostream import StreamClosedError
+
+from newsfabric.envelope import JSON
+from newsfabric.origins import is_of_host
+from newsfabric.pace import Pace, Rate
+from newsfabric.tokens import Login
+from wholesale.frontdesk.board import Board
+from wholesale.frontdesk.board_access import COOKIE, MAX_COOKIE_TOKEN, BoardAccess, Refusal
+from wholesale.frontdesk.pages import FOLDER, PageHandler
+from wholesale.http import RETRY, HttpProblem, JsonHandler
+
+#: What one address may ask: a token's signature costs a tenth of a millisecond.
+BOARD_RATE: Final = Rate(burst=100, per_second=10.0)
+# A watcher that takes nothing for so long is let go.
+_TAKEN_WITHIN: Final = 10.0
+_POLICY: Final = "; ".join(
+    [
+        "default-src 'self'",
+        "img-src 'self' data:",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    ]
+)
+
+
+class BoardPageHandler(PageHandler):
+    """``GET /board``: the page. It holds nothing that a stranger may not see."""
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Content-Security-Policy", _POLICY)
+
+    async def get(self, path: str = "board.html", include_body: bool = True) -> None:
+        await super().get("board.html", include_body)
+
+    async def head(self, path: str = "board.html") -> None:
+        await super().head("board.html")
+
+
+class _BoardHandler(JsonHandler):
+    """What only operators see."""
+
+    def initialize(self, board: Board, access: BoardAccess, pace: Pace) -> None:
+        self._board, self._access, self._pace = board, access, pace
+        self._until = math.inf
+
+    async def prepare(self) -> None:
+        headers = self.request.headers
+        if not self._access.is_open_to(headers):
+            self.mind_the_pace()
+        found = await self._access.check(headers, self.get_cookie(COOKIE))
+        if isinstance(found, Refusal):
+            raise problem(found)
+        if isinstance(found, Login):
+            self._until = found.ends_ms / 1000
+
+    def mind_the_pace(self) -> None:
+        """429 for an address that asks too often."""
+        wait = self._pace.ask(self.request.remote_ip or "", time.monotonic())
+        if wait:
+            raise HttpProblem(
+                429,
+                "too_many_requests",
+                "this address has asked too often",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+
+    def send(self, document: bytes) -> None:
+        """Finish with ``document``, which is JSON."""
+        self.set_header("Content-Type", JSON)
+        self.finish(document)
+
+
+class BoardDocumentHandler(_BoardHandler):
+    """``GET /board.json``: the whole document; with ``own=1`` the own region alone."""
+
+    def get(self) -> None:
+        own = self.get_query_argument("own", "") == "1"
+        self.send(self._board.document(own=own))
+
+
+class BoardPlotsHandler(_BoardHandler):
+    """``GET /board/plots.json``: the last hour."""
+
+    def get(self) -> None:
+        self.send(self._board.plotted())
+
+
+class BoardStreamHandler(_BoardHandler):
+    """``GET /board/stream``: the document each second, and at once when there is an event (SSE).
+
+    A watcher that is slow misses updates and gets the next one; who takes nothing is let go. It
+    ends with the login.
+    """
+
+    def initialize(self, board: Board, access: BoardAccess, pace: Pace) -> None:
+        super().initialize(board, access, pace)
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def on_connection_close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    async def get(self) -> None:
+        if not self._board.watch(self._wake):
+            raise HttpProblem(503, "busy", "too many watch the board", headers=RETRY)
+        try:
+            await self._stream()
+        except (StreamClosedError, TimeoutError):
+            self._closed = True
+        finally:
+            self._board.unwatch(self._wake)
+
+    async def _stream(self) -> None:
+        self.set_header("Content-Type", "text/event-stream; charset=utf-8")
+        # Of nginx, which would wait for more.
+        self.set_header("X-Accel-Buffering", "no")
+        after = 0
+        while not self._closed and time.time() < self._until:
+            self._wake.clear()
+            last = self._board.picture.events.last
+            document = self._board.document(after=after)
+            self.write(b"event: update\nid: %d\ndata: %b\n\n" % (last, document))
+            after = last
+            async with asyncio.timeout(_TAKEN_WITHIN):
+                await self.flush()
+            await self._wake.wait()
+
+
+class BoardLoginHandler(JsonHandler):
+    """``POST /board/login`` with ``token=…``: 204 and a cookie, or 403.
+
+    The cookie is the token; scripts can't read it, and no other site's request carries it.
+    """
+
+    def initialize(self, board: Board, access: BoardAccess, pace: Pace) -> None:
+        self._access, self._pace = access, pace
+
+    async def post(self) -> None:
+        wait = self._pace.ask(self.request.remote_ip or "", time.monotonic())
+        if wait:
+            late = {"Retry-After": str(math.ceil(wait))}
+            raise HttpProblem(429, "too_many_requests", "asked too often", headers=late)
+        origin = self.request.headers.get("Origin")
+        if origin is not None and not is_of_host(origin, self.request.headers.get("Host")):
+            raise HttpProblem(403, "permission_denied", "not for other pages")
+        token = self.get_body_argument("token", "")
+        if len(token) > MAX_COOKIE_TOKEN:
+            raise HttpProblem(403, "too_long", f"a cookie holds {MAX_COOKIE_TOKEN} characters")
+        found = await self._access.login(token)
+        if isinstance(found, Refusal):
+            raise HttpProblem(403, found.reason, found.detail)
+        left = max(0, int(found.ends_ms / 1000 - time.time()))
+        secure = self.request.protocol == "https" or (origin or "").startswith("https:")
+        options: dict[str, Any] = {"max_age": left, "httponly": True, "samesite": "Strict"}
+        if secure:
+            options["secure"] = True
+        self.set_cookie(COOKIE, token, path="/", **options)
+        self.set_status(204)
+
+
+def problem(refusal: Refusal) -> HttpProblem:
+    """``refusal`` as an answer."""
+    asks = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
+    return HttpProblem(refusal.status, refusal.reason, refusal.detail, headers=asks)
+
+
+def board_routes(board: Board, access: BoardAccess) -> list[Any]:
+    """Tornado routes of the board."""
+    told = {"board": board, "access": access, "pace": Pace(BOARD_RATE)}
+    return [
+        (r"/board", BoardPageHandler, {"path": FOLDER}),
+        (r"/board\.json", BoardDocumentHandler, told),
+        (r"/board/stream", BoardStreamHandler, told),
+        (r"/board/plots\.json", BoardPlotsHandler, told),
+        (r"/board/login", BoardLoginHandler, told),
+    ]
