@@ -1,9 +1,9 @@
 """The fabric's own users, each with no more rights than its service needs. Pure.
 
 There is a user for the routers, the mailboxes, the frontdesks, the scalers, the keepers and the
-shovels of each region, and one for each box. Which names and keys they may touch follows from the topology, so that
-what a service does and what it may do can't disagree (tests/attacks/test_box.py and the worlds of
-tests/e2e run with them). Their names have a dot, which no publisher's has.
+shovels of each region, and one for each box. Which names and keys they may touch follows from the
+topology, so that what a service does and what it may do can't disagree (tests/attacks/test_box.py
+and the worlds of tests/e2e run with them). Their names have a dot, which no publisher's has.
 
 What one would question:
 

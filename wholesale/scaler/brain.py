@@ -1,8 +1,8 @@
 """A scaler without its hands and ears: reports and lists in, decisions out. Pure.
 
-Two scalers of a region have one each, hear the same reports, and come to the same decisions; where
-they don't, the one that wants more boxes prevails, since a driver is told "so many" and never fewer,
-and no box is ended that hasn't said itself that it is empty.
+Two scalers of a region have one each, hear the same reports, and come to the same decisions. Where
+they don't, the one that wants more boxes prevails: a driver is told "so many" and never fewer, and
+no box is ended that hasn't said itself that it is empty.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Brain:
 
     def listed(self, instances: Sequence[Instance] | None, *, now: float) -> None:
         """The driver's list, just come; None if it has none."""
-        self._memory.list(instances, now=now)
+        self._memory.listed(instances, now=now)
 
     def deaf(self) -> None:
         """The link is down: nothing is decided, and what was heard before counts for nothing."""

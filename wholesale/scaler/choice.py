@@ -151,7 +151,8 @@ class Choice:
     def _who_goes(self, ready: Sequence[Box], sight: Sight, count: int) -> list[Box]:
         """Up to ``count`` of ``ready``: of the fullest zone, whom fewest readers must leave."""
         readers = sight.kept_for.readers + sight.kept_for.missing
-        left, going = list(ready), []
+        left = list(ready)
+        going: list[Box] = []
         while len(going) < count:
             able = [box for box in left if box.listed and box.name not in self._disobedient]
             if not able:

@@ -139,7 +139,7 @@ class Memory:
         _note(known, report, now)
         return True
 
-    def list(self, instances: Sequence[Instance] | None, *, now: float) -> None:
+    def listed(self, instances: Sequence[Instance] | None, *, now: float) -> None:
         """The driver's list, just come; None if it has none."""
         if instances is None:
             self._born = None
@@ -165,9 +165,9 @@ class Memory:
                 known.seen = max(known.seen, now - SILENT_AFTER)
         self._looked = now
         self._forget_gone(now)
-        boxes = self._boxes(now)
-        self._per_box = self._carried_by_one(boxes)
-        boxes = tuple(self._believed(box) for box in boxes)
+        said = self._boxes(now)
+        self._per_box = self._carried_by_one(said)
+        boxes = tuple(map(self._believed, said))
         return Sight(
             boxes=boxes,
             now_needed=self._needed(boxes, now),
@@ -296,9 +296,8 @@ class Memory:
     # --- forgetting -----------------------------------------------------------------------
 
     def _forget_gone(self, now: float) -> None:
-        for name in [
-            name for name, heard in self._heard.items() if self._is_gone(name, heard, now)
-        ]:
+        heard = self._heard
+        for name in [each for each in heard if self._is_gone(each, heard[each], now)]:
             del self._heard[name]
 
     def _is_gone(self, name: str, heard: _Heard, now: float) -> bool:

@@ -23,11 +23,11 @@ _DAY: Final = 86_400.0
 class Plan:
     """How many boxes there may be, and what one is. Times in seconds.
 
-    ``per_box`` is what a box carries; what boxes say themselves counts within a factor of two. ``headroom`` is the share of each
-    box that is kept free. ``boot`` is from asking for a box until it takes readers, ``drain`` what
-    it needs to leave. ``zones`` share the boxes evenly, and one may be lost. A box takes
-    ``connects_per_box`` arrivals a second. There are ``least`` to ``most`` boxes, and fewer only
-    after ``calm`` seconds in which fewer would have done.
+    ``per_box`` is what a box carries; what boxes say themselves counts within a factor of two.
+    ``headroom`` is the share of each box that is kept free. ``boot`` is from asking for a box until
+    it takes readers, ``drain`` what it needs to leave. ``zones`` share the boxes evenly, and one
+    may be lost. A box takes ``connects_per_box`` arrivals a second. There are ``least`` to ``most``
+    boxes, and fewer only after ``calm`` seconds in which fewer would have done.
     """
 
     per_box: int = 100_000

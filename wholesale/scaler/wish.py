@@ -9,7 +9,7 @@ and those who arrive meanwhile. Of what that takes in boxes the largest of four 
 - arrivals, of which a box takes so many a second;
 - the bounds that an operator gave.
 
-``newsfabric capacity``, the scaler and the simulation (loadtest/autoscale.py) use this one function.
+The scaler, ``newsfabric capacity`` and the simulation (loadtest/autoscale.py) use this function.
 """
 
 from __future__ import annotations

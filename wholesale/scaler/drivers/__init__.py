@@ -1,5 +1,6 @@
-"""Drivers: what makes the number of boxes so. A driver is told absolute numbers, so that two scalers
-may tell it the same thing twice.
+"""Drivers: what makes the number of boxes so.
+
+A driver is told absolute numbers, so that two scalers may tell it the same thing twice.
 
 ``want`` never ends a box: who is told a smaller number than there is does nothing. Boxes go by
 ``end`` alone, which is given the names of boxes that were drained and are empty.
