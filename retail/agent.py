@@ -364,6 +364,7 @@ class Agent:
         self._emptied = True
         try:
             async with asyncio.timeout(LAST_WORD_TIMEOUT):
+                await self._report()
                 await self._last_heard.wait()
         except TimeoutError:
             logger.warning("the core didn't hear that the box is empty")

@@ -33,6 +33,7 @@ OnList = Callable[[tuple[Instance, ...] | None], None]
 class Trouble:
     """What a driver couldn't do, last. ``since`` is on the acting clock."""
 
+    action: str
     text: str
     since: float
     limit: bool
@@ -126,8 +127,9 @@ class Acting:
         if want is not None:
             self._told = want
             good = await self._try("want", lambda: self._driver.want(want)) and good
-        elif self.trouble is not None and self.trouble.limit:
-            # As many as it may have are enough now.
+        asked = {"boxes"} | ({"end"} if decision.end else set()) | ({"want"} if want else set())
+        if self.trouble is not None and self.trouble.action not in asked:
+            # It couldn't do what nobody wants any more.
             self.trouble = None
         return good
 
@@ -154,9 +156,7 @@ class Acting:
             self._failed(action, f"{action}: {type(exc).__name__}: {exc}", limit=False)
             return False
         counters.DRIVER.labels(action, "done").inc()
-        if action != "boxes" or (
-            self.trouble is not None and self.trouble.text.startswith("boxes")
-        ):
+        if self.trouble is None or self.trouble.action == action:
             self._works()
         return True
 
@@ -170,7 +170,7 @@ class Acting:
         text = " ".join(text.split())[:MAX_TEXT]
         counters.DRIVER.labels(action, "limit" if limit else "failed").inc()
         since = self.trouble.since if self.trouble is not None else now
-        self.trouble = Trouble(text, since, limit)
+        self.trouble = Trouble(action, text, since, limit)
         self._not_before = now + self._backoff.failed(now)
         if self._complaints.is_news(text, now):
             logger.warning("driver: %s", text)

@@ -1,4 +1,4 @@
-"""``newsfabric capacity``: how many boxes so many readers need, with the sums. No network, no world."""
+"""``newsfabric capacity``: how many boxes a crowd needs, with the sums. Asks nobody."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from wholesale.scaler.options import Duration, only_plan_options
+from wholesale.scaler.options import only_plan_options, seconds
 from wholesale.scaler.plan import Plan
 from wholesale.scaler.wish import Demand, Line, Wish, wish
 
@@ -96,7 +96,7 @@ def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capac
     "--already", type=click.IntRange(0), default=0, show_default=True, help="How many there are."
 )
 @click.option(
-    "--within", type=Duration(), default="10m", show_default=True, help="They come evenly in that."
+    "--within", callback=seconds, default="10m", show_default=True, help="They come evenly in that."
 )
 @only_plan_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -106,9 +106,7 @@ def capacity(*, readers: int, already: int, within: float, plan: Plan, as_json: 
     The sums are the scaler's own.
     """
     if already >= readers:
-        raise click.BadParameter(
-            "there will be more than there are already", param_hint="--already"
-        )
+        raise click.BadParameter("must be fewer than --readers", param_hint="--already")
     if within < 1:
         raise click.BadParameter("at least a second", param_hint="--within")
     found = capacity_for(readers, already, within, plan)

@@ -24,21 +24,16 @@ from wholesale.scaler.plan import Plan
 DRIVERS: Final = ("none", "command", "aws", "world")
 
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", re.ASCII)
 
 
-class Duration(click.ParamType):
-    """``90``, ``90s``, ``3m`` or ``1.5h``, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> float:
-        if isinstance(value, int | float):
-            return float(value)
-        found = _DURATION.fullmatch(value)
-        if found is None:
-            self.fail(f"{value!r} is no duration: write 90s, 3m or 1h", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
+def seconds(_context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """``90``, ``90s``, ``3m`` or ``1.5h`` in seconds: for an option's ``callback``."""
+    found = _DURATION.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no duration: write 90s, 3m or 1h", param=parameter)
+    return float(found[1]) * _UNITS[found[2]]
 
 
 _DEFAULT: Final = Plan()
@@ -46,13 +41,13 @@ _DEFAULT: Final = Plan()
 _PLAN: Final[tuple[tuple[str, Any, str], ...]] = (
     ("per-box", int, "Readers that one box carries."),
     ("headroom", float, "Share of each box that is kept free."),
-    ("boot", Duration(), "From asking for a box until it takes readers."),
-    ("drain", Duration(), "What a box needs to send its readers away."),
+    ("boot", seconds, "From asking for a box until it takes readers."),
+    ("drain", seconds, "What a box needs to send its readers away."),
     ("zones", int, "Zones that share the boxes; one may be lost."),
     ("connects-per-box", float, "Arrivals a second that one box takes."),
     ("least", int, "Never fewer boxes."),
     ("most", int, "Never more boxes."),
-    ("calm", Duration(), "Fewer must have been enough for so long before a box goes."),
+    ("calm", seconds, "Fewer must have been enough for so long before a box goes."),
 )
 
 
@@ -66,14 +61,18 @@ def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     for name, kind, text in reversed(_PLAN):
         field = name.replace("-", "_")
+        default = getattr(_DEFAULT, field)
+        if kind is seconds:
+            typed: dict[str, Any] = {"callback": seconds, "default": f"{default:g}s"}
+        else:
+            typed = {"type": kind, "default": default}
         with_plan = click.option(
             f"--{name}",
-            type=kind,
-            default=getattr(_DEFAULT, field),
             envvar=f"NEWSFABRIC_SCALER_{field.upper()}",
             show_envvar=True,
             show_default=True,
             help=text,
+            **typed,
         )(with_plan)
     return with_plan
 
@@ -148,15 +147,11 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
             _option(
-                "--driver", type=click.Choice(DRIVERS), default="none", help="Who makes boxes."
+                "--driver", type=click.Choice(DRIVERS), default="none", help="What makes boxes."
             ),
-            _option(
-                "--command", "command_line", help="Driver command: the program, as in a shell."
-            ),
+            _option("--command", "command_line", help="Driver command: a program with arguments."),
             _option("--group", help="Driver aws: the autoscaling group."),
-            _option(
-                "--world", type=click.Path(file_okay=False, path_type=Path), help="Its folder."
-            ),
+            _option("--world", type=_FOLDER, help="Driver world: its folder."),
             _option("--cloudwatch", metavar="NAMESPACE", help="Tell CloudWatch what is wanted."),
         ]
     ):

@@ -4,8 +4,8 @@ A box's name is its instance's id (``i-0abc…``). The group's own policies must
 instances protected from scale-in, so that AWS ends none on its own account: then the desired
 capacity is raised here, and falls with each instance that is ended by name.
 
-boto3 waits in a thread of its own. Its time limits are below those of :mod:`wholesale.scaler.acting`,
-so that a call that hangs ends before the next.
+boto3 waits in a thread of its own. Its time limits are below those of
+:mod:`wholesale.scaler.acting`, so that a call that hangs ends before the next.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a scaler wants, as CloudWatch metrics: for alarms, and for policies of somebody else.
 
-The decision that one would question: each scaler says its own numbers, with its name as a dimension.
-Two that said the same metric would hide it when they disagree.
+The decision that one would question: each scaler says its own numbers, with its name as a
+dimension. Two that said the same metric would hide it when they disagree.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Driver ``command``: any program. docs/scaling.md says what it is called with.
 
 ``PROGRAM boxes`` prints a line of JSON for each box, ``{"name": …, "age_seconds": …, "zone": …}``;
-``PROGRAM want N`` makes there be N; ``PROGRAM end NAME…`` ends these. Exit code 0 is done, 3 is "there
-may be no more", anything else a failure, of which the last line on stderr is said. A program that
-takes too long is killed, with all that it started.
+``PROGRAM want N`` makes there be N; ``PROGRAM end NAME…`` ends these. Exit code 0 is done, 3 is
+"there may be no more", anything else a failure, of which the last line on stderr is said. A program
+that takes too long is killed, with all that it started.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from newsfabric.numbers import is_number
 from wholesale.scaler.drivers import DriverError, DriverLimit, Instance, checked
 from wholesale.scaler.plan import MOST_BOXES
 
@@ -115,8 +116,7 @@ def _instance(line: bytes) -> Instance:
     if not isinstance(fields, dict):
         raise DriverError(f"boxes: no object: {line[:80]!r}")
     name, age, zone = fields.get("name"), fields.get("age_seconds"), fields.get("zone", "")
-    good_age = isinstance(age, int | float) and not isinstance(age, bool)
-    if not isinstance(name, str) or not good_age or not isinstance(zone, str):
+    if not isinstance(name, str) or not is_number(age, 0, 1e9) or not isinstance(zone, str):
         raise DriverError(f"boxes: name, age_seconds and zone, please: {line[:80]!r}")
     return checked(name, age, zone)
 
