@@ -1,4 +1,4 @@
-"""What the fabric says to itself: ticks, canaries, load reports, receipts, as values and JSON.
+"""What the fabric says to itself: ticks, canaries, load reports, drains, receipts, as values.
 
 Each ``decode_*`` raises ValueError on anything else than what ``encode_*`` made, so
 a stranger's message on a control key is counted and dropped, not believed.
@@ -18,6 +18,7 @@ from newsfabric.topics import CONTROL_WORD, REVOKED
 TICK: Final = "tick"
 CANARY: Final = "canary"
 LOAD: Final = "load"
+DRAIN: Final = "drain"
 RECEIPT: Final = "receipt"
 # What a position can hold; JSON numbers may be larger.
 MAX_COUNT: Final = 2**63 - 1
@@ -157,6 +158,60 @@ def decode_load(message: Message) -> LoadReport:
         sse_url=_text(fields, "sse_url"),
         sent_ms=_count(fields, "sent_ms"),
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """A scaler's order to one box: send your readers elsewhere, and leave.
+
+    ``by`` is the scaler, for the box's log; ``sent_ms`` is of its clock.
+    """
+
+    region: str
+    box: str
+    by: str
+    sent_ms: int
+
+
+# An order that was kept for a box which was away must not meet the box's next life.
+DRAIN_EXPIRES_MS: Final = 10_000
+
+
+def drain_key(region: str, box: str) -> str:
+    """Routing key of a box's orders to drain; ``drain_key("*", "*")`` binds them all."""
+    return f"{CONTROL_WORD}.{DRAIN}.{region}.{box}"
+
+
+def is_drain(message: Message) -> bool:
+    """Whether ``message`` is an order to drain, at a glance."""
+    return message.properties.type == DRAIN and message.topic.startswith(_DRAINS)
+
+
+def encode_drain(drain: Drain) -> Message:
+    """``drain`` for exchange postoffice of the region's core.
+
+    It says no ``user_id``: the shovel that brings it to the box would be refused with it.
+    """
+    message = _message(drain_key(drain.region, drain.box), DRAIN, dataclasses.asdict(drain))
+    properties = dataclasses.replace(message.properties, expiration=str(DRAIN_EXPIRES_MS))
+    return dataclasses.replace(message, properties=properties)
+
+
+def decode_drain(message: Message) -> Drain:
+    """The order in ``message``; ValueError if it isn't one, or not the one that its key says."""
+    fields = _fields(message, DRAIN)
+    drain = Drain(
+        region=_text(fields, "region"),
+        box=_text(fields, "box"),
+        by=_text(fields, "by"),
+        sent_ms=_count(fields, "sent_ms"),
+    )
+    if message.topic != drain_key(drain.region, drain.box):
+        raise ValueError("a drain under another's key")
+    return drain
+
+
+_DRAINS: Final = f"{CONTROL_WORD}.{DRAIN}."
 
 
 # A receipt's reason when a message was dropped for want of room: it may be sent again.

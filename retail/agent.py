@@ -3,7 +3,8 @@
 Each second it looks at its shovels and does what :class:`~retail.feed.Feeds` says, and tells the
 core what its gateway says. Only what arrives proves that a shovel moves: it listens to routers'
 ticks and keepers' canaries on its own broker, and on the core to its own reports. Told to
-stop, it walks through :class:`~retail.drain.Drain`, reporting on until the readers are gone.
+stop, by a signal or by its region's scaler, it walks through :class:`~retail.drain.Drain`,
+reporting on until the readers are gone, and that they are.
 
 The box knows nobody but the core nodes that it was given.
 """
@@ -20,20 +21,23 @@ from contextlib import suppress
 from typing import Any, Final
 
 from newsfabric import metrics
-from newsfabric.amqp import Declare, Delivery, Link
+from newsfabric.amqp import Declare, Delivery, Link, Message
 from newsfabric.amqp.link import connect
 from newsfabric.control import (
     LoadReport,
     canary_key,
     decode_canary,
+    decode_drain,
     decode_tick,
+    drain_key,
     encode_load,
     is_canary,
+    is_drain,
     tick_key,
 )
 from newsfabric.errors import LinkError, ManagementError
 from newsfabric.figures import Figures, Wanted
-from newsfabric.hops import last_hop
+from newsfabric.hops import hops, last_hop
 from newsfabric.management import Management
 from newsfabric.reporting import IN_FLIGHT, Reporting, Speaker
 from newsfabric.reports import MAX_REASONS, ShovelSeen
@@ -52,13 +56,15 @@ from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
 from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, place, watched_document
-from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, report
+from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, emptied, report
 
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
 # A shovel that somebody deleted is made again within so many looks.
 KEEP_EVERY: Final = 5
+# For the last report to come out at the core: what is said after it, nobody hears.
+LAST_WORD_TIMEOUT: Final = 5.0
 # The part of a drain that is ours alone: shovels and two queues.
 CLEAN_TIMEOUT: Final = 8.0
 
@@ -72,6 +78,7 @@ TICKS: Final = metrics.counter("retail_ticks", "Ticks and canaries that arrived"
 COMMANDS: Final = metrics.counter("retail_feed_commands", "Feeds moved or restarted", ["command"])
 REPORTS: Final = metrics.counter("retail_load_reports", "Load reports", ["outcome"])
 FEEDS: Final = metrics.gauge("retail_running_feeds", "Feeds whose shovel says it runs")
+DRAINS: Final = metrics.counter("retail_drain_orders", "Orders of scalers", ["outcome"])
 BOX_REPORTS: Final = metrics.counter(
     "retail_reports", "Reports to frontdesks, by what came of them", ["outcome"]
 )
@@ -81,6 +88,7 @@ FIGURES: Final = (
     Wanted(COMMANDS, "command"),
     Wanted(REPORTS, "outcome"),
     Wanted(FEEDS),
+    Wanted(DRAINS, "outcome"),
 )
 
 
@@ -113,7 +121,9 @@ class Agent:
         self._drain = Drain()
         self._running: frozenset[str] = frozenset()
         self._states: dict[str, str] = {}
+        # What the gateway says (None: it doesn't answer), and what it said last.
         self._load: GatewayLoad | None = None
+        self._known = AWAY
         self._word: GatewayWord | None = None
         self._feeds: Feeds | None = None
         self._looks = 0
@@ -127,6 +137,10 @@ class Agent:
             more=self._seen,
             outcomes=BOX_REPORTS,
         )
+        self._ordered = asyncio.Event()
+        self._emptied = False
+        # That the core heard the report that nobody is left.
+        self._last_heard = asyncio.Event()
 
     def readiness(self) -> Readiness:
         """Ready while a feed and the way back run, and what is sent through them arrives."""
@@ -147,7 +161,7 @@ class Agent:
         }
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Feed the box and report until ``stop`` is set, then drain."""
+        """Feed the box and report until ``stop`` is set or a scaler says so, then drain."""
         settings = self._settings
         self._feeds = Feeds(settings.box, settings.cores, _now(), self._rng)
         self._cores = {n: self._core_end(n, url) for n, url in self._feeds.urls.items()}
@@ -175,7 +189,8 @@ class Agent:
     async def _serve(self, stop: asyncio.Event) -> None:
         tending = asyncio.create_task(_each_second(self._tend))
         reporting = asyncio.create_task(_each_second(self._report))
-        tasks: set[asyncio.Task[Any]] = {tending, reporting, asyncio.create_task(stop.wait())}
+        told = [asyncio.create_task(event.wait()) for event in (stop, self._ordered)]
+        tasks: set[asyncio.Task[Any]] = {tending, reporting, *told}
         try:
             # A task that ends before `stop` has met a bug: its error must end the process.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -183,6 +198,7 @@ class Agent:
                 if task.done():
                     task.result()
             await self._empty()
+            await self._say_last()
             tending.cancel()
             await self._clean()
         finally:
@@ -198,10 +214,15 @@ class Agent:
         await declare.queue(TICK_QUEUE, durable=False, exclusive=True, arguments=_TICK_ARGUMENTS)
         await declare.bind(TICK_QUEUE, POSTOFFICE, tick_key("#"))
         await declare.bind(TICK_QUEUE, POSTOFFICE, canary_key("#"))
+        settings = self._settings
+        await declare.bind(TICK_QUEUE, POSTOFFICE, drain_key(settings.region, settings.box))
 
     def _on_tick(self, delivery: Delivery) -> None:
         self._ticking.ack(delivery)
         message = delivery.message
+        if is_drain(message):
+            self._on_drain(message)
+            return
         shovel = last_hop(message.properties.headers)
         try:
             if is_canary(message):
@@ -215,9 +236,32 @@ class Agent:
             TICKS.labels(shovel).inc()
             self._arrivals.heard(shovel, origin, _now())
 
+    def _on_drain(self, message: Message) -> None:
+        """An order of the region's scaler: nobody else on the core may write that key.
+
+        One that came over more than our own feed is another region's.
+        """
+        way = hops(message.properties.headers)
+        try:
+            order = decode_drain(message)
+        except ValueError as exc:
+            logger.debug("no order: %s", exc)
+            order = None
+        settings = self._settings
+        mine = order and (order.region, order.box) == (settings.region, settings.box)
+        if order is None or not mine or len(way) != 1 or way[0] not in _FEED_NAMES:
+            DRAINS.labels("refused").inc()
+            return
+        DRAINS.labels("taken").inc()
+        if not self._ordered.is_set():
+            logger.info("told to drain by %.80r", order.by)
+            self._ordered.set()
+
     def _on_load(self, report: LoadReport) -> None:
         on_the_way = max(0.0, time.time() - report.sent_ms / 1000)
         self._back.arrived(_now() - on_the_way, _now())
+        if self._emptied and report.state == "draining" and report.connections == 0:
+            self._last_heard.set()
 
     async def _tend(self) -> None:
         """One look at the shovels, and what follows from it."""
@@ -295,8 +339,9 @@ class Agent:
 
     async def _report(self) -> None:
         """Ask the gateway and tell the core."""
-        self._load, self._word = await asyncio.gather(self._gateway.load(), self._gateway.word())
-        load = self._load or AWAY
+        found, self._word = await asyncio.gather(self._gateway.load(), self._gateway.word())
+        self._load, self._known = found, found or self._known
+        load = emptied(self._known) if self._emptied else found or AWAY
         fed = self.readiness().ready
         state = box_state(load, fed=fed, draining=self._drain.draining)
         settings = self._settings
@@ -371,6 +416,21 @@ class Agent:
                 "drain: time is up, %s readers left", self._load and self._load.connections
             )
             self._drain.on("overdue")
+
+    async def _say_last(self) -> None:
+        """That nobody is left, if so: who ends boxes needs our word for it.
+
+        A gateway that is gone was told to go, and has let its readers go first.
+        """
+        if self._drain.left:
+            return
+        self._emptied = True
+        try:
+            async with asyncio.timeout(LAST_WORD_TIMEOUT):
+                await self._report()
+                await self._last_heard.wait()
+        except TimeoutError:
+            logger.warning("the core didn't hear that the box is empty")
 
     async def _clean(self) -> None:
         """Take away what this box made on its broker and on the core."""

@@ -46,6 +46,9 @@ class Drain:
 
     def __init__(self) -> None:
         self.state: State = "serving"
+        # Whether there may be readers left: until the gateway says that there is none, or has gone
+        # after it was told to let them go.
+        self.left = True
         self._misses = 0
 
     @property
@@ -58,6 +61,8 @@ class Drain:
         after = TRANSITIONS.get((self.state, event))
         if after is None:
             raise ValueError(f"a box that is {self.state} can't take {event!r}")
+        if (self.state, event) in (("emptying", "empty"), ("emptying", "gone")):
+            self.left = False
         self.state = after
         return after
 

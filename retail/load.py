@@ -86,6 +86,20 @@ AWAY = GatewayLoad(
 )
 
 
+def emptied(last: GatewayLoad) -> GatewayLoad:
+    """The load of a box whose gateway has let all readers go; ``last`` is what it said before.
+
+    A capacity of 0 is said of a gateway that doesn't answer, so it is kept.
+    """
+    return dataclasses.replace(
+        last,
+        connections=0,
+        capacity=max(1, last.capacity),
+        deliveries_per_second=0.0,
+        connects_per_second=0.0,
+    )
+
+
 def box_state(gateway: GatewayLoad, *, fed: bool, draining: bool) -> BoxState:
     """``ready`` only while the gateway is, and while news arrive (``fed``)."""
     if draining or gateway.draining:

@@ -20,6 +20,8 @@ RESERVED = {
     "pika": "newsfabric/amqp/",
     "sockjs": "gateway/sockjs.py",
     "cassandra": "newsfabric/store/_cassandra_",
+    "boto3": "wholesale/scaler/drivers/aws.py",
+    "botocore": "wholesale/scaler/drivers/aws.py",
 }
 
 

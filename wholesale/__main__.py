@@ -1,4 +1,4 @@
-"""``python -m wholesale router …``, ``… mailbox …`` and ``… frontdesk …``."""
+"""``python -m wholesale router …``, ``… mailbox …``, ``… frontdesk …``, ``… scaler …``."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ from wholesale.frontdesk.board_access import BoardSettings
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 from wholesale.mailbox.service import MailboxService, MailboxSettings
 from wholesale.router.service import RouterService, RouterSettings
+from wholesale.scaler.options import Told, plan_options
+from wholesale.scaler.service import ScalerService, ScalerSettings
 
 _ROUTER_EXAMPLES = """
 \b
@@ -49,6 +51,16 @@ Examples:
   curl http://127.0.0.1:15080/endpoints.json
   curl http://127.0.0.1:15080/publish -H 'Content-Type: application/json' \\
       -d '{"topic": "news.breaking", "body": {"headline": "…"}}'
+"""
+
+_SCALER_EXAMPLES = """
+\b
+Examples:
+  python -m wholesale scaler --name oregon-scaler-1 --region oregon \\
+      --fabric fabric.json --port 15083
+  python -m wholesale scaler … --driver command --command '/usr/local/bin/boxes --site oregon'
+  python -m wholesale scaler … --driver aws --group oregon-retail --zones 3 --boot 3m --least 4
+  curl http://127.0.0.1:15083/scale
 """
 
 
@@ -83,18 +95,22 @@ def _places(
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_COMMON = [
+_PLACE = [
     _option("name", required=True, callback=_name, help="Name of this process, unique."),
     _option("region", required=True, callback=_name, help="Which region of fabric.json it is in."),
     _option(
         "fabric", required=True, type=_FILE, help="fabric.json: the regions and their brokers."
     ),
+]
+_DATA = [
     _option("topics", required=True, type=_FILE, help="topics.toml: every feed and its policy."),
     _option(
         "store",
         required=True,
         help="sqlite:PATH, cassandra://HOSTS/KEYSPACE?dc=NAME, or memory: (one process only).",
     ),
+]
+_PAGES = [
     _option("host", default="127.0.0.1", show_default=True, help="Address of the HTTP pages."),
     _option("port", required=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."),
     _option(
@@ -108,15 +124,22 @@ _COMMON = [
 
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
-    options: list[Callable[[Any], Any]] = [*_COMMON, service.process_options, admin_host_option]
-    for option in reversed(options):
+    return _all(command, [*_PLACE, *_DATA, *_PAGES])
+
+
+def _without_data(command: Callable[..., Any]) -> Callable[..., Any]:
+    return _all(command, [*_PLACE, *_PAGES])
+
+
+def _all(command: Callable[..., Any], options: Sequence[Any]) -> Callable[..., Any]:
+    for option in reversed([*options, service.process_options, admin_host_option]):
         command = option(command)
     return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
-    """The wholesale services of one region: router, mailbox and frontdesk."""
+    """The wholesale services of one region: router, mailbox, frontdesk and scaler."""
 
 
 @main.command(epilog=_ROUTER_EXAMPLES)
@@ -279,6 +302,43 @@ def frontdesk(
                 settings, fabric=regions, topics=table, core=core, client=client, store=opened
             )
             await desk.serve(stop)
+
+    service.run(run, name=name, log_level=log_level)
+
+
+@main.command(epilog=_SCALER_EXAMPLES)
+@_without_data
+@plan_options
+def scaler(
+    *,
+    name: str,
+    region: str,
+    fabric: Path,
+    host: str,
+    port: int,
+    admin_hosts: tuple[str, ...],
+    log_level: str,
+    told: Told,
+) -> None:
+    """Say how many boxes the region needs, and make it so with a driver.
+
+    Run two per region: none leads, and they tell the driver the same. Without --driver it only says
+    what it wants. The HTTP port has /scale, /healthz/live, /healthz/ready and /metrics.
+    """
+
+    async def run(stop: asyncio.Event) -> None:
+        own = load_fabric(fabric).region(region)
+        settings = ScalerSettings(
+            name=name,
+            region=own.name,
+            driver=told.driver,
+            host=host,
+            port=port,
+            admin_hosts=admin_hosts,
+            plan=told.plan,
+        )
+        async with told.opened(own.name) as (driver, watching), _link(own.core, name) as core:
+            await ScalerService(settings, core=core, driver=driver, watching=watching).serve(stop)
 
     service.run(run, name=name, log_level=log_level)
 

@@ -49,6 +49,7 @@ RETAIL: Final = Part(
 SHOVEL_QUEUES: Final = "shovel."
 FRONTDESK_QUEUES: Final = "frontdesk."
 KEEPER_QUEUES: Final = "keeper."
+SCALER_QUEUES: Final = "scaler."
 BOX_QUEUES: Final = "box."
 OWN_QUEUES: Final = (SHOVEL_QUEUES, FRONTDESK_QUEUES, KEEPER_QUEUES)
 

@@ -1,9 +1,9 @@
 """The fabric's own users, each with no more rights than its service needs. Pure.
 
-There is a user for the routers, the mailboxes, the frontdesks, the keepers and the shovels of each
-region, and one for each box. Which names and keys they may touch follows from the topology, so that
-what a service does and what it may do can't disagree (tests/attacks/test_box.py and the worlds of
-tests/e2e run with them). Their names have a dot, which no publisher's has.
+There is a user for the routers, the mailboxes, the frontdesks, the scalers, the keepers and the
+shovels of each region, and one for each box. Which names and keys they may touch follows from the
+topology, so that what a service does and what it may do can't disagree (tests/attacks/test_box.py
+and the worlds of tests/e2e run with them). Their names have a dot, which no publisher's has.
 
 What one would question:
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
-from newsfabric.control import canary_key, load_key
+from newsfabric.control import canary_key, drain_key, load_key
 from newsfabric.errors import ConfigError
 from newsfabric.mailbox import MARK_KEY
 from newsfabric.reports import report_key
@@ -29,6 +29,7 @@ from newsfabric.settings import Fabric
 from newsfabric.topics import NOTES, TopicTable
 from newsfabric.topology.parts import (
     FRONTDESK_QUEUES,
+    SCALER_QUEUES,
     SHOVEL_QUEUES,
     box_queues,
     keeper_queues,
@@ -49,7 +50,7 @@ from newsfabric.topology.values import (
     Cluster,
 )
 
-Service = Literal["router", "mailbox", "frontdesk", "keeper", "shovel", "box"]
+Service = Literal["router", "mailbox", "frontdesk", "scaler", "keeper", "shovel", "box"]
 
 _ANY: Final = ".*"
 
@@ -82,6 +83,7 @@ def cluster_users(
         case "core":
             nodes = len(fabric.region(region).core)
             found += [_router(region), _mailbox(region, topics, nodes), _reports(region)]
+            found.append(_scaler(region))
             found += [core_box(region, box) for box in boxes]
         case "client":
             fabric.region(region)
@@ -150,6 +152,21 @@ def _reports(region: str) -> User:
         write=(UPSTREAM, own),
         read=(UPSTREAM, own),
         topics={UPSTREAM: (_reporting(region)[0], heard)},
+    )
+
+
+def _scaler(region: str) -> User:
+    """A scaler hears load reports, orders boxes of its region to drain, and says how it is."""
+    own = beginning(SCALER_QUEUES)
+    return User(
+        name=user_name("scaler", region),
+        configure=(own,),
+        write=(POSTOFFICE, UPSTREAM, own),
+        read=(UPSTREAM, own),
+        topics={
+            POSTOFFICE: ((topic_regex(drain_key(region, "*")),), ()),
+            UPSTREAM: (_reporting(region)[0], (exactly(load_key(region, "*")),)),
+        },
     )
 
 

@@ -52,7 +52,7 @@ async def _take(browser: Browser, url: str, file: Path, options: dict[str, Any])
     await context.close()
     if shutil.which("pngquant"):
         words = ["--force", "--skip-if-larger", "--speed", "1", "--output", str(file), str(file)]
-        subprocess.run(["pngquant", *words], check=False)
+        await asyncio.to_thread(subprocess.run, ["pngquant", *words], check=False)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+"""A fleet of boxes as a scaler hears of it, second by second."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from newsfabric.control import LoadReport
+from wholesale.scaler.brain import Brain
+from wholesale.scaler.choice import Decision
+from wholesale.scaler.drivers import Instance
+from wholesale.scaler.plan import Plan
+
+PLAN = Plan(
+    per_box=1000, headroom=0.3, boot=60.0, drain=60.0, zones=1, least=1, most=50, calm=120.0
+)
+
+
+def report(box: str = "b1", connections: int = 0, **fields: object) -> LoadReport:
+    made = LoadReport(
+        region="oregon",
+        box=box,
+        state="ready",
+        connections=connections,
+        capacity=1000,
+        deliveries_per_second=0.0,
+        connects_per_second=0.0,
+        sockjs_url="",
+        websocket_url="",
+        sse_url="",
+        sent_ms=1,
+    )
+    return dataclasses.replace(made, **fields)  # type: ignore[arg-type]
+
+
+class Fleet:
+    """A brain, and what it is told: ``says`` has each box's report, None for one that is silent."""
+
+    def __init__(self, plan: Plan = PLAN, *, now: float = 10_000.0) -> None:
+        self.plan = plan
+        self.brain = Brain("oregon", plan)
+        self.now = now
+        self.says: dict[str, LoadReport | None] = {}
+        self.born: dict[str, float] | None = {}
+        self.zones: dict[str, str] = {}
+        self.driver_well = True
+
+    def add(self, *reports: LoadReport, age: float = 5000.0) -> None:
+        for each in reports:
+            self.says[each.box] = each
+            if self.born is not None:
+                self.born[each.box] = self.now - age
+
+    def change(self, box: str, **fields: object) -> None:
+        said = self.says[box]
+        assert said is not None
+        self.says[box] = dataclasses.replace(said, **fields)  # type: ignore[arg-type]
+
+    def hush(self, *boxes: str) -> None:
+        for box in boxes:
+            self.says[box] = None
+
+    def list(self) -> None:
+        if self.born is None:
+            self.brain.listed(None, now=self.now)
+            return
+        instances = [
+            Instance(name, self.now - at, self.zones.get(name, ""))
+            for name, at in self.born.items()
+        ]
+        self.brain.listed(instances, now=self.now)
+
+    def second(self) -> Decision:
+        """One second passes."""
+        self.now += 1.0
+        for said in self.says.values():
+            if said is not None:
+                at = dataclasses.replace(said, sent_ms=int(self.now * 1000))
+                self.brain.hear(at, now=self.now)
+        self.list()
+        return self.brain.decide(now=self.now, driver_well=self.driver_well)
+
+    def run(self, seconds: float) -> Decision:
+        """So many seconds pass; the last decision."""
+        for decision in self.seconds(seconds):
+            last = decision
+        return last
+
+    def seconds(self, seconds: float) -> Iterable[Decision]:
+        for _ in range(int(seconds)):
+            yield self.second()
+
+    def kinds(self) -> dict[str, str]:
+        assert self.brain.sight is not None
+        return {box.name: box.kind for box in self.brain.sight.boxes}

@@ -1,0 +1,176 @@
+"""Hands: asks the driver what there is, and tells it what was decided, one thing at a time.
+
+A driver may fail, hang, or be at its limit. Each call has a time limit; after a failure the next
+waits, ever longer; the last trouble is said in ``/scale`` and metrics. What was decided meanwhile
+isn't queued: when the driver can be asked again it is told what is wanted then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from newsfabric.backoff import Backoff
+from newsfabric.seldom import Complaints
+from wholesale.scaler import counters
+from wholesale.scaler.choice import Decision
+from wholesale.scaler.drivers import MAX_TEXT, Driver, DriverError, DriverLimit, Instance
+
+logger = logging.getLogger(__name__)
+
+LIST_EVERY: Final = 5.0
+TIMEOUT: Final = 30.0
+# A list that is older than this says nothing of who may be ended.
+STALE: Final = 60.0
+
+OnList = Callable[[tuple[Instance, ...] | None], None]
+
+
+@dataclasses.dataclass(slots=True)
+class Trouble:
+    """What a driver couldn't do, last. ``since`` is on the acting clock."""
+
+    action: str
+    text: str
+    since: float
+    limit: bool
+
+
+class Acting:
+    """Tells ``driver`` what :meth:`decided` was given last. ``on_list`` is given each list."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        on_list: OnList,
+        clock: Callable[[], float],
+        *,
+        every: float = LIST_EVERY,
+        timeout: float = TIMEOUT,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._driver = driver
+        self._on_list = on_list
+        self._clock = clock
+        self._every = every
+        self._timeout = timeout
+        self._backoff = backoff or Backoff(base=1.0, cap=60.0)
+        self._complaints = Complaints()
+        self._decision: Decision | None = None
+        self._new = asyncio.Event()
+        self._listed_at: float | None = None
+        self._not_before = 0.0
+        self._told: int | None = None
+        self.trouble: Trouble | None = None
+
+    @property
+    def well(self) -> bool:
+        """Whether the driver did what it was last told, and its list is new."""
+        at = self._listed_at
+        fresh = at is not None and self._clock() - at <= STALE
+        return fresh and (self.trouble is None or self.trouble.limit)
+
+    def decided(self, decision: Decision) -> None:
+        """What is to be done now, instead of what was."""
+        self._decision = decision
+        if decision.want is not None or decision.end:
+            self._new.set()
+
+    def document(self) -> dict[str, Any]:
+        """What ``/scale`` says of the driver."""
+        trouble = self.trouble
+        state = "well" if self.well else "starting" if self._listed_at is None else "stale"
+        if trouble is not None:
+            state = "limit" if trouble.limit else "failing"
+        now = self._clock()
+        return {
+            "state": state,
+            "trouble": trouble and trouble.text,
+            "trouble_for_s": trouble and round(now - trouble.since, 1),
+            "list_age_s": None if self._listed_at is None else round(now - self._listed_at, 1),
+            "told": self._told,
+        }
+
+    async def run(self) -> None:
+        """List and act until cancelled."""
+        while True:
+            await self.round()
+            self._new.clear()
+            try:
+                async with asyncio.timeout(self._every):
+                    await self._new.wait()
+            except TimeoutError:
+                continue
+            # Decisions come each second; a driver isn't asked more often.
+            await asyncio.sleep(min(1.0, self._every))
+
+    async def round(self) -> None:
+        """One look at the driver, and what was decided, if it may be asked again."""
+        if self._clock() < self._not_before:
+            return
+        counters.DRIVER_WELL.set(await self._list_and_act())
+
+    async def _list_and_act(self) -> bool:
+        if not await self._try("boxes", self._list):
+            return False
+        decision, self._decision = self._decision, None
+        if decision is None:
+            return True
+        good = True
+        if decision.end:
+            names = decision.end
+            good = await self._try("end", lambda: self._driver.end(names))
+        want = decision.want
+        if want is not None:
+            self._told = want
+            good = await self._try("want", lambda: self._driver.want(want)) and good
+        asked = {"boxes"} | ({"end"} if decision.end else set()) | ({"want"} if want else set())
+        if self.trouble is not None and self.trouble.action not in asked:
+            # It couldn't do what nobody wants any more.
+            self.trouble = None
+        return good
+
+    async def _list(self) -> None:
+        found = await self._driver.boxes()
+        self._listed_at = self._clock()
+        self._on_list(found)
+
+    async def _try(self, action: str, call: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await call()
+        except DriverLimit as exc:
+            self._failed(action, str(exc), limit=True)
+            return False
+        except TimeoutError:
+            self._failed(action, f"{action}: no answer within {self._timeout:g} s", limit=False)
+            return False
+        except DriverError as exc:
+            self._failed(action, str(exc), limit=False)
+            return False
+        except Exception as exc:
+            # A driver is somebody's code or somebody's cloud: what it fails with stops nobody.
+            self._failed(action, f"{action}: {type(exc).__name__}: {exc}", limit=False)
+            return False
+        counters.DRIVER.labels(action, "done").inc()
+        if self.trouble is None or self.trouble.action == action:
+            self._works()
+        return True
+
+    def _works(self) -> None:
+        self._backoff.succeeded(self._clock())
+        self.trouble = None
+        self._complaints.over()
+
+    def _failed(self, action: str, text: str, *, limit: bool) -> None:
+        now = self._clock()
+        text = " ".join(text.split())[:MAX_TEXT]
+        counters.DRIVER.labels(action, "limit" if limit else "failed").inc()
+        since = self.trouble.since if self.trouble is not None else now
+        self.trouble = Trouble(action, text, since, limit)
+        self._not_before = now + self._backoff.failed(now)
+        if self._complaints.is_news(text, now):
+            logger.warning("driver: %s", text)

@@ -1,0 +1,94 @@
+"""A scaler without its hands and ears: reports and lists in, decisions out. Pure.
+
+Two scalers of a region have one each, hear the same reports, and come to the same decisions. Where
+they don't, the one that wants more boxes prevails: a driver is told "so many" and never fewer, and
+no box is ended that hasn't said itself that it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from newsfabric.control import LoadReport
+from wholesale.scaler.choice import Choice, Decision
+from wholesale.scaler.drivers import Instance
+from wholesale.scaler.memory import Memory, Sight
+from wholesale.scaler.plan import Plan
+
+
+class Brain:
+    """Decides for ``region``. ``now`` is monotonic, in seconds."""
+
+    def __init__(self, region: str, plan: Plan) -> None:
+        self.plan = plan
+        self.sight: Sight | None = None
+        self.decision: Decision | None = None
+        self._memory = Memory(region, plan)
+        self._choice = Choice(plan)
+
+    def hear(self, report: LoadReport, *, now: float) -> bool:
+        """Note ``report``; False if it can't count."""
+        return self._memory.hear(report, now=now)
+
+    def listed(self, instances: Sequence[Instance] | None, *, now: float) -> None:
+        """The driver's list, just come; None if it has none."""
+        self._memory.listed(instances, now=now)
+
+    def deaf(self) -> None:
+        """The link is down: nothing is decided, and what was heard before counts for nothing."""
+        self._memory.deaf()
+        self.sight = self.decision = None
+
+    def decide(self, *, now: float, driver_well: bool = True) -> Decision:
+        """What to do now. Call it each second; a pause counts as deafness."""
+        sight = self.sight = self._memory.look(now=now)
+        if sight.heard_for == 0.0:
+            self._choice.restart(now)
+        decision = self._choice.decide(sight, now=now, driver_well=driver_well)
+        self.decision = decision
+        return decision
+
+    def document(self) -> dict[str, Any]:
+        """What ``GET /scale`` says of it."""
+        sight, decision = self.sight, self.decision
+        if sight is None or decision is None:
+            return {"state": "deaf", "wanted": None, "sums": [], "boxes": [], "notes": []}
+        return {
+            "state": "limited" if decision.limited else "well",
+            "wanted": decision.wanted,
+            "serving_or_coming": decision.supply,
+            "sums": decision.wish.document(),
+            "enough_for": {
+                "readers": sight.kept_for.readers,
+                "missing": sight.kept_for.missing,
+            },
+            "heard_for_s": round(sight.heard_for, 1),
+            "act": {
+                "want": decision.want,
+                "drain": list(decision.drain),
+                "end": list(decision.end),
+            },
+            "notes": list(decision.notes),
+            "counts": counts(sight),
+            "boxes": [
+                {
+                    "name": box.name,
+                    "kind": box.kind,
+                    "readers": box.readers,
+                    "capacity": box.capacity,
+                    "silent_s": None if box.silent_for is None else round(box.silent_for, 1),
+                    "zone": box.zone,
+                    "listed": box.listed,
+                }
+                for box in sight.boxes
+            ],
+        }
+
+
+def counts(sight: Sight) -> dict[str, int]:
+    """How many boxes there are of each kind."""
+    found: dict[str, int] = {}
+    for box in sight.boxes:
+        found[box.kind] = found.get(box.kind, 0) + 1
+    return found

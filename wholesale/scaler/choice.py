@@ -1,0 +1,287 @@
+"""How many boxes to ask for, which to drain, which to end. Pure; the cool-downs are its only state.
+
+More at once, fewer slowly: the number that is wanted rises as soon as it must, and falls no more
+often than once in ``plan.patience`` seconds, to the highest of what was needed in all that time. So
+after a wave there is one step down, and a scaler that has just begun takes nothing away.
+
+A box goes in three steps, each of which waits for the box's own word: it is told to drain; it says
+that it drains and has no readers; then the driver ends it. What is silent is never ended, unless it
+has never been ready while somebody listened.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from wholesale.scaler.memory import DOUBT_AFTER, Box, Highest, Sight
+from wholesale.scaler.plan import Plan
+from wholesale.scaler.wish import Demand, Wish, wish
+
+# Nothing is done before so much was heard: all boxes have reported by then.
+LISTEN: Final = 10.0
+# Fewer boxes must be enough for so many more readers than there are.
+MARGIN: Final = 1.05
+# In one step at most as many again, or so many more.
+STEP_EVERY: Final = 30.0
+STEP: Final = 10
+# One order after the other; so many boxes leave at a time at most.
+DRAIN_EVERY: Final = 30.0
+LEAVING_AT_ONCE: Final = 0.1
+# An order is repeated until the box obeys; one that doesn't is left alone.
+REPEAT: Final = 5.0
+OBEY: Final = 60.0
+# A drained box is ended after so long without readers. One that somebody else drained may be about
+# to come back: an upgrade does that.
+ENDED_AFTER: Final = 10.0
+OTHERS_ENDED_AFTER: Final = 300.0
+# So many boxes that never became ready are replaced in an hour; more of them isn't bad luck.
+REPLACE_EVERY: Final = 30.0
+REPLACED: Final = 3
+REPLACED_SHARE: Final = 0.25
+_HOUR: Final = 3600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do, and why.
+
+    ``wanted`` boxes shall serve. ``want`` is what to tell the driver: so many in all, with those
+    that leave or failed; None if there are enough. ``drain`` are boxes to be told so now; ``end``
+    those that the driver may end. ``notes`` are for people. ``limited`` says that more are needed
+    than there may be.
+    """
+
+    wanted: int
+    wish: Wish
+    supply: int = 0
+    want: int | None = None
+    drain: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    limited: bool = False
+
+
+class Choice:
+    """The choices of one scaler."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._level = _Level(plan)
+        self._growth = _Steps()
+        self._ordered: dict[str, float] = {}
+        self._told: dict[str, float] = {}
+        self._obeyed: set[str] = set()
+        self._disobedient: dict[str, float] = {}
+        self._drained_at = -math.inf
+        self._replaced: collections.deque[float] = collections.deque()
+
+    def decide(self, sight: Sight, *, now: float, driver_well: bool = True) -> Decision:
+        """What to do at ``now``. ``driver_well``: its list is new, and it did what it was told."""
+        plan = self._plan
+        self._follow_orders(sight, now)
+        found = wish(sight.now_needed, plan)
+        supply = self._supply(sight)
+        wanted = self._level.follow(found.boxes, _kept(sight, plan), supply, sight.heard_for, now)
+        decision = Decision(wanted=wanted, wish=found, supply=supply, notes=self._notes(sight))
+        if sight.heard_for < LISTEN:
+            return dataclasses.replace(decision, notes=("it has just begun to listen",))
+        decision = self._more(decision, sight, now)
+        if not driver_well or sight.listed is None:
+            return decision
+        return dataclasses.replace(
+            decision,
+            drain=self._fewer(decision, sight, now),
+            end=(*self._done(sight), *self._replace(sight, now)),
+        )
+
+    def restart(self, now: float) -> None:
+        """Nothing was heard for a while: what was enough before says nothing."""
+        self._level.restart(now)
+
+    # --- more -----------------------------------------------------------------------------
+
+    def _supply(self, sight: Sight) -> int:
+        """Boxes that serve or are about to, those that leave not among them.
+
+        Those of which nobody knows count as lost up to a zone's worth, and as there beyond:
+        that many at once is more likely to be trouble on the way of the reports.
+        """
+        leaving = self._ordered.keys()
+        serving = [box for box in sight.of("ready", "booting") if box.name not in leaving]
+        doubtful = sight.of("silent", "unready", "unknown")
+        brief = [box for box in doubtful if 0 < (box.silent_for or 0) <= DOUBT_AFTER]
+        lost = len(doubtful) - len(brief)
+        zone = math.ceil((len(serving) + len(doubtful)) / self._plan.zones)
+        return len(serving) + len(brief) + max(0, lost - zone)
+
+    def _more(self, decision: Decision, sight: Sight, now: float) -> Decision:
+        plan = self._plan
+        there = len(sight.boxes) if sight.listed is None else sight.listed
+        short = decision.wanted - decision.supply
+        limited = decision.wish.unbounded > plan.most
+        if short <= 0:
+            return dataclasses.replace(decision, limited=limited)
+        asked = min(there + short, plan.most)
+        limited = limited or asked < there + short
+        want = self._growth.bounded(there, asked, now)
+        return dataclasses.replace(
+            decision, want=want if want > there or sight.listed is None else None, limited=limited
+        )
+
+    # --- fewer ----------------------------------------------------------------------------
+
+    def _fewer(self, decision: Decision, sight: Sight, now: float) -> tuple[str, ...]:
+        ready = [box for box in sight.of("ready") if box.name not in self._ordered]
+        surplus = decision.supply - decision.wanted
+        leaving = len(sight.of("leaving")) + len(self._ordered)
+        at_once = max(1, int(len(ready) * LEAVING_AT_ONCE)) - leaving
+        quiet = now - self._drained_at >= DRAIN_EVERY
+        patient = sight.heard_for >= self._plan.patience
+        if quiet and patient and not sight.of("booting"):
+            surplus = min(surplus, len(ready) - decision.wanted, at_once)
+            for box in self._who_goes(ready, sight, surplus):
+                self._ordered[box.name] = now
+                self._drained_at = now
+        return self._tell(now)
+
+    def _who_goes(self, ready: Sequence[Box], sight: Sight, count: int) -> list[Box]:
+        """Up to ``count`` of ``ready``: of the fullest zone, whom fewest readers must leave."""
+        readers = sight.kept_for.readers + sight.kept_for.missing
+        left = list(ready)
+        going: list[Box] = []
+        while len(going) < count:
+            able = [box for box in left if box.listed and box.name not in self._disobedient]
+            if not able:
+                break
+            zones = collections.Counter(box.zone for box in left)
+            goes = min(able, key=lambda box: (-zones[box.zone], box.readers, box.name))
+            rest = [box for box in left if box is not goes]
+            room = sum(box.capacity for box in rest) * (1.0 - self._plan.headroom)
+            if readers > room:
+                break
+            left = rest
+            going.append(goes)
+        return going
+
+    def _tell(self, now: float) -> tuple[str, ...]:
+        due = [name for name in self._ordered if now - self._told.get(name, -math.inf) >= REPEAT]
+        self._told.update(dict.fromkeys(due, now))
+        return tuple(due)
+
+    def _follow_orders(self, sight: Sight, now: float) -> None:
+        kinds = {box.name: box.kind for box in sight.boxes}
+        for name, since in list(self._ordered.items()):
+            if kinds.get(name) not in ("ready", "unready"):
+                self._forget_order(name)
+                self._obeyed.add(name)
+            elif now - since > OBEY:
+                self._forget_order(name)
+                self._disobedient[name] = now
+        self._obeyed &= kinds.keys()
+        for name, since in list(self._disobedient.items()):
+            if name not in kinds or now - since > self._plan.patience:
+                del self._disobedient[name]
+
+    def _forget_order(self, name: str) -> None:
+        del self._ordered[name]
+        self._told.pop(name, None)
+
+    # --- gone -----------------------------------------------------------------------------
+
+    def _done(self, sight: Sight) -> tuple[str, ...]:
+        return tuple(
+            box.name
+            for box in sight.of("leaving")
+            if box.listed and box.empty_for is not None and box.empty_for >= self._rest(box)
+        )
+
+    def _rest(self, box: Box) -> float:
+        return ENDED_AFTER if box.name in self._obeyed else OTHERS_ENDED_AFTER
+
+    def _replace(self, sight: Sight, now: float) -> tuple[str, ...]:
+        while self._replaced and now - self._replaced[0] > _HOUR:
+            self._replaced.popleft()
+        failed = [box for box in sight.of("failed") if box.listed]
+        soon = self._replaced and now - self._replaced[-1] < REPLACE_EVERY
+        if not failed or soon or len(self._replaced) >= self._replaceable(sight):
+            return ()
+        self._replaced.append(now)
+        return (failed[0].name,)
+
+    def _replaceable(self, sight: Sight) -> int:
+        return max(REPLACED, int((sight.listed or 0) * REPLACED_SHARE))
+
+    def _notes(self, sight: Sight) -> tuple[str, ...]:
+        notes = []
+        for kind, text in (
+            ("silent", "silent: somebody must look; no silent box is ended"),
+            ("unknown", "never heard since this scaler listens"),
+            ("failed", "never became ready"),
+        ):
+            if names := [box.name for box in sight.boxes if box.kind == kind]:
+                notes.append(f"{_few(names)}: {text}")
+        stuck = [b.name for b in sight.of("leaving") if b.silent_for and b.empty_for is None]
+        if stuck:
+            notes.append(f"{_few(stuck)}: fell silent in its drain, with readers; not ended")
+        if self._disobedient:
+            notes.append(f"{_few(list(self._disobedient))}: was told to drain and doesn't")
+        if len(self._replaced) >= self._replaceable(sight):
+            notes.append("too many boxes never became ready: no more are replaced within an hour")
+        return tuple(notes)
+
+
+class _Level:
+    """The number that is wanted: up at once, down in one step after long enough."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._wanted: int | None = None
+        self._changed = -math.inf
+        self._highest = Highest(plan.patience)
+
+    def restart(self, now: float) -> None:
+        self._highest.clear()
+        self._changed = now
+
+    def follow(self, needed: int, kept: int, supply: int, heard_for: float, now: float) -> int:
+        self._highest.add(max(needed, kept), now=now)
+        if self._wanted is None:
+            # What somebody has made shall stay until it is known that fewer will do.
+            self._wanted = min(max(needed, supply), self._plan.most)
+            self._changed = now
+        if needed > self._wanted:
+            self._wanted, self._changed = needed, now
+        patience = self._plan.patience
+        if heard_for >= patience and now - self._changed >= patience:
+            highest = int(self._highest.highest(now=now))
+            if highest < self._wanted:
+                self._wanted, self._changed = highest, now
+        return self._wanted
+
+
+class _Steps:
+    """Bounds how fast the number that is asked for grows."""
+
+    def __init__(self) -> None:
+        self._at = -math.inf
+        self._base = 0
+
+    def bounded(self, there: int, asked: int, now: float) -> int:
+        if now - self._at >= STEP_EVERY:
+            self._at, self._base = now, there
+        return min(asked, max(2 * self._base, self._base + STEP))
+
+
+def _kept(sight: Sight, plan: Plan) -> int:
+    kept: Demand = sight.kept_for
+    more = dataclasses.replace(kept, readers=kept.readers * MARGIN, missing=kept.missing * MARGIN)
+    return wish(more, plan).boxes
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,156 @@
+"""Driver ``aws``: the desired capacity of an autoscaling group. Needs ``newsfabric[aws]``.
+
+A box's name is its instance's id (``i-0abc…``). The group's own policies must be off, and its
+instances protected from scale-in, so that AWS ends none on its own account: then the desired
+capacity is raised here, and falls with each instance that is ended by name.
+
+boto3 waits in a thread of its own. Its time limits are below those of
+:mod:`wholesale.scaler.acting`, so that a call that hangs ends before the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import datetime
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import boto3
+import botocore.config
+import botocore.exceptions
+
+from wholesale.scaler.drivers import DriverError, DriverLimit, Instance, checked
+
+_T = TypeVar("_T")
+
+_CONFIG: Final = botocore.config.Config(
+    connect_timeout=3, read_timeout=6, retries={"total_max_attempts": 2, "mode": "standard"}
+)
+# On the way out, or held back: not to be counted on.
+_GOING: Final = ("Terminating", "Terminated", "Detaching", "Detached")
+
+
+class Cloud:
+    """One client of one AWS service, asked in one thread of its own."""
+
+    def __init__(self, service: str, *, region: str | None, endpoint: str | None) -> None:
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix=service)
+        try:
+            self._client: Any = boto3.client(
+                service, region_name=region, endpoint_url=endpoint, config=_CONFIG
+            )
+        except (botocore.exceptions.BotoCoreError, ValueError) as exc:
+            raise DriverError(f"{service}: {exc}") from exc
+
+    async def ask(self, call: Callable[[Any], _T]) -> _T:
+        """What ``call`` makes of the client; DriverError for whatever AWS has against it."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, functools.partial(call, self._client))
+        except botocore.exceptions.ClientError as exc:
+            error = exc.response.get("Error", {})
+            raise DriverError(f"{error.get('Code')}: {error.get('Message')}") from exc
+        except botocore.exceptions.BotoCoreError as exc:
+            raise DriverError(f"{type(exc).__name__}: {exc}") from exc
+
+    def close(self) -> None:
+        """Wait for nothing: what hangs ends by its own time limits."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class AwsDriver:
+    """Drives the autoscaling group ``group``. ``endpoint`` is for tests."""
+
+    def __init__(
+        self, group: str, *, region: str | None = None, endpoint: str | None = None
+    ) -> None:
+        self._group = group
+        self._groups = Cloud("autoscaling", region=region, endpoint=endpoint)
+        self._machines = Cloud("ec2", region=region, endpoint=endpoint)
+        # Instances' launch times, which the group doesn't tell.
+        self._launched: dict[str, datetime.datetime] = {}
+
+    async def boxes(self) -> tuple[Instance, ...]:
+        group = await self._describe()
+        there = {
+            each["InstanceId"]: each["AvailabilityZone"]
+            for each in group["Instances"]
+            if not each["LifecycleState"].startswith(_GOING)
+        }
+        await self._learn_launches(there.keys())
+        now = datetime.datetime.now(datetime.UTC)
+        return tuple(
+            checked(name, max(0.0, (now - self._launched[name]).total_seconds()), zone)
+            for name, zone in there.items()
+            if name in self._launched
+        )
+
+    async def want(self, count: int) -> None:
+        group = await self._describe()
+        most = int(group["MaxSize"])
+        if int(group["DesiredCapacity"]) < min(count, most):
+            await self._groups.ask(
+                lambda client: client.set_desired_capacity(
+                    AutoScalingGroupName=self._group,
+                    DesiredCapacity=min(count, most),
+                    HonorCooldown=False,
+                )
+            )
+        if count > most:
+            raise DriverLimit(f"{self._group} may have {most} instances, {count} are wanted")
+
+    async def end(self, names: Iterable[str]) -> None:
+        group = await self._describe()
+        there = {
+            each["InstanceId"]
+            for each in group["Instances"]
+            if not each["LifecycleState"].startswith(_GOING)
+        }
+        least, desired = int(group["MinSize"]), int(group["DesiredCapacity"])
+        for name in names:
+            if name not in there:
+                continue
+            if desired <= least:
+                raise DriverLimit(f"{self._group} must have {least} instances: {name} stays")
+            await self._groups.ask(functools.partial(_end, name=name))
+            desired -= 1
+
+    async def close(self) -> None:
+        self._groups.close()
+        self._machines.close()
+
+    async def _describe(self) -> dict[str, Any]:
+        answer = await self._groups.ask(
+            lambda client: client.describe_auto_scaling_groups(AutoScalingGroupNames=[self._group])
+        )
+        groups: list[dict[str, Any]] = answer["AutoScalingGroups"]
+        if not groups:
+            raise DriverError(f"no autoscaling group {self._group!r} here")
+        return groups[0]
+
+    async def _learn_launches(self, names: Iterable[str]) -> None:
+        wanted = set(names)
+        self._launched = {n: at for n, at in self._launched.items() if n in wanted}
+        new = sorted(wanted - self._launched.keys())
+        # As many as one answer may have.
+        for n in range(0, len(new), 100):
+            found = await self._machines.ask(functools.partial(_launches, names=new[n : n + 100]))
+            self._launched.update(found)
+
+
+def _end(client: Any, *, name: str) -> None:
+    client.terminate_instance_in_auto_scaling_group(
+        InstanceId=name, ShouldDecrementDesiredCapacity=True
+    )
+
+
+def _launches(client: Any, *, names: list[str]) -> dict[str, datetime.datetime]:
+    # By filter and not by id: one that AWS has forgotten would be an error for all.
+    filters = [{"Name": "instance-id", "Values": names}]
+    return {
+        each["InstanceId"]: each["LaunchTime"]
+        for reservation in client.describe_instances(Filters=filters)["Reservations"]
+        for each in reservation["Instances"]
+    }

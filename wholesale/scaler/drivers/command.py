@@ -1,0 +1,126 @@
+"""Driver ``command``: any program. docs/scaling.md says what it is called with.
+
+``PROGRAM boxes`` prints a line of JSON for each box, ``{"name": …, "age_seconds": …, "zone": …}``;
+``PROGRAM want N`` makes there be N; ``PROGRAM end NAME…`` ends these. Exit code 0 is done, 3 is
+"there may be no more", anything else a failure, of which the last line on stderr is said. A program
+that takes too long is killed, with all that it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import orjson
+
+from newsfabric.numbers import is_number
+from wholesale.scaler.drivers import DriverError, DriverLimit, Instance, checked
+from wholesale.scaler.plan import MOST_BOXES
+
+EXIT_LIMIT: Final = 3
+SECONDS: Final = 25.0
+# A thousand lines of a name, an age and a zone.
+MAX_OUTPUT: Final = 256 * 1024
+# Names that one call is given: a command line has its bounds.
+_NAMES_AT_ONCE: Final = 100
+
+
+class CommandDriver:
+    """Runs ``words``, a program and its first arguments, with what is to be done after them."""
+
+    def __init__(self, words: Sequence[str], *, seconds: float = SECONDS) -> None:
+        self._words = tuple(words)
+        self._seconds = seconds
+
+    async def boxes(self) -> tuple[Instance, ...]:
+        """DriverError also for a line that is no box: a list with holes would be believed."""
+        lines = (await self._run("boxes")).splitlines()
+        if len(lines) > MOST_BOXES:
+            raise DriverError(f"boxes: more than {MOST_BOXES} lines")
+        return tuple(_instance(line) for line in lines if line.strip())
+
+    async def want(self, count: int) -> None:
+        await self._run("want", str(count))
+
+    async def end(self, names: Iterable[str]) -> None:
+        listed = list(names)
+        for n in range(0, len(listed), _NAMES_AT_ONCE):
+            await self._run("end", *listed[n : n + _NAMES_AT_ONCE])
+
+    async def close(self) -> None:
+        pass
+
+    async def _run(self, *words: str) -> bytes:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment(),
+                start_new_session=True,
+            )
+        except OSError as exc:
+            raise DriverError(f"{words[0]}: {self._words[0]}: {exc.strerror or exc}") from exc
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(self._seconds):
+                out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
+                code = await process.wait()
+        except TimeoutError as exc:
+            raise DriverError(f"{words[0]}: not done within {self._seconds:g} s") from exc
+        finally:
+            await _end(process)
+        if code != 0:
+            said = _last_line(err) or "and said nothing"
+            text = f"{words[0]}: exit code {code}: {said}"
+            raise DriverLimit(text) if code == EXIT_LIMIT else DriverError(text)
+        return out
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without our login on the brokers."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("NEWSFABRIC_AMQP")
+    }
+
+
+async def _all(stream: asyncio.StreamReader) -> bytes:
+    """All of it; DriverError if that is too much."""
+    found = bytearray()
+    while chunk := await stream.read(65_536):
+        found += chunk
+        if len(found) > MAX_OUTPUT:
+            raise DriverError(f"more than {MAX_OUTPUT >> 10} KiB of output")
+    return bytes(found)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    # What it started may outlive it, and hold its pipes.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _instance(line: bytes) -> Instance:
+    try:
+        fields: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as exc:
+        raise DriverError(f"boxes: no JSON: {line[:80]!r}") from exc
+    if not isinstance(fields, dict):
+        raise DriverError(f"boxes: no object: {line[:80]!r}")
+    name, age, zone = fields.get("name"), fields.get("age_seconds"), fields.get("zone", "")
+    if not isinstance(name, str) or not is_number(age, 0, 1e9) or not isinstance(zone, str):
+        raise DriverError(f"boxes: name, age_seconds and zone, please: {line[:80]!r}")
+    return checked(name, age, zone)
+
+
+def _last_line(text: bytes) -> str:
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:200] if lines else ""

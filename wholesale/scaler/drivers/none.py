@@ -1,0 +1,23 @@
+"""Driver ``none``: the scaler says what it wants, and somebody else makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wholesale.scaler.drivers import Instance
+
+
+class NoDriver:
+    """Knows no boxes but those that report, and moves nothing."""
+
+    async def boxes(self) -> tuple[Instance, ...] | None:
+        return None
+
+    async def want(self, count: int) -> None:
+        pass
+
+    async def end(self, names: Iterable[str]) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,76 @@
+"""What a scaler is told: how boxes are, and how careful to be. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Final
+
+from newsfabric.errors import ConfigError
+
+# What one box was ever meant to carry, times ten. Who says more is not believed.
+MOST_PER_BOX: Final = 1_000_000
+# Boxes that a region can have, and that a scaler follows; as many as a frontdesk.
+MOST_BOXES: Final = 1000
+# From a reader's arrival to a driver's answer: load reports are a second apart, growth is measured
+# over twenty, drivers are asked every few, and a frontdesk sends a new box more and more.
+NOTICE: Final = 30.0
+
+_DAY: Final = 86_400.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How many boxes there may be, and what one is. Times in seconds.
+
+    ``per_box`` is what a box carries; what boxes say themselves counts within a factor of two.
+    ``headroom`` is the share of each box that is kept free. ``boot`` is from asking for a box until
+    it takes readers, ``drain`` what it needs to leave. ``zones`` share the boxes evenly, and one
+    may be lost. A box takes ``connects_per_box`` arrivals a second. There are ``least`` to ``most``
+    boxes, and fewer only after ``calm`` seconds in which fewer would have done.
+    """
+
+    per_box: int = 100_000
+    headroom: float = 0.3
+    boot: float = 180.0
+    drain: float = 120.0
+    zones: int = 3
+    connects_per_box: float = 2000.0
+    least: int = 2
+    most: int = 200
+    calm: float = 600.0
+
+    def __post_init__(self) -> None:
+        _within("per box", self.per_box, 1, MOST_PER_BOX)
+        _within("headroom", self.headroom, 0.0, 0.9)
+        _within("boot", self.boot, 1.0, _DAY)
+        _within("drain", self.drain, 0.0, _DAY)
+        _within("zones", self.zones, 1, 16)
+        _within("connects per box", self.connects_per_box, 1.0, 1e6)
+        _within("least", self.least, 0, MOST_BOXES)
+        _within("most", self.most, max(1, self.least), MOST_BOXES)
+        _within("calm", self.calm, 1.0, _DAY)
+
+    @property
+    def lead(self) -> float:
+        """Seconds from a reader's arrival until a box that is asked for because of it stands."""
+        return self.boot + NOTICE
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which fewer boxes must have been enough before one goes.
+
+        Never less than it takes a box to leave and another to come: else a wave that is longer
+        than ``calm`` would find neither.
+        """
+        return max(self.calm, self.boot + self.drain)
+
+    @property
+    def overdue(self) -> float:
+        """Age from which a box that was never ready will not become so."""
+        return 3.0 * self.boot + NOTICE
+
+
+def _within(what: str, value: float, lowest: float, highest: float) -> None:
+    if not (math.isfinite(value) and lowest <= value <= highest):
+        raise ConfigError(f"{what} must be from {lowest:g} to {highest:g}, not {value:g}")

@@ -1,0 +1,230 @@
+"""A scaler in its region: hears load reports on the core, decides each second, says and acts.
+
+Two or more run in a region, and none leads (wholesale.scaler.brain). One that can't hear does
+nothing but say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+import time
+from typing import Any, Final
+
+from newsfabric import control, topology
+from newsfabric.amqp import Consumer, Declare, Link, Publisher
+from newsfabric.amqp.message import Delivery
+from newsfabric.control import Drain, encode_drain
+from newsfabric.errors import LinkError
+from newsfabric.operators import OperatorsApplication
+from newsfabric.service import DocumentHandler, Readiness, listen, operators_routes
+from newsfabric.topology import Bounds
+from newsfabric.topology.roles import user_name
+from wholesale.http import NotFoundHandler
+from wholesale.scaler import counters
+from wholesale.scaler.acting import Acting
+from wholesale.scaler.brain import Brain, counts
+from wholesale.scaler.choice import Decision
+from wholesale.scaler.drivers import Driver
+from wholesale.scaler.drivers.cloudwatch import Watching
+from wholesale.scaler.plan import Plan
+from wholesale.source import QueueSource
+
+logger = logging.getLogger(__name__)
+
+EVERY: Final = 1.0
+# Of a thousand boxes, for five seconds. What is older is of no use.
+_BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
+_KINDS: Final = ("ready", "booting", "unready", "leaving", "silent", "unknown", "failed")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScalerSettings:
+    """How one scaler runs. ``port`` 0 takes a free one; ``driver`` is its name, for people."""
+
+    name: str
+    region: str
+    driver: str = "none"
+    host: str = "127.0.0.1"
+    port: int = 0
+    admin_hosts: tuple[str, ...] = ()
+    plan: Plan = dataclasses.field(default_factory=Plan)
+
+
+class ScalerService:
+    """Runs one scaler over ``core``, a link to its core, and ``driver``; both are the caller's."""
+
+    def __init__(
+        self,
+        settings: ScalerSettings,
+        *,
+        core: Link,
+        driver: Driver,
+        watching: Watching | None = None,
+    ) -> None:
+        self.settings = settings
+        # Set as soon as ``port`` is known and answers.
+        self.listening = asyncio.Event()
+        self.port = 0
+        self.brain = Brain(settings.region, settings.plan)
+        self.acting = Acting(driver, self._take_list, time.monotonic)
+        self._core = core
+        self._watching = watching
+        self._queue = f"{topology.SCALER_QUEUES}{settings.name}.{secrets.token_hex(4)}"
+        self._decided = False
+        self._draining = False
+
+    def readiness(self) -> Readiness:
+        """Whether it hears and decides. A driver that fails is said, and no reason to restart."""
+        return Readiness.of(
+            core=self._core.connected, decided=self._decided, not_draining=not self._draining
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The answer of ``GET /scale``."""
+        plan = dataclasses.asdict(self.settings.plan)
+        return {
+            "scaler": self.settings.name,
+            "region": self.settings.region,
+            "now_ms": time.time_ns() // 1_000_000,
+            "plan": plan,
+            **self.brain.document(),
+            "driver": {"name": self.settings.driver, **self.acting.document()},
+        }
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Decide and act until ``stop`` is set."""
+        settings = self.settings
+        pages = OperatorsApplication(
+            [
+                (r"/scale", DocumentHandler, {"document": self.document}),
+                *operators_routes(self.readiness),
+            ],
+            names=settings.admin_hosts,
+            default_handler_class=NotFoundHandler,
+        )
+        server, self.port = listen(pages, host=settings.host, port=settings.port)
+        self.listening.set()
+        try:
+            await self._work(stop)
+        finally:
+            server.stop()
+            await server.close_all_connections()
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        reports = await self._hear()
+        orders = await self._core.publisher(in_flight=100)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(self._decide_on(orders), name="decide"),
+                    tasks.create_task(self.acting.run(), name="act"),
+                ]
+                if self._watching is not None:
+                    running.append(tasks.create_task(self._watching.run(self.document)))
+                await stop.wait()
+                self._draining = True
+                for task in running:
+                    task.cancel()
+        finally:
+            with contextlib.suppress(LinkError):
+                await reports.cancel()
+
+    async def _decide_on(self, orders: Publisher) -> None:
+        while True:
+            began = time.monotonic()
+            decision = self.decide(began)
+            if decision is not None:
+                await self._order(orders, decision.drain)
+            await asyncio.sleep(max(0.0, EVERY - (time.monotonic() - began)))
+
+    def decide(self, now: float) -> Decision | None:
+        """One decision, given to the driver; None while nothing can be heard."""
+        if not self._core.connected:
+            self.brain.deaf()
+            self._decided = False
+            return None
+        with counters.DECIDE_SECONDS.time():
+            decision = self.brain.decide(now=now, driver_well=self.acting.well)
+        self._decided = True
+        self.acting.decided(decision)
+        self._count(decision)
+        return decision
+
+    async def _order(self, orders: Publisher, boxes: tuple[str, ...]) -> None:
+        for box in boxes:
+            order = Drain(
+                region=self.settings.region,
+                box=box,
+                by=self.settings.name,
+                sent_ms=time.time_ns() // 1_000_000,
+            )
+            try:
+                async with asyncio.timeout(EVERY):
+                    await orders.publish(topology.POSTOFFICE, encode_drain(order))
+            except (LinkError, TimeoutError) as exc:
+                # It is said again in a few seconds, until the box obeys.
+                counters.DRAINS.labels("failed").inc()
+                logger.info("drain of %s: %s", box, exc)
+            else:
+                counters.DRAINS.labels("sent").inc()
+                logger.info("%s is told to drain", box)
+
+    # --- ears -----------------------------------------------------------------------------
+
+    async def _hear(self) -> Consumer:
+        async def declare(broker: Declare) -> None:
+            await broker.queue(
+                self._queue,
+                durable=False,
+                exclusive=True,
+                auto_delete=True,
+                arguments=_BOUNDS.arguments(),
+            )
+            key = control.load_key(self.settings.region, "*")
+            await broker.bind(self._queue, topology.UPSTREAM, key)
+
+        await self._core.on_connect(declare)
+        source = QueueSource()
+
+        def take(delivery: Delivery) -> None:
+            source.saw(delivery)
+            self._take_report(delivery)
+            source.ack(delivery)
+
+        consumer = await self._core.consumer(self._queue, take)
+        source.attach(consumer)
+        return consumer
+
+    def _take_report(self, delivery: Delivery) -> None:
+        try:
+            report = control.decode_load(delivery.message)
+        except ValueError as exc:
+            counters.REPORT_BAD.inc()
+            logger.debug("no load report: %s", exc)
+            return
+        # As at a frontdesk: a broker has checked whom the box logged in as, and nothing else.
+        if delivery.message.properties.user_id != user_name("box", report.box):
+            counters.REPORT_FORGED.inc()
+            return
+        taken = self.brain.hear(report, now=time.monotonic())
+        (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()
+
+    def _take_list(self, instances: Any) -> None:
+        self.brain.listed(instances, now=time.monotonic())
+
+    def _count(self, decision: Decision) -> None:
+        sight = self.brain.sight
+        assert sight is not None
+        counters.WANTED.set(decision.wanted)
+        counters.SUPPLY.set(decision.supply)
+        counters.LIMITED.set(decision.limited)
+        counters.READERS.set(sight.now_needed.readers)
+        counters.MISSING.set(sight.now_needed.missing)
+        counters.GROWTH.set(sight.now_needed.growth)
+        found = counts(sight)
+        for kind in _KINDS:
+            counters.BOXES.labels(kind).set(found.get(kind, 0))
