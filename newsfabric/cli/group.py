@@ -16,6 +16,8 @@ _COMMANDS: Final = {
     "up": ("newsfabric.cli.world_commands:up", "Start a whole fabric on this machine."),
     "status": ("newsfabric.cli.world_commands:status", "Show what is running."),
     "down": ("newsfabric.cli.world_commands:down", "Stop it and leave nothing behind."),
+    "scale": ("newsfabric.cli.growing_commands:scale", "Give a region more boxes, or fewer."),
+    "drain": ("newsfabric.cli.growing_commands:drain", "Send a box's readers elsewhere, end it."),
     "publish": ("newsfabric.cli.message_commands:publish", "Publish one message."),
     "tail": ("newsfabric.cli.message_commands:tail", "Print messages as they arrive."),
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),
