@@ -74,6 +74,9 @@ _DRAIN_SECONDS: Final = 2
 # Who says how many readers a box takes has a crowd, which mustn't run to the next box all at once.
 _CROWD_DRAIN_SECONDS: Final = 8
 
+# A box boots in seconds here, and there is one zone. Who tries this wants to see boxes go, too.
+_SCALER_PLAN: Final = {"boot": "20s", "drain": "15s", "zones": 1, "calm": "30s"}
+
 # What the world's own tokens say (newsfabric.world.issuer).
 READERS_AUDIENCE: Final = "newsfabric"
 READERS_ISSUER: Final = "newsfabric-world"
@@ -414,7 +417,10 @@ class WorldLayout:
             "world": self.paths.state,
             "least": least,
             "most": most,
+            **_SCALER_PLAN,
         }
+        if self.options.box_capacity is not None:
+            options["per-box"] = self.options.box_capacity
         program = _program(name, "wholesale scaler", options)
         return self._logs_in(program, "scaler", region.name)
 
