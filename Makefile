@@ -6,6 +6,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 10
 CHAOS_ARGS ?=
+SURGE_ARGS ?=
 # The interpreter that .venv is made with.
 PYTHON ?= python3
 
@@ -17,7 +18,7 @@ export PATH := $(CURDIR)/.tools/rust/bin:$(PATH)
 BIN = .venv/bin
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos wheel clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos surge wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +81,9 @@ wheel: python dataplane ## Build one wheel that holds Python and the data plane,
 
 soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
 	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
+
+surge: python dataplane ## 20,000 readers come and go in a world that grows by itself, ten minutes (SURGE_ARGS=…)
+	@$(BIN)/python -m loadtest.surge $(SURGE_ARGS)
 
 chaos: setup ## Break everything for ten minutes and account for each message (CHAOS_ARGS=…)
 	@$(BIN)/newsfabric up --detach --retail 2 --store cassandra --state .world-chaos --port-base 29000 --timeout 400

@@ -198,6 +198,14 @@ class Management:
         entries = _objects(await self._get(f"/shovels/{_VHOST}"))
         return {state.name: state for state in map(_shovel_state, entries)}
 
+    async def import_definitions(self, document: Mapping[str, Any]) -> None:
+        """Add what ``document``, a part of a ``definitions.json``, says; what is there stays."""
+        await self._send("POST", "/definitions", document)
+
+    async def delete_user(self, name: str) -> None:
+        """Forget a user; its connections are closed."""
+        await self._delete(f"/users/{_quote(name)}")
+
     async def peek(self, queue: str, count: int = PEEK_MESSAGES) -> list[dict[str, Any]]:
         """Look at up to ``count`` messages of ``queue`` and leave them there.
 

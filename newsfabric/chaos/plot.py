@@ -48,8 +48,9 @@ def draw(
     bands: Sequence[Band],
     rates: Sequence[Series],
     delays: Sequence[Series],
+    headings: tuple[str, str] = ("a second", "delay, by when it was sent"),
 ) -> str:
-    """The picture. Rates are linear, delays (in seconds) logarithmic."""
+    """The picture. Rates are linear, delays (in seconds) logarithmic; ``headings`` name them."""
     lanes = list(dict.fromkeys(band.lane for band in bands))
     first = _TOP + _LANE * len(lanes) + _GAP
     second = first + _PANEL + _GAP
@@ -63,8 +64,8 @@ def draw(
         *_shades(bands, x, _TOP, second + _PANEL),
         *_time_axis(x, seconds, _TOP, second + _PANEL),
         *_faults(bands, lanes, x),
-        *_rates(rates, x, first),
-        *_delays(delays, x, second),
+        *_rates(rates, x, first, headings[0]),
+        *_delays(delays, x, second, headings[1]),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -130,13 +131,13 @@ def _time_axis(x: _Axis, seconds: int, top: float, bottom: float) -> Iterator[st
         yield _text(x(at), bottom + 18, f"{at // 60}:{at % 60:02d}", anchor="middle")
 
 
-def _rates(series: Sequence[Series], x: _Axis, top: float) -> Iterator[str]:
+def _rates(series: Sequence[Series], x: _Axis, top: float, words: str) -> Iterator[str]:
     most = max((v for s in series for v in s.values if v is not None), default=1.0) or 1.0
     step = 10 ** math.floor(math.log10(most)) / 2
     while most / step > 5:
         step *= 2
     y = _Axis(0, most * 1.05, top + _PANEL, top)
-    yield from _heading("a second", series, top)
+    yield from _heading(words, series, top)
     for n in range(int(most / step) + 1):
         yield _line(_LEFT, y(n * step), _WIDTH - _RIGHT, y(n * step))
         yield _text(_LEFT - 10, y(n * step) + 4, f"{n * step:g}", anchor="end")
@@ -144,11 +145,11 @@ def _rates(series: Sequence[Series], x: _Axis, top: float) -> Iterator[str]:
         yield from _polylines(each.values, x, y, _LINES[n])
 
 
-def _delays(series: Sequence[Series], x: _Axis, top: float) -> Iterator[str]:
+def _delays(series: Sequence[Series], x: _Axis, top: float, words: str) -> Iterator[str]:
     values = [v for s in series for v in s.values if v is not None]
     high = math.ceil(math.log10(max([1.0, *values])))
     y = _Axis(math.log10(_FLOOR), high, top + _PANEL, top)
-    yield from _heading("delay, by when it was sent", series, top)
+    yield from _heading(words, series, top)
     for power in range(-3, high + 1):
         label = f"{10 ** (power + 3):g} ms" if power < 0 else f"{10**power:g} s"
         yield _line(_LEFT, y(power), _WIDTH - _RIGHT, y(power))

@@ -17,6 +17,8 @@ _COMMANDS: Final = {
     "status": ("newsfabric.cli.world_commands:status", "Show what is running."),
     "top": ("newsfabric.cli.top_command:top", "Show the operations board in a terminal."),
     "down": ("newsfabric.cli.world_commands:down", "Stop it and leave nothing behind."),
+    "scale": ("newsfabric.cli.growing_commands:scale", "Give a region more boxes, or fewer."),
+    "drain": ("newsfabric.cli.growing_commands:drain", "Send a box's readers elsewhere, end it."),
     "publish": ("newsfabric.cli.message_commands:publish", "Publish one message."),
     "tail": ("newsfabric.cli.message_commands:tail", "Print messages as they arrive."),
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from newsfabric.cli.show import console, live_table
+from newsfabric.world.layout import lay_out
 from newsfabric.world.running import Running
 from newsfabric.world.state import read_notes
 from newsfabric.world.status import observe, status_document
@@ -41,10 +42,11 @@ async def _say_deaths(running: Running) -> None:
 
 
 async def _view(running: Running) -> RenderableType:
-    # As they are in the folder: `chaos heal` may have started something anew.
+    # As they are in the folder: something may have been started anew, or boxes added.
     notes = read_notes(running.layout.paths.state) or running.notes
-    document = status_document(running.layout, notes, await observe(running.layout))
-    dead = running.died().keys() - notes.running().keys()
+    layout = lay_out(notes.options, running.layout.paths.state)
+    document = status_document(layout, notes, await observe(layout))
+    dead = notes.processes.keys() & running.died().keys() - notes.running().keys()
     deaths = [
         Text(f"{name} {ending}", style="bold red")
         for name, ending in running.died().items()

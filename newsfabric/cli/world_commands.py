@@ -12,6 +12,17 @@ from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.world.layout import StoreKind, WorldOptions
 
 
+def _least_and_most(
+    _context: click.Context, _option: click.Parameter, given: str | None
+) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    least, colon, most = given.partition(":")
+    if not (colon and least.isdecimal() and most.isdecimal()):
+        raise click.BadParameter("write LEAST:MOST, like 1:6")
+    return int(least), int(most)
+
+
 @click.command(
     epilog=examples(
         "newsfabric up                         two regions, until Ctrl-C",
@@ -19,6 +30,7 @@ from newsfabric.world.layout import StoreKind, WorldOptions
         "newsfabric up --core-nodes 3          with core clusters of three nodes",
         "newsfabric up --store cassandra       with a data centre of Cassandra in each region",
         "newsfabric up --regions a,b,c --retail 2 --state /tmp/w2 --port-base 22000",
+        "newsfabric up --scale 1:6 --box-capacity 4000    boxes come and go by themselves",
     )
 )
 @state_option
@@ -30,6 +42,13 @@ from newsfabric.world.layout import StoreKind, WorldOptions
 )
 @click.option("--core-nodes", default=1, show_default=True, help="RabbitMQ nodes a core cluster.")
 @click.option("--retail", default=1, show_default=True, help="Retail boxes a region.")
+@click.option("--box-capacity", type=int, help="Readers a box takes.  [default: 100000]")
+@click.option(
+    "--scale",
+    metavar="LEAST:MOST",
+    callback=_least_and_most,
+    help="Two scalers a region, which start and end boxes.",
+)
 @click.option(
     "--store",
     type=click.Choice(["sqlite", "cassandra"]),
@@ -68,6 +87,8 @@ def up(
     client_nodes: int,
     core_nodes: int,
     retail: int,
+    box_capacity: int | None,
+    scale: tuple[int, int] | None,
     store: StoreKind,
     store_nodes: int,
     proxy: bool,
@@ -87,7 +108,9 @@ def up(
         regions=tuple(name.strip() for name in regions.split(",")),
         client_nodes=client_nodes,
         core_nodes=core_nodes,
-        retail=retail,
+        retail=retail if scale is None else max(retail, scale[0]),
+        box_capacity=box_capacity,
+        scale=scale,
         port_base=port_base,
         store=store,
         store_nodes=store_nodes,

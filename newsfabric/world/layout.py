@@ -14,7 +14,7 @@ Ports count from ``port_base`` (docs/world.md has the table)::
         +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
         +40+6·(n-1)    the n-th box: AMQP, management, distribution,
                        readers, the gateway's admin, the agent                (n ≤ 9)
-        +94, +95 mailboxes
+        +94, +95 mailboxes   +97, +98 scalers (where there are some)
     after the last region, as the client nodes of one more: the proxy cluster
 """
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -55,17 +55,24 @@ from newsfabric.world.paths import Paths
 MAX_REGIONS: Final = 9
 MAX_NODES: Final = 5
 MAX_BOXES: Final = 9
+MAX_CAPACITY: Final = 1_000_000
 MAX_STORE_NODES: Final = 3
 KEYSPACE: Final = "newsfabric"
 _ROUTERS: Final = 2
 _MAILBOXES: Final = 2
 _REGION_PORTS: Final = 100
-_STORE, _CLIENT, _CORE, _BOX, _MAILBOX, _DESK_ADMIN = 4, 10, 25, 40, 94, 96
+_SCALERS: Final = 2
+_STORE, _CLIENT, _CORE, _BOX, _MAILBOX, _DESK_ADMIN, _SCALER = 4, 10, 25, 40, 94, 96, 97
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
 # A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
 # patience.
 _DRAIN_SECONDS: Final = 2
+# Who says how many readers a box takes has a crowd, which mustn't run to the next box all at once.
+_CROWD_DRAIN_SECONDS: Final = 8
+
+# A box boots in seconds here, and there is one zone. Who tries this wants to see boxes go, too.
+_SCALER_PLAN: Final = {"boot": "20s", "drain": "15s", "zones": 1, "calm": "30s"}
 
 # What the world's own tokens say (newsfabric.world.issuer).
 READERS_AUDIENCE: Final = "newsfabric"
@@ -86,7 +93,10 @@ class WorldOptions:
     """What the person asked for; ConfigError if there can't be such a world.
 
     ``client_nodes`` and ``core_nodes`` are per region and form clusters; ``retail`` is the
-    number of boxes per region. ``store_nodes`` is per region too, for Cassandra alone: 1, or 3 of
+    number of boxes that a region starts with, and ``boxes`` which it has by now, by number, where
+    that has changed (a tuple for each region). ``box_capacity`` is how many readers a box takes;
+    None for the gateway's default. With ``scale`` (least, most boxes a region) there are scalers,
+    which start and end boxes. ``store_nodes`` is per region too, for Cassandra alone: 1, or 3 of
     which one may die. ``proxy`` adds a broker away from all regions, for those who publish there.
     ``toxiproxy`` is the program that links between regions go through; None
     for straight ones.
@@ -101,6 +111,9 @@ class WorldOptions:
     store_nodes: int = 1
     proxy: bool = False
     toxiproxy: str | None = None
+    boxes: tuple[tuple[int, ...], ...] = ()
+    box_capacity: int | None = None
+    scale: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name in self.regions:
@@ -116,11 +129,38 @@ class WorldOptions:
         _check("client nodes", self.client_nodes, 1, MAX_NODES)
         _check("core nodes", self.core_nodes, 1, MAX_NODES)
         _check("retail boxes", self.retail, 1, MAX_BOXES)
+        if self.boxes and len(self.boxes) != len(self.regions):
+            raise ConfigError("boxes: not as many entries as regions")
+        for numbers in self.boxes:
+            if list(numbers) != sorted(set(numbers)):
+                raise ConfigError(f"boxes: {numbers} isn't in order")
+            for number in numbers:
+                _check("box number", number, 1, MAX_BOXES)
+        if self.box_capacity is not None:
+            _check("readers a box", self.box_capacity, 1, MAX_CAPACITY)
+        if self.scale is not None:
+            least, most = self.scale
+            _check("least boxes", least, 1, MAX_BOXES)
+            _check("most boxes", most, least, MAX_BOXES)
         if self.store not in get_args(StoreKind):
             raise ConfigError(f"{self.store!r} is no store: write sqlite or cassandra")
         if self.store_nodes not in (1, MAX_STORE_NODES):
             raise ConfigError("store nodes: 1 or 3 (two replicas are worse than one)")
         _check("port base", self.port_base, 1024, 65535 - _REGION_PORTS * (places + 1))
+
+    def box_numbers(self, region: str) -> tuple[int, ...]:
+        """Which boxes ``region`` has; KeyError if there is no such region."""
+        if region not in self.regions:
+            raise KeyError(region)
+        if self.boxes:
+            return self.boxes[self.regions.index(region)]
+        return tuple(range(1, self.retail + 1))
+
+    def with_boxes(self, region: str, numbers: Iterable[int]) -> WorldOptions:
+        """The same world, but for the boxes of ``region``."""
+        found = {name: self.box_numbers(name) for name in self.regions}
+        found[region] = tuple(sorted(set(numbers)))
+        return dataclasses.replace(self, boxes=tuple(found.values()))
 
 
 def _check(what: str, value: int, least: int, most: int) -> None:
@@ -179,6 +219,7 @@ class RegionLayout:
     router_ports: tuple[int, ...]
     mailbox_ports: tuple[int, ...]
     keeper_port: int
+    scaler_ports: tuple[int, ...]
     client: tuple[Broker, ...]
     core: tuple[Broker, ...]
     boxes: tuple[Box, ...]
@@ -212,6 +253,10 @@ class RegionLayout:
     def mailbox_name(self, n: int) -> str:
         """The ``n``-th mailbox service, from 1."""
         return f"{self.name}-mailbox-{n}"
+
+    def scaler_name(self, n: int) -> str:
+        """The ``n``-th scaler, from 1."""
+        return f"{self.name}-scaler-{n}"
 
     @property
     def frontdesk_name(self) -> str:
@@ -336,7 +381,12 @@ class WorldLayout:
             *(self._mailbox(region, n) for n in range(1, _MAILBOXES + 1)),
             *(self._gateway(region, box) for box in region.boxes),
             self._frontdesk(region),
+            *(self._scaler(region, n) for n in range(1, len(region.scaler_ports) + 1)),
         )
+
+    def box_programs(self, region: RegionLayout, box: Box) -> tuple[Program, ...]:
+        """The services of one box of ``region``."""
+        return (self._agent(region, box), self._gateway(region, box))
 
     def _keeper(self, region: RegionLayout) -> Program:
         paths = self.paths
@@ -355,6 +405,26 @@ class WorldLayout:
         name = region.mailbox_name(n)
         options = self._wholesale(name, region) | {"port": region.mailbox_ports[n - 1]}
         return self._logs_in(_program(name, "wholesale mailbox", options), "mailbox", region.name)
+
+    def _scaler(self, region: RegionLayout, n: int) -> Program:
+        assert self.options.scale is not None
+        least, most = self.options.scale
+        name = region.scaler_name(n)
+        options: dict[str, object] = {
+            "name": name,
+            "region": region.name,
+            "fabric": self.paths.fabric_seen_from(region.name),
+            "port": region.scaler_ports[n - 1],
+            "driver": "world",
+            "world": self.paths.state,
+            "least": least,
+            "most": most,
+            **_SCALER_PLAN,
+        }
+        if self.options.box_capacity is not None:
+            options["per-box"] = self.options.box_capacity
+        program = _program(name, "wholesale scaler", options)
+        return self._logs_in(program, "scaler", region.name)
 
     def _frontdesk(self, region: RegionLayout) -> Program:
         name = region.frontdesk_name
@@ -384,6 +454,7 @@ class WorldLayout:
         }
 
     def _gateway(self, region: RegionLayout, box: Box) -> Program:
+        capacity = self.options.box_capacity
         options: dict[str, object] = {
             "name": box.name,
             "region": region.name,
@@ -393,11 +464,13 @@ class WorldLayout:
             "host": HOST,
             "port": box.reader_port,
             "admin-port": box.admin_port,
-            "drain-seconds": _DRAIN_SECONDS,
+            "drain-seconds": _DRAIN_SECONDS if capacity is None else _CROWD_DRAIN_SECONDS,
             "token-keys": self.paths.token_keys,
             "token-audience": READERS_AUDIENCE,
             "token-issuer": READERS_ISSUER,
         }
+        if capacity is not None:
+            options["capacity"] = capacity
         if box.control_socket is not None:
             options["dataplane-socket"] = box.control_socket
         program = self._logs_in(_program(box.gateway, "gateway", options), "box", box.name)
@@ -465,11 +538,12 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
         router_ports=tuple(base + n for n in range(1, _ROUTERS + 1)),
         mailbox_ports=tuple(base + _MAILBOX + n for n in range(_MAILBOXES)),
         keeper_port=base + _ROUTERS + 1,
+        scaler_ports=tuple(base + _SCALER + n for n in range(_SCALERS if options.scale else 0)),
         client=_entrance(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
         core=_cluster(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
         boxes=tuple(
-            _box(options, paths, f"{name}-retail-{n + 1}", base + _BOX + 6 * n)
-            for n in range(options.retail)
+            _box(options, paths, f"{name}-retail-{n}", base + _BOX + 6 * (n - 1))
+            for n in options.box_numbers(name)
         ),
         store_nodes=_store_nodes(options, paths, name),
     )
@@ -576,15 +650,23 @@ def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
     for n, port in enumerate(region.mailbox_ports, 1):
         yield port, region.mailbox_name(n)
     yield region.keeper_port, region.keeper_name
+    for n, port in enumerate(region.scaler_ports, 1):
+        yield port, region.scaler_name(n)
     for node in region.store_nodes:
         yield node.cql_port, f"{node.name}, CQL"
         yield node.gossip_port, f"{node.name}, gossip"
-    for _, broker in region.brokers():
+    for broker in (*region.client, *region.core):
         yield from _broker_ports(broker)
     for box in region.boxes:
-        yield box.reader_port, f"{box.name}, readers"
-        yield box.admin_port, f"{box.gateway}, admin"
-        yield box.agent_port, f"{box.name}-agent"
+        yield from box_ports(box)
+
+
+def box_ports(box: Box) -> Iterator[tuple[int, str]]:
+    """Every port of ``box`` and what listens there."""
+    yield from _broker_ports(box.broker)
+    yield box.reader_port, f"{box.name}, readers"
+    yield box.admin_port, f"{box.gateway}, admin"
+    yield box.agent_port, f"{box.name}-agent"
 
 
 def _broker_ports(broker: Broker) -> Iterator[tuple[int, str]]:

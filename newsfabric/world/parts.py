@@ -25,6 +25,7 @@ Kind = Literal[
     "mailbox",
     "frontdesk",
     "keeper",
+    "scaler",
     "agent",
     "gateway",
     "dataplane",
@@ -129,6 +130,8 @@ def _parts(region: RegionLayout) -> Iterator[Part]:
         yield Part(name=region.mailbox_name(n), kind="mailbox", region=region.name)
     yield Part(name=region.frontdesk_name, kind="frontdesk", region=region.name)
     yield Part(name=region.keeper_name, kind="keeper", region=region.name)
+    for n in range(1, len(region.scaler_ports) + 1):
+        yield Part(name=region.scaler_name(n), kind="scaler", region=region.name)
     for box in region.boxes:
         for name, kind in _box_services(box):
             yield Part(name=name, kind=kind, region=region.name, box=box.name)

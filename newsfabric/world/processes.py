@@ -51,8 +51,12 @@ def started_at(pid: int) -> float:
     ticks = _started(pid)
     if ticks is None:
         raise ValueError(f"no process {pid}")
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - age
+    return time.time() - (ticks_since_boot() - ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def ticks_since_boot() -> float:
+    """Now, as :attr:`ProcessId.started` counts."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
 
 
 def spawn(

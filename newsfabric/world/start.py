@@ -26,7 +26,7 @@ from newsfabric.topology.roles import box_user, cluster_users, operator
 from newsfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
 from newsfabric.world.canary import Canaries
 from newsfabric.world.issuer import make_keys
-from newsfabric.world.layout import PROXY, RegionLayout, WorldLayout
+from newsfabric.world.layout import PROXY, Box, RegionLayout, WorldLayout, box_ports
 from newsfabric.world.links import configuration
 from newsfabric.world.running import Running
 from newsfabric.world.state import write_private
@@ -48,7 +48,16 @@ class Progress(Protocol):
 
 def check_ports(layout: WorldLayout) -> None:
     """WorldError naming the first port of ``layout`` that is taken, and what it is for."""
-    for port, purpose in layout.ports():
+    _check_free(layout.ports())
+
+
+def check_ports_of(box: Box) -> None:
+    """:func:`check_ports`, for a box that is added."""
+    _check_free(box_ports(box))
+
+
+def _check_free(ports: Iterable[tuple[int, str]]) -> None:
+    for port, purpose in ports:
         with socket.socket() as probe:
             # As servers do: the remains of closed connections don't count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -76,8 +85,13 @@ def write_files(layout: WorldLayout, topics_file: Path) -> None:
         write_private(paths.links, configuration(layout.proxies))
     prepare_cookie(paths.erlang)
     make_keys(paths)
+    write_definitions(layout, topics)
+
+
+def write_definitions(layout: WorldLayout, topics: TopicTable) -> None:
+    """What each broker loads at boot; makes the passwords that are missing."""
     for name, definitions in _definitions(layout, topics).items():
-        write_private(paths.definitions(name), json.dumps(definitions, indent=1))
+        write_private(layout.paths.definitions(name), json.dumps(definitions, indent=1))
 
 
 def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str, Any]]:

@@ -53,13 +53,15 @@ class Notes:
     """What ``world.json`` says. A process that is planned but not started yet has no id.
 
     ``keeper`` is the ``up`` that is starting the world or stands in the foreground;
-    ``ready`` says that the canaries have arrived.
+    ``ready`` says that the canaries have arrived. ``newest`` has for regions that have grown the
+    number of the box that was started last.
     """
 
     options: WorldOptions
     processes: dict[str, ProcessId | None]
     keeper: ProcessId | None = None
     ready: bool = False
+    newest: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def running(self) -> dict[str, ProcessId]:
         """Those of its processes that are alive, by name."""
@@ -104,11 +106,22 @@ def parse_notes(document: Any) -> Notes:
     """The reverse of :func:`dump_notes`; ValueError, KeyError or TypeError otherwise."""
     options = document["options"]
     return Notes(
-        options=WorldOptions(**options | {"regions": tuple(options["regions"])}),
+        options=WorldOptions(**options | _tuples(options)),
         processes={name: _process(entry) for name, entry in document["processes"].items()},
         keeper=_process(document["keeper"]),
         ready=document["ready"] is True,
+        newest={name: int(number) for name, number in document.get("newest", {}).items()},
     )
+
+
+def _tuples(options: dict[str, Any]) -> dict[str, Any]:
+    """What JSON has as lists."""
+    scale = options.get("scale")
+    return {
+        "regions": tuple(options["regions"]),
+        "boxes": tuple(tuple(map(int, numbers)) for numbers in options.get("boxes", ())),
+        "scale": None if scale is None else (int(scale[0]), int(scale[1])),
+    }
 
 
 def _process(entry: Any) -> ProcessId | None:

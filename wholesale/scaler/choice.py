@@ -137,7 +137,9 @@ class Choice:
     def _fewer(self, decision: Decision, sight: Sight, now: float) -> tuple[str, ...]:
         ready = [box for box in sight.of("ready") if box.name not in self._ordered]
         surplus = decision.supply - decision.wanted
-        leaving = len(sight.of("leaving")) + len(self._ordered)
+        # One that the driver has ended is remembered for its readers, and holds up nobody.
+        still = [box for box in sight.of("leaving") if box.listed or box.silent_for is None]
+        leaving = len(still) + len(self._ordered)
         at_once = max(1, int(len(ready) * LEAVING_AT_ONCE)) - leaving
         quiet = now - self._drained_at >= DRAIN_EVERY
         patient = sight.heard_for >= self._plan.patience

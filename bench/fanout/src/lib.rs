@@ -2,6 +2,9 @@
 //!
 //! A tool for one machine and one operator: it ends with a message on whatever goes wrong.
 
+pub mod endpoints;
+pub mod frames;
+
 use std::collections::HashMap;
 use std::io;
 use std::mem;

@@ -16,6 +16,7 @@
 //! number, which `census` needs. One address has 28,000 ports, and the kernel finds one slowly when most are taken: from `--source`
 //! on, each address has 8,192 connections.
 
+use newsfabric_fanout::frames::{frame_at, masked, number_after};
 use newsfabric_fanout::{
     Arguments, Epoll, address, bind, connect, monotonic_ns, raise_descriptor_limit, receive,
     reset_on_close, send, set_option, tcp_socket,
@@ -391,37 +392,4 @@ impl Crowd {
             delay(1.0),
         );
     }
-}
-
-/// The payload of the frame at `at` and where the next one begins; None if it isn't whole.
-fn frame_at(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
-    let head = data.get(at..at + 2)?;
-    let (start, length) = match head[1] {
-        126 => (at + 4, u16::from_be_bytes(data.get(at + 2..at + 4)?.try_into().ok()?) as usize),
-        127 => (at + 10, u64::from_be_bytes(data.get(at + 2..at + 10)?.try_into().ok()?) as usize),
-        short => (at + 2, short as usize),
-    };
-    let end = start.checked_add(length)?;
-    Some((data.get(start..end)?, end))
-}
-
-/// A client's frame with a mask of zeros (RFC 6455 section 5.3), which changes nothing.
-fn masked(first: u8, text: &[u8]) -> Vec<u8> {
-    let mut frame = vec![first];
-    if text.len() < 126 {
-        frame.push(0x80 | text.len() as u8);
-    } else {
-        frame.push(0xFE);
-        frame.extend((text.len() as u16).to_be_bytes());
-    }
-    frame.extend([0; 4]);
-    frame.extend_from_slice(text);
-    frame
-}
-
-/// The whole number that follows `mark` in `payload`.
-fn number_after(mark: &[u8], payload: &[u8]) -> Option<u64> {
-    let at = payload.windows(mark.len()).position(|window| window == mark)? + mark.len();
-    let digits = payload[at..].iter().take_while(|byte| byte.is_ascii_digit());
-    Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }

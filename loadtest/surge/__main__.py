@@ -1,0 +1,116 @@
+"""``python -m loadtest.surge``: a world, a surge, a report."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from loadtest.surge.crowd import build
+from loadtest.surge.figures import figures
+from loadtest.surge.report import verdict, write_report
+from loadtest.surge.run import SurgeOptions, surge
+from newsfabric.errors import NewsfabricError
+from newsfabric.world.state import running_world, state_path
+
+PORT_BASE = 31_000
+MOST_BOXES = 9
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--few", default=2000, type=click.IntRange(1), help="Readers at first and at last.")
+@click.option("--many", default=20_000, type=click.IntRange(2), help="Readers at most.")
+@click.option("--capacity", default=4000, type=click.IntRange(1), help="Readers a box.")
+@click.option("--first-rate", default=60.0, help="Of the first readers, a second.")
+@click.option("--rate", default=60.0, help="Of those who surge in, a second.")
+@click.option("--leave-rate", default=200.0, help="Of those who leave, a second.")
+@click.option("--holds", default=20.0, help="Seconds with all readers there.")
+@click.option("--messages", default=2.0, help="Gold messages a second.")
+@click.option("--most", default=MOST_BOXES, type=click.IntRange(1, MOST_BOXES), help="Boxes.")
+@click.option("--shrinks-within", default=600.0, help="Seconds until boxes must be ended.")
+@click.option(
+    "--state", default=Path(".world-surge"), type=click.Path(path_type=Path), help="The world."
+)
+@click.option("--port-base", default=PORT_BASE, envvar="NEWSFABRIC_PORT_BASE")
+@click.option("--running", is_flag=True, help="In a world that runs in --state already.")
+@click.option(
+    "--report", default=Path("surge-report"), type=click.Path(path_type=Path), help="A folder."
+)
+def main(
+    few: int,
+    many: int,
+    capacity: int,
+    first_rate: float,
+    rate: float,
+    leave_rate: float,
+    holds: float,
+    messages: float,
+    most: int,
+    shrinks_within: float,
+    state: Path,
+    port_base: int,
+    running: bool,
+    report: Path,
+) -> None:
+    """A surge of readers into a region of one small box and two scalers. Exits with 1 when a
+    promise isn't kept."""
+    options = SurgeOptions(
+        few=few,
+        many=many,
+        first_rate=first_rate,
+        rate=rate,
+        leave_rate=leave_rate,
+        holds=holds,
+        messages=messages,
+        shrinks_within=shrinks_within,
+    )
+    words = ("--scale", f"1:{most}", "--box-capacity", str(capacity), "--port-base", str(port_base))
+    try:
+        program = build()
+        report.mkdir(parents=True, exist_ok=True)
+        with _world(state, words, running=running):
+            layout, _ = running_world(state_path(state))
+            done = asyncio.run(
+                surge(layout, layout.regions[0], options, program, report.resolve(), _say)
+            )
+    except NewsfabricError as exc:
+        raise click.ClickException(str(exc)) from exc
+    found = figures(done.samples, done.census)
+    write_report(report, done.samples, found, options, capacity=capacity)
+    broken = list(found.broken_promises())
+    if done.unreceipted:
+        broken.append(f"{done.unreceipted} messages have no receipt")
+    for text in broken:
+        click.echo(f"not kept: {text}")
+    click.echo(f"{verdict(found)}; the report is {report / 'report.md'}")
+    if broken:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _world(state: Path, words: tuple[str, ...], *, running: bool) -> Iterator[None]:
+    """One region, by the command that users type; it is taken down whatever happens."""
+    if running:
+        yield
+        return
+    command = (sys.executable, "-m", "newsfabric.cli")
+    where = ("--state", str(state))
+    up = (*command, "up", "--detach", "--regions", "oregon", *words, *where)
+    subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        subprocess.run((*command, "down", *where), check=True, stdout=subprocess.DEVNULL)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+if __name__ == "__main__":
+    main()

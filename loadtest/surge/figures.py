@@ -1,0 +1,184 @@
+"""What a surge has shown, from one sample a second. Pure: no clock, no I/O.
+
+Times are seconds since the run began. Connect times are of readers who came for the first time,
+from asking the frontdesk to the gateway's ``subscribed``: all that a person waits for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+#: How much longer a connect may take under the greatest load than under the smallest.
+FLAT: Final = 1.5
+#: The load is divided into so many bands of readers, as wide as each other.
+BANDS: Final = 10
+# A band with fewer connects says nothing about its middle.
+_LEAST_IN_A_BAND: Final = 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One second. ``started`` boxes have a process, ``standing`` ones are offered to readers.
+
+    Counts of events (``refused`` … ``frames``) are since the sample before; times are in ms.
+    ``failed`` are connections that nobody answered, ``broken`` those that ended without a word,
+    ``moved`` those that a draining box sent away, ``gaps`` resumes that may have missed something.
+    """
+
+    at: float
+    phase: str
+    present: int
+    arrived: int
+    left: int
+    started: tuple[str, ...]
+    standing: int
+    wanted: int | None
+    refused: int
+    failed: int
+    broken: int
+    moved: int
+    returned: int
+    gaps: int
+    frames: int
+    doubled: int
+    repeats: int
+    arrivals_ms: tuple[float, ...] = ()
+    boxes_ms: tuple[float, ...] = ()
+    delays_ms: tuple[float, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Connects while between ``least`` and ``most`` readers were there; ms."""
+
+    least: int
+    most: int
+    connects: int
+    p50: float
+    p99: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The run in numbers. ``refused_after`` counts from when the first new box stood.
+
+    ``flat`` is the longest p50 of a band through that of the first band; None without connects.
+    """
+
+    readers: int
+    most_present: int
+    messages: int
+    owed: int
+    lost: int
+    doubled: int
+    never_in: int
+    refused: int
+    refused_after: int
+    failed: int
+    broken: int
+    moved: int
+    gaps: int
+    repeats: int
+    boxes_at_first: int
+    boxes_at_most: int
+    boxes_at_last: int
+    first_new_box_at: float | None
+    grown: float
+    bands: tuple[Band, ...]
+    flat: float | None
+    connect_p50: float | None
+    connect_p99: float | None
+    delay_p50: float | None
+    delay_p99: float | None
+
+    def broken_promises(self) -> Iterator[str]:
+        """Each promise that wasn't kept, in words; none is what a run is for."""
+        if self.lost:
+            yield f"{self.lost} deliveries were lost"
+        if self.doubled:
+            yield f"{self.doubled} deliveries came twice on one connection"
+        if self.refused_after:
+            yield f"{self.refused_after} readers were refused after the first new box stood"
+        if self.never_in:
+            yield f"{self.never_in} readers never got in"
+        if not self.owed:
+            yield "no delivery was owed to anybody, so none can be said to be kept"
+        if self.first_new_box_at is None:
+            yield "no box was started"
+        if self.boxes_at_last >= self.boxes_at_most:
+            yield f"{self.boxes_at_last} boxes are left of {self.boxes_at_most}"
+        if self.flat is None:
+            yield "too few connects to say whether their time is flat"
+        elif self.flat > FLAT:
+            yield f"connects take up to {self.flat:.2f} times as long (p50) as at first"
+
+
+def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
+    """All of it. ``census`` is what the crowds found at the end, added up."""
+    first = len(samples[0].started)
+    new_at = next((s.at for s in samples if s.standing > first), None)
+    bands = tuple(_bands(samples))
+    arrivals = [ms for s in samples for ms in s.arrivals_ms]
+    delays = [ms for s in samples for ms in s.delays_ms]
+    most = max(s.present for s in samples)
+    return Figures(
+        readers=census["readers"],
+        most_present=most,
+        messages=census["messages"],
+        owed=census["owed"],
+        lost=census["lost"],
+        doubled=census["doubled"],
+        never_in=census["never_in"],
+        refused=sum(s.refused for s in samples),
+        refused_after=sum(s.refused for s in samples if new_at is not None and s.at > new_at),
+        failed=sum(s.failed for s in samples),
+        broken=sum(s.broken for s in samples),
+        moved=sum(s.moved for s in samples),
+        gaps=sum(s.gaps for s in samples),
+        repeats=sum(s.repeats for s in samples),
+        boxes_at_first=first,
+        boxes_at_most=max(len(s.started) for s in samples),
+        boxes_at_last=len(samples[-1].started),
+        first_new_box_at=new_at,
+        grown=most / bands[0].most if bands else 0.0,
+        bands=bands,
+        flat=max(band.p50 for band in bands) / bands[0].p50 if len(bands) > 1 else None,
+        connect_p50=share_of(arrivals, 0.5),
+        connect_p99=share_of(arrivals, 0.99),
+        delay_p50=share_of(delays, 0.5),
+        delay_p99=share_of(delays, 0.99),
+    )
+
+
+def share_of(values: Sequence[float], share: float) -> float | None:
+    """The value below which that ``share`` of them is; None of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+def _bands(samples: Sequence[Sample]) -> Iterator[Band]:
+    most = max(s.present for s in samples)
+    width = max(1, -(-most // BANDS))
+    found: dict[int, list[float]] = {}
+    for sample in samples:
+        if sample.arrivals_ms:
+            found.setdefault(max(0, sample.present - 1) // width, []).extend(sample.arrivals_ms)
+    for band in sorted(found):
+        times = found[band]
+        if len(times) >= _LEAST_IN_A_BAND:
+            yield Band(
+                least=band * width,
+                most=(band + 1) * width,
+                connects=len(times),
+                p50=statistics.median(times),
+                p99=share_of(times, 0.99) or 0.0,
+            )
+
+
+def document(found: Figures) -> dict[str, Any]:
+    """``found`` as JSON, with what it says of the promises."""
+    broken = list(found.broken_promises())
+    return {**dataclasses.asdict(found), "kept": not broken, "broken_promises": broken}

@@ -1,0 +1,301 @@
+"""One surge: a small crowd, a great one, and a small one again, in a world with scalers.
+
+Messages flow from the first reader to the last. The run decides nothing about boxes: it watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from tornado.httpclient import HTTPClientError
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from loadtest.surge.crowd import Crowds, running
+from loadtest.surge.figures import Sample
+from newsfabric.errors import Disconnected, NewsfabricError, WorldError
+from newsfabric.publish import AsyncPublisher
+from newsfabric.reader import fetch_endpoints
+from newsfabric.world.broker import HOST
+from newsfabric.world.growing import boxes
+from newsfabric.world.layout import RegionLayout, WorldLayout
+
+#: Gold, and no reader is allowed to miss one: a slow one is disconnected and comes back for it.
+TOPIC: Final = "news.breaking"
+#: What is published so shortly before a reader leaves isn't owed to that reader.
+GRACE: Final = 10.0
+_EVERY: Final = 1.0
+# For the last message to arrive everywhere.
+_SETTLE: Final = 15.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SurgeOptions:
+    """What to do. ``few`` readers come first, then up to ``many``, then all but ``few`` leave.
+
+    Rates are per second. ``shrinks_within`` is how long boxes may take to be ended then, seconds.
+    """
+
+    few: int
+    many: int
+    first_rate: float
+    rate: float
+    leave_rate: float
+    holds: float
+    messages: float
+    shrinks_within: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Surge:
+    """What a run brought: a sample a second, what the crowds counted, messages without receipt."""
+
+    samples: tuple[Sample, ...]
+    census: Mapping[str, int]
+    unreceipted: int
+
+
+async def surge(
+    layout: WorldLayout,
+    region: RegionLayout,
+    options: SurgeOptions,
+    program: Path,
+    folder: Path,
+    say: Callable[[str], None],
+) -> Surge:
+    """Make it happen in ``region``; ``folder`` gets the list of messages."""
+    run = secrets.token_hex(4)
+    urls = ",".join(broker.amqp_url for broker in region.client)
+    crowd = running(
+        program, desk_port=region.frontdesk_port, topic=TOPIC, run=run, readers=options.many
+    )
+    async with (
+        await AsyncPublisher.open([urls], app_id="newsfabric-surge", timeout=None) as publisher,
+        crowd as crowds,
+    ):
+        news = _News(publisher, run, options.messages)
+        watch = _Watch(layout, region, crowds, say)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(news.publish()), group.create_task(watch.look())]
+                await _phases(watch, crowds, options, say)
+                news.stop()
+                await watch.until(lambda s: news.settled, seconds=60.0)
+                await asyncio.sleep(_SETTLE)
+                for task in tasks:
+                    task.cancel()
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        listed = folder / "messages.txt"
+        lines = "".join(f"{n} {sent}\n" for n, sent in news.receipted.items())
+        await asyncio.to_thread(listed.write_text, lines)
+        census = await crowds.census(listed, grace=GRACE)
+    return Surge(samples=tuple(watch.samples), census=census, unreceipted=news.unreceipted)
+
+
+async def _phases(
+    watch: _Watch, crowds: Crowds, options: SurgeOptions, say: Callable[[str], None]
+) -> None:
+    began_with = len(await watch.next())
+    say(f"{options.few} readers come, {options.first_rate:g} a second")
+    watch.phase = "few"
+    await crowds.arrive(options.few, options.first_rate)
+    await watch.until(
+        lambda s: s.arrived >= options.few, seconds=_time(options.few, options.first_rate)
+    )
+    more = options.many - options.few
+    say(f"{more} more come, {options.rate:g} a second")
+    watch.phase = "surge"
+    await crowds.arrive(more, options.rate)
+    await watch.until(lambda s: s.arrived >= options.many, seconds=_time(more, options.rate))
+    # Who was refused is still on the way.
+    await watch.until(lambda s: s.present >= options.many, seconds=120.0, must=False)
+    say(f"{watch.samples[-1].present} are there")
+    watch.phase = "hold"
+    await asyncio.sleep(options.holds)
+    say(f"{more} leave, {options.leave_rate:g} a second")
+    watch.phase = "leave"
+    await crowds.leave(more, options.leave_rate)
+    await watch.until(lambda s: s.left >= more, seconds=_time(more, options.leave_rate))
+    watch.phase = "rest"
+    say("boxes are drained and ended")
+    await watch.until(
+        lambda s: len(s.started) <= began_with and s.present >= options.few,
+        seconds=options.shrinks_within,
+        must=False,
+    )
+    await asyncio.sleep(5.0)
+
+
+def _time(count: int, rate: float) -> float:
+    """Seconds after which a phase has failed."""
+    return 60.0 + 2.0 * count / rate
+
+
+class _News:
+    """Publishes numbered messages, so many a second, until it is stopped."""
+
+    def __init__(self, publisher: AsyncPublisher, run: str, rate: float) -> None:
+        self._publisher = publisher
+        self._run = run
+        self._rate = rate
+        self._stopped = False
+        self._sending: set[asyncio.Task[None]] = set()
+        self._sent = 0
+        #: Number → when it was sent (CLOCK_MONOTONIC, ns), of those with a receipt.
+        self.receipted: dict[int, int] = {}
+
+    def stop(self) -> None:
+        """No more from now on."""
+        self._stopped = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was sent has its answer."""
+        return self._stopped and not self._sending
+
+    @property
+    def unreceipted(self) -> int:
+        """How many have none."""
+        return self._sent - len(self.receipted)
+
+    async def publish(self) -> None:
+        """Open loop: a message is due when it is due, whatever became of those before it."""
+        began = time.monotonic()
+        while not self._stopped:
+            task = asyncio.create_task(self._send(self._sent))
+            self._sent += 1
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+            await asyncio.sleep(max(0.0, began + self._sent / self._rate - time.monotonic()))
+
+    async def _send(self, n: int) -> None:
+        sent = time.monotonic_ns()
+        body = {"run": self._run, "n": n, "sent_ns": sent}
+        with suppress(NewsfabricError):
+            await self._publisher.publish(TOPIC, body, message_id=f"{self._run}-{n}")
+            self.receipted[n] = sent
+
+
+class _Watch:
+    """Takes a sample each second."""
+
+    def __init__(
+        self, layout: WorldLayout, region: RegionLayout, crowds: Crowds, say: Callable[[str], None]
+    ) -> None:
+        self._layout = layout
+        self._region = region
+        self._crowds = crowds
+        self._say = say
+        self._began = time.monotonic()
+        self._new = asyncio.Event()
+        self.phase = "begin"
+        self.samples: list[Sample] = []
+
+    async def look(self) -> None:
+        """For ever."""
+        while True:
+            due = time.monotonic() + _EVERY
+            self._take(await self._sample())
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    async def next(self) -> tuple[str, ...]:
+        """The boxes of the next sample."""
+        self._new.clear()
+        await self._new.wait()
+        return self.samples[-1].started
+
+    async def until(
+        self, true: Callable[[Sample], bool], *, seconds: float, must: bool = True
+    ) -> None:
+        """Wait for a sample of which it is ``true``; WorldError when none ``must`` come so late."""
+        deadline = time.monotonic() + seconds
+        while True:
+            await self.next()
+            if true(self.samples[-1]):
+                return
+            if time.monotonic() > deadline:
+                if must:
+                    raise WorldError(f"{self.phase}: not done after {seconds:.0f} s")
+                return
+
+    def _take(self, sample: Sample) -> None:
+        before = self.samples[-1] if self.samples else None
+        self.samples.append(sample)
+        self._new.set()
+        if before is None:
+            return
+        for name in set(sample.started) - set(before.started):
+            self._say(f"{sample.at:6.1f} s  {name} is started; {sample.present} readers")
+        for name in set(before.started) - set(sample.started):
+            self._say(f"{sample.at:6.1f} s  {name} has ended; {sample.present} readers")
+        if sample.standing != before.standing:
+            self._say(f"{sample.at:6.1f} s  {sample.standing} boxes take readers")
+        if sample.refused:
+            self._say(f"{sample.at:6.1f} s  {sample.refused} readers are refused")
+
+    async def _sample(self) -> Sample:
+        report, wanted = await asyncio.gather(self._crowds.report(), self._wanted())
+        started = await asyncio.to_thread(boxes, self._layout.paths.state, self._region.name)
+        return Sample(
+            at=time.monotonic() - self._began,
+            phase=self.phase,
+            started=tuple(box.name for box in started),
+            standing=await self._standing(),
+            wanted=wanted,
+            **{name: report[name] for name in _COUNTS},
+            arrivals_ms=_ms(report["arrivals_us"]),
+            boxes_ms=_ms(report["boxes_us"]),
+            delays_ms=_ms(report["delays_us"]),
+        )
+
+    async def _standing(self) -> int:
+        try:
+            return len((await fetch_endpoints(self._region.endpoints_url)).gateways)
+        except Disconnected:
+            return 0
+
+    async def _wanted(self) -> int | None:
+        """What the first scaler wants; None where there is none, or it doesn't say."""
+        for port in self._region.scaler_ports:
+            http = SimpleAsyncHTTPClient(force_instance=True)
+            try:
+                answer = await http.fetch(f"http://{HOST}:{port}/scale", request_timeout=1.0)
+                return _whole(json.loads(answer.body))
+            except (OSError, HTTPClientError, ValueError):
+                continue
+            finally:
+                http.close()
+        return None
+
+
+_COUNTS: Final = (
+    "present",
+    "arrived",
+    "left",
+    "refused",
+    "failed",
+    "broken",
+    "moved",
+    "returned",
+    "gaps",
+    "frames",
+    "doubled",
+    "repeats",
+)
+
+
+def _whole(document: Any) -> int | None:
+    found = document.get("wanted") if isinstance(document, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _ms(microseconds: list[int]) -> tuple[float, ...]:
+    return tuple(us / 1000 for us in microseconds)
