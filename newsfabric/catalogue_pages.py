@@ -25,6 +25,7 @@ TITLES: Final = {
     "service": "Every service",
     "shovels": "Keeper of shovels",
     "store": "Store",
+    "traces": "Traces",
 }
 
 _INTRO: Final = (
@@ -47,12 +48,16 @@ def markdown(metrics: Sequence[Metric]) -> str:
     lines = ["# Metrics", "", "Written by `make metrics` from the code; don't edit.", "", _INTRO]
     lines += [line for text in _MORE for line in ("", text)]
     for kind, group in _by_kind(metrics):
-        lines += ["", f"## {TITLES[kind]}", ""]
+        lines += ["", f"## {_title(kind)}", ""]
         lines += ["| name | type | labels | unit | meaning |", "|---|---|---|---|---|"]
         lines += [_row(metric) for metric in group]
     lines += ["", "## Labels", "", "| label | values |", "|---|---|"]
     lines += [f"| `{label}` | {values} |" for label, values in sorted(LABELS.items())]
     return "\n".join(lines) + "\n"
+
+
+def _title(kind: str) -> str:
+    return TITLES.get(kind, kind.capitalize())
 
 
 def _row(metric: Metric) -> str:
@@ -77,7 +82,7 @@ def page(metrics: Sequence[Metric]) -> str:
 def _body(metrics: Sequence[Metric]) -> Iterator[str]:
     for kind, group in _by_kind(metrics):
         yield f'  <section aria-labelledby="of-{kind}">'
-        yield f'    <h2 id="of-{kind}">{html.escape(TITLES[kind])}</h2>'
+        yield f'    <h2 id="of-{kind}">{html.escape(_title(kind))}</h2>'
         yield "    <dl>"
         for metric in group:
             yield f'      <div id="{metric.name}">'
@@ -105,7 +110,7 @@ def _rich(text: str) -> str:
 
 
 def _by_kind(metrics: Sequence[Metric]) -> Iterator[tuple[str, list[Metric]]]:
-    ordered = sorted(metrics, key=lambda metric: (TITLES[metric.kind], metric.name))
+    ordered = sorted(metrics, key=lambda metric: (_title(metric.kind), metric.name))
     for kind, group in groupby(ordered, key=lambda metric: metric.kind):
         yield kind, list(group)
 
