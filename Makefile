@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/.tools/rust/bin:$(PATH)
 BIN = .venv/bin
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos surge wheel clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world
 conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite, all of both (10 minutes)
 	CI=1 $(BIN)/pytest tests/conformance
 	$(BIN)/python tests/conformance/autobahn.py
+
+metrics: python ## Write docs/metrics.md and the board's page of metrics anew from the code
+	$(BIN)/python scripts/metrics
 
 bench: ## Measure speed and print a table (BENCH_ARGS=…)
 	@scripts/setup demo

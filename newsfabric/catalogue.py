@@ -117,9 +117,9 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """``seconds``, ``bytes``, ``ratio``; else what is counted."""
-        words = self.name.removeprefix(PREFIX).split("_")
-        return words[-1]
+        """``seconds``, ``bytes``, ``ratio``; else what is counted, or ``number``."""
+        last = self.name.rpartition("_")[2]
+        return last if last in _UNITS or last.endswith("s") else "number"
 
     @property
     def kind(self) -> str:

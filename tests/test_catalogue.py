@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from newsfabric.catalogue import LABELS, PACKAGES, Metric, Undeclarable, breaches, declared
+from newsfabric.catalogue import (
+    LABELS,
+    PACKAGES,
+    Metric,
+    Undeclarable,
+    breaches,
+    declared,
+    declared_in_tree,
+)
+from newsfabric.catalogue_pages import markdown, page
 
 ROOT = Path(__file__).parent.parent
 
@@ -97,3 +107,31 @@ def test_a_declaration_is_read_as_it_is_written() -> None:
 def test_what_is_not_a_literal_is_refused() -> None:
     with pytest.raises(Undeclarable, match=r"a\.py:1"):
         list(declared("a.py", 'metrics.counter("router_" + name, "Messages")'))
+
+
+def test_the_pages_are_those_of_the_code() -> None:
+    made = declared_in_tree(ROOT)
+    old = "they are old: make metrics"
+    assert (ROOT / "docs" / "metrics.md").read_text() == markdown(made), old
+    assert (ROOT / "wholesale" / "pages" / "board-metrics.html").read_text() == page(made), old
+
+
+def test_every_metric_has_an_anchor_by_its_familys_name() -> None:
+    text = page([_counter("router_messages", meaning="<b> `x`")])
+    assert '<div id="newsfabric_router_messages">' in text
+    assert "<code>newsfabric_router_messages_total</code>" in text
+    assert "&lt;b&gt; <code>x</code>." in text
+
+
+def test_links_between_documents_lead_to_metrics_that_are() -> None:
+    names = {metric.name for metric in METRICS} | {metric.full_name for metric in METRICS}
+    texts = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "wholesale/pages").glob("board*")]
+    texts = [text for text in texts if "reports" not in text.parts]
+    named = {
+        (file.name, name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum"))
+        for file in texts
+        for name in re.findall(r"(?<![:\w])newsfabric_[a-z_]+[a-z]", file.read_text())
+    }
+    # Where a browser keeps a choice; and what comes with the board's own figures.
+    allowed = {"newsfabric_board_theme", "newsfabric_router_store_write_seconds"}
+    assert {(file, name) for file, name in named if name not in names | allowed} == set()

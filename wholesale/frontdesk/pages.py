@@ -17,6 +17,9 @@ FOLDER: Final = Path(__file__).parent.parent / "pages"
 # What other pages load, too: the JavaScript client, and sockjs-client, which gateways have as well.
 SHARED: Final = Path(newsfabric.__file__).parent / "static"
 
+# Made by scripts/metrics.
+METRICS_PAGE: Final = "board-metrics.html"
+
 _POLICY: Final = "; ".join(
     [
         "default-src 'self'",
@@ -50,6 +53,19 @@ class PageHandler(tornado.web.StaticFileHandler):
         self.finish(f"{status_code}\n")
 
 
+class MetricsPageHandler(PageHandler):
+    """``/board/metrics``: what each number on the board is. Nothing in it is secret.
+
+    Its anchors are metrics' names, a counter's without ``_total``.
+    """
+
+    async def get(self, path: str = "", include_body: bool = True) -> None:
+        await super().get(METRICS_PAGE, include_body)
+
+    async def head(self, path: str = "") -> None:
+        await super().head(METRICS_PAGE)
+
+
 class SharedHandler(PageHandler):
     """A file that pages of other origins may load as well, be it as a module."""
 
@@ -59,8 +75,9 @@ class SharedHandler(PageHandler):
 
 
 def page_routes(folder: Path = FOLDER) -> list[Any]:
-    """Tornado routes for ``/`` and ``/static/…``."""
+    """Tornado routes for ``/``, ``/board/metrics`` and ``/static/…``."""
     return [
+        (r"/board/metrics", MetricsPageHandler, {"path": folder}),
         (r"/(|index\.html)", PageHandler, {"path": folder, "default_filename": "index.html"}),
         (r"/static/(sockjs\.min\.js|newsfabric\.m?js)", SharedHandler, {"path": SHARED}),
         (r"/static/(.+)", PageHandler, {"path": folder}),

@@ -446,6 +446,14 @@ async def test_after_and_before_are_two_questions(house: House):
 # --- pages and health
 
 
+async def test_the_page_of_metrics_has_an_anchor_for_each(house: House):
+    page = await house.fetch("/board/metrics")
+    assert page.code == 200
+    assert page.headers["Content-Type"] == "text/html"
+    assert b'id="newsfabric_gateway_delay_seconds"' in page.body
+    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+
+
 async def test_the_page_is_served_with_a_policy_and_revalidated(house: House):
     page = await house.fetch("/")
     assert page.code == 200
