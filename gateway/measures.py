@@ -110,6 +110,7 @@ FIGURES = (
     Wanted(JOURNAL_FAILURES),
 )
 
+
 def delay_of(publication: Publication) -> Tally | None:
     """Where the deliveries of ``publication`` are measured; None if they aren't."""
     if publication.way is None:

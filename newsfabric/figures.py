@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 
 from newsfabric.control import MAX_COUNT
 from newsfabric.metrics import REGISTRY
+from newsfabric.tallied import Tallied
 
 RATE_SECONDS: Final = 3.0
 QUANTILE_SECONDS: Final = 10.0
@@ -41,7 +42,7 @@ Key = tuple[str, str, str]
 class Wanted:
     """A metric to read. Its labels are added up, but ``label``, which is kept."""
 
-    metric: Counter | Gauge | Histogram
+    metric: Counter | Gauge | Histogram | Tallied
     label: str | None = None
 
     @property
