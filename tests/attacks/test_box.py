@@ -6,12 +6,14 @@ The core is a real broker, as the generated definitions make it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ from newsfabric.control import LoadReport, encode_load, load_key
 from newsfabric.errors import SetupError
 from newsfabric.mailbox import MARK_KEY
 from newsfabric.networks import Places
+from newsfabric.reports import Report, encode_report, report_key
 from newsfabric.settings import Credentials
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topology import box_loads_queue, box_queue
@@ -86,6 +89,8 @@ def test_a_box_reads_empties_and_deletes_what_isnt_its_own(core: Guarded, queue:
         ("upstream", MARK_KEY),
         ("upstream", load_key("oregon", "edge-2")),
         ("upstream", load_key("oregon", "*")),
+        ("upstream", report_key("oregon", "edge-1")),
+        ("upstream", report_key("oregon", "*")),
     ],
 )
 def test_a_box_hears_what_isnt_for_it(core: Guarded, exchange: str, key: str) -> None:
@@ -128,6 +133,10 @@ def test_a_box_reports_in_anothers_name(core: Guarded) -> None:
         publishes("upstream", load_key("dublin", "edge-1"), forged),
         publishes("upstream", "_fabric.canary.oregon"),
         publishes("upstream", "anything"),
+        # What operators are shown.
+        publishes("upstream", report_key("oregon", "edge-2")),
+        publishes("upstream", report_key("oregon", "oregon-router-1")),
+        publishes("upstream", report_key("dublin", "edge-1")),
     )
     with core.connect(ME) as connection:
         channel = opened(connection)
@@ -149,13 +158,63 @@ async def test_a_box_sends_readers_and_frontdesks_to_anothers_host(url: str) -> 
         await until(lambda: counters.REPORT_BAD._value.get() == before + 1)
 
 
+async def test_a_box_shows_the_operators_other_processes_than_itself(core: Guarded) -> None:
+    """Under its own key, which is all that a broker looks at."""
+    before = counters.SEEN_FORGED._value.get()
+    async with _frontdesk(core) as service:
+        async with asyncio.timeout(30):
+            while counters.SEEN_FORGED._value.get() < before + 2 or not _shown(service):
+                await asyncio.to_thread(_pretend, core)
+                await asyncio.sleep(0.1)
+        assert _shown(service) == {"edge-1"}
+
+
+def _shown(service: FrontdeskService) -> set[str]:
+    """Processes on the board, but the frontdesk itself."""
+    region = service._board.picture.region(time.monotonic())
+    found = {one["name"] for one in (*region["boxes"], *region["services"])}
+    return found - {service.settings.name}
+
+
+def _pretend(core: Guarded) -> None:
+    own = report_key("oregon", "edge-1")
+    me = Report(
+        region="oregon",
+        name="edge-1",
+        kind="box",
+        version="1",
+        started_ms=1,
+        sent_ms=time.time_ns() // 1_000_000,
+        state="ready",
+    )
+    others = (
+        dataclasses.replace(me, name="edge-2"),
+        dataclasses.replace(me, name="oregon-router-1", kind="router"),
+    )
+    with core.connect(ME) as connection:
+        channel = opened(connection)
+        for said in (*others, me):
+            publishes("upstream", own, encode_report(said).body, type="report", user_id=ME)(channel)
+
+
 async def test_a_box_has_its_reports_sent_on_as_anothers(core: Guarded) -> None:
     """By a queue whose messages die, or an exchange of its own: topic permissions see neither."""
     before = counters.REPORT_FORGED._value.get()
+    async with _frontdesk(core) as service:
+        # Again and again: the frontdesk's queue may not be there yet.
+        async with asyncio.timeout(30):
+            while counters.REPORT_FORGED._value.get() < before + 2:
+                await asyncio.to_thread(_forge, core)
+                await asyncio.sleep(0.1)
+        assert service.boxes.count(now=0.0) == 0
+
+
+@contextlib.asynccontextmanager
+async def _frontdesk(core: Guarded) -> AsyncIterator[FrontdeskService]:
     login = Credentials("frontdesk.oregon", "pass-word")
     link = await connect([core.node.amqp_url], name="frontdesk", credentials=login)
     service = FrontdeskService(
-        FrontdeskSettings(name="desk-1", region="oregon"),
+        FrontdeskSettings(name="desk-1", region="oregon", login="frontdesk.oregon"),
         fabric=fabric(),
         topics=TOPICS,
         core=link,
@@ -165,15 +224,12 @@ async def test_a_box_has_its_reports_sent_on_as_anothers(core: Guarded) -> None:
     stop = asyncio.Event()
     serving = asyncio.create_task(service.serve(stop))
     await service.listening.wait()
-    # Again and again: the frontdesk's queue may not be there yet.
-    async with asyncio.timeout(30):
-        while counters.REPORT_FORGED._value.get() < before + 2:
-            await asyncio.to_thread(_forge, core)
-            await asyncio.sleep(0.1)
-    assert service.boxes.count(now=0.0) == 0
-    stop.set()
-    await serving
-    await link.close()
+    try:
+        yield service
+    finally:
+        stop.set()
+        await serving
+        await link.close()
 
 
 def _forge(core: Guarded) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
+from tornado.httputil import HTTPServerRequest
 from tornado.iostream import StreamClosedError
 
 from newsfabric.envelope import JSON
+from newsfabric.networks import Network, asker
 from newsfabric.origins import is_of_host
 from newsfabric.pace import Pace, Rate
 from newsfabric.tokens import Login
@@ -33,6 +36,26 @@ _POLICY: Final = "; ".join(
 )
 
 
+class AskerPace:
+    """How often each address may ask; ``balancers`` are believed whom they ask for."""
+
+    def __init__(self, rate: Rate, balancers: Sequence[Network]) -> None:
+        self._pace, self._balancers = Pace(rate), balancers
+
+    def mind(self, request: HTTPServerRequest) -> None:
+        """429 for an address that has asked too often."""
+        forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
+        who = asker(request.remote_ip or "", forwarded, self._balancers)
+        wait = self._pace.ask(who, time.monotonic())
+        if wait:
+            raise HttpProblem(
+                429,
+                "too_many_requests",
+                "this address has asked too often",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+
+
 class BoardPageHandler(PageHandler):
     """``GET /board``: the page. It holds nothing that a stranger may not see."""
 
@@ -50,30 +73,19 @@ class BoardPageHandler(PageHandler):
 class _BoardHandler(JsonHandler):
     """What only operators see."""
 
-    def initialize(self, board: Board, access: BoardAccess, pace: Pace) -> None:
+    def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
         self._board, self._access, self._pace = board, access, pace
         self._until = math.inf
 
     async def prepare(self) -> None:
         headers = self.request.headers
         if not self._access.is_open_to(headers):
-            self.mind_the_pace()
+            self._pace.mind(self.request)
         found = await self._access.check(headers, self.get_cookie(COOKIE))
         if isinstance(found, Refusal):
             raise problem(found)
         if isinstance(found, Login):
             self._until = found.ends_ms / 1000
-
-    def mind_the_pace(self) -> None:
-        """429 for an address that asks too often."""
-        wait = self._pace.ask(self.request.remote_ip or "", time.monotonic())
-        if wait:
-            raise HttpProblem(
-                429,
-                "too_many_requests",
-                "this address has asked too often",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
 
     def send(self, document: bytes) -> None:
         """Finish with ``document``, which is JSON."""
@@ -103,7 +115,7 @@ class BoardStreamHandler(_BoardHandler):
     ends with the login.
     """
 
-    def initialize(self, board: Board, access: BoardAccess, pace: Pace) -> None:
+    def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
         super().initialize(board, access, pace)
         self._wake = asyncio.Event()
         self._closed = False
@@ -144,14 +156,11 @@ class BoardLoginHandler(JsonHandler):
     The cookie is the token; scripts can't read it, and no other site's request carries it.
     """
 
-    def initialize(self, board: Board, access: BoardAccess, pace: Pace) -> None:
+    def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
         self._access, self._pace = access, pace
 
     async def post(self) -> None:
-        wait = self._pace.ask(self.request.remote_ip or "", time.monotonic())
-        if wait:
-            late = {"Retry-After": str(math.ceil(wait))}
-            raise HttpProblem(429, "too_many_requests", "asked too often", headers=late)
+        self._pace.mind(self.request)
         origin = self.request.headers.get("Origin")
         if origin is not None and not is_of_host(origin, self.request.headers.get("Host")):
             raise HttpProblem(403, "permission_denied", "not for other pages")
@@ -176,9 +185,9 @@ def problem(refusal: Refusal) -> HttpProblem:
     return HttpProblem(refusal.status, refusal.reason, refusal.detail, headers=asks)
 
 
-def board_routes(board: Board, access: BoardAccess) -> list[Any]:
-    """Tornado routes of the board."""
-    told = {"board": board, "access": access, "pace": Pace(BOARD_RATE)}
+def board_routes(board: Board, access: BoardAccess, balancers: Sequence[Network]) -> list[Any]:
+    """Tornado routes of the board; ``balancers`` say in X-Forwarded-For who asks."""
+    told = {"board": board, "access": access, "pace": AskerPace(BOARD_RATE, balancers)}
     return [
         (r"/board", BoardPageHandler, {"path": FOLDER}),
         (r"/board\.json", BoardDocumentHandler, told),

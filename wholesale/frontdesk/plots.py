@@ -29,7 +29,7 @@ _CLOSES: Final = "gateway_closes."
 _LABEL: Final = "closes."
 #: Figures of processes that are shown over time, and what they are called there.
 HOLES: Final = "gateway_holes_open"
-REPAIRED: Final = "gateway_recovered"
+REPAIRED: Final = "gateway_recovered_messages"
 STORE_P99: Final = "router_store_write_seconds.p99"
 
 Point = Mapping[str, float | None]

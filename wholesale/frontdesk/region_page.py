@@ -24,7 +24,7 @@ _MOST: Final = 1e18
 # Figures that the document has under names of its own.
 PUBLICATIONS: Final = "gateway_publications"
 DELAY: Final = "gateway_delay_seconds"
-ROUTED: Final = "router_stage_left.route"
+ROUTED: Final = "router_stage_left_messages.route"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -249,7 +249,7 @@ class FrontdeskService:
             (r"/history", HistoryHandler, history),
             (r"/openapi\.json", DocumentHandler, {"document": described}),
             *health_routes(self.readiness),
-            *board_routes(self._board, self._board_access),
+            *board_routes(self._board, self._board_access, self.settings.proxy_from),
             *page_routes(),
         ]
 

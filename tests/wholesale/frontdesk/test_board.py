@@ -22,11 +22,12 @@ from newsfabric import reports
 from newsfabric.amqp import Message
 from newsfabric.errors import ConfigError
 from newsfabric.fetching import fetch
+from newsfabric.pace import Rate
 from newsfabric.reports import Report, encode_report
 from newsfabric.settings import Fabric
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import board as board_module
-from wholesale.frontdesk import counters
+from wholesale.frontdesk import board_handlers, counters
 from wholesale.frontdesk.board_access import BoardAccess, BoardSettings
 from wholesale.frontdesk.presence import login_of
 from wholesale.frontdesk.service import FrontdeskSettings
@@ -271,11 +272,15 @@ async def test_another_sites_page_logs_nobody_in(topics: TopicTable, tmp_path: P
         assert response.code == 403
 
 
-async def test_who_asks_too_often_has_to_wait(topics: TopicTable, tmp_path: Path):
+async def test_who_asks_too_often_has_to_wait(
+    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(board_handlers, "BOARD_RATE", Rate(burst=2, per_second=0.001))
     async with guarded(topics, tmp_path) as house:
-        codes = [(await house.fetch("/board.json")).code for _ in range(120)]
-        assert codes[0] == 401
-        assert 429 in codes
+        paths = ("/board.json", "/board/stream", "/board/plots.json")
+        assert [(await house.fetch(path)).code for path in paths] == [401, 401, 429]
+        response = await house.fetch("/board/login", method="POST", body="token=x")
+        assert (response.code, response.headers["Retry-After"]) == (429, "1000")
 
 
 async def test_a_stream_ends_with_its_login(topics: TopicTable, tmp_path: Path):

@@ -95,7 +95,9 @@ def test_a_region_where_all_is_as_it_should_be_is_well(told: Told):
 
 def test_totals_are_of_those_who_are_there(told: Told):
     routers = [
-        dataclasses.replace(ROUTER, name=f"r-{n}", figures={"router_stage_left.route": 2.5})
+        dataclasses.replace(
+            ROUTER, name=f"r-{n}", figures={"router_stage_left_messages.route": 2.5}
+        )
         for n in (1, 2)
     ]
     quick, slow = (
@@ -416,7 +418,7 @@ hostile = st.builds(
     waiting_for=st.lists(texts, max_size=3).map(tuple),
     engine=texts,
     figures=st.dictionaries(
-        st.sampled_from([*FIGURES, "router_stage_left.route", "gateway_closes.x"]),
+        st.sampled_from([*FIGURES, "router_stage_left_messages.route", "gateway_closes.x"]),
         st.floats(-9e18, 9e18),
     ),
     shovels=st.lists(

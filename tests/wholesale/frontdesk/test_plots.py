@@ -10,10 +10,10 @@ from wholesale.frontdesk.plots import MAX_REGIONS, POINTS, Plots, point_of
 
 GATEWAY = {
     "gateway_holes_open": 2.0,
-    "gateway_recovered": 0.5,
+    "gateway_recovered_messages": 0.5,
     "gateway_closes.slow_reader": 1.5,
 }
-ROUTING = {"router_store_write_seconds.p99": 0.004, "router_stage_left.route": 3.0}
+ROUTING = {"router_store_write_seconds.p99": 0.004, "router_stage_left_messages.route": 3.0}
 
 
 def test_a_point_is_what_the_region_shows():

@@ -1,0 +1,175 @@
+"""What is killed in a world shows on its board within three seconds, and everything else stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from worlds import World
+
+pytestmark = pytest.mark.world
+
+# Seconds between a kill and an update that shows it: what was asked for, and what is allowed where
+# other tests have the cores.
+ASKED = 3.0
+BUSY = 15.0
+PATIENCE = 60.0
+
+Document = dict[str, Any]
+
+
+class Watcher:
+    """Reads a board's stream: every document, every event, and when each of them came."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._news = threading.Condition()
+        self._document: Document = {}
+        self._events: list[tuple[float, dict[str, Any]]] = []
+        self._closed = False
+
+    def read(self) -> None:
+        while not self._closed:
+            # The frontdesk may be the one that was killed.
+            with contextlib.suppress(OSError), urlopen(self._url, timeout=PATIENCE) as answer:
+                for line in answer:
+                    if self._closed:
+                        return
+                    if line.startswith(b"data: "):
+                        self._take(json.loads(line[len(b"data: ") :]))
+            time.sleep(0.1)
+
+    def _take(self, document: Document) -> None:
+        now = time.monotonic()
+        with self._news:
+            self._document = document
+            self._events += [(now, event) for event in document["events"]]
+            self._news.notify_all()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def wait(self, holds: Callable[[Document], bool]) -> Document:
+        """The next document that ``holds``."""
+        with self._news:
+            assert self._news.wait_for(
+                lambda: bool(self._document) and holds(self._document), PATIENCE
+            ), f"never came: {self._document.get('events')}"
+            return self._document
+
+    def came(self, kind: str, who: str, since: float) -> float:
+        """When an event came; it must, after ``since``."""
+
+        def found() -> list[float]:
+            return [
+                at
+                for at, event in self._events
+                if at >= since and (event["kind"], event["who"]) == (kind, who)
+            ]
+
+        with self._news:
+            assert self._news.wait_for(found, PATIENCE), f"no {kind} of {who}: {self._events}"
+            return found()[0]
+
+
+@contextlib.contextmanager
+def watching(world: World, region: str) -> Iterator[Watcher]:
+    url = world.region(region)["board_url"]
+    watcher = Watcher(f"{url}/stream")
+    thread = threading.Thread(target=watcher.read, daemon=True)
+    thread.start()
+    try:
+        watcher.wait(_is_well)
+        yield watcher
+    finally:
+        watcher.close()
+
+
+def _is_well(document: Document) -> bool:
+    return [region["state"] for region in document["regions"]] == ["well", "well"]
+
+
+def _is_quiet() -> bool:
+    return os.getloadavg()[0] <= (os.cpu_count() or 1)
+
+
+def _process(document: Document, name: str) -> dict[str, Any]:
+    region = document["regions"][0]
+    return next(one for one in (*region["boxes"], *region["services"]) if one["name"] == name)
+
+
+def test_the_board_shows_a_whole_world(world: World):
+    with watching(world, "oregon") as board:
+        document = board.wait(_is_well)
+    (oregon, dublin) = document["regions"]
+    assert (document["frontdesk"], document["region"]) == ("oregon-frontdesk-1", "oregon")
+    for region in (oregon, dublin):
+        name = region["name"]
+        assert [(one["name"], one["kind"]) for one in region["services"]] == [
+            (f"{name}-frontdesk-1", "frontdesk"),
+            (f"{name}-shovels", "keeper"),
+            (f"{name}-mailbox-1", "mailbox"),
+            (f"{name}-mailbox-2", "mailbox"),
+            (f"{name}-router-1", "router"),
+            (f"{name}-router-2", "router"),
+        ]
+        assert [box["name"] for box in region["boxes"]] == [f"{name}-retail-1"]
+        assert [node["running"] for c in region["clusters"] for node in c["nodes"]] == [True, True]
+        assert {shovel["state"] for shovel in region["shovels"]} == {"running"}
+        assert {shovel["runs_on"] for shovel in region["shovels"]} == {
+            f"{name}/client",
+            f"{name}/core",
+            f"{name}-retail-1",
+        }
+    assert oregon["boxes"][0]["engine"] in ("native", "tornado")
+    assert oregon["boxes"][0]["figures"]["gateway_readers"] == oregon["totals"]["readers"]
+
+
+@pytest.mark.parametrize(
+    ("killed", "kind", "who"),
+    [
+        ("oregon-router-1", "process_gone", "oregon-router-1"),
+        ("oregon-retail-1-gateway", "process_not_ready", "oregon-retail-1"),
+        ("oregon-retail-1-agent", "process_gone", "oregon-retail-1"),
+        ("oregon-client-1", "node_away", "oregon-client-1"),
+        ("oregon-core-1", "node_away", "oregon/core"),
+        ("oregon-shovels", "process_gone", "oregon-shovels"),
+        ("dublin-frontdesk-1", "region_away", "dublin"),
+    ],
+)
+def test_what_is_killed_shows_within_three_seconds(
+    world: World, killed: str, kind: str, who: str, record_property: Callable[[str, object], None]
+):
+    with watching(world, "oregon") as board:
+        since = time.monotonic()
+        done = world.run("chaos", "kill", killed)
+        ended = time.monotonic()
+        assert done.returncode == 0, done.stderr
+        seconds = board.came(kind, who, since) - ended
+        record_property("seconds", round(seconds, 2))
+        world.mend()
+        document = board.wait(_is_well)
+    assert seconds <= (ASKED if _is_quiet() else BUSY)
+    assert "gone" not in {one["state"] for one in document["regions"][0]["services"]}
+
+
+def test_a_board_whose_core_is_dead_says_that_it_hears_nobody(world: World):
+    with watching(world, "oregon") as board:
+        assert world.run("chaos", "kill", "oregon-core-1").returncode == 0
+
+        def deaf(document: Document) -> bool:
+            return "it hears nobody" in str(document["regions"][0]["why"])
+
+        document = board.wait(deaf)
+        # Nobody is said to be gone who is only not heard.
+        assert _process(document, "oregon-router-1")["state"] != "gone"
+        assert document["regions"][1]["state"] in ("well", "troubled")
+        world.mend()
+        board.wait(_is_well)

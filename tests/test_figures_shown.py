@@ -1,0 +1,61 @@
+"""What the board has under names of its own are figures that processes do report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+import retail.agent
+import shovels.keeper
+from gateway import measures
+from newsfabric.figures import Figures, Wanted
+from newsfabric.metrics import REGISTRY
+from newsfabric.reports import MAX_FIGURES
+from wholesale.frontdesk import plots, region_page, service
+from wholesale.mailbox import counters as mailbox
+from wholesale.router import counters as router
+
+REPORTED = {
+    "gateway": measures.FIGURES,
+    "agent": retail.agent.FIGURES,
+    "keeper": shovels.keeper.FIGURES,
+    "router": router.FIGURES,
+    "mailbox": mailbox.FIGURES,
+    "frontdesk": service.FIGURES,
+}
+
+
+def _named(wanted: Sequence[Wanted]) -> set[str]:
+    return {one.family.removeprefix("newsfabric_") for one in wanted}
+
+
+@pytest.mark.parametrize("kind", REPORTED)
+def test_every_figure_is_of_a_metric_that_is_there(kind: str):
+    known = {family.name for family in REGISTRY.collect()}
+    assert {one.family for one in REPORTED[kind]} <= known
+
+
+@pytest.mark.parametrize("kind", REPORTED)
+def test_figures_fit_into_a_report(kind: str):
+    figures = Figures(REPORTED[kind])
+    figures.read(0.0)
+    assert len(figures.read(1.0)) <= MAX_FIGURES
+
+
+def test_what_the_board_shows_of_boxes_they_report():
+    shown = {region_page.PUBLICATIONS, region_page.DELAY, plots.HOLES, plots.REPAIRED}
+    assert shown | {"gateway_closes", "gateway_readers"} <= _named(measures.FIGURES)
+
+
+def test_what_the_board_shows_of_routers_they_report():
+    shown = {region_page.ROUTED.removesuffix(".route"), plots.STORE_P99.removesuffix(".p99")}
+    assert shown <= _named(router.FIGURES)
+
+
+def test_a_measured_delay_is_a_figure():
+    measures.DELAY.labels("gold", "oregon", "feed").observe(0.003)
+    figures = Figures([Wanted(measures.DELAY)])
+    figures.read(0.0)
+    measures.DELAY.labels("gold", "oregon", "feed").observe(0.003)
+    assert 0.002 < figures.read(1.0)["gateway_delay_seconds.p50"] <= 0.004
