@@ -184,15 +184,23 @@ class LoginHandler(RequestHandler):
 
 @contextlib.asynccontextmanager
 async def opened_desk(fabric: MadeUpFabric | None = None, **given: Any) -> AsyncIterator[BoardDesk]:
-    """A desk that answers; updates are sent when the test says so."""
+    """A desk that answers, and sends an update each second; time passes when the test says so."""
     desk = BoardDesk(fabric or MadeUpFabric(boxes=4), **given)
     desk.open()
+    beating = asyncio.create_task(_beat(desk))
     try:
         yield desk
     finally:
+        beating.cancel()
         for stream in list(desk.streams):
             stream.ended.set()
         await desk.close()
+
+
+async def _beat(desk: BoardDesk) -> None:
+    while True:
+        await asyncio.sleep(1)
+        await desk.send()
 
 
 def eventful(fabric: MadeUpFabric) -> None:

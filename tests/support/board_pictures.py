@@ -50,6 +50,9 @@ async def _take(browser: Browser, url: str, file: Path, options: dict[str, Any])
     await page.evaluate("scrollTo(0, 0)")
     await page.screenshot(path=file)
     await context.close()
+
+
+def _shrink(file: Path) -> None:
     if shutil.which("pngquant"):
         words = ["--force", "--skip-if-larger", "--speed", "1", "--output", str(file), str(file)]
         await asyncio.to_thread(subprocess.run, ["pngquant", *words], check=False)
@@ -57,3 +60,5 @@ async def _take(browser: Browser, url: str, file: Path, options: dict[str, Any])
 
 if __name__ == "__main__":
     asyncio.run(main())
+    for picture in PICTURES:
+        _shrink(DOCS / f"{picture}.png")

@@ -141,32 +141,45 @@ describe("the one sentence", () => {
 });
 
 describe("concerns", () => {
+  const listed = (...regions) => words.concerns(read(...regions)).map(({ level, title, text }) => [level, title, text]);
+
   it("are what isn't as it should be, the worst first, each with its reason", () => {
-    const found = words.concerns(read(region("oregon", {
+    const found = listed(region("oregon", {
       state: "troubled",
-      why: ["b2 is silent", "the store is away"],
+      why: ["b2 is silent", "oregon/core/s brings nothing", "the store is away"],
       boxes: [box("b1", { state: "starting", waiting_for: ["its feeds"] }), box("b2", { state: "gone", age_ms: 12_000 })],
       clusters: [{ name: "oregon/core", nodes: [{ node: "n1", running: false }, { node: "n2", running: true, alarm: "disk" }] }],
-      shovels: [shovel({ canary_age_ms: 12_000 })],
-    })));
-    assert.deepEqual(found.map(({ level, who, text }) => [level, who, text]), [
+      shovels: [shovel({ canary_age_ms: 12_000 }), shovel({ name: "t", canary_age_ms: 4000 })],
+    }));
+    assert.deepEqual(found, [
+      ["bad", "the store is away", ""],
       ["bad", "n1", "not running"],
       ["bad", "b2", "silent for 12 s"],
-      ["bad", "oregon/core s", "no canary"],
-      ["bad", "the store is away", ""],
+      ["bad", "oregon/core/s", "no canary"],
       ["warn", "n2", "disk alarm"],
       ["warn", "b1", "starting: its feeds"],
+      ["warn", "oregon/core/t", "canary 4.0 s old"],
     ]);
   });
 
-  it("that left as they were told to are only to watch", () => {
-    const [found] = words.concerns(read(region("oregon", { boxes: [box("b", { state: "gone", age_ms: 4000 })] })));
-    assert.deepEqual([found.level, found.text], ["warn", "silent for 4.0 s"]);
+  it("keep a cause that a process tells, though the process is listed too", () => {
+    const why = "f1 reaches no node of oregon/core: it hears nobody";
+    const found = listed(region("oregon", { state: "troubled", why: [why], services: [{ name: "f1", state: "starting" }] }));
+    assert.deepEqual(found, [["bad", why, ""], ["warn", "f1", "starting"]]);
+  });
+
+  it("count silent shovels where there are many", () => {
+    const shovels = ["a", "b", "c", "d"].map((name) => shovel({ name, canary_age_ms: 60_000 }));
+    assert.deepEqual(listed(region("oregon", { state: "troubled", shovels })), [["bad", "4 shovels of oregon", "bring no canary"]]);
+  });
+
+  it("about those that left as they were told to are only to watch", () => {
+    assert.deepEqual(listed(region("oregon", { boxes: [box("b", { state: "gone", age_ms: 4000 })] })), [["warn", "b", "silent for 4.0 s"]]);
   });
 
   it("of a region that is away are that it is away", () => {
-    const found = words.concerns(read(region("oregon", { state: "away", why: ["doesn't answer"], boxes: [box("b", { state: "gone" })] })));
-    assert.deepEqual(found.map(({ who, text }) => [who, text]), [["oregon", "doesn't answer"]]);
+    const found = listed(region("oregon", { state: "away", why: ["doesn't answer"], boxes: [box("b", { state: "gone" })] }));
+    assert.deepEqual(found, [["bad", "oregon", "doesn't answer"]]);
   });
 });
 

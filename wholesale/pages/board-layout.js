@@ -23,6 +23,7 @@ const ROW_GAP = 34;
 const CLUSTER = { width: 104, height: 74 };
 const CLUSTER_GAP = 40;
 const BODY = 300;
+const LEAST = 240;
 const PITCH = { least: 9, most: 30 };
 /** More boxes than these are told of in words: a line each would be thinner than a pixel. */
 export const MAX_DRAWN = 96;
@@ -81,7 +82,7 @@ function heightOf(region) {
   const boxes = Math.min(region.boxes.length, MAX_DRAWN);
   const clusters = clustersOf(region).length;
   const stack = clusters * CLUSTER.height + Math.max(0, clusters - 1) * CLUSTER_GAP;
-  return HEAD + Math.max(stack, boxes * pitchOf(boxes), 120) + PAD;
+  return HEAD + Math.max(stack, boxes * pitchOf(boxes), LEAST) + PAD;
 }
 
 /** @param {Layout} made @param {Region} region @param {Rect} at @param {boolean} mirrored */

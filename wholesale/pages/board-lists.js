@@ -20,15 +20,15 @@ export class Head {
     this.more = byId("concerns-more");
     this.concerns = new Keyed(
       byId("concerns"),
-      (/** @type {Concern} */ { who, region }) => {
+      (/** @type {Concern} */ { kind, about }) => {
         const name = el("b");
         const words = el("span");
         const button = el("button", { type: "button" }, name, words);
-        button.addEventListener("click", () => openConcern(open, who, region));
+        button.addEventListener("click", () => openConcern(open, kind, about));
         return { root: el("li", {}, button), name, words };
       },
-      (view, { who, level, text }) => {
-        setText(view.name, who.replace(" ", "/"));
+      (view, { title, level, text }) => {
+        setText(view.name, title);
         setText(view.words, text);
         setAttribute(view.root, "data-level", level);
       },
@@ -60,11 +60,15 @@ export class Head {
   }
 }
 
-/** @param {Open} open @param {string} who @param {string} region */
-function openConcern(open, who, region) {
-  if (who.includes(" ")) open("shovel", who);
-  else if (who === region) byId(`region-${who}`).scrollIntoView();
-  else open("box", who);
+/** @param {Open} open @param {Concern["kind"]} kind @param {string} about */
+function openConcern(open, kind, about) {
+  if (kind === "shovel") open("shovel", about);
+  else if (kind === "part") open("box", about);
+  else if (kind === "region") byId(`region-${about}`).scrollIntoView();
+  else {
+    /** @type {HTMLDetailsElement} */ (byId("shovels")).open = true;
+    byId("shovels").scrollIntoView();
+  }
 }
 
 /* ---- Regions -------------------------------------------------------------------------------------- */
@@ -173,7 +177,9 @@ function tile({ name }, region, open) {
 
 /** @param {ReturnType<typeof tile>} view @param {Box} box */
 function fillTile(view, box) {
+  const isOld = box.age_ms > OLD_MS;
   setAttribute(view.button, "data-state", box.state);
+  setAttribute(view.button, "data-old", String(isOld));
   setText(view.state, box.state);
   setText(view.readers, count(box.readers));
   setText(view.capacity, count(box.capacity));
@@ -181,7 +187,13 @@ function fillTile(view, box) {
   setText(view.deliveries, rate(box.deliveries_per_second));
   setText(view.p50, delay(box.delay_p50_ms));
   setText(view.p99, delay(box.delay_p99_ms));
-  setText(view.engine, box.state === "gone" || box.waiting_for.length ? stateWords(box) : `${box.engine} ${box.version}`);
+  setText(view.engine, lastLine(box, isOld));
+}
+
+/** @param {Box} box @param {boolean} isOld */
+function lastLine(box, isOld) {
+  if (box.state === "gone" || box.waiting_for.length) return stateWords(box);
+  return isOld ? `last heard ${ago(box.age_ms)}` : `${box.engine} ${box.version}`;
 }
 
 /* ---- Services, topics, publishers ------------------------------------------------------------------ */
@@ -197,6 +209,7 @@ function serviceRow({ name }, region, open) {
 /** @param {ReturnType<typeof serviceRow>} view @param {Service} service */
 function fillService(view, service) {
   setAttribute(view.root, "data-state", service.state);
+  setAttribute(view.root, "data-old", String(service.age_ms > OLD_MS));
   setText(view.state, service.waiting_for.length ? stateWords(service) : service.state);
   setText(view.age, span(service.age_ms));
   setText(view.version, service.version);

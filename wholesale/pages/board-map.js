@@ -4,7 +4,7 @@ import { byId, setAttribute, setShare, setText, svg } from "./board-dom.js";
 import { layout, thickness } from "./board-layout.js";
 import { count, delay, METRICS, own, rate, share, SHOVEL_WORDS, shovelState, span, stateWords } from "./board-words.js";
 
-/** @import {BoardDocument, Box, Region, Shovel} from "./board-document.js" */
+/** @import {BoardDocument, Region, Shovel} from "./board-document.js" */
 /** @import {Layout, PlacedBox, PlacedCluster, PlacedRegion, PlacedShovel} from "./board-layout.js" */
 
 /** @typedef {{line: SVGElement, arrow: SVGElement | null}} ShovelView */

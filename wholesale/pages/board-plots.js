@@ -46,8 +46,10 @@ export class PlotWall {
     setInterval(() => document.hidden || void this.ask(), EVERY_MS);
   }
 
-  /** @param {string[]} names */
-  regions(names) {
+  /** @param {string[]} found */
+  regions(found) {
+    // By name, so that a region has the same colour on each region's board.
+    const names = [...found].sort();
     if (names.join("\n") === this.order.join("\n")) return;
     this.order = names;
     if (!names.includes(this.only)) this.only = "";
@@ -98,7 +100,7 @@ export class PlotWall {
 /** @param {Plot} plot @returns {PlotView} */
 function makeView({ title, metric }) {
   const keys = el("p", { class: "keys" });
-  const canvas = el("div", { class: "canvas", role: "img" });
+  const canvas = el("div", { class: "canvas", role: "img", "aria-label": title });
   const heading = el("h3", {}, metricLink(metric));
   setText(/** @type {Element} */ (heading.firstElementChild), title);
   return {
@@ -157,7 +159,7 @@ function options(view, plot, width) {
   return {
     width,
     height: HEIGHT,
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: "board" }, points: { size: 6 }, drag: { x: false, y: false }, y: false },
     scales: { y: { range: (/** @type {unknown} */ _, /** @type {number} */ low, /** @type {number} */ high) => [0, nice(low, high)] } },

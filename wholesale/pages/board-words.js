@@ -123,10 +123,21 @@ export function stateWords({ state, waiting_for: waiting, age_ms: age }) {
 }
 
 /** @typedef {"bad" | "warn"} Level */
-/** @typedef {{key: string, region: string, who: string, level: Level, text: string}} Concern */
+/**
+ * @typedef {object} Concern
+ * @property {string} key
+ * @property {"part" | "shovel" | "shovels" | "region"} kind what it leads to
+ * @property {string} about the name or key of that
+ * @property {string} title
+ * @property {string} text
+ * @property {Level} level
+ */
+
+/** More silent shovels of a region than these have one cause, and are said to be so many. */
+const FEW_SHOVELS = 3;
 
 /**
- * What needs a look, the worst first: regions away, nodes, processes, shovels.
+ * What needs a look, the worst first; within a region causes first: what it says itself, nodes, processes, shovels.
  *
  * @param {BoardDocument} document
  * @returns {Concern[]}
@@ -137,35 +148,64 @@ export function concerns({ regions }) {
 }
 
 /** @param {Region} region @returns {Concern} */
-const awayRegion = ({ name, why }) => ({ key: name, region: name, who: name, level: "bad", text: why[0] ?? "away" });
+const awayRegion = ({ name, why }) => ({ key: name, kind: "region", about: name, title: name, level: "bad", text: why[0] ?? "away" });
 
 /** @param {Region} region @returns {Concern[]} */
 function inRegion(region) {
-  const { name, clusters, services, boxes, shovels } = region;
-  /** @type {Concern[]} */
-  const found = [];
-  /** @param {Level} level @param {string} who @param {string} text */
-  const say = (level, who, text) => found.push({ key: `${name} ${who}`, region: name, who, level, text });
-  for (const { node, running, alarm } of clusters.flatMap(({ nodes }) => nodes)) {
-    if (!running) say("bad", node, "not running");
-    else if (alarm) say("warn", node, `${alarm} alarm`);
-  }
-  for (const process of [...services, ...boxes]) {
-    // One that left as it was told to is listed for a while, and its region is well.
-    const isMissed = process.state === "gone" && region.state !== "well";
-    if (process.state !== "ready") say(isMissed ? "bad" : "warn", process.name, stateWords(process));
-  }
-  for (const shovel of shovels) {
-    const state = shovelState(shovel);
-    if (state === "silent" || state === "stopped") say("bad", shovel.key, SHOVEL_WORDS[state] ?? state);
-    else if (state === "late") say("warn", shovel.key, `canary ${span(shovel.canary_age_ms)} old`);
-  }
-  const said = new Set(found.map(({ who }) => who));
-  for (const why of region.why) {
-    if (![...said].some((who) => why.includes(who))) say("bad", why, "");
-  }
-  return found;
+  const parts = [...ofNodes(region), ...ofProcesses(region)];
+  const shovels = ofShovels(region);
+  const named = new Set([...parts, ...shovels].map(({ title }) => title));
+  const causes = region.why.filter((why) => !isSaid(why, named)).map((why) => ({
+    key: `${region.name} ${why}`,
+    kind: /** @type {const} */ ("region"),
+    about: region.name,
+    title: why,
+    level: /** @type {Level} */ ("bad"),
+    text: "",
+  }));
+  const silent = shovels.filter(({ level }) => level === "bad");
+  if (silent.length <= FEW_SHOVELS) return [...causes, ...parts, ...shovels];
+  const title = `${silent.length} shovels of ${region.name}`;
+  const all = { key: `${region.name} shovels`, kind: /** @type {const} */ ("shovels"), about: "", title, level: /** @type {Level} */ ("bad"), text: "bring no canary" };
+  return [...causes, ...parts, all, ...shovels.filter(({ level }) => level === "warn")];
 }
+
+/** Whether a reason only repeats the state of something that is shown. @param {string} why @param {Set<string>} named */
+function isSaid(why, named) {
+  const [who, verb] = why.split(" ", 2);
+  return named.has(who ?? "") && ["is", "isn't", "has", "brings"].includes(verb ?? "");
+}
+
+/** @param {Region} region @returns {Concern[]} */
+const ofNodes = ({ clusters }) =>
+  clusters
+    .flatMap(({ nodes }) => nodes)
+    .filter(({ running, alarm }) => !running || alarm)
+    .map(({ node, running, alarm }) => part(node, running ? "warn" : "bad", running ? `${alarm} alarm` : "not running"));
+
+/** @param {Region} region @returns {Concern[]} */
+const ofProcesses = ({ services, boxes, state }) =>
+  [...services, ...boxes]
+    .filter((process) => process.state !== "ready")
+    // One that left as it was told to is listed for a while, and its region is well.
+    .map((process) => part(process.name, process.state === "gone" && state !== "well" ? "bad" : "warn", stateWords(process)));
+
+/** @param {string} name @param {Level} level @param {string} text @returns {Concern} */
+const part = (name, level, text) => ({ key: name, kind: "part", about: name, title: name, level, text });
+
+/** @param {Region} region @returns {Concern[]} */
+const ofShovels = ({ shovels }) =>
+  shovels
+    .map((shovel) => ({ shovel, state: shovelState(shovel) }))
+    .filter(({ state }) => state === "silent" || state === "stopped" || state === "late")
+    .map(({ shovel, state }) => ({
+      key: shovel.key,
+      kind: "shovel",
+      about: shovel.key,
+      title: `${shovel.runs_on}/${shovel.name}`,
+      level: state === "late" ? "warn" : "bad",
+      text: state === "late" ? `canary ${span(shovel.canary_age_ms)} old` : (SHOVEL_WORDS[state] ?? ""),
+    }));
 
 /** @param {BoardDocument} document @returns {{level: "good" | "bad" | "warn", text: string}} the one sentence on top */
 export function verdict(document) {

@@ -12,7 +12,7 @@ import { Inspector } from "./board-inspector.js";
 import { Events, growOlder, Head, now, Regions, ShovelList } from "./board-lists.js";
 import { BoardMap } from "./board-map.js";
 import { PlotWall } from "./board-plots.js";
-import { ago, span } from "./board-words.js";
+import { ago, span, verdict } from "./board-words.js";
 
 /** @import {BoardDocument} from "./board-document.js" */
 /** @import {Link} from "./board-feed.js" */
@@ -57,8 +57,9 @@ function render() {
   now.ms = shown.now_ms;
   setText(byId("frontdesk"), shown.frontdesk);
   setText(byId("version"), shown.version);
-  document.title = `${byId("verdict").textContent || "Operations board"} – newsfabric`;
   head.update(shown);
+  const title = `${verdict(shown).text} – newsfabric`;
+  if (document.title !== title) document.title = title;
   map.update(shown);
   regions.update(shown);
   shovels.update(shown);
