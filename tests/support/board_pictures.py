@@ -55,7 +55,7 @@ async def _take(browser: Browser, url: str, file: Path, options: dict[str, Any])
 def _shrink(file: Path) -> None:
     if shutil.which("pngquant"):
         words = ["--force", "--skip-if-larger", "--speed", "1", "--output", str(file), str(file)]
-        await asyncio.to_thread(subprocess.run, ["pngquant", *words], check=False)
+        subprocess.run(["pngquant", *words], check=False)
 
 
 if __name__ == "__main__":
