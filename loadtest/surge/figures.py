@@ -26,6 +26,7 @@ class Sample:
     Counts of events (``refused`` … ``frames``) are since the sample before; times are in ms.
     ``failed`` are connections that nobody answered, ``broken`` those that ended without a word,
     ``moved`` those that a draining box sent away, ``gaps`` resumes that may have missed something.
+    ``machine_load`` is the load average of the last minute, of whatever else runs there, too.
     """
 
     at: float
@@ -45,6 +46,7 @@ class Sample:
     frames: int
     doubled: int
     repeats: int
+    machine_load: float = 0.0
     arrivals_ms: tuple[float, ...] = ()
     boxes_ms: tuple[float, ...] = ()
     delays_ms: tuple[float, ...] = ()
@@ -65,6 +67,7 @@ class Band:
 class Figures:
     """The run in numbers. ``refused_after`` counts from when the first new box stood.
 
+    ``late`` are deliveries that readers who left hadn't had ten seconds after they were sent.
     ``flat`` is the longest p50 of a band through that of the first band; None without connects.
     """
 
@@ -73,6 +76,7 @@ class Figures:
     messages: int
     owed: int
     lost: int
+    late: int
     doubled: int
     never_in: int
     refused: int
@@ -93,6 +97,7 @@ class Figures:
     connect_p99: float | None
     delay_p50: float | None
     delay_p99: float | None
+    machine_load: tuple[float, float]
 
     def broken_promises(self) -> Iterator[str]:
         """Each promise that wasn't kept, in words; none is what a run is for."""
@@ -124,12 +129,14 @@ def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
     arrivals = [ms for s in samples for ms in s.arrivals_ms]
     delays = [ms for s in samples for ms in s.delays_ms]
     most = max(s.present for s in samples)
+    loads = [s.machine_load for s in samples]
     return Figures(
         readers=census["readers"],
         most_present=most,
         messages=census["messages"],
         owed=census["owed"],
         lost=census["lost"],
+        late=census["late"],
         doubled=census["doubled"],
         never_in=census["never_in"],
         refused=sum(s.refused for s in samples),
@@ -150,6 +157,7 @@ def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
         connect_p99=share_of(arrivals, 0.99),
         delay_p50=share_of(delays, 0.5),
         delay_p99=share_of(delays, 0.99),
+        machine_load=(min(loads), max(loads)),
     )
 
 

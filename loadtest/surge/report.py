@@ -128,6 +128,7 @@ def _rows(found: Figures) -> Iterator[tuple[str, str]]:
     yield "messages with a receipt", str(found.messages)
     yield "deliveries owed", str(found.owed)
     yield "… lost", str(found.lost)
+    yield "… not there yet when a reader left, 10 s after they were sent", str(found.late)
     yield "… twice on one connection", str(found.doubled)
     yield "repeats after a reconnect, dropped by identity", str(found.repeats)
     yield "readers refused, in all", str(found.refused)
@@ -144,6 +145,8 @@ def _rows(found: Figures) -> Iterator[tuple[str, str]]:
         "delay from publisher to reader, p50 and p99",
         (f"{_ms(found.delay_p50)}, {_ms(found.delay_p99)}"),
     )
+    least, most = found.machine_load
+    yield "the machine's load average, least and most", f"{least:.1f}, {most:.1f}"
 
 
 def _ms(value: float | None) -> str:

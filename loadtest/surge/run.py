@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -250,6 +251,7 @@ class _Watch:
             started=tuple(box.name for box in started),
             standing=await self._standing(),
             wanted=wanted,
+            machine_load=os.getloadavg()[0],
             **{name: report[name] for name in _COUNTS},
             arrivals_ms=_ms(report["arrivals_us"]),
             boxes_ms=_ms(report["boxes_us"]),

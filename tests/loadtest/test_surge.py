@@ -19,7 +19,15 @@ from loadtest.surge.report import boxes_over_time, write_report
 from loadtest.surge.run import SurgeOptions
 
 ONE, TWO = ("a-retail-1",), ("a-retail-1", "a-retail-2")
-CENSUS = {"readers": 1000, "messages": 10, "owed": 9000, "lost": 0, "doubled": 0, "never_in": 0}
+CENSUS = {
+    "readers": 1000,
+    "messages": 10,
+    "owed": 9000,
+    "lost": 0,
+    "late": 0,
+    "doubled": 0,
+    "never_in": 0,
+}
 
 
 def sample(at: float, present: int, **other: Any) -> Sample:

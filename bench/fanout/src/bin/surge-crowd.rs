@@ -10,7 +10,8 @@
 //! - `report`: what happened since the last one: how many are there; who was refused (a box that says no, or none offered);
 //!   how long those who came for the first time took from asking the frontdesk to `subscribed` (ms), and of that the box.
 //! - `census FILE GRACE_NS`: FILE has a line `N SENT_NS` for each message. A reader is owed those sent after it had subscribed
-//!   and until GRACE_NS before it left; how many deliveries were owed, lost, doubled.
+//!   and until GRACE_NS before it left; how many deliveries were owed, lost, doubled. What a reader who left hadn't had, nor
+//!   anything newer, isn't lost but late.
 //!
 //! Messages have `"run":RUN`, `"n":N` and `"sent_ns":N` (CLOCK_MONOTONIC) in their bodies.
 
@@ -557,18 +558,21 @@ impl Crowd {
                 Some((n.parse().ok()?, sent.parse().ok()?))
             })
             .collect();
-        let (mut owed, mut lost, mut short) = (0_u64, 0_u64, 0_u64);
+        let (mut owed, mut lost, mut late, mut short) = (0_u64, 0_u64, 0_u64, 0_u64);
         for reader in &self.readers {
             if reader.since_ns == 0 {
                 continue;
             }
             let left = reader.step == Step::Left;
             let until = if left { reader.until_ns } else { u64::MAX };
+            let newest = if left { highest(&reader.seen) } else { u64::MAX };
             let mut missing = 0;
             for &(n, sent) in &messages {
                 if sent > reader.since_ns && sent.saturating_add(grace) < until {
                     owed += 1;
-                    missing += u64::from(!marked(&reader.seen, n));
+                    let there = marked(&reader.seen, n);
+                    missing += u64::from(!there && n < newest);
+                    late += u64::from(!there && n > newest);
                 }
             }
             lost += missing;
@@ -576,7 +580,7 @@ impl Crowd {
         }
         let never = self.readers.iter().filter(|reader| reader.since_ns == 0).count();
         println!(
-            "{{\"messages\":{},\"readers\":{},\"never_in\":{never},\"owed\":{owed},\"lost\":{lost},\"readers_with_losses\":{short},\
+            "{{\"messages\":{},\"readers\":{},\"never_in\":{never},\"owed\":{owed},\"lost\":{lost},\"late\":{late},\"readers_with_losses\":{short},\
              \"doubled\":{},\"refused\":{}}}",
             messages.len(),
             self.readers.len(),
@@ -616,6 +620,15 @@ fn mark(bits: &mut Vec<u64>, n: u64) -> bool {
     let fresh = bits[word] & bit == 0;
     bits[word] |= bit;
     fresh
+}
+
+/// The greatest number that was noted; 0 for none.
+fn highest(bits: &[u64]) -> u64 {
+    bits.iter()
+        .enumerate()
+        .rev()
+        .find(|&(_, &word)| word != 0)
+        .map_or(0, |(at, word)| at as u64 * 64 + 63 - u64::from(word.leading_zeros()))
 }
 
 fn marked(bits: &[u64], n: u64) -> bool {
