@@ -1,0 +1,696 @@
+"""Grafana's dashboards as values, and the JSON that Grafana imports.
+
+    .venv/bin/python deploy/observability/dashboards.py
+
+writes dashboards/*.json; a test says when they are old, and another one asks a real Prometheus that
+scrapes a world every query. A dashboard answers one question, which stands below its title.
+``rare=True`` marks a query that has no answer while nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parent / "dashboards"
+# Of Grafana's grid, which has 24 columns.
+_WIDTH, _HEIGHT = 8, 8
+_DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Query:
+    """One expression, and how its series are called (labels in double braces)."""
+
+    expression: str
+    legend: str
+    rare: bool = False
+    exemplars: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Panel:
+    """One plot. ``unit`` is Grafana's word for it."""
+
+    title: str
+    unit: str
+    queries: tuple[Query, ...]
+    about: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dashboard:
+    """One page. ``by`` are labels to choose by; each is a variable of that name."""
+
+    uid: str
+    title: str
+    question: str
+    by: tuple[str, ...]
+    panels: tuple[Panel, ...]
+
+
+def _panel(title: str, unit: str, *queries: Query, about: str = "") -> Panel:
+    return Panel(title, unit, queries, about)
+
+
+def _q(expression: str, legend: str, *, rare: bool = False, exemplars: bool = False) -> Query:
+    return Query(expression, legend, rare, exemplars)
+
+
+def _p99(metric: str, by: str, selector: str, share: str = "0.99") -> str:
+    rate = f"sum by ({by}, le) (rate({metric}_bucket{{{selector}}}[$__rate_interval]))"
+    return f"histogram_quantile({share}, {rate})"
+
+
+_R: Final = 'region=~"$region"'
+_B: Final = 'region=~"$region",box=~"$box"'
+_ROUTER: Final = f'process="router",{_R}'
+
+FLEET: Final = Dashboard(
+    "newsfabric-fleet",
+    "newsfabric: fleet",
+    "Does every region serve its readers, and is there room?",
+    (),
+    (
+        _panel("Readers", "short", _q("region:newsfabric_gateway_readers:sum", "{{region}}")),
+        _panel(
+            "Room taken",
+            "percentunit",
+            _q(
+                "region:newsfabric_gateway_readers:sum"
+                " / region:newsfabric_gateway_capacity_readers:sum",
+                "{{region}}",
+            ),
+            about="Readers by what the boxes of the region take. An alert at 85 %.",
+        ),
+        _panel(
+            "Connects",
+            "cps",
+            _q("region:newsfabric_gateway_connects:rate1m", "{{region}}"),
+        ),
+        _panel(
+            "Messages",
+            "mps",
+            _q("sum by (region) (region:newsfabric_router_messages:rate1m)", "{{region}}"),
+        ),
+        _panel(
+            "Deliveries", "cps", _q("region:newsfabric_gateway_deliveries:rate1m", "{{region}}")
+        ),
+        _panel(
+            "Delay of gold, p99",
+            "s",
+            _q(
+                'region_class_origin:newsfabric_gateway_delay_seconds:p99_5m{class="gold"}',
+                "{{origin}} to {{region}}",
+            ),
+        ),
+        _panel(
+            "Processes that don't answer",
+            "short",
+            _q('sum by (region) (up{job="newsfabric"} == bool 0)', "{{region}}"),
+        ),
+        _panel(
+            "Processes that aren't ready",
+            "short",
+            _q("sum by (region) (newsfabric_service_ready == bool 0)", "{{region}}"),
+        ),
+        _panel(
+            "Releases",
+            "short",
+            _q("count by (version) (newsfabric_service_build_info)", "{{version}}"),
+        ),
+    ),
+)
+
+REGION: Final = Dashboard(
+    "newsfabric-region",
+    "newsfabric: region",
+    "Which of the region's boxes and services is not as the others are?",
+    ("region",),
+    (
+        _panel(
+            "Readers by box",
+            "short",
+            _q(f"box:newsfabric_gateway_readers:sum{{{_R}}}", "{{box}}"),
+        ),
+        _panel(
+            "Deliveries by box",
+            "cps",
+            _q(f"box:newsfabric_gateway_deliveries:rate1m{{{_R}}}", "{{box}}"),
+        ),
+        _panel(
+            "Delay by box, p99",
+            "s",
+            _q(_p99("newsfabric_gateway_delay_seconds", "box", _R), "{{box}}", exemplars=True),
+        ),
+        _panel(
+            "Closes by reason",
+            "cps",
+            _q(
+                f"sum by (reason) (region_reason:newsfabric_gateway_closes:rate1m{{{_R}}})",
+                "{{reason}}",
+            ),
+        ),
+        _panel(
+            "Turned away",
+            "cps",
+            _q(
+                "sum by (reason) (rate(newsfabric_gateway_rejected_connects_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{reason}}",
+            ),
+        ),
+        _panel(
+            "Feed's age",
+            "s",
+            _q(f"newsfabric_gateway_feed_age_seconds{{{_R}}}", "{{box}}"),
+            about="Since the last tick of the region's routers. Beyond 10 s a box isn't ready.",
+        ),
+        _panel("Ready", "short", _q(f"newsfabric_service_ready{{{_R}}}", "{{instance}}")),
+        _panel(
+            "Processor",
+            "percentunit",
+            _q(
+                f'rate(process_cpu_seconds_total{{job="newsfabric",{_R}}}[$__rate_interval])',
+                "{{instance}}",
+            ),
+            about="Of one core. A gateway's is its control plane alone.",
+        ),
+        _panel(
+            "Memory",
+            "bytes",
+            _q(f'process_resident_memory_bytes{{job="newsfabric",{_R}}}', "{{instance}}"),
+        ),
+    ),
+)
+
+BOX: Final = Dashboard(
+    "newsfabric-box",
+    "newsfabric: box",
+    "What does this box do with its readers?",
+    ("region", "box"),
+    (
+        _panel(
+            "Readers",
+            "short",
+            _q(f"sum by (box, transport) (newsfabric_gateway_readers{{{_B}}})", "{{transport}}"),
+        ),
+        _panel(
+            "Deliveries",
+            "cps",
+            _q(
+                "sum by (transport) (rate(newsfabric_gateway_deliveries_total"
+                f"{{{_B}}}[$__rate_interval]))",
+                "{{transport}}",
+            ),
+            _q(
+                f"sum(rate(newsfabric_gateway_held_deliveries_total{{{_B}}}[$__rate_interval]))",
+                "held: the socket didn't take them at once",
+            ),
+        ),
+        _panel(
+            "Delay",
+            "s",
+            _q(
+                _p99("newsfabric_gateway_delay_seconds", "class", _B, "0.5"),
+                "{{class}}, p50",
+            ),
+            _q(
+                _p99("newsfabric_gateway_delay_seconds", "class", _B),
+                "{{class}}, p99",
+                exemplars=True,
+            ),
+        ),
+        _panel(
+            "How long readers were behind, p99",
+            "s",
+            _q(_p99("newsfabric_gateway_reader_behind_seconds", "box", _B), "{{box}}", rare=True),
+        ),
+        _panel(
+            "Verbs",
+            "reqps",
+            _q(
+                f"sum by (action) (rate(newsfabric_gateway_verbs_total{{{_B}}}[$__rate_interval]))",
+                "{{action}}",
+            ),
+        ),
+        _panel(
+            "Resumes",
+            "cps",
+            _q(
+                "sum by (result, reason) (rate(newsfabric_gateway_resumes_total"
+                f"{{{_B}}}[$__rate_interval]))",
+                "{{result}} {{reason}}",
+                rare=True,
+            ),
+        ),
+        _panel(
+            "Closes",
+            "cps",
+            _q(
+                "sum by (reason) (rate(newsfabric_gateway_closes_total"
+                f"{{{_B}}}[$__rate_interval]))",
+                "{{reason}}",
+            ),
+        ),
+        _panel(
+            "Messages dropped for slow readers",
+            "cps",
+            _q(
+                "sum by (policy) (rate(newsfabric_gateway_dropped_messages_total"
+                f"{{{_B}}}[$__rate_interval]))",
+                "{{policy}}",
+            ),
+        ),
+        _panel(
+            "Memory",
+            "bytes",
+            _q(f"newsfabric_gateway_outbox_bytes{{{_B}}}", "waits for readers"),
+            _q(f"newsfabric_gateway_memory_bytes{{{_B}}}", "remembered messages"),
+        ),
+    ),
+)
+
+MESSAGE_PATH: Final = Dashboard(
+    "newsfabric-message-path",
+    "newsfabric: message path",
+    "Where on its way is a message slow, or lost?",
+    ("region",),
+    (
+        _panel(
+            "Through the router's stages",
+            "mps",
+            _q(
+                "sum by (stage) (rate(newsfabric_router_stage_left_messages_total"
+                f"{{{_ROUTER}}}[$__rate_interval]))",
+                "{{stage}}",
+            ),
+        ),
+        _panel(
+            "Lost between a stage's ends",
+            "mps",
+            _q(
+                "sum by (stage) (rate(newsfabric_router_stage_entered_messages_total"
+                f"{{{_ROUTER}}}[$__rate_interval])) - sum by (stage)"
+                " (rate(newsfabric_router_stage_left_messages_total"
+                f"{{{_ROUTER}}}[$__rate_interval]))",
+                "{{stage}}",
+            ),
+            about="Rejected, repeated, given up. Identify drops copies: that is its work.",
+        ),
+        _panel(
+            "Router's pass",
+            "s",
+            _q(_p99("newsfabric_router_pass_seconds", "region", _ROUTER, "0.5"), "p50"),
+            _q(_p99("newsfabric_router_pass_seconds", "region", _ROUTER), "p99"),
+            about="From the broker's delivery until both publications are confirmed.",
+        ),
+        _panel(
+            "Rejected",
+            "mps",
+            _q(
+                "sum by (reason) (rate(newsfabric_router_rejected_messages_total"
+                f"{{{_ROUTER}}}[$__rate_interval]))",
+                "{{reason}}",
+            ),
+        ),
+        _panel(
+            "Shed, expired, void",
+            "mps",
+            _q(
+                f"sum(rate(newsfabric_router_shed_messages_total{{{_ROUTER}}}[$__rate_interval]))",
+                "shed",
+            ),
+            _q(
+                f"sum(rate(newsfabric_router_expired_messages_total{{{_ROUTER}}}[$__rate_interval]))",
+                "expired",
+            ),
+            _q(
+                f"sum(rate(newsfabric_router_void_numbers_total{{{_ROUTER}}}[$__rate_interval]))",
+                "numbers that came to nothing",
+            ),
+        ),
+        _panel(
+            "Publications at gateways",
+            "mps",
+            _q(
+                f"sum by (class) (region_class:newsfabric_gateway_publications:rate1m{{{_R}}})",
+                "{{class}}",
+            ),
+        ),
+        _panel(
+            "Delay to readers by class, p99",
+            "s",
+            _q(
+                _p99("newsfabric_gateway_delay_seconds", "class, origin", _R),
+                "{{class}} from {{origin}}",
+                exemplars=True,
+            ),
+            about="From the publisher's first broker to the reader's socket.",
+        ),
+        _panel(
+            "Holes and repairs",
+            "short",
+            _q(f"sum by (box) (newsfabric_gateway_holes_open{{{_R}}})", "{{box}}: open"),
+            _q(
+                "sum by (box) (rate(newsfabric_gateway_recovered_messages_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{box}}: messages recovered each second",
+            ),
+        ),
+        _panel(
+            "Receipts",
+            "mps",
+            _q(
+                f"sum(rate(newsfabric_router_receipts_total{{{_ROUTER}}}[$__rate_interval]))",
+                "receipts",
+            ),
+        ),
+    ),
+)
+
+RACES: Final = Dashboard(
+    "newsfabric-races",
+    "newsfabric: races",
+    "Which way of a gold message wins, and by how much?",
+    ("region",),
+    (
+        _panel(
+            "First at routers, by way",
+            "mps",
+            _q(
+                "sum by (way) (rate(newsfabric_router_copies_total"
+                f'{{place="first",{_ROUTER}}}[$__rate_interval]))',
+                "{{way}}",
+            ),
+        ),
+        _panel(
+            "First at gateways, by way",
+            "mps",
+            _q(
+                "sum by (way) (rate(newsfabric_gateway_copies_total"
+                f'{{place="first",{_R}}}[$__rate_interval]))',
+                "{{way}}",
+            ),
+            about="`journal`: no shovel brought it in time, it was reread.",
+        ),
+        _panel(
+            "Later copies at gateways, by way",
+            "mps",
+            _q(
+                "sum by (way) (rate(newsfabric_gateway_copies_total"
+                f'{{place="later",{_R}}}[$__rate_interval]))',
+                "{{way}}",
+            ),
+        ),
+        _panel(
+            "Lead at routers, median",
+            "s",
+            _q(
+                _p99("newsfabric_router_race_lead_seconds", "way", _ROUTER, "0.5"),
+                "{{way}}",
+                rare=True,
+            ),
+        ),
+        _panel(
+            "Lead at gateways, median",
+            "s",
+            _q(_p99("newsfabric_gateway_race_lead_seconds", "way", _R, "0.5"), "{{way}}"),
+            about="A way that never wins is a spare; one that wins by seconds hides a fault.",
+        ),
+        _panel(
+            "Copies and repeats dropped",
+            "mps",
+            _q(
+                "sum by (box) (rate(newsfabric_gateway_duplicates_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{box}}",
+            ),
+        ),
+    ),
+)
+
+SHOVELS: Final = Dashboard(
+    "newsfabric-shovels",
+    "newsfabric: shovels",
+    "Does something come through every shovel?",
+    ("region",),
+    (
+        _panel(
+            "Canaries' age",
+            "s",
+            _q(
+                f"max by (region, shovel) (newsfabric_shovels_canary_age_seconds{{{_R}}})",
+                "{{region}}: {{shovel}}",
+            ),
+            about="Since the newest canary that arrived was sent. One is sent each second.",
+        ),
+        _panel(
+            "Shovels that don't run",
+            "short",
+            _q(
+                f"newsfabric_shovels_wanted{{{_R}}} - newsfabric_shovels_running{{{_R}}}",
+                "{{region}}",
+            ),
+        ),
+        _panel(
+            "Made anew",
+            "short",
+            _q(
+                "sum by (region, shovel) (increase(newsfabric_shovels_restarts_total"
+                f"{{{_R}}}[1h]))",
+                "{{region}}: {{shovel}}, in the last hour",
+                rare=True,
+            ),
+        ),
+        _panel(
+            "Canaries",
+            "cps",
+            _q(
+                "sum by (region, outcome) (rate(newsfabric_shovels_sent_canaries_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}: sent, {{outcome}}",
+            ),
+            _q(
+                "sum by (region) (rate(newsfabric_shovels_arrived_canaries_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}: arrived",
+            ),
+        ),
+        _panel(
+            "Changes that keepers make",
+            "cps",
+            _q(
+                "sum by (region, verb, kind, outcome) (rate(newsfabric_shovels_actions_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}: {{verb}} {{kind}}, {{outcome}}",
+            ),
+        ),
+        _panel(
+            "Boxes' feeds",
+            "cps",
+            _q(
+                "sum by (box, shovel) (rate(newsfabric_retail_ticks_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{box}}: ticks through {{shovel}}",
+            ),
+        ),
+    ),
+)
+
+STORE: Final = Dashboard(
+    "newsfabric-store",
+    "newsfabric: store",
+    "Does the store take what is routed, and give what is asked for?",
+    ("region",),
+    (
+        _panel(
+            "Stored",
+            "mps",
+            _q(
+                "sum by (region) (rate(newsfabric_router_stage_left_messages_total"
+                f'{{stage="store",{_ROUTER}}}[$__rate_interval]))',
+                "{{region}}",
+            ),
+        ),
+        _panel(
+            "One write",
+            "s",
+            _q(
+                _p99("newsfabric_router_store_write_seconds", "region", _ROUTER, "0.5"),
+                "{{region}}, p50",
+            ),
+            _q(_p99("newsfabric_router_store_write_seconds", "region", _ROUTER), "{{region}}, p99"),
+        ),
+        _panel(
+            "Waits for the store",
+            "short",
+            _q(f"newsfabric_router_waiting_messages{{{_ROUTER}}}", "{{instance}}: messages"),
+            _q(
+                f'newsfabric_mailbox_waiting_marks{{process="mailbox",{_R}}}',
+                "{{instance}}: marks",
+            ),
+        ),
+        _panel(
+            "Tried again",
+            "cps",
+            _q(
+                "sum by (region) (rate(newsfabric_router_store_retries_total"
+                f"{{{_ROUTER}}}[$__rate_interval]))",
+                "{{region}}: routers",
+            ),
+            _q(
+                "sum by (region) (rate(newsfabric_mailbox_store_retries_total"
+                f'{{process="mailbox",{_R}}}[$__rate_interval]))',
+                "{{region}}: mailbox services",
+            ),
+        ),
+        _panel(
+            "Reads that gateways got no answer to",
+            "cps",
+            _q(
+                "sum by (region) (rate(newsfabric_gateway_store_failures_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}: of readers",
+            ),
+            _q(
+                "sum by (region) (rate(newsfabric_gateway_journal_failures_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}: for repair",
+            ),
+        ),
+        _panel(
+            "Read for repair",
+            "rowsps",
+            _q(
+                "sum by (region) (rate(newsfabric_gateway_journal_rows_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}",
+            ),
+        ),
+        _panel(
+            "Rows that can't be read",
+            "cps",
+            _q(
+                "sum by (region) (rate(newsfabric_store_unreadable_rows_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}",
+            ),
+        ),
+    ),
+)
+
+DASHBOARDS: Final = (FLEET, REGION, BOX, MESSAGE_PATH, RACES, SHOVELS, STORE)
+
+
+def document(dashboard: Dashboard) -> dict[str, Any]:
+    """What Grafana imports (schema 39, Grafana 10 or later)."""
+    return {
+        "uid": dashboard.uid,
+        "title": dashboard.title,
+        "description": dashboard.question,
+        "tags": ["newsfabric"],
+        "schemaVersion": 39,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "15s",
+        "time": {"from": "now-1h", "to": "now"},
+        "links": [
+            {
+                "type": "dashboards",
+                "title": "newsfabric",
+                "tags": ["newsfabric"],
+                "asDropdown": True,
+                "includeVars": True,
+                "keepTime": True,
+            }
+        ],
+        "templating": {"list": _variables(dashboard.by)},
+        "panels": [_plot(number, panel) for number, panel in enumerate(dashboard.panels)],
+    }
+
+
+def _variables(by: Sequence[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    ]
+    for label in by:
+        of = (
+            'up{job="newsfabric",region=~"$region"}'
+            if label != "region"
+            else 'up{job="newsfabric"}'
+        )
+        found.append(
+            {
+                "name": label,
+                "label": label.capitalize(),
+                "type": "query",
+                "datasource": _DATASOURCE,
+                "query": {"query": f"label_values({of}, {label})", "refId": label},
+                "refresh": 2,
+                "includeAll": True,
+                "allValue": ".+",
+                "multi": True,
+                "current": {"text": "All", "value": "$__all"},
+            }
+        )
+    return found
+
+
+def _plot(number: int, panel: Panel) -> dict[str, Any]:
+    columns = 24 // _WIDTH
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.about,
+        "datasource": _DATASOURCE,
+        "gridPos": {
+            "x": number % columns * _WIDTH,
+            "y": number // columns * _HEIGHT,
+            "w": _WIDTH,
+            "h": _HEIGHT,
+        },
+        "fieldConfig": {
+            "defaults": {"unit": panel.unit, "min": 0, "custom": {"fillOpacity": 8}},
+            "overrides": [],
+        },
+        "options": {
+            "legend": {"displayMode": "list", "placement": "bottom"},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
+        "targets": [
+            {
+                "refId": chr(ord("A") + index),
+                "datasource": _DATASOURCE,
+                "expr": query.expression,
+                "legendFormat": query.legend,
+                "exemplar": query.exemplars,
+            }
+            for index, query in enumerate(panel.queries)
+        ],
+    }
+
+
+def asked(query: Query) -> str:
+    """The expression as Grafana asks it, with everything chosen and an interval of a minute."""
+    found = query.expression.replace("$__rate_interval", "1m")
+    return found.replace("$region", ".+").replace("$box", ".+")
+
+
+def text(dashboard: Dashboard) -> str:
+    """The file."""
+    return json.dumps(document(dashboard), indent=2, ensure_ascii=False) + "\n"
+
+
+def file_of(dashboard: Dashboard) -> Path:
+    """Where it lies."""
+    return FOLDER / f"{dashboard.uid.removeprefix('newsfabric-')}.json"
+
+
+if __name__ == "__main__":
+    for each in DASHBOARDS:
+        file_of(each).write_text(text(each))

@@ -1,0 +1,189 @@
+"""A real Prometheus scrapes a world: dashboards have answers, faults that are made are told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus import Prometheus, dashboards, running
+from worlds import PORTS, World
+
+pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
+
+# Canaries are called silent after 20 s, and a busy machine takes its time.
+PATIENCE = 180.0
+# Beside the worlds' ports.
+PORT = PORTS + 1690
+DASHBOARDS = dashboards()
+# What a world says while something in it is broken, whatever that is: a gateway that hears late
+# what was held up, a process that waits for what is away.
+BESIDE = {
+    "NewsfabricProcessNotReady",
+    "NewsfabricDelayHigh",
+    "NewsfabricHolesOpen",
+    "NewsfabricReadersLost",
+}
+
+
+@contextlib.contextmanager
+def _traffic(world: World) -> Iterator[None]:
+    """A day of news, and a reader in each region."""
+    commands = [["replay", "examples/newsday.jsonl", "--speed", "600"]]
+    commands += [["tail", "news.breaking", "--region", region] for region in ("oregon", "dublin")]
+    started = [
+        subprocess.Popen(
+            world.command(*command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for command in commands
+    ]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def watched(world: World, tmp_path: Path) -> Iterator[tuple[World, Prometheus]]:
+    """A world with traffic that is well, and a Prometheus whose alerts don't wait."""
+    world.mend()
+    targets = json.loads(world.run("targets").stdout)
+    with _traffic(world), running(tmp_path, PORT, targets, quick=True) as prometheus:
+        _until(lambda: len(prometheus.query("up == 1")) == len(targets))
+        try:
+            yield world, prometheus
+        finally:
+            world.mend()
+
+
+def _until(holds: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    return found
+
+
+def _told(prometheus: Prometheus, alert: str, **labels: str) -> set[str]:
+    """What fires when ``alert`` does for ``labels``, but what often comes beside."""
+
+    def fires() -> set[str]:
+        firing = prometheus.firing()
+        if any(labels.items() <= found.items() for found in firing.get(alert, ())):
+            return set(firing)
+        return set()
+
+    return set(_until(fires)) - BESIDE - {alert}
+
+
+def _broken(world: World, *fault: str) -> None:
+    done = world.run("chaos", *fault)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_dashboard_has_answers_and_a_well_world_is_silent(
+    watched: tuple[World, Prometheus],
+) -> None:
+    _, prometheus = watched
+    queries = [
+        (dashboard.uid, panel.title, DASHBOARDS.asked(query))
+        for dashboard in DASHBOARDS.DASHBOARDS
+        for panel in dashboard.panels
+        for query in panel.queries
+        if not query.rare
+    ]
+
+    def unanswered() -> list[tuple[str, str, str]]:
+        return [one for one in queries if not _has_numbers(prometheus.query(one[2]))]
+
+    deadline = time.monotonic() + PATIENCE
+    while left := unanswered():
+        assert time.monotonic() < deadline, left
+        time.sleep(1)
+    assert prometheus.firing() == {}
+
+
+def _has_numbers(found: list[dict[str, Any]]) -> bool:
+    return any(one["value"][1] != "NaN" for one in found)
+
+
+def test_an_exemplar_leads_from_a_delay_to_a_message(watched: tuple[World, Prometheus]) -> None:
+    world, prometheus = watched
+
+    def exemplars() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = prometheus.get(
+            "query_exemplars",
+            query="newsfabric_gateway_delay_seconds_bucket",
+            start=str(time.time() - 600),
+            end=str(time.time()),
+        )
+        return found
+
+    series, *_ = _until(exemplars)
+    id_ = series["exemplars"][-1]["labels"]["id"]
+    traced = world.run("trace", id_)
+    assert traced.returncode == 0, traced.stderr
+    assert id_ in traced.stdout
+
+
+def test_a_region_whose_gateway_is_dead_has_no_box(watched: tuple[World, Prometheus]) -> None:
+    world, prometheus = watched
+    _broken(world, "kill", "oregon-retail-1-gateway", "oregon-retail-1-dataplane")
+    down = _told(prometheus, "NewsfabricProcessDown", instance="oregon-retail-1-gateway")
+    assert down <= {"NewsfabricRegionWithoutBox"}
+    assert _told(prometheus, "NewsfabricRegionWithoutBox", region="oregon") <= {
+        "NewsfabricProcessDown"
+    }
+    world.mend()
+    _until(lambda: not prometheus.firing().keys() - BESIDE)
+
+
+def test_one_dead_router_is_a_process_and_both_are_a_region(
+    watched: tuple[World, Prometheus],
+) -> None:
+    world, prometheus = watched
+    _broken(world, "kill", "dublin-router-1")
+    assert _told(prometheus, "NewsfabricProcessDown", instance="dublin-router-1") == set()
+    _broken(world, "kill", "dublin-router-2")
+    assert _told(prometheus, "NewsfabricRegionWithoutRouter", region="dublin") == {
+        "NewsfabricProcessDown"
+    }
+    world.mend()
+    _until(lambda: not prometheus.firing().keys() - BESIDE)
+
+
+def test_shovels_of_a_broker_that_stands_still_are_silent(
+    watched: tuple[World, Prometheus],
+) -> None:
+    world, prometheus = watched
+    _broken(world, "stop", "oregon-client-1")
+    beside = _told(
+        prometheus, "NewsfabricShovelSilent", region="oregon", shovel="oregon/core/publish.oregon.1"
+    )
+    assert beside <= {"NewsfabricShovelsMissing", "NewsfabricShovelRestarts"}
+
+
+def test_regions_that_are_cut_apart_are_told_in_both(watched: tuple[World, Prometheus]) -> None:
+    world, prometheus = watched
+    _broken(world, "cut", "oregon", "dublin")
+    beside = {"NewsfabricShovelSilent", "NewsfabricShovelsMissing", "NewsfabricShovelRestarts"}
+    assert _told(prometheus, "NewsfabricRegionCut", region="oregon", source="dublin") <= beside
+    assert _told(prometheus, "NewsfabricRegionCut", region="dublin", source="oregon") <= beside
+
+
+def test_a_store_that_takes_nothing_is_away(watched: tuple[World, Prometheus]) -> None:
+    world, prometheus = watched
+    store = sqlite3.connect(world.state / "store.sqlite", isolation_level=None)
+    with contextlib.closing(store):
+        store.execute("BEGIN IMMEDIATE")
+        beside = _told(prometheus, "NewsfabricStoreAway", region="oregon")
+        store.execute("ROLLBACK")
+    assert beside <= {"NewsfabricRegionWithoutRouter", "NewsfabricRouterBehind"}
