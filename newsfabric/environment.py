@@ -20,6 +20,10 @@ _KEPT: Final = frozenset(
         "TMPDIR",
         "TZ",
         "USER",
+        # newsfabric/logs.py
+        "NEWSFABRIC_LOG_FORMAT",
+        "NEWSFABRIC_LOG_PROCESS",
+        "NEWSFABRIC_LOG_REGION",
         # tests/support/reaper.py
         "NEWSFABRIC_TESTS",
         # newsfabric/world/processes.py

@@ -59,6 +59,15 @@ def log_to(
     return handler
 
 
+def handed_down(form: LogFormat, *, process: str, region: str) -> dict[str, str]:
+    """The environment by which programs that we start log as we do (a gateway's data plane)."""
+    return {
+        "NEWSFABRIC_LOG_FORMAT": form,
+        "NEWSFABRIC_LOG_PROCESS": process,
+        "NEWSFABRIC_LOG_REGION": region,
+    }
+
+
 @dataclasses.dataclass(slots=True)
 class _Place:
     left: float

@@ -59,7 +59,8 @@ def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:
-    """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors.
+    """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors, and
+    with a traceback on others.
 
     SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number. Called in a
     command with :func:`process_options` (and :func:`newsfabric.tracing.trace_options`) it obeys
@@ -68,12 +69,18 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
     context = click.get_current_context(silent=True)
     told = {} if context is None else context.meta
     region = "" if context is None else str(context.params.get("region") or "")
-    logs.log_to(sys.stderr, log_level, told.get(_LOG_FORMAT, "text"), process=name, region=region)
+    form: logs.LogFormat = told.get(_LOG_FORMAT, "text")
+    logs.log_to(sys.stderr, log_level, form, process=name, region=region)
+    os.environ |= logs.handed_down(form, process=name, region=region)
     try:
         traces = tracing.settings_of(told)
         uvloop.run(_until_stopped(main, name, region, traces))
     except NewsfabricError as exc:
         logger.critical("%s: %s", name, exc)
+        sys.exit(1)
+    except Exception:
+        # Python itself would write it past the log, in many lines.
+        logger.critical("%s ends by a fault of ours", name, exc_info=True)
         sys.exit(1)
 
 

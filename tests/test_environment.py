@@ -5,6 +5,7 @@ from __future__ import annotations
 from reaper import VARIABLE as OF_TESTS
 
 from newsfabric.environment import without_secrets
+from newsfabric.logs import handed_down
 from newsfabric.world.processes import MARKER as OF_WORLDS
 
 
@@ -20,6 +21,6 @@ def test_no_login_is_handed_down() -> None:
     }
 
 
-def test_the_marks_by_which_processes_are_found_are() -> None:
-    marks = {OF_WORLDS: "/w", OF_TESTS: "1"}
+def test_the_marks_by_which_processes_are_found_are_and_how_to_log() -> None:
+    marks = {**handed_down("json", process="a", region="b"), OF_WORLDS: "/w", OF_TESTS: "1"}
     assert without_secrets(marks) == marks

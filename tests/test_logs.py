@@ -6,13 +6,17 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.native.program import find_program
+from newsfabric.errors import SetupError
 from newsfabric.logs import (
     BURST,
     FORMAT,
@@ -23,6 +27,8 @@ from newsfabric.logs import (
     Bounded,
     JsonLines,
     Lines,
+    LogFormat,
+    handed_down,
 )
 
 
@@ -186,3 +192,45 @@ def test_its_help_names_it(process: str) -> None:
     command = [sys.executable, "-m", *process.split(), "--help"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert "--log-format [text|json]" in done.stdout
+
+
+def test_a_fault_of_ours_that_ends_a_process_is_one_record_too() -> None:
+    script = (
+        "from newsfabric.service import run\n"
+        "async def main(stop): raise ValueError('a\\nbug')\n"
+        "import click\n"
+        "from newsfabric.service import process_options\n"
+        "@click.command()\n@process_options\n"
+        "def command(): run(main, name='a', log_level='info')\n"
+        "command(['--log-format', 'json'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    last = json.loads(done.stderr.splitlines()[-1])
+    assert (last["level"], last["message"]) == ("critical", "a ends by a fault of ours")
+    assert last["traceback"].endswith("ValueError: a\nbug")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_data_plane_logs_as_its_control_plane_does(form: LogFormat, tmp_path: Path) -> None:
+    try:
+        program = find_program()
+    except SetupError as exc:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(str(exc))
+    done = subprocess.run(
+        [program, "--control", str(tmp_path / "none" / "socket"), "--port", "0"],
+        env=handed_down(form, process="box-1-gateway", region="oregon"),
+        capture_output=True,
+        text=True,
+    )
+    (line,) = done.stderr.splitlines()
+    if form == "text":
+        assert line.startswith("newsfabric-dataplane: ")
+        return
+    fields = json.loads(line)
+    assert fields.keys() == {"time", "level", "logger", "message", "process", "region"}
+    assert (fields["level"], fields["logger"]) == ("error", "dataplane")
+    assert (fields["process"], fields["region"]) == ("box-1-gateway", "oregon")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", fields["time"])

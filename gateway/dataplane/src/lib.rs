@@ -32,6 +32,7 @@ mod desk;
 pub mod door;
 mod echo;
 pub mod inherit;
+pub mod log;
 pub mod mailbox;
 pub mod orders;
 pub mod reactor;

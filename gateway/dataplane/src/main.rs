@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("newsfabric-dataplane: {error}");
+            dataplane::tell!(Error, "newsfabric-dataplane: {error}");
             if options.take_over {
                 // For whoever has started us. One that doesn't listen any more need not know.
                 let _ = writeln!(io::stdout(), "failed: {error}");

@@ -131,7 +131,7 @@ pub fn run(options: &Options) -> io::Result<()> {
         let Estate { door, threads, heritage, pid, took } =
             inherit::take_over(&options.control, options.private_tables)?;
         let (readers, ms) = (threads.readers(), took.as_millis());
-        eprintln!("took {readers} readers over from data plane {pid} in {ms} ms");
+        crate::tell!(Info, "took {readers} readers over from data plane {pid} in {ms} ms");
         // For whoever has started us. One that doesn't listen any more need not know.
         let _ = writeln!(io::stdout(), "serving");
         (door, threads, heritage)
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> io::Result<()> {
         (door, threads, Heritage::default())
     };
     let (port, count) = (threads.ports.first().copied().unwrap_or(0), threads.orders.len());
-    eprintln!("readers on port {port}: {count} threads of {limit} descriptors");
+    crate::tell!(Info, "readers on port {port}: {count} threads of {limit} descriptors");
     let served = Attachment::new(door, signals, threads, heritage)?.run();
     if !matches!(served, Ok(End::TakenOver)) {
         // Nobody attaches to a path without a process behind it.
@@ -230,7 +230,7 @@ pub fn spawn(
         ready.wait();
         if let Err(error) = left.and_then(|()| serve()) {
             // Without one thread the gateway would be deaf to a part of its readers.
-            eprintln!("newsfabric-dataplane: I/O thread {number}: {error}");
+            crate::tell!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
             std::process::abort();
         }
     };

@@ -73,7 +73,8 @@ impl Attachment {
         let count: u64 = all.sum();
         let due = self.complaint.said_ms.is_none_or(|at| now_ms >= at + COMPLAIN_MS);
         if count > self.complaint.count && due {
-            eprintln!(
+            crate::tell!(
+                Warning,
                 "{} requests turned away: the control plane serves as many connections as it may, {}",
                 count - self.complaint.count,
                 self.threads.addresses.handed_over(),

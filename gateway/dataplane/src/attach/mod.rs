@@ -245,7 +245,7 @@ impl Attachment {
             self.threads.deliver();
             self.flush();
         }
-        eprintln!("{}", if self.taken_over { "taken over" } else { "drained" });
+        crate::tell!(Info, "{}", if self.taken_over { "taken over" } else { "drained" });
         Ok(if self.taken_over { End::TakenOver } else { End::Drained })
     }
 
@@ -272,7 +272,7 @@ impl Attachment {
             && !self.draining
             && now_ms >= self.alone_since + u64::from(policy.settings.alone_ms)
         {
-            eprintln!("no control plane for {} s", policy.settings.alone_ms / 1_000);
+            crate::tell!(Warning, "no control plane for {} s", policy.settings.alone_ms / 1_000);
             self.drain(policy.settings.drain_ms, policy.settings.drain_per_second);
         }
     }
@@ -293,7 +293,7 @@ impl Attachment {
             return;
         }
         self.draining = true;
-        eprintln!("draining {} readers", self.threads.readers());
+        crate::tell!(Info, "draining {} readers", self.threads.readers());
         let readers = u64::from(self.threads.readers());
         let linger = self.policy.as_ref().map_or(0, |policy| policy.settings.linger_ms);
         // Every thread spreads its readers over the same time, whatever its share of them is: then
@@ -313,7 +313,7 @@ impl Attachment {
                 self.turn_away(socket);
             }
             self.threads.addresses.forget_handed_over();
-            eprintln!("the control plane is gone: {why}");
+            crate::tell!(Info, "the control plane is gone: {why}");
             self.alone_since = self.now_ms();
             self.threads.tell(&Order::Detached);
         }
@@ -475,11 +475,11 @@ impl Attachment {
         }
         self.cut_off("another control plane came");
         if let Err(error) = self.epoll.modify(link.fd(), sys::READ, PLANE) {
-            eprintln!("a control plane couldn't attach: {error}");
+            crate::tell!(Warning, "a control plane couldn't attach: {error}");
             return;
         }
         self.heritage.attachments += 1;
-        eprintln!("control plane {} attached", self.heritage.attachments);
+        crate::tell!(Info, "control plane {} attached", self.heritage.attachments);
         let mut plane = Plane {
             link,
             version,

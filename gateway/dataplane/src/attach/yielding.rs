@@ -35,7 +35,7 @@ impl Attachment {
                 self.say_farewell();
             }
             Err(error) => {
-                eprintln!("a newer data plane couldn't take over: {error}");
+                crate::tell!(Warning, "a newer data plane couldn't take over: {error}");
                 yielding.serve_on();
                 successor.say(&Event::Refused(&error.to_string()));
                 // One that doesn't read is gone.

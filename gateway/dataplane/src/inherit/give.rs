@@ -29,7 +29,11 @@ impl Reactor {
         self.end_doomed();
         let given = self.give_all(yielding);
         if let Err(error) = &given {
-            eprintln!("I/O thread {} couldn't give its readers: {error}", self.parts.number);
+            crate::tell!(
+                Error,
+                "I/O thread {} couldn't give its readers: {error}",
+                self.parts.number
+            );
         }
         self.parts.reports.put(Report::Yielded(yielding.attempt, given.is_ok()));
         yielding.wait();

@@ -1,0 +1,138 @@
+//! Lines on stderr, where the control plane logs: text, or JSON objects as the control plane writes them
+//! (`newsfabric/logs.py`). The environment says which, and who we are called.
+//!
+//! No text here has anything of a reader's in it, so nothing is limited; what isn't printed is escaped all
+//! the same, because an error's text comes from below.
+
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    /// What happens.
+    Info,
+    /// What an operator should know.
+    Warning,
+    /// What shouldn't happen.
+    Error,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Level::Info => "info",
+            Level::Warning => "warning",
+            Level::Error => "error",
+        }
+    }
+}
+
+/// Writes one line: `tell!(Info, "readers on port {port}")`.
+#[macro_export]
+macro_rules! tell {
+    ($level:ident, $($text:tt)*) => {
+        $crate::log::say($crate::log::Level::$level, format_args!($($text)*))
+    };
+}
+
+/// Who writes JSON; `None` writes text.
+struct Who {
+    process: String,
+    region: String,
+}
+
+static WHO: OnceLock<Option<Who>> = OnceLock::new();
+
+/// What `tell!` calls.
+pub fn say(level: Level, text: fmt::Arguments<'_>) {
+    let who = WHO.get_or_init(|| {
+        let told = |name| std::env::var(name).unwrap_or_default();
+        (told("NEWSFABRIC_LOG_FORMAT") == "json").then(|| Who {
+            process: told("NEWSFABRIC_LOG_PROCESS"),
+            region: told("NEWSFABRIC_LOG_REGION"),
+        })
+    });
+    let line = match who {
+        None => format!("{text}\n"),
+        Some(who) => {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            object(since.as_millis() as u64, level, &text.to_string(), &who.process, &who.region)
+        }
+    };
+    // Whoever reads it may be gone.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+fn object(at_ms: u64, level: Level, text: &str, process: &str, region: &str) -> String {
+    let mut line = format!("{{\"time\":\"{}\",\"level\":\"{}\"", rfc3339(at_ms), level.name());
+    let fields =
+        [("logger", "dataplane"), ("message", text), ("process", process), ("region", region)];
+    for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = write!(line, ",\"{name}\":\"");
+        value.chars().for_each(|letter| put(&mut line, letter));
+        line.push('"');
+    }
+    line.push_str("}\n");
+    line
+}
+
+fn put(line: &mut String, letter: char) {
+    match letter {
+        '"' | '\\' => line.extend(['\\', letter]),
+        '\0'..=' ' if letter != ' ' => _ = write!(line, "\\u{:04x}", letter as u32),
+        '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => _ = write!(line, "\\u{:04x}", letter as u32),
+        _ => line.push(letter),
+    }
+}
+
+/// UTC, to the millisecond.
+fn rfc3339(at_ms: u64) -> String {
+    let (seconds, ms) = (at_ms / 1_000, at_ms % 1_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// The Gregorian date so many days after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    let (mut year, mut left) = (1970, days);
+    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    while left >= 365 + u64::from(leap(year)) {
+        left -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while left >= months[month] {
+        left -= months[month];
+        month += 1;
+    }
+    (year, month as u64 + 1, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Level, object, rfc3339};
+
+    #[test]
+    fn times_are_as_rfc_3339_has_them() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(rfc3339(1_795_372_168_123), "2026-11-22T18:29:28.123Z");
+        assert_eq!(rfc3339(4_102_444_799_999), "2099-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn an_object_is_one_line_whatever_the_text_is() {
+        let line = object(0, Level::Warning, "a \"b\"\\\n\u{9b}\u{2028}ü", "box-1-gateway", "");
+        assert_eq!(
+            line,
+            "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warning\",\"logger\":\"dataplane\",\
+             \"message\":\"a \\\"b\\\"\\\\\\u000a\\u009b\\u2028ü\",\"process\":\"box-1-gateway\"}\n"
+        );
+    }
+}
