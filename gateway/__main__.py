@@ -161,7 +161,8 @@ def _networks(
     "--per-address",
     default=0,
     type=click.IntRange(0),
-    help="Connections that one address may have, or one IPv6 network of 64 bits; 0: any number.",
+    help="Connections that one address may have, or one IPv6 network of 64 bits, and as many SockJS"
+    " sessions over HTTP; 0: any number.",
 )
 @click.option("--token-keys", metavar="FILE|URL", help="PEM or JWKS; without it no logins.")
 @click.option("--token-audience", metavar="AUD", help="What tokens must be for.")

@@ -1,4 +1,4 @@
-"""How many connections each place (:mod:`newsfabric.networks`) has. Pure."""
+"""How many connections, or sessions, each place (:mod:`newsfabric.networks`) has. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ class Addresses:
 
     def enter(self, address: str) -> bool:
         """Count one more, if there may be one more; ValueError if it is no address."""
-        place = place_of(parse_address(address))
-        if self._most and self._counts[place] >= self._most:
+        if not self.has_room(address):
             return False
-        self._counts[place] += 1
+        self._counts[place_of(parse_address(address))] += 1
         return True
+
+    def has_room(self, address: str) -> bool:
+        """Whether there may be one more; ValueError if it is no address."""
+        # A counter that is asked keeps nothing.
+        return not self._most or self._counts[place_of(parse_address(address))] < self._most
 
     def leave(self, address: str) -> None:
         """One that came in is closed."""

@@ -45,8 +45,9 @@ class GatewaySettings:
 
     ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
     ``*`` for all; programs send none and are let in. One address (of IPv6: one network of 64 bits)
-    may have ``per_address`` connections (0: any number). A message that a reader has begun must be
-    whole within ``unfinished_seconds``, in the native engine a request's head too.
+    may have ``per_address`` connections, and as many SockJS sessions over HTTP (0: any number). A
+    message that a reader has begun must be whole within ``unfinished_seconds``, in the native
+    engine a request's head too.
     What waits for all readers of a process takes ``outbox_memory`` at most: beyond that those who
     are furthest behind are closed. So is who has taken nothing for ``stalled_seconds`` while
     something waits. ``replay_bytes`` bounds what one subscribe or history sends at once: the newest

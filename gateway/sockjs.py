@@ -33,6 +33,8 @@ import orjson
 import tornado.web
 from tornado.ioloop import IOLoop
 
+from gateway import measures
+from gateway.addresses import Addresses
 from gateway.bodies import Bodies, Body, Verdict
 from gateway.connection import Connection
 from gateway.core import Welcome
@@ -143,11 +145,13 @@ class _Router(SockJSRouter):  # type: ignore[misc]
         }
         self.core = core
         self.bodies = Bodies(core.settings.sockjs_bodies_bytes)
+        # One connection can carry any number of sessions: they count by themselves.
+        self.addresses = Addresses(core.settings.per_address)
         super().__init__(None, prefix=PREFIX, user_settings=settings, io_loop=IOLoop.current())
 
-    def open_session(self, session_id: str, transport: str) -> _Session:
-        """A new session, with its reader, begun by ``transport``."""
-        session = _Session(self, session_id, transport)
+    def open_session(self, session_id: str, transport: str, address: str) -> _Session:
+        """A new session, with its reader, begun by ``transport`` from ``address``."""
+        session = _Session(self, session_id, transport, address)
         self._sessions.add(session)
         return session
 
@@ -176,6 +180,11 @@ class HttpConnection(Connection):
         self.blocked = True
         self._session.handler.send_pack(sockjs_array(frames))
 
+    def lost(self, why: str) -> None:
+        """As :meth:`Connection.lost`; its address may have another one."""
+        super().lost(why)
+        self._session.leave_address()
+
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         self._firm(dress(push, self.variant))
         self._session.ended(reason.code, reason.text)
@@ -190,10 +199,12 @@ class _Session(BaseSession, SessionMixin):  # type: ignore[misc]
     # The library's handlers ask for this before they flush. Here, flushing is always right.
     send_queue = True
 
-    def __init__(self, server: _Router, session_id: str, transport: str) -> None:
+    def __init__(self, server: _Router, session_id: str, transport: str, address: str) -> None:
         SessionMixin.__init__(self, session_id, server.settings["disconnect_delay"])
         BaseSession.__init__(self, lambda _: None, server)
         self.state: int
+        # Whose it is, wherever it goes on from: until its reader is gone.
+        self._address = address if server.addresses.enter(address) else None
         self.reader = HttpConnection(server.core, self, transport)
         self._beat: asyncio.TimerHandle | None = None
 
@@ -276,6 +287,12 @@ class _Session(BaseSession, SessionMixin):  # type: ignore[misc]
         """Nobody will ask for this session again."""
         self._stop_beat()
         self.close()
+
+    def leave_address(self) -> None:
+        """It doesn't count any more. Idempotent."""
+        if self._address is not None:
+            self.server.addresses.leave(self._address)
+            self._address = None
 
     def _told(self, send: Any) -> None:
         send(sockjs_close(*self.get_close_reason()))
@@ -446,15 +463,22 @@ class _Transport(_Polite):
         headers = self.request.headers
         verdict = self.server.core.welcome(headers.get("Origin"), headers.get("Host"))
         if verdict is not Welcome.YES:
-            seconds = max(1, self.server.core.settings.retry_after_ms // 1000)
-            self.set_header("Retry-After", str(seconds))
-            self._end(503, f"not now: {verdict.value}")
+            self._turn_away(verdict.value)
+        elif not self.server.addresses.has_room(self.request.remote_ip):
+            measures.REJECTED_CONNECTS.labels("address").inc()
+            self._turn_away("address")
+
+    def _turn_away(self, why: str) -> None:
+        seconds = max(1, self.server.core.settings.retry_after_ms // 1000)
+        self.set_header("Retry-After", str(seconds))
+        self._end(503, f"not now: {why}")
 
     def _attach_session(self, session_id: str, start_heartbeat: bool = False) -> bool:
         session = self.server.get_session(session_id)
         is_new = session is None
         if session is None:
-            session = self.server.open_session(session_id, f"sockjs-{self.name}")
+            transport = f"sockjs-{self.name}"
+            session = self.server.open_session(session_id, transport, self.request.remote_ip)
         if not session.set_handler(self):
             return False
         self.session = session

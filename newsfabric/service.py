@@ -23,6 +23,7 @@ import uvloop
 
 from newsfabric import logs, metrics, tracing
 from newsfabric._listener import SpareListener
+from newsfabric._taking import TakingServer
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.sightings import Sightings
 from newsfabric.version import version
@@ -224,6 +225,7 @@ def listen(
     """Serve ``application`` on ``host``:``port`` (0: a free one); returns the server and its port.
 
     A handler that takes larger bodies than 64 KiB streams them, and says how large they may be.
+    Who takes nothing of an answer for half a minute is closed.
     ConfigError when the address can't be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -233,7 +235,7 @@ def listen(
     except OSError as exc:
         raise ConfigError(f"can't listen on {host} port {port}: {exc.strerror or exc}") from exc
     listener.setblocking(False)
-    server = tornado.httpserver.HTTPServer(
+    server = TakingServer(
         application,
         max_body_size=_MAX_BODY,
         idle_connection_timeout=_IDLE_SECONDS,

@@ -119,6 +119,7 @@ class Agent:
         self._back = Watched()
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._drain = Drain()
+        self._link: Link | None = None
         self._running: frozenset[str] = frozenset()
         self._states: dict[str, str] = {}
         # What the gateway says (None: it doesn't answer), and what it said last.
@@ -145,6 +146,7 @@ class Agent:
     def readiness(self) -> Readiness:
         """Ready while a feed and the way back run, and what is sent through them arrives."""
         return Readiness.of(
+            link=self._link is not None and self._link.established,
             canaries=self._arrivals.moving(_now()),
             feed=any(name.startswith("postoffice.") for name in self._running),
             upstream=_UPSTREAM in self._running and not self._back.silent(_now()),
@@ -165,7 +167,7 @@ class Agent:
         settings = self._settings
         self._feeds = Feeds(settings.box, settings.cores, _now(), self._rng)
         self._cores = {n: self._core_end(n, url) for n, url in self._feeds.urls.items()}
-        link = await connect(
+        link = self._link = await connect(
             [settings.broker], name=f"{settings.box}-agent", credentials=settings.credentials
         )
         try:

@@ -110,7 +110,7 @@ class CoreService(abc.ABC, Generic[W]):
         """Whether it does its work, and otherwise what it waits for."""
         work = self._work
         return Readiness.of(
-            link=self._link.connected,
+            link=self._link.established,
             consuming=bool(self._consumers) and not self._draining,
             store=self._store_checked and work is not None and work.store_answers,
         )

@@ -14,6 +14,7 @@ from gateway.native.core import NativeCore
 from gateway.native.program import find_program
 from gateway.settings import GatewaySettings
 from newsfabric.amqp import Link
+from newsfabric.errors import ConfigError
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 
@@ -35,7 +36,11 @@ async def running(
         stack.push_async_callback(link.close)
         await core.gate.start()
         core.server = readers_server(stack, core)
-        await core.plane.attach()
+        try:
+            await core.plane.attach()
+        except OSError as exc:
+            why = str(exc) or "it doesn't answer"
+            raise ConfigError(f"can't attach to the data plane: {why}") from exc
         core.spawn(core.plane.stay_attached())
         admin = admin_listener(stack, core, core.plane.port, stop)
         core.mend()

@@ -147,7 +147,8 @@ class Plane:
     async def attach(self) -> None:
         """Attach to the data plane that lives, else to one that is started now.
 
-        OSError, TimeoutError or ConfigError if that fails; try again.
+        OSError, TimeoutError or ConfigError if that fails; try again. Where it speaks another
+        version of the protocol that helps only once another one has taken over from it.
         """
         connection = await self._connect()
         self._changed.clear()
@@ -338,9 +339,20 @@ class Plane:
                     logger.info("data plane %s has handed its readers to another one", self.pid)
                     self._moving = True
                     return
+                if self._greeting is not None and not self._greeting.done():
+                    self._greeting.set_exception(ConfigError(self._why_refused(why)))
+                    return
                 logger.warning("the data plane cuts us off: %s", why)
                 if why == REPLACED:
                     self._on_replaced()
+
+    def _why_refused(self, why: str) -> str:
+        """What to do about a data plane that doesn't answer our hello."""
+        return (
+            f"the data plane at {self._control} refuses us ({why}); if it is of an older release,"
+            f" have one of this release take over from it: {self._program.name} --take-over"
+            f" --control {self._control}"
+        )
 
     def _ask_guest(self) -> None:
         """Have verbs answered as long as there is room for answers: one can be a megabyte."""

@@ -68,8 +68,9 @@ class Publisher(Protocol):
         """Publish and wait for the broker's confirm.
 
         Waits while ``in_flight`` are unconfirmed. Raises LinkClosed when the link breaks
-        first or is down (also when there is no such exchange), PublishNacked when the broker
-        refuses or (``mandatory``) returns it.
+        first or is down (also when there is no such exchange), LinkRefused when we may not publish
+        this, or something else that was in flight, PublishNacked when the broker refuses or
+        (``mandatory``) returns it.
         """
 
     def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
@@ -112,6 +113,13 @@ class Link(Protocol):
     @property
     def connected(self) -> bool:
         """Whether the link is up now."""
+
+    @property
+    def established(self) -> bool:
+        """Whether it is up, all that is declared is there, and all consumers consume.
+
+        What a broker refuses is tried again: a service that is up and consumes nothing isn't ready.
+        """
 
     @property
     def trouble(self) -> LinkError | None:

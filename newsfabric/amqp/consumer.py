@@ -45,6 +45,12 @@ class LinkConsumer:
         self._channel: Channel | None = None
         self._flush_is_due = False
         self._cancelled = False
+        self._consuming = False
+
+    @property
+    def established(self) -> bool:
+        """Whether it is given what comes to its queue, or was told to stop."""
+        return self._consuming or self._cancelled
 
     def ack(self, delivery: Delivery) -> None:
         """See :meth:`newsfabric.amqp.Consumer.ack`."""
@@ -116,9 +122,11 @@ class LinkConsumer:
                 on_message_callback=lambda *_delivery: None,
             )
             retry.succeeded()
+            self._consuming = True
             attempted()
             return await channel.closed()
         finally:
+            self._consuming = False
             self._channel = None
             connection.detach(channel.number, self)
 

@@ -71,19 +71,24 @@ class Declaration:
     def __init__(self, name: str, declare: Callable[[Declare], Awaitable[None]]) -> None:
         self._name = name
         self._declare = declare
+        #: Whether it has succeeded on the last connection.
+        self.established = False
 
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
         """Declare on ``connection``; where the broker refuses, again with backoff."""
         retry = Retry(f"{self._name}: declaration")
+        self.established = False
         while not connection.closed.done():
             try:
-                return await self._declare_once(connection)
+                await self._declare_once(connection)
+                self.established = True
+                return
             except LinkClosed:
-                return None
+                return
             except LinkError as exc:
                 attempted()
                 await retry.failed(exc)
-        return None
+        return
 
     async def _declare_once(self, connection: Connection) -> None:
         declare = ChannelDeclare(connection)

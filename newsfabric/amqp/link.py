@@ -61,6 +61,10 @@ async def connect(
 class _Member(Protocol):
     """Something that lives on each connection in turn."""
 
+    @property
+    def established(self) -> bool:
+        """Whether the broker has granted what it asks for, on the connection of now."""
+
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
         """Do its work until ``connection`` is closed; call ``attempted`` once it was tried."""
 
@@ -112,6 +116,12 @@ class PikaLink:
     def connected(self) -> bool:
         """Whether the link is up now, with its declarations tried."""
         return self._serving and self._connection is not None and self._connection.is_open
+
+    @property
+    def established(self) -> bool:
+        """See :attr:`newsfabric.amqp.Link.established`."""
+        seats = (*self._declarations, *self._users)
+        return self.connected and all(seat.member.established for seat in seats)
 
     @property
     def trouble(self) -> LinkError | None:

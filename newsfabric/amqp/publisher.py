@@ -16,7 +16,14 @@ from newsfabric.amqp.connection import Channel, Connection
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.retry import Retry
 from newsfabric.amqp.wire import Returned, WireError, encode_publish
-from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked, PublishReturned
+from newsfabric.errors import (
+    LinkBusy,
+    LinkClosed,
+    LinkError,
+    LinkRefused,
+    PublishNacked,
+    PublishReturned,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +44,11 @@ class LinkPublisher:
         self._open = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def established(self) -> bool:
+        """Always: it asks for nothing but a channel. What it may publish, publishing shows."""
+        return True
 
     @property
     def in_flight(self) -> int:
@@ -136,8 +148,10 @@ class LinkPublisher:
 
     def _lose(self, reason: LinkError) -> None:
         self._channel = None
+        # Sending it again doesn't help where one of them was refused, whichever it was.
+        kind = LinkRefused if isinstance(reason, LinkRefused) else LinkClosed
         for future in self._confirms.clear():
-            _fail(future, LinkClosed(f"{self._name}: {reason}"))
+            _fail(future, kind(f"{self._name}: {reason}"))
         self._confirms = Confirms()
         self._idle.set()
         # Those who wait in publish() find out that the link is down.

@@ -286,10 +286,16 @@ class StubLink:
         self.broker = broker
         self.connected = broker.up
         self.trouble: LinkError | None = None
+        self._undeclared: set[Callable[[Declare], Awaitable[None]]] = set()
         self._closed = False
         self._declarations: list[Callable[[Declare], Awaitable[None]]] = []
         self._publishers: list[StubPublisher] = []
         self._consumers: list[StubConsumer] = []
+
+    @property
+    def established(self) -> bool:
+        """See :attr:`newsfabric.amqp.Link.established`. Consumers wait here for their queue."""
+        return self.connected and not self._undeclared
 
     async def refused(self) -> LinkRefused:
         """See :meth:`newsfabric.amqp.Link.refused`. A broker in memory turns nobody away."""
@@ -319,9 +325,11 @@ class StubLink:
             await self._declare(declare)
 
     async def _declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        self._undeclared.discard(declare)
         try:
             await declare(StubDeclare(self))
         except LinkError as exc:
+            self._undeclared.add(declare)
             logger.warning("stub link: declaration: %s", exc)
 
     async def close(self) -> None:

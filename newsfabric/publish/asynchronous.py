@@ -28,6 +28,7 @@ from newsfabric.errors import (
     ConfigError,
     LinkClosed,
     LinkError,
+    LinkRefused,
     PublishReturned,
     Rejected,
     Returned,
@@ -262,7 +263,7 @@ class _Sending:
             if isinstance(error, PublishReturned):
                 self.returned[entrance] = str(error)
                 again = True
-            elif isinstance(error, LinkClosed):
+            elif isinstance(error, LinkClosed | LinkRefused):
                 if _refuses(str(error), self._message.topic):
                     raise Rejected(PUBLISHER_NOT_ALLOWED, str(error))
                 again = True

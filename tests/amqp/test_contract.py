@@ -477,6 +477,35 @@ async def test_a_declaration_that_fails_hurts_nobody_else(
     assert await (await Inbox().consume(link, f"{name}-good")).bodies(1) == [b"1"]
 
 
+async def established(link: Link) -> None:
+    async with asyncio.timeout(20):
+        while not link.established:  # noqa: ASYNC110 - what is waited for sets no event
+            await asyncio.sleep(0.01)
+
+
+async def test_a_link_is_established_once_all_that_is_declared_is_there(
+    broker: BrokerHandle, name: str
+) -> None:
+    link, other = await broker.link(), await broker.link()
+    await declare_queue(link, name)
+    await established(link)
+
+    async def binds(declare: Declare) -> None:
+        await declare.bind(name, f"{name}.missing", "#")
+
+    await link.on_connect(binds)
+    assert (link.connected, link.established) == (True, False)
+
+    async def makes(declare: Declare) -> None:
+        await declare.exchange(f"{name}.missing", durable=False)
+
+    await other.on_connect(makes)
+    await broker.cut()
+    assert not link.established
+    await broker.heal()
+    await established(link)
+
+
 async def test_a_cut_fails_what_is_in_flight_and_everything_comes_back(
     broker: BrokerHandle, name: str
 ) -> None:

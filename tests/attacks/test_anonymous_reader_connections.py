@@ -94,6 +94,34 @@ async def test_a_stranger_opens_more_websockets_behind_other_requests(
             assert (await raw.upgrade()).status == (503 if engine == "native" else 101)
 
 
+async def polled(raw: RawSocket, name: str) -> int:
+    """The status of the first poll of a SockJS session, on a connection that goes on."""
+    raw.send_request("POST", f"/sockjs/0/{name}/xhr")
+    heard = await answer(raw)
+    assert heard is not None
+    await raw.read(int(heard.headers["content-length"]))
+    return heard.status
+
+
+async def test_a_stranger_opens_any_number_of_sessions_over_one_connection(engine: str) -> None:
+    told = {"per_address": LIMIT, "sockjs_disconnect_delay": 600.0}
+    async with opened_box(engine, **told) as box, box.opened() as raw:
+        async with box.opened() as streaming:
+            streaming.send_request("POST", "/sockjs/0/streaming/xhr_streaming")
+            await streaming.read_until(b"o\n")
+            statuses = [await polled(raw, f"s{number}") for number in range(20)]
+            assert statuses == [200] * (LIMIT - 1) + [503] * (21 - LIMIT)
+            # Nobody else is kept out.
+            async with box.opened(source=ELSEWHERE) as other:
+                assert await polled(other, "other") == 200
+        # Who leaves makes room.
+        async with asyncio.timeout(20):
+            while await polled(raw, "again") == 503:
+                pass
+        assert await polled(raw, "and-again") == 503
+    assert box.gateway.core.readers == 0
+
+
 @needs_native
 async def test_a_stranger_upgrades_where_a_websocket_would_die_with_the_control_plane(
     native_box: Box,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import gc
 import logging
 import socket
 
+import psutil
 import pytest
-from core_desk import until
+from core_desk import EPOCH, until
 from descriptors import Descriptors
+from envelopes import envelope
 from gateways import TABLE
 from house import SETTINGS, open_house
 
+from newsfabric.envelope import Envelope, id_of
 from newsfabric.networks import parse_networks
 from newsfabric.pace import Rate
 
@@ -39,6 +44,21 @@ async def test_a_stranger_takes_all_descriptors_of_a_frontdesk(
         assert (await house.fetch("/healthz/live")).code == 200
 
 
+async def test_strangers_ask_for_megabytes_and_read_none_of_it(rows: list[Envelope]) -> None:
+    """Forty of 12 MB: kept for all they would be 480 MB, for good."""
+    async with open_house(TABLE) as house:
+        await house.store.write(rows)
+        gc.collect()
+        before = psutil.Process().memory_info().rss
+        strangers = [await _asks(house.service.port) for _ in range(40)]
+        answer = await house.fetch(f"{QUESTION}&limit=200", request_timeout=60)
+        gc.collect()
+        assert psutil.Process().memory_info().rss - before < 200 << 20
+        assert len(answer.body) > 12_000_000
+        for stranger in strangers:
+            stranger.close()
+
+
 async def test_a_stranger_asks_as_often_as_he_invents_addresses() -> None:
     async with open_house(TABLE, ONCE) as house:
         answers = [
@@ -57,6 +77,27 @@ async def test_a_stranger_uses_up_what_all_behind_a_balancer_may_ask() -> None:
             for forwarded in asked
         ]
     assert answers == [200, 429, 429, 200]
+
+
+@pytest.fixture
+def rows() -> list[Envelope]:
+    """As many messages of one topic as one answer may have, of 60 KB each."""
+    made = [envelope(n, topic="news.world", body=b'"%s"' % (b"x" * 60_000)) for n in range(200)]
+    return [
+        dataclasses.replace(one, id=id_of(EPOCH - 1_000 + n, one.identity), expires_ms=None)
+        for n, one in enumerate(made)
+    ]
+
+
+async def _asks(port: int) -> socket.socket:
+    """Ask for all of them."""
+    made, loop = socket.socket(), asyncio.get_running_loop()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    await loop.sock_connect(made, ("127.0.0.1", port))
+    asked = f"GET {QUESTION}&limit=200 HTTP/1.1\r\nHost: x\r\n\r\n"
+    await loop.sock_sendall(made, asked.encode())
+    return made
 
 
 def _is_closed(stranger: socket.socket) -> bool:

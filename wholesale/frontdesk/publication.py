@@ -52,13 +52,21 @@ def parse_publication(
         raise _bad("topic is required")
     if "body" not in fields:
         raise _bad("body is required")
-    body = orjson.dumps(fields["body"])
+    body = _body(fields["body"])
     if len(body) > limits.max_body_bytes:
         raise HttpProblem(
             413, "too_large", f"the body has {len(body)} bytes, at most {limits.max_body_bytes}"
         )
     properties = _properties(fields, idempotency_key, fresh_id, now_ms)
     return Message(topic, body, _as_caller(properties, caller, login))
+
+
+def _body(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as exc:
+        # It reads four times as deep as it writes.
+        raise _bad("the body is nested too deeply") from exc
 
 
 def _as_caller(properties: Properties, caller: str | None, login: str | None) -> Properties:

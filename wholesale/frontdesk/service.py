@@ -167,8 +167,8 @@ class FrontdeskService:
         The store isn't asked for: without it there is no history, and everything else.
         """
         return Readiness.of(
-            core=self._core.connected,
-            client=self._client.connected,
+            core=self._core.established,
+            client=self._client.established,
             not_draining=not self._draining,
         )
 

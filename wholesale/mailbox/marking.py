@@ -20,7 +20,7 @@ from newsfabric import topology
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.backoff import Backoff
-from newsfabric.errors import LinkError
+from newsfabric.errors import LinkError, LinkRefused
 from newsfabric.mailbox import Kept, Mark, announcement, decode_mark, note
 from newsfabric.seldom import Seldom
 from newsfabric.store import Store, rules
@@ -182,7 +182,10 @@ class Marking:
         return told
 
     async def _announce(self, messages: Sequence[Message]) -> None:
-        """Return when the broker has confirmed all ``messages``, whatever happens to the link."""
+        """Return when the broker has confirmed all ``messages``, whatever happens to the link.
+
+        LinkRefused if we may not publish one of them: that doesn't pass by waiting.
+        """
         backoff = Backoff(base=0.05, cap=2.0)
         while messages:
             outcomes = await asyncio.gather(
@@ -191,7 +194,7 @@ class Marking:
             )
             failed = []
             for message, outcome in zip(messages, outcomes, strict=True):
-                if isinstance(outcome, LinkError):
+                if isinstance(outcome, LinkError) and not isinstance(outcome, LinkRefused):
                     failed.append(message)
                 elif outcome is not None:
                     raise outcome

@@ -271,6 +271,25 @@ async def test_a_program_that_ends_at_once_is_said_so(tmp_path: Path) -> None:
         await plane.attach()
 
 
+async def test_a_data_plane_of_another_release_is_said_so_with_what_helps(tmp_path: Path) -> None:
+    path = tmp_path / "control"
+    async with fake_dataplane(path) as fake:
+        plane = Plane(TOLD, Path("/opt/newsfabric-dataplane"), path, Listener())
+        attaching = asyncio.create_task(plane.attach())
+        visit = await fake.visited()
+        await visit.hear_named("hello")
+        await visit.say(refused("bad version"))
+        visit.leave()
+        with pytest.raises(ConfigError) as refusal:
+            await asyncio.wait_for(attaching, 20)
+        assert str(refusal.value) == (
+            f"the data plane at {path} refuses us (bad version); if it is of an older release, have"
+            f" one of this release take over from it: newsfabric-dataplane --take-over"
+            f" --control {path}"
+        )
+        plane.close()
+
+
 async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\necho "$@" > "$0.said"\nexec sleep 60\n')

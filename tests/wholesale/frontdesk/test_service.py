@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from clusters import reported
+from clusters import client_cluster, core_cluster, reported
 from core_desk import until
 from envelopes import envelope
 from gateways import opened_box
-from house import JSON, LOAD, SETTINGS, House, open_house
+from house import FABRIC, JSON, LOAD, SETTINGS, House, open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
@@ -23,11 +23,15 @@ from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 from gateway.gate import TokenSettings
 from newsfabric import control
 from newsfabric.amqp import Message
+from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import ConfigError, StoreUnavailable
 from newsfabric.pace import Rate
+from newsfabric.service import Readiness
+from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import ApiKey
+from wholesale.frontdesk.service import FrontdeskService
 
 HEADLINE = {"topic": "news.world", "body": {"headline": "x"}}
 
@@ -485,6 +489,26 @@ async def test_it_is_ready_while_both_links_are_up(house: House):
     assert response.code == 503
     assert json.loads(response.body)["waiting_for"] == ["core"]
     assert (await house.fetch("/healthz/live")).code == 200
+
+
+@pytest.mark.parametrize("missing", ["core", "client"])
+async def test_it_isnt_ready_before_all_that_it_needs_is_there(topics: TopicTable, missing: str):
+    client, core = client_cluster(), core_cluster()
+    clusters = {"core": core, "client": client} | {missing: StubBroker()}
+    service = FrontdeskService(
+        dataclasses.replace(SETTINGS, admin_port=None),
+        fabric=FABRIC,
+        topics=topics,
+        core=clusters["core"].connect(),
+        client=clusters["client"].connect(),
+        store=MemoryStore(topics),
+    )
+    stop = asyncio.Event()
+    serving = asyncio.create_task(service.serve(stop))
+    await service.listening.wait()
+    assert service.readiness() == Readiness(False, (missing,))
+    stop.set()
+    await serving
 
 
 async def test_it_counts_what_it_does(house: House):

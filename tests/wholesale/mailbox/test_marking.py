@@ -17,7 +17,7 @@ from envelopes import START_MS, envelope
 from newsfabric import topology
 from newsfabric.amqp import Message, Properties
 from newsfabric.envelope import Envelope
-from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
 from newsfabric.mailbox import MARK, MARK_KEY, Kept, Mark, MarkKind, encode_mark
 from newsfabric.store import Store
 from newsfabric.store.memory import MemoryStore
@@ -338,3 +338,52 @@ async def test_announcements_are_sent_again_until_the_broker_has_them(desk: Desk
         await settled(desk, made)
     kinds = {json.loads(message.body)["mark"] for message in desk.arrived("intake")}
     assert kinds == {"read", "dismiss"}
+
+
+class Forbidding:
+    """A publisher that may not publish to one topic: what else is in flight goes with it."""
+
+    def __init__(self, publisher: Any, topic: str) -> None:
+        self._publisher, self._topic = publisher, topic
+        self._refused = asyncio.Event()
+
+    async def publish(self, exchange: str, message: Message) -> None:
+        loop = asyncio.get_running_loop()
+        if message.topic == self._topic:
+            loop.call_soon(self._refused.set)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await self._refused.wait()
+                loop.call_soon(self._refused.clear)
+                raise LinkRefused("403 ACCESS_REFUSED")
+        await self._publisher.publish(exchange, message)
+
+    async def ready(self) -> None:
+        await self._publisher.ready()
+
+
+async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(desk: Desk):
+    failed = counters.FAILED._value.get()
+    others = [envelope(n, topic=f"user.{n}", app_id="billing") for n in range(3, 6)]
+    await desk.store.write(others)
+    link = desk.broker.connect()
+    made = Marking(
+        store=desk.store,
+        topics=desk.topics,
+        publisher=Forbidding(await link.publisher(), "user.42"),
+        now_ms=lambda: NOW_MS,
+    )
+    source = QueueSource()
+    consumer = await link.consumer("mailbox.1", functools.partial(made.offer, source))
+    source.attach(consumer)
+    send(desk, marked(), *(marked(letter=other) for other in others))
+    task = asyncio.create_task(made.run())
+    await settled(desk, made)
+    task.cancel()
+    await link.close()
+    told = {message.topic for message in desk.arrived("intake")}
+    assert told >= {"user.3", "user.4", "user.5"}
+    assert "user.42" not in told
+    # It is in the store all the same.
+    assert await desk.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
+    assert counters.FAILED._value.get() == failed + 1

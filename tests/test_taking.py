@@ -1,0 +1,87 @@
+"""Who takes nothing of an answer is closed, and what waits for all of them is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+import tornado.web
+from gateways import until
+
+from newsfabric._taking import TakingServer
+
+ANSWER = b"x" * (8 << 20)
+
+
+class Page(tornado.web.RequestHandler):
+    def get(self) -> None:
+        self.finish(ANSWER)
+
+
+@contextlib.asynccontextmanager
+async def served(**limits: float) -> AsyncIterator[tuple[TakingServer, int]]:
+    """A server whose only page has 8 MiB, and its port."""
+    pages = tornado.web.Application([("/", Page)], log_function=lambda _: None)
+    server = TakingServer(pages, **limits)
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setblocking(False)
+    server.add_socket(listening)
+    try:
+        yield server, listening.getsockname()[1]
+    finally:
+        server.stop()
+        await server.close_all_connections()
+
+
+async def asked(port: int) -> socket.socket:
+    """A connection that has asked for the page, and reads nothing."""
+    made, loop = socket.socket(), asyncio.get_running_loop()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    await loop.sock_connect(made, ("127.0.0.1", port))
+    await loop.sock_sendall(made, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    return made
+
+
+async def read(made: socket.socket) -> int:
+    """How many bytes come until the end of the page, or of the connection."""
+    size, loop = 0, asyncio.get_running_loop()
+    with contextlib.suppress(ConnectionResetError):
+        while size < len(ANSWER) and (data := await loop.sock_recv(made, 1 << 20)):
+            size += len(data)
+    return size
+
+
+def waiting(server: TakingServer) -> int:
+    return sum(one.stream.waiting for one in server._connections)
+
+
+async def test_who_takes_nothing_is_closed() -> None:
+    async with served(patience=0.2) as (server, port):
+        stranger = await asked(port)
+        await until(lambda: waiting(server))
+        await until(lambda: not server._connections)
+        assert await read(stranger) < len(ANSWER)
+        stranger.close()
+
+
+async def test_who_takes_something_gets_all_of_it() -> None:
+    async with served() as (_, port):
+        reader = await asked(port)
+        assert await read(reader) >= len(ANSWER)
+        reader.close()
+
+
+async def test_what_waits_for_all_is_bounded_by_closing_those_with_the_most() -> None:
+    async with served(most_bytes=20 << 20) as (server, port):
+        # The kernel takes half of each answer at most.
+        strangers = [await asked(port) for _ in range(12)]
+        await until(lambda: 0 < len(server._connections) < 6 and waiting(server))
+        assert waiting(server) <= 20 << 20
+        # Whoever comes is served all the same.
+        reader = await asked(port)
+        assert await read(reader) >= len(ANSWER)
+        for one in (reader, *strangers):
+            one.close()
