@@ -56,14 +56,19 @@ class MirrorOptions:
 
 
 class Mirror:
-    """Everything of one run. Made for :func:`run_mirror` and for tests, which have other links."""
+    """Everything of one run. ``clock`` is in seconds since the epoch, and doesn't jump."""
 
-    def __init__(self, original: Place, other: Place, options: MirrorOptions) -> None:
+    def __init__(
+        self,
+        original: Place,
+        other: Place,
+        options: MirrorOptions,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         if original.topics is None:
             raise ConfigError("the original's topics.toml isn't known: say where with --topics")
-        # Of one clock that doesn't jump, yet beside publishers' stamps.
-        offset = time.time() - time.monotonic()
-        self.clock: Callable[[], float] = lambda: offset + time.monotonic()
+        self.clock = _steady_clock() if clock is None else clock
         self.options = options
         self.ledger = Ledger(patience=options.patience)
         self.patterns = carried_patterns(original.topics, with_private=options.with_private)
@@ -235,6 +240,12 @@ class Mirror:
         found["the original's board"] = self.asking.trouble
         found["readers there"] = str(readers["trouble"])
         return {name: said for name, said in found.items() if said}
+
+
+def _steady_clock() -> Callable[[], float]:
+    # It doesn't jump, yet can be compared with publishers' stamps.
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
 
 
 async def run_mirror(
