@@ -138,7 +138,7 @@ class Desks:
         except Disconnected as exc:
             if not exc.reconnect:
                 self._refused.add(self.url)
-            return plain(exc.reason)
+            return plain(exc.reason).replace("/board/stream: ", ": ", 1)
         except ConfigError as exc:
             # A file that is being replaced is whole again in a moment; one that never was isn't.
             if not self._ever:

@@ -224,7 +224,7 @@ async def test_who_is_refused_by_every_frontdesk_gets_one_line() -> None:
         assert await terminal.process.wait() == 1
         await terminal.until(lambda _: "error:" in terminal.screen.printed)
         line = terminal.screen.printed.strip()
-    assert line == f"error: {desk.url}/board/stream: 401 who are you?"
+    assert line == f"error: {desk.url}: 401 who are you?"
 
 
 async def test_once_prints_everything_without_a_terminal() -> None:
