@@ -13,6 +13,7 @@ import click
 import uvloop
 
 from bench import (
+    board,
     board_page,
     connect,
     crowd,
@@ -42,9 +43,9 @@ floor), stalled (10,000 readers who take nothing beside 1,000 who do), upgrade (
 replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in does), repair
 (messages that were lost on the way), losses (a core node, a router, a shovel, a store node is
 killed), failover (a web page whose gateway or region goes), publishers (the libraries in Java, PHP
-and Python) and board-page (the operations board in Chromium); all if none is named. A part that
-can't run says why; the others go on. A floor is measured in the same run: compare ratios, not
-figures of different days.
+and Python), board (what it costs those who report and a frontdesk) and board-page (the operations
+board in Chromium); all if none is named. A part that can't run says why; the others go on. A floor
+is measured in the same run: compare ratios, not figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -83,6 +84,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "losses": lambda: _with_programs(losses.measure),
     "failover": failover.measure,
     "publishers": publishers.measure,
+    "board": board.measure,
     "board-page": board_page.measure,
 }
 

@@ -27,7 +27,8 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @state_option
 @click.option("--topics", multiple=True, metavar="PATTERN", help="Topics to grant; repeatable.")
 @click.option("--ttl", callback=_seconds, default="1h", show_default=True, metavar="DURATION")
-def token(user: str, state: Path, topics: tuple[str, ...], ttl: float) -> None:
+@click.option("--operator", is_flag=True, help="It opens the operations board, too.")
+def token(user: str, state: Path, topics: tuple[str, ...], ttl: float, operator: bool) -> None:
     """Print a token with which readers of the running world log in as USER.
 
     For trying things out: it is signed by a key that `newsfabric up` has made in the world's
@@ -38,7 +39,7 @@ def token(user: str, state: Path, topics: tuple[str, ...], ttl: float) -> None:
 
     layout, _ = running_world(state)
     click.echo("for this world alone, by its own key", err=True)
-    click.echo(issue(layout.paths, user, topics, ttl))
+    click.echo(issue(layout.paths, user, topics, ttl, operator=operator))
 
 
 @click.command(epilog=examples("newsfabric revoke 42", "newsfabric revoke 42 --fabric fabric.json"))

@@ -36,8 +36,13 @@ def make_keys(paths: Paths) -> None:
     write_private(paths.token_keys, public.decode())
 
 
-def issue(paths: Paths, user: str, topics: Sequence[str], ttl: float) -> str:
-    """A token of ``user`` for ``ttl`` seconds from now; WorldError if there can't be one."""
+def issue(
+    paths: Paths, user: str, topics: Sequence[str], ttl: float, *, operator: bool = False
+) -> str:
+    """A token of ``user`` for ``ttl`` seconds from now; WorldError if there can't be one.
+
+    An ``operator``'s opens the operations board.
+    """
     if not is_user(user):
         raise WorldError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
     for pattern in topics:
@@ -52,6 +57,8 @@ def issue(paths: Paths, user: str, topics: Sequence[str], ttl: float) -> str:
     now = time.time()
     claims: dict[str, Any] = {"sub": user, "iat": now, "exp": now + ttl}
     claims |= {"aud": READERS_AUDIENCE, "iss": READERS_ISSUER}
+    if operator:
+        claims["operator"] = True
     if topics:
         claims["topics"] = list(topics)
     return jwt.encode(claims, key, algorithm="EdDSA")

@@ -17,6 +17,7 @@ from newsfabric.amqp import Declare, Delivery
 from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.control import LoadReport, Tick, decode_load, encode_tick
 from newsfabric.management import Management
+from newsfabric.reports import Report, decode_report
 from newsfabric.settings import Credentials
 from newsfabric.topology import Binding, declare_core, parts
 from newsfabric.world.rabbitmq_home import RabbitmqHome
@@ -46,7 +47,8 @@ class Gateway:
     def __init__(self) -> None:
         self.connections = 3
         self.draining = False
-        routes = [("/load", _Load, {"gateway": self}), ("/drain", _Drain, {"gateway": self})]
+        told = {"gateway": self}
+        routes = [("/load", _Load, told), ("/report", _Report, told), ("/drain", _Drain, told)]
         application = tornado.web.Application(routes, log_function=lambda _: None)
         self._server = tornado.httpserver.HTTPServer(application)
         (socket,) = tornado.netutil.bind_sockets(0, "127.0.0.1")
@@ -81,6 +83,15 @@ class _Load(tornado.web.RequestHandler):
         self.write(self.gateway.load())
 
 
+class _Report(tornado.web.RequestHandler):
+    def initialize(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    def get(self) -> None:
+        figures = {"gateway_readers": self.gateway.connections}
+        self.write({"engine": "native", "version": "1", "waiting_for": [], "figures": figures})
+
+
 class _Drain(tornado.web.RequestHandler):
     def initialize(self, gateway: Gateway) -> None:
         self.gateway = gateway
@@ -96,6 +107,7 @@ class Core:
     def __init__(self, link: PikaLink) -> None:
         self._link = link
         self.reports: asyncio.Queue[LoadReport] = asyncio.Queue()
+        self.shown: asyncio.Queue[Report] = asyncio.Queue()
 
     async def open(self) -> None:
         await self._link.on_connect(self._declare)
@@ -120,8 +132,21 @@ class Core:
         await declare_core(declare)
         await declare.queue("t.loads", durable=False, exclusive=True)
         await declare.bind("t.loads", "upstream", "_fabric.load.#")
+        await declare.bind("t.loads", "upstream", "_fabric.report.#")
+
+    async def shows(self, state: str) -> Report:
+        """The next report for operators of that state, ticking meanwhile."""
+        async with asyncio.timeout(TIMEOUT):
+            for seq in range(10_000):
+                await self.tick(seq)
+                if (found := await self.shown.get()).state == state:
+                    return found
+        raise AssertionError
 
     def _on_load(self, delivery: Delivery) -> None:
+        if delivery.message.properties.type == "report":
+            self.shown.put_nowait(decode_report(delivery.message))
+            return
         self.reports.put_nowait(decode_load(delivery.message))
 
 
@@ -188,6 +213,29 @@ async def test_a_box_comes_up_reports_its_load_and_leaves_nothing_behind(
         assert gateway.connections == 0
         assert await box.shovels() == {}
         assert QUEUE not in await there.queues()
+
+
+async def test_operators_are_shown_the_box_its_gateway_and_its_shovels(
+    nodes: Nodes, core: Core, gateway: Gateway
+) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(_agent(nodes, gateway.url).run(stop))
+    shown = await core.shows("ready")
+    assert (shown.name, shown.kind, shown.engine) == (BOX, "box", "native")
+    assert shown.waiting_for == ()
+    assert shown.figures["gateway_readers"] == 3
+    assert shown.figures["retail_running_feeds"] == 1
+    shovels = {(shovel.name, shovel.runs_on, shovel.source) for shovel in shown.shovels}
+    assert shovels == {("postoffice.1", BOX, "oregon/core"), ("upstream", BOX, BOX)}
+    assert {shovel.state for shovel in shown.shovels} == {"running"}
+    await gateway.close()
+    away = await core.shows("starting")
+    assert away.waiting_for == ("gateway",)
+    assert away.engine == ""
+    stop.set()
+    assert (await core.shows("draining")).name == BOX
+    async with asyncio.timeout(TIMEOUT):
+        await running
 
 
 async def test_a_box_whose_gateway_is_away_says_so_and_leaves_all_the_same(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.control import decode_load, encode_load
-from retail.load import AWAY, box_state, parse_load, report
+from retail.load import AWAY, GatewayWord, box_state, parse_load, parse_word, report
 
 ANSWER: dict[str, Any] = {
     "connections": 41,
@@ -87,3 +87,41 @@ def test_an_answer_with_a_wrong_field_isnt_believed(field: str, value: object) -
 def test_nonsense_is_a_value_error_and_nothing_else(document: object) -> None:
     with pytest.raises(ValueError, match="gateway"):
         parse_load(document)
+
+
+WORD: dict[str, Any] = {
+    "engine": "native",
+    "version": "1.0",
+    "ready": False,
+    "waiting_for": ["feed"],
+    "figures": {"gateway_readers": 7, "gateway_deliveries": 1.5},
+}
+
+
+def test_what_operators_are_shown_of_a_gateway_is_read() -> None:
+    assert parse_word(WORD) == GatewayWord(
+        engine="native",
+        version="1.0",
+        waiting_for=("feed",),
+        figures={"gateway_readers": 7, "gateway_deliveries": 1.5},
+    )
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [],
+        None,
+        {},
+        WORD | {"engine": 1},
+        WORD | {"waiting_for": "feed"},
+        WORD | {"waiting_for": [1]},
+        WORD | {"figures": []},
+        WORD | {"figures": {"x": "1"}},
+        WORD | {"figures": {"x": True}},
+        WORD | {"figures": {f"f{n}": 1 for n in range(97)}},
+    ],
+)
+def test_a_gateways_word_that_is_none_is_refused(broken: Any) -> None:
+    with pytest.raises(ValueError, match="the gateway's"):
+        parse_word(broken)

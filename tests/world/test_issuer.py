@@ -34,6 +34,13 @@ def test_its_tokens_are_taken_by_gateways_that_are_told_its_keys(paths: Paths) -
         verify(issue(paths, "42", [], 60.0), keys, RULES, time.time() + 70)
 
 
+def test_only_an_operators_token_says_so(paths: Paths) -> None:
+    keys = parse_keys(paths.token_keys.read_bytes(), secrets=False)
+    for operator in (True, False):
+        token = issue(paths, "42", [], 60.0, operator=operator)
+        assert verify(token, keys, RULES, time.time()).operator is operator
+
+
 def test_another_world_has_another_key(paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Paths(state=tmp_path / "other")

@@ -34,6 +34,7 @@ def document(**fields: object) -> dict[str, object]:
 def test_the_keys_that_others_rely_on_are_there() -> None:
     region = document(loads={"oregon-retail-1": LOAD})
     assert {"name", "frontdesk_url", "endpoints_url"} <= set(region)
+    assert region["board_url"] == f"{region['frontdesk_url']}/board"
     brokers, services, gateways = region["brokers"], region["services"], region["gateways"]
     assert isinstance(brokers, list)
     assert isinstance(services, list)

@@ -118,9 +118,12 @@ class Board:
     async def _ask_on(self, region: str, url: str) -> None:
         http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER_BYTES)
         try:
+            pause = ASK_AGAIN
             while True:
+                # Before the first question too: all of a fabric may be starting.
+                await asyncio.sleep(pause)
                 good = await self._ask(http, region, f"{url.rstrip('/')}/board.json?own=1")
-                await asyncio.sleep(ASK_EVERY if good else ASK_AGAIN)
+                pause = ASK_EVERY if good else ASK_AGAIN
         finally:
             http.close()
 

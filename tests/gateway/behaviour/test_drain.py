@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 from gateways import Reader, opened_box, until
 
@@ -79,10 +80,32 @@ async def test_the_admin_port_tells_the_load_and_begins_a_drain(engine: str) -> 
         assert box.stop.is_set()
 
 
+async def test_the_admin_port_tells_what_operators_are_shown(engine: str) -> None:
+    async with opened_box(engine) as box, box.reader("news.breaking") as reader:
+        box.tick()
+        await until(lambda: box.gateway.core.readiness().ready)
+
+        async def report() -> dict[str, Any]:
+            page = await box.request("GET", "/report", port=box.gateway.admin_port)
+            found: dict[str, Any] = page.json()
+            return found
+
+        first = await report()
+        assert (first["engine"], first["ready"], first["waiting_for"]) == (engine, True, [])
+        assert first["figures"]["gateway_readers"] >= 1
+        # The metrics of a process are shared by what ran in it before; rates are of now.
+        box.publish(body=1)
+        await reader.hear_bodies(1)
+        while "gateway_delay_seconds.p50" not in (figures := (await report())["figures"]):
+            """The native engine counts up to a second later."""
+        assert figures["gateway_publications"] > 0
+        assert 0 <= figures["gateway_delay_seconds.p50"] <= figures["gateway_delay_seconds.p99"]
+
+
 async def test_readers_dont_reach_the_admin_port_and_its_verbs(engine: str) -> None:
     async with opened_box(engine) as box:
         assert box.gateway.admin_port != box.gateway.port
-        for method, path in (("GET", "/load"), ("POST", "/drain")):
+        for method, path in (("GET", "/load"), ("GET", "/report"), ("POST", "/drain")):
             assert (await box.request(method, path)).status == 404
 
 
