@@ -54,8 +54,8 @@ class Decision:
 
     ``wanted`` boxes shall serve. ``want`` is what to tell the driver: so many in all, with those
     that leave or failed; None if there are enough. ``drain`` are boxes to be told so now; ``end``
-    those that the driver may end. ``notes`` are for people. ``limited`` says that more are needed
-    than there may be.
+    those that the driver may end. ``notes`` are for people. So many boxes as are ``refused`` are
+    needed beyond what there may be.
     """
 
     wanted: int
@@ -65,7 +65,12 @@ class Decision:
     drain: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    limited: bool = False
+    refused: int = 0
+
+    @property
+    def limited(self) -> bool:
+        """Whether more boxes are needed than there may be."""
+        return self.refused > 0
 
 
 class Choice:
@@ -129,14 +134,14 @@ class Choice:
         plan = self._plan
         there = len(sight.boxes) if sight.listed is None else sight.listed
         short = decision.wanted - decision.supply
-        limited = decision.wish.unbounded > plan.most
+        refused = max(0, decision.wish.unbounded - plan.most)
         if short <= 0:
-            return dataclasses.replace(decision, limited=limited)
+            return dataclasses.replace(decision, refused=refused)
         asked = min(there + short, plan.most)
-        limited = limited or asked < there + short
+        refused = max(refused, there + short - max(asked, there))
         want = self._growth.bounded(there, asked, now)
         return dataclasses.replace(
-            decision, want=want if want > there or sight.listed is None else None, limited=limited
+            decision, want=want if want > there or sight.listed is None else None, refused=refused
         )
 
     # --- fewer ----------------------------------------------------------------------------
