@@ -165,20 +165,26 @@ class Choice:
     def _who_goes(self, ready: Sequence[Box], sight: Sight, count: int) -> list[Box]:
         """Up to ``count`` of ``ready``: of the fullest zone, whom fewest readers must leave."""
         readers = sight.kept_for.readers + sight.kept_for.missing
-        left = list(ready)
+        room = sum(box.capacity for box in ready) * (1.0 - self._plan.headroom)
+        crowd = collections.Counter(box.zone for box in ready)
+        able: dict[str, list[Box]] = {}
+        # The last of each zone is the next to go.
+        for box in sorted(ready, key=lambda box: (box.readers, box.name), reverse=True):
+            if box.listed and box.name not in self._disobedient:
+                able.setdefault(box.zone, []).append(box)
         going: list[Box] = []
-        while len(going) < count:
-            able = [box for box in left if box.listed and box.name not in self._disobedient]
-            if not able:
-                break
-            zones = collections.Counter(box.zone for box in left)
-            goes = min(able, key=lambda box: (-zones[box.zone], box.readers, box.name))
-            rest = [box for box in left if box is not goes]
-            room = sum(box.capacity for box in rest) * (1.0 - self._plan.headroom)
+        while len(going) < count and able:
+            zone = min(
+                able, key=lambda zone: (-crowd[zone], able[zone][-1].readers, able[zone][-1].name)
+            )
+            goes = able[zone].pop()
+            room -= goes.capacity * (1.0 - self._plan.headroom)
             if readers > room:
                 break
-            left = rest
             going.append(goes)
+            crowd[zone] -= 1
+            if not able[zone]:
+                del able[zone]
         return going
 
     def _tell(self, orders: Mapping[str, float], now: float, most: float) -> tuple[str, ...]:
