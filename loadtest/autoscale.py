@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from loadtest.plot import Line, Panel, draw
 from loadtest.scenarios import SCENARIOS, Scenario, Verdict, judge
-from loadtest.simulation import Region
+from loadtest.simulation import Moment, Region
 
 
 def faults(verdict: Verdict, scenario: Scenario) -> list[str]:
@@ -131,18 +132,20 @@ def _document(
                     for name, value in dataclasses.asdict(verdict).items()
                 },
                 "faults": faults(verdict, scenario),
-                "moments": [
-                    dataclasses.asdict(moment) for moment in _each_minute(regions[at], scenario)
-                ],
+                "moments": [_rounded(moment) for moment in _some(regions[at].moments)],
             }
             for at, verdict in verdicts.items()
         },
     }
 
 
-def _each_minute(region: Region, scenario: Scenario) -> list[Any]:
-    every = max(1, round(60 / scenario.every))
-    return region.moments[::every]
+def _some(moments: Sequence[Moment]) -> Sequence[Moment]:
+    """So many that a person can read them."""
+    return moments[:: max(1, len(moments) // 100)]
+
+
+def _rounded(moment: Moment) -> dict[str, Any]:
+    return {name: round(value, 2) for name, value in dataclasses.asdict(moment).items()}
 
 
 if __name__ == "__main__":

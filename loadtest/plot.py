@@ -17,8 +17,8 @@ _PANEL: Final = 180
 _GAP: Final = 56
 _INK, _DIM, _GRID = "#1c2733", "#62707f", "#e3e8ee"
 _COLORS: Final = ("#2563a8", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#0e7490", "#be185d")
-# Points of one line: more than a screen has.
-_MOST_POINTS: Final = 900
+# Points of one line.
+_MOST_POINTS: Final = 300
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
