@@ -27,6 +27,7 @@ from bench import (
     publishers,
     repair,
     resume,
+    scaler,
     stalled,
     store,
     upgrade,
@@ -43,9 +44,10 @@ floor), stalled (10,000 readers who take nothing beside 1,000 who do), upgrade (
 replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in does), repair
 (messages that were lost on the way), losses (a core node, a router, a shovel, a store node is
 killed), failover (a web page whose gateway or region goes), publishers (the libraries in Java, PHP
-and Python), board (what it costs those who report and a frontdesk) and board-page (the operations
-board in Chromium); all if none is named. A part that can't run says why; the others go on. A floor
-is measured in the same run: compare ratios, not figures of different days.
+and Python), board (what it costs those who report and a frontdesk), board-page (the operations
+board in Chromium) and scaler (its decision for a thousand boxes); all if none is named. A part that
+can't run says why; the others go on. A floor is measured in the same run: compare ratios, not
+figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -86,6 +88,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "publishers": publishers.measure,
     "board": board.measure,
     "board-page": board_page.measure,
+    "scaler": scaler.measure,
 }
 
 

@@ -29,6 +29,9 @@ DRAIN_PER_SECOND: Final = 1000.0
 # Readers of a box that is gone come back over so long.
 RETURN_SECONDS: Final = 20.0
 
+# Of a reader: what sums of floats leave.
+_CRUMB: Final = 1e-3
+
 #: How many readers there would be at a time, if all found a place.
 Curve = Callable[[float], float]
 
@@ -188,6 +191,8 @@ class Region:
         self._waiting -= retry
         placed = self._place(fresh + back + retry, now, dt)
         left = fresh + back + retry - placed
+        if left < _CRUMB:
+            left = 0.0
         self._waiting += left
         # Those who asked before were counted then.
         self.refused += max(0.0, min(left, fresh + back))
@@ -262,7 +267,7 @@ class Region:
         for n, brain in enumerate(self.brains):
             for box in self.boxes:
                 if not self.unheard(n, box, now):
-                    brain.hear(_report(box, now), now=now)
+                    brain.hear(reported(box, now), now=now)
             brain.listed(listed, now=now)
             decision = brain.decide(now=now)
             if decision.want is not None:
@@ -290,7 +295,8 @@ class Region:
         )
 
 
-def _report(box: SimBox, now: float) -> LoadReport:
+def reported(box: SimBox, now: float) -> LoadReport:
+    """What ``box`` says of itself."""
     return LoadReport(
         region="here",
         box=box.name,

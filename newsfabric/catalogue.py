@@ -23,7 +23,7 @@ PACKAGES: Final = ("newsfabric", "gateway", "wholesale", "retail", "shovels")
 
 #: Which processes have the metrics of each first word.
 PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "amqp": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway"),
+    "amqp": ("router", "mailbox", "frontdesk", "scaler", "keeper", "agent", "gateway"),
     "store": ("router", "mailbox", "frontdesk", "gateway"),
     "service": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler"),
     "traces": ("router", "gateway"),
@@ -39,13 +39,13 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
 
 #: Every label, and what keeps its values few. Nothing that a stranger chooses is a label.
 LABELS: Final[Mapping[str, str]] = {
-    "action": "a verb of the protocol",
+    "action": "a verb of the protocol, or what a driver is asked",
     "class": "`gold`, `silver` or `bronze`",
     "code": "an error code of the protocol",
     "command": "what an agent does to a feed",
     "ending": "how a hole or a number ended",
     "gateways": "`some` or `none`",
-    "kind": "what a keeper changes: a queue, a binding, a shovel",
+    "kind": "what a keeper changes: a queue, a binding, a shovel; what a scaler takes a box for",
     "mark": "`ack`, `read` or `dismiss`",
     "origin": "a region",
     "outcome": "what came of it, from a list in the code",

@@ -38,7 +38,7 @@ def allowed(user: User, kind: str) -> re.Pattern[str]:
 def test_a_cluster_knows_its_own_services_and_everyones_keepers() -> None:
     keepers = {"keeper.oregon", "keeper.dublin"}
     shovels = {"shovel.oregon", "shovel.dublin"}
-    services = {"router.oregon", "mailbox.oregon", "frontdesk.oregon"}
+    services = {"router.oregon", "mailbox.oregon", "frontdesk.oregon", "scaler.oregon"}
     box = {"box.edge-1"}
     assert set(on(Cluster("oregon", "core"), "edge-1")) == services | keepers | shovels | box
     assert set(on(Cluster("oregon", "client"))) == {"frontdesk.oregon"} | keepers | shovels
@@ -105,13 +105,32 @@ def test_services_report_for_their_own_region_and_frontdesks_hear_them() -> None
         for entry in user.topic_permissions()
         if entry["exchange"] == "upstream"
     }
-    for name in ("router.oregon", "mailbox.oregon", "frontdesk.oregon", "keeper.oregon"):
+    for kind in ("router", "mailbox", "frontdesk", "scaler", "keeper"):
+        name = f"{kind}.oregon"
         assert re.match(rights[name]["write"], "_fabric.report.oregon.any-name")
         assert not re.match(rights[name]["write"], "_fabric.report.dublin.any-name")
         assert not re.match(rights[name]["write"], "_fabric.load.oregon.edge-1")
         assert allowed(users[name], "write").match("upstream")
     assert re.match(rights["frontdesk.oregon"]["read"], "_fabric.report.oregon.*")
     assert not allowed(users["keeper.dublin"], "write").match("upstream")
+
+
+def test_a_scaler_orders_boxes_of_its_region_to_drain_and_hears_their_load() -> None:
+    scaler = on(Cluster("oregon", "core"))["scaler.oregon"]
+    rights = {entry["exchange"]: entry for entry in scaler.topic_permissions()}
+    assert set(rights) == {"postoffice", "upstream"}
+    assert re.match(rights["postoffice"]["write"], "_fabric.drain.oregon.edge-1")
+    for key in ("_fabric.drain.dublin.edge-1", "_fabric.tick.oregon", "news.breaking"):
+        assert not re.match(rights["postoffice"]["write"], key)
+    assert rights["postoffice"]["read"] == "^$"
+    assert re.match(rights["upstream"]["read"], "_fabric.load.oregon.*")
+    for key in ("_fabric.load.dublin.*", "_fabric.report.oregon.*", "_fabric.mark", "#"):
+        assert not re.match(rights["upstream"]["read"], key)
+    assert not re.match(rights["upstream"]["write"], "_fabric.load.oregon.edge-1")
+    assert allowed(scaler, "configure").match("scaler.oregon-scaler-1.x")
+    for name in (*router_queues(), "box.edge-1.1", "postoffice", "upstream", "intake"):
+        assert not allowed(scaler, "configure").match(name)
+    assert not on(Cluster("oregon", "client")).keys() & {"scaler.oregon"}
 
 
 def test_whoever_may_nothing_matches_nothing() -> None:

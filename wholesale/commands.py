@@ -331,6 +331,7 @@ def scaler(
         settings = ScalerSettings(
             name=name,
             region=own.name,
+            login=_login(),
             driver=told.driver,
             host=host,
             port=port,

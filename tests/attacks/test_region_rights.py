@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
 KEY = "news.breaking"
 ROUTER, MAILBOX, DESK = "router.oregon", "mailbox.oregon", "frontdesk.oregon"
+SCALER = "scaler.oregon"
 # Of another region.
 KEEPER, SHOVEL = "keeper.dublin", "shovel.dublin"
 SOURCE = "shovel.outbound.dublin.1"
@@ -70,6 +71,53 @@ def test_a_router_does_more_than_route(core: Guarded) -> None:
         deletes_exchange("intake"),
     )
     assert core.api(ROUTER, "/overview") == 401
+
+
+def test_a_scaler_does_more_than_drain_boxes_of_its_region(core: Guarded) -> None:
+    own = "scaler.oregon-scaler-1.x"
+    core.takes(
+        SCALER,
+        publishes("postoffice", "_fabric.drain.oregon.edge-1"),
+        publishes("upstream", "_fabric.report.oregon.oregon-scaler-1", user_id=SCALER),
+        declares(own),
+        binds(own, "upstream", "_fabric.load.oregon.*"),
+        gets(own),
+        deletes(own),
+    )
+    core.refuses(
+        SCALER,
+        publishes("postoffice", KEY),
+        publishes("postoffice", "_fabric.tick.oregon"),
+        publishes("postoffice", "_fabric.drain.dublin.edge-1"),
+        publishes("outbound", "_fabric.drain.oregon.edge-1"),
+        publishes("intake", KEY),
+        publishes("upstream", "_fabric.load.oregon.edge-1"),
+        publishes("upstream", "_fabric.mark"),
+        binds("box.edge-1.1", "postoffice"),
+        gets("router.1"),
+        gets("box.edge-1.1"),
+        declares("mine"),
+        deletes("box.edge-1.1"),
+        deletes_exchange("postoffice"),
+    )
+    with core.connect("root") as connection:
+        opened(connection).queue_declare(own, exclusive=False)
+    core.refuses(
+        SCALER,
+        binds(own, "upstream"),
+        binds(own, "upstream", "_fabric.mark"),
+        binds(own, "upstream", "_fabric.report.oregon.*"),
+        binds(own, "postoffice"),
+        binds(own, "intake"),
+    )
+    core.takes(SCALER, deletes(own))
+    assert core.api(SCALER, "/overview") == 401
+
+
+def test_others_order_a_box_to_drain(core: Guarded) -> None:
+    order = "_fabric.drain.oregon.edge-1"
+    for user in (MAILBOX, DESK, KEEPER, "keeper.oregon", "box.edge-1", "box.edge-2"):
+        core.refuses(user, publishes("postoffice", order), publishes("outbound", order))
 
 
 def test_a_mailbox_publishes_news(core: Guarded) -> None:

@@ -13,9 +13,9 @@ import tornado.netutil
 import tornado.web
 from brokers import Brokers as Nodes
 
-from newsfabric.amqp import Declare, Delivery
+from newsfabric.amqp import Declare, Delivery, Message
 from newsfabric.amqp.link import PikaLink, connect
-from newsfabric.control import LoadReport, Tick, decode_load, encode_tick
+from newsfabric.control import Drain, LoadReport, Tick, decode_load, encode_drain, encode_tick
 from newsfabric.management import Management
 from newsfabric.reports import Report, decode_report
 from newsfabric.settings import Credentials
@@ -118,6 +118,9 @@ class Core:
     async def tick(self, seq: int) -> None:
         tick = Tick(origin="oregon", router="oregon-router-1", epoch=1, seq=seq, sent_ms=seq)
         await self._publisher.publish("postoffice", encode_tick(tick))
+
+    async def publish(self, message: Message) -> None:
+        await self._publisher.publish("postoffice", message)
 
     async def until(self, state: str) -> LoadReport:
         """The next report of that state, ticking meanwhile."""
@@ -236,6 +239,31 @@ async def test_operators_are_shown_the_box_its_gateway_and_its_shovels(
     assert (await core.shows("draining")).name == BOX
     async with asyncio.timeout(TIMEOUT):
         await running
+
+
+async def test_a_box_that_a_scaler_orders_to_drain_leaves_and_says_last_that_it_is_empty(
+    nodes: Nodes, core: Core, gateway: Gateway
+) -> None:
+    running = asyncio.create_task(_agent(nodes, gateway.url).run(asyncio.Event()))
+    await core.until("ready")
+    order = Drain(region="oregon", box=BOX, by="oregon-scaler-1", sent_ms=1)
+    await core.publish(encode_drain(dataclasses.replace(order, box="oregon-retail-2")))
+    await core.until("ready")
+    assert not gateway.draining
+    await core.publish(encode_drain(order))
+    await core.until("draining")
+    async with asyncio.timeout(TIMEOUT):
+        await running
+    assert gateway.connections == 0
+    # What it said to the core before its shovels went.
+    reports = []
+    while not core.reports.empty():
+        reports.append(core.reports.get_nowait())
+    assert (reports[-1].state, reports[-1].connections, reports[-1].capacity) == (
+        "draining",
+        0,
+        100,
+    )
 
 
 async def test_a_box_whose_gateway_is_away_says_so_and_leaves_all_the_same(

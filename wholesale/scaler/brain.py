@@ -7,6 +7,7 @@ no box is ended that hasn't said itself that it is empty.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ class Brain:
                     "kind": box.kind,
                     "readers": box.readers,
                     "capacity": box.capacity,
-                    "silent_s": None if box.silent_for is None else round(box.silent_for, 1),
+                    "silent_s": None if box.silent_for in (None, math.inf) else box.silent_for,
                     "zone": box.zone,
                     "listed": box.listed,
                 }

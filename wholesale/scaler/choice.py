@@ -5,8 +5,10 @@ often than once in ``plan.patience`` seconds, to the highest of what was needed 
 after a wave there is one step down, and a scaler that has just begun takes nothing away.
 
 A box goes in three steps, each of which waits for the box's own word: it is told to drain; it says
-that it drains and has no readers; then the driver ends it. What is silent is never ended, unless it
-has never been ready while somebody listened.
+that it drains and has no readers; then the driver ends it. A box that had readers and fell silent
+is never ended. One that was never heard is, since a machine may be dead from the start. But that
+this scaler doesn't hear it proves little: it must hear nearly all others, and the box is told to
+drain all the same, and given the time for it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wholesale.scaler.memory import DOUBT_AFTER, Box, Highest, Sight
@@ -42,6 +44,7 @@ OTHERS_ENDED_AFTER: Final = 300.0
 REPLACE_EVERY: Final = 30.0
 REPLACED: Final = 3
 REPLACED_SHARE: Final = 0.25
+HEARS_ALL_BUT: Final = 0.1
 _HOUR: Final = 3600.0
 
 
@@ -51,8 +54,8 @@ class Decision:
 
     ``wanted`` boxes shall serve. ``want`` is what to tell the driver: so many in all, with those
     that leave or failed; None if there are enough. ``drain`` are boxes to be told so now; ``end``
-    those that the driver may end. ``notes`` are for people. ``limited`` says that more are needed
-    than there may be.
+    those that the driver may end. ``notes`` are for people. So many boxes as are ``refused`` are
+    needed beyond what there may be.
     """
 
     wanted: int
@@ -62,7 +65,12 @@ class Decision:
     drain: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    limited: bool = False
+    refused: int = 0
+
+    @property
+    def limited(self) -> bool:
+        """Whether more boxes are needed than there may be."""
+        return self.refused > 0
 
 
 class Choice:
@@ -77,6 +85,8 @@ class Choice:
         self._obeyed: set[str] = set()
         self._disobedient: dict[str, float] = {}
         self._drained_at = -math.inf
+        # Failed boxes that say nothing, and since when they are told to drain.
+        self._dismissed: dict[str, float] = {}
         self._replaced: collections.deque[float] = collections.deque()
 
     def decide(self, sight: Sight, *, now: float, driver_well: bool = True) -> Decision:
@@ -92,10 +102,12 @@ class Choice:
         decision = self._more(decision, sight, now)
         if not driver_well or sight.listed is None:
             return decision
+        drain = self._fewer(decision, sight, now)
+        replaced = self._replace(sight, now)
         return dataclasses.replace(
             decision,
-            drain=self._fewer(decision, sight, now),
-            end=(*self._done(sight), *self._replace(sight, now)),
+            drain=(*drain, *self._tell(self._dismissed, now, OBEY)),
+            end=(*self._done(sight), *replaced),
         )
 
     def restart(self, now: float) -> None:
@@ -122,14 +134,14 @@ class Choice:
         plan = self._plan
         there = len(sight.boxes) if sight.listed is None else sight.listed
         short = decision.wanted - decision.supply
-        limited = decision.wish.unbounded > plan.most
+        refused = max(0, decision.wish.unbounded - plan.most)
         if short <= 0:
-            return dataclasses.replace(decision, limited=limited)
+            return dataclasses.replace(decision, refused=refused)
         asked = min(there + short, plan.most)
-        limited = limited or asked < there + short
+        refused = max(refused, there + short - max(asked, there))
         want = self._growth.bounded(there, asked, now)
         return dataclasses.replace(
-            decision, want=want if want > there or sight.listed is None else None, limited=limited
+            decision, want=want if want > there or sight.listed is None else None, refused=refused
         )
 
     # --- fewer ----------------------------------------------------------------------------
@@ -148,29 +160,40 @@ class Choice:
             for box in self._who_goes(ready, sight, surplus):
                 self._ordered[box.name] = now
                 self._drained_at = now
-        return self._tell(now)
+        return self._tell(self._ordered, now, math.inf)
 
     def _who_goes(self, ready: Sequence[Box], sight: Sight, count: int) -> list[Box]:
         """Up to ``count`` of ``ready``: of the fullest zone, whom fewest readers must leave."""
         readers = sight.kept_for.readers + sight.kept_for.missing
-        left = list(ready)
+        room = sum(box.capacity for box in ready) * (1.0 - self._plan.headroom)
+        crowd = collections.Counter(box.zone for box in ready)
+        able: dict[str, list[Box]] = {}
+        # The last of each zone is the next to go.
+        for box in sorted(ready, key=lambda box: (box.readers, box.name), reverse=True):
+            if box.listed and box.name not in self._disobedient:
+                able.setdefault(box.zone, []).append(box)
         going: list[Box] = []
-        while len(going) < count:
-            able = [box for box in left if box.listed and box.name not in self._disobedient]
-            if not able:
-                break
-            zones = collections.Counter(box.zone for box in left)
-            goes = min(able, key=lambda box: (-zones[box.zone], box.readers, box.name))
-            rest = [box for box in left if box is not goes]
-            room = sum(box.capacity for box in rest) * (1.0 - self._plan.headroom)
+        while len(going) < count and able:
+            zone = min(
+                able, key=lambda zone: (-crowd[zone], able[zone][-1].readers, able[zone][-1].name)
+            )
+            goes = able[zone].pop()
+            room -= goes.capacity * (1.0 - self._plan.headroom)
             if readers > room:
                 break
-            left = rest
             going.append(goes)
+            crowd[zone] -= 1
+            if not able[zone]:
+                del able[zone]
         return going
 
-    def _tell(self, now: float) -> tuple[str, ...]:
-        due = [name for name in self._ordered if now - self._told.get(name, -math.inf) >= REPEAT]
+    def _tell(self, orders: Mapping[str, float], now: float, most: float) -> tuple[str, ...]:
+        """Who is to be told now, of ``orders`` that are no older than ``most`` seconds."""
+        due = [
+            name
+            for name, since in orders.items()
+            if now - since <= most and now - self._told.get(name, -math.inf) >= REPEAT
+        ]
         self._told.update(dict.fromkeys(due, now))
         return tuple(due)
 
@@ -208,11 +231,31 @@ class Choice:
         while self._replaced and now - self._replaced[0] > _HOUR:
             self._replaced.popleft()
         failed = [box for box in sight.of("failed") if box.listed]
+        names = {box.name for box in failed}
+        for name in [name for name in self._dismissed if name not in names]:
+            del self._dismissed[name]
+            self._told.pop(name, None)
         soon = self._replaced and now - self._replaced[-1] < REPLACE_EVERY
-        if not failed or soon or len(self._replaced) >= self._replaceable(sight):
+        if soon or len(self._replaced) >= self._replaceable(sight):
             return ()
-        self._replaced.append(now)
-        return (failed[0].name,)
+        hears = self._hears_nearly_all(sight)
+        for box in failed:
+            if box.silent_for is not None:
+                if not hears or not self._was_dismissed(box, now):
+                    continue
+                del self._dismissed[box.name]
+            self._replaced.append(now)
+            return (box.name,)
+        return ()
+
+    def _was_dismissed(self, box: Box, now: float) -> bool:
+        """Whether a box that says nothing has had the time to let its readers go, if it has any."""
+        since = self._dismissed.setdefault(box.name, now)
+        return now - since >= OBEY + self._plan.drain
+
+    def _hears_nearly_all(self, sight: Sight) -> bool:
+        lost = len(sight.of("silent", "unknown"))
+        return lost <= HEARS_ALL_BUT * len(sight.boxes)
 
     def _replaceable(self, sight: Sight) -> int:
         return max(REPLACED, int((sight.listed or 0) * REPLACED_SHARE))

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from newsfabric import metrics
+from newsfabric.figures import Wanted
 
 LOAD_REPORTS = metrics.counter(
-    "scaler_load_reports", "Load reports, by what came of them.", ["outcome"]
+    "scaler_load_reports", "Load reports, by what came of them", ["outcome"]
 )
-WANTED = metrics.gauge("scaler_wanted_boxes", "Boxes that shall serve.")
-SUPPLY = metrics.gauge("scaler_supply_boxes", "Boxes that serve or are about to.")
-BOXES = metrics.gauge("scaler_boxes", "Boxes, by what the scaler takes them for.", ["kind"])
-READERS = metrics.gauge("scaler_readers", "Readers on boxes that report.")
-MISSING = metrics.gauge("scaler_missing_readers", "Readers of silent boxes, not back yet.")
-GROWTH = metrics.gauge("scaler_growth_readers_per_second", "More readers each second.")
-LIMITED = metrics.gauge("scaler_limited", "1 while more boxes are needed than there may be.")
-DRAINS = metrics.counter("scaler_drains", "Orders to drain that were sent.", ["outcome"])
-DRIVER = metrics.counter("scaler_driver", "What a driver was asked.", ["action", "outcome"])
-DRIVER_WELL = metrics.gauge("scaler_driver_well", "1 while the driver does what it is told.")
-DECIDE_SECONDS = metrics.histogram("scaler_decide", "One decision.")
+WANTED = metrics.gauge("scaler_wanted_boxes", "Boxes that shall serve")
+SUPPLY = metrics.gauge("scaler_supply_boxes", "Boxes that serve or are about to")
+BOXES = metrics.gauge("scaler_boxes", "Boxes, by what the scaler takes them for", ["kind"])
+READERS = metrics.gauge("scaler_readers", "Readers on boxes that report")
+MISSING = metrics.gauge("scaler_missing_readers", "Readers of silent boxes, not back yet")
+GROWTH = metrics.gauge("scaler_growth_readers", "More readers each second")
+REFUSED = metrics.gauge("scaler_refused_boxes", "Boxes that are needed beyond what may be")
+DRAINS = metrics.counter("scaler_drains", "Orders to drain that were sent", ["outcome"])
+DRIVER = metrics.counter("scaler_driver_calls", "What a driver was asked", ["action", "outcome"])
+DRIVER_WELL = metrics.gauge("scaler_driver_ready", "1 while the driver does what it is told")
+DECIDE_SECONDS = metrics.histogram("scaler_decision", "One decision")
+
+REPORTS = metrics.counter(
+    "scaler_reports", "Reports to frontdesks, by what came of them", ["outcome"]
+)
 
 REPORT_TAKEN = LOAD_REPORTS.labels("taken")
 REPORT_IGNORED = LOAD_REPORTS.labels("ignored")
 REPORT_BAD = LOAD_REPORTS.labels("bad")
 REPORT_FORGED = LOAD_REPORTS.labels("forged")
+
+# What the board shows of a scaler.
+FIGURES: Final = (
+    Wanted(WANTED),
+    Wanted(SUPPLY),
+    Wanted(BOXES, "kind"),
+    Wanted(READERS),
+    Wanted(MISSING),
+    Wanted(GROWTH),
+    Wanted(REFUSED),
+    Wanted(DRAINS, "outcome"),
+    Wanted(DRIVER, "outcome"),
+    Wanted(DRIVER_WELL),
+    Wanted(LOAD_REPORTS, "outcome"),
+    Wanted(DECIDE_SECONDS),
+)

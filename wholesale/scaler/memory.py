@@ -78,7 +78,8 @@ class Box:
 
     ``unready`` was ready once and says that it isn't; ``silent`` has said nothing for a while;
     ``unknown`` is on the driver's list, and nobody has heard of it since this scaler listens;
-    ``failed`` never became ready, and has no readers. ``listed`` says that the driver knows it.
+    ``failed`` never became ready, and has no readers that this scaler knows of. ``silent_for`` is
+    infinite for a box that was never heard. ``listed`` says that the driver knows it.
     """
 
     name: str
@@ -186,14 +187,14 @@ class Memory:
     def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> Box:
         heard = self._heard.get(name)
         at, zone = born.get(name, (None, ""))
-        silent = None if heard is None else max(0.0, now - heard.seen)
+        silent = math.inf if heard is None else max(0.0, now - heard.seen)
         empty = None if heard is None or heard.empty_since is None else now - heard.empty_since
         return Box(
             name=name,
             kind=self._unheard(at, now) if heard is None else self._kind(heard, at, now),
             readers=0 if heard is None else heard.readers,
             capacity=0 if heard is None else heard.capacity,
-            silent_for=silent if silent is not None and silent > SILENT_AFTER else None,
+            silent_for=silent if silent > SILENT_AFTER else None,
             empty_for=empty,
             listed=name in born,
             zone=zone,

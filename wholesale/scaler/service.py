@@ -19,7 +19,9 @@ from newsfabric.amqp import Consumer, Declare, Link, Publisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.control import Drain, encode_drain
 from newsfabric.errors import LinkError
+from newsfabric.figures import Figures
 from newsfabric.operators import OperatorsApplication
+from newsfabric.reporting import Reporting, Speaker
 from newsfabric.service import DocumentHandler, Readiness, listen, operators_routes
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
@@ -43,10 +45,14 @@ _KINDS: Final = ("ready", "booting", "unready", "leaving", "silent", "unknown", 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScalerSettings:
-    """How one scaler runs. ``port`` 0 takes a free one; ``driver`` is its name, for people."""
+    """How one scaler runs. ``port`` 0 takes a free one; ``driver`` is its name, for people.
+
+    ``login`` is whom it logs in as, by which frontdesks know its reports.
+    """
 
     name: str
     region: str
+    login: str | None = None
     driver: str = "none"
     host: str = "127.0.0.1"
     port: int = 0
@@ -76,6 +82,15 @@ class ScalerService:
         self._queue = f"{topology.SCALER_QUEUES}{settings.name}.{secrets.token_hex(4)}"
         self._decided = False
         self._draining = False
+        self._reporting = Reporting(
+            Speaker(
+                kind="scaler", name=settings.name, region=settings.region, login=settings.login
+            ),
+            figures=Figures(counters.FIGURES),
+            readiness=self.readiness,
+            draining=lambda: self._draining,
+            outcomes=counters.REPORTS,
+        )
 
     def readiness(self) -> Readiness:
         """Whether it hears and decides. A driver that fails is said, and no reason to restart."""
@@ -122,6 +137,7 @@ class ScalerService:
                 running = [
                     tasks.create_task(self._decide_on(orders), name="decide"),
                     tasks.create_task(self.acting.run(), name="act"),
+                    tasks.create_task(self._reporting.run(self._core), name="reports"),
                 ]
                 if self._watching is not None:
                     running.append(tasks.create_task(self._watching.run(self.document)))
@@ -221,7 +237,7 @@ class ScalerService:
         assert sight is not None
         counters.WANTED.set(decision.wanted)
         counters.SUPPLY.set(decision.supply)
-        counters.LIMITED.set(decision.limited)
+        counters.REFUSED.set(decision.refused)
         counters.READERS.set(sight.now_needed.readers)
         counters.MISSING.set(sight.now_needed.missing)
         counters.GROWTH.set(sight.now_needed.growth)

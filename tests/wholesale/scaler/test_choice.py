@@ -11,6 +11,7 @@ from wholesale.scaler.choice import (
     LISTEN,
     OBEY,
     OTHERS_ENDED_AFTER,
+    REPEAT,
     REPLACE_EVERY,
     REPLACED,
 )
@@ -278,6 +279,31 @@ def test_a_silent_box_that_had_readers_isnt_taken_for_one_that_never_came_up() -
     fleet.run(2)
     fleet.hush("bad0")
     assert ended(fleet, PLAN.overdue * 3) == []
+
+
+def mute_box(fleet: Fleet) -> None:
+    fleet.add(report("mute"), age=0.0)
+    fleet.hush("mute")
+
+
+def test_a_box_that_was_never_heard_is_told_to_drain_and_ended_when_it_has_had_the_time() -> None:
+    fleet = full_fleet(2, 500)
+    fleet.run(20)
+    mute_box(fleet)
+    assert drained(fleet, PLAN.overdue) == []
+    decisions = list(fleet.seconds(OBEY + PLAN.drain + 10))
+    told = [n for n, d in enumerate(decisions) if d.drain == ("mute",)]
+    gone = [n for n, d in enumerate(decisions) if d.end == ("mute",)]
+    assert len(told) == OBEY / REPEAT + 1
+    assert gone[0] - told[0] == OBEY + PLAN.drain
+
+
+def test_a_scaler_that_misses_others_doesnt_take_a_box_that_it_never_heard_for_dead() -> None:
+    fleet = full_fleet(5, 700)
+    fleet.run(20)
+    mute_box(fleet)
+    fleet.hush("b1")
+    assert ended(fleet, PLAN.overdue * 4) == []
 
 
 def test_a_scaler_that_was_deaf_replaces_nothing_that_it_didnt_hear() -> None:

@@ -25,6 +25,8 @@ EXIT_LIMIT: Final = 3
 SECONDS: Final = 25.0
 # A thousand lines of a name, an age and a zone.
 MAX_OUTPUT: Final = 256 * 1024
+# Seconds for what is in a killed program's pipes.
+_LAST_WORDS: Final = 5.0
 # Names that one call is given: a command line has its bounds.
 _NAMES_AT_ONCE: Final = 100
 
@@ -67,16 +69,16 @@ class CommandDriver:
             )
         except OSError as exc:
             raise DriverError(f"{words[0]}: {self._words[0]}: {exc.strerror or exc}") from exc
-        assert process.stdout is not None
-        assert process.stderr is not None
         try:
             async with asyncio.timeout(self._seconds):
-                out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
+                out, err = await asyncio.gather(*(_all(process, pipe) for pipe in _pipes(process)))
                 code = await process.wait()
         except TimeoutError as exc:
             raise DriverError(f"{words[0]}: not done within {self._seconds:g} s") from exc
         finally:
             await _end(process)
+        if max(len(out), len(err)) > MAX_OUTPUT:
+            raise DriverError(f"{words[0]}: more than {MAX_OUTPUT >> 10} KiB of output")
         if code != 0:
             said = _last_line(err) or "and said nothing"
             text = f"{words[0]}: exit code {code}: {said}"
@@ -91,21 +93,38 @@ def _environment() -> dict[str, str]:
     }
 
 
-async def _all(stream: asyncio.StreamReader) -> bytes:
-    """All of it; DriverError if that is too much."""
+def _pipes(process: asyncio.subprocess.Process) -> tuple[asyncio.StreamReader, ...]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdout, process.stderr
+
+
+async def _all(process: asyncio.subprocess.Process, pipe: asyncio.StreamReader) -> bytes:
+    """What comes through ``pipe``; of one that says too much a little more than it may."""
     found = bytearray()
-    while chunk := await stream.read(65_536):
-        found += chunk
-        if len(found) > MAX_OUTPUT:
-            raise DriverError(f"more than {MAX_OUTPUT >> 10} KiB of output")
+    while chunk := await pipe.read(65_536):
+        if len(found) <= MAX_OUTPUT:
+            found += chunk
+        else:
+            _kill(process)
     return bytes(found)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+def _kill(process: asyncio.subprocess.Process) -> None:
     # What it started may outlive it, and hold its pipes.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill it, and read on: a pipe is closed when its end was read."""
+    _kill(process)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS):
+            for pipe in _pipes(process):
+                while await pipe.read(65_536):
+                    pass
+            await process.wait()
 
 
 def _instance(line: bytes) -> Instance:

@@ -1,0 +1,67 @@
+"""A scaler's decision for as many boxes as it follows, with all that is done for it each second.
+
+Pure Python in this process, on a clock that is passed in: what is measured is processor time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from bench.rows import Row
+from newsfabric.control import LoadReport
+from wholesale.scaler.brain import Brain
+from wholesale.scaler.drivers import Instance
+from wholesale.scaler.plan import MOST_BOXES, Plan
+
+SECONDS: Final = 400
+# Of the first, while the plan's patience lasts, no box may go: the decision is shorter then.
+_SETTLED: Final = 150
+
+
+def measure() -> list[Row]:
+    """Decide for 1,000 boxes, second by second, with readers that come, stay and go."""
+    plan = Plan(most=MOST_BOXES, boot=20.0, drain=20.0, calm=60.0)
+    brain = Brain("oregon", plan)
+    names = [f"box-{n}" for n in range(MOST_BOXES)]
+    instances = [Instance(name, 5000.0, f"z{n % 3}") for n, name in enumerate(names)]
+    decided, heard = [], []
+    for second in range(SECONDS):
+        now = 10_000.0 + second
+        reports = [_report(name, n, second) for n, name in enumerate(names)]
+        began = time.thread_time()
+        for report in reports:
+            brain.hear(report, now=now)
+        heard.append(time.thread_time() - began)
+        brain.listed(instances, now=now)
+        began = time.thread_time()
+        brain.decide(now=now)
+        if second >= _SETTLED:
+            decided.append(time.thread_time() - began)
+    decided.sort()
+    boxes = f"{MOST_BOXES:,} boxes"
+    return [
+        Row(figure=f"decision, {boxes}, p50", value=_ms(decided, 0.5), unit="ms", at_most=50),
+        Row(figure=f"decision, {boxes}, p99", value=_ms(decided, 0.99), unit="ms", at_most=50),
+        Row(figure=f"a second's reports, {boxes}, p50", value=_ms(sorted(heard), 0.5), unit="ms"),
+    ]
+
+
+def _ms(seconds: list[float], share: float) -> float:
+    return 1000 * seconds[min(len(seconds) - 1, int(share * len(seconds)))]
+
+
+def _report(name: str, n: int, second: int) -> LoadReport:
+    return LoadReport(
+        region="oregon",
+        box=name,
+        state="ready",
+        connections=20_000 + (n * 37 + second * 11) % 10_000,
+        capacity=100_000,
+        deliveries_per_second=0.0,
+        connects_per_second=float((n + second) % 50),
+        sockjs_url="",
+        websocket_url="",
+        sse_url="",
+        sent_ms=second * 1000,
+    )

@@ -1,0 +1,152 @@
+"""``python -m loadtest.autoscale``: crowds against the scaler, in simulated time.
+
+The decisions are the scaler's own functions; machines and readers are simulated
+(loadtest/simulation.py). It prints a table, writes JSON and a picture of each scenario, and fails
+if a bound is broken: a reader lost, a reader refused, a number of boxes that swings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from loadtest.plot import Line, Panel, draw
+from loadtest.scenarios import SCENARIOS, Scenario, Verdict, judge
+from loadtest.simulation import Moment, Region
+
+
+def faults(verdict: Verdict, scenario: Scenario) -> list[str]:
+    """What is wrong with a run; nothing if all bounds held."""
+    found = []
+    if verdict.lost > 0:
+        found.append(f"{verdict.lost:,.0f} readers were on boxes that were ended")
+    if verdict.refused > scenario.may_refuse:
+        found.append(f"{verdict.refused:,.0f} readers were refused")
+    if not verdict.steady:
+        found.append(f"the number turned {verdict.turns} times, the crowd {verdict.most_turns}")
+    if verdict.quickest_fall < scenario.plan.patience:
+        found.append(f"two falls within {verdict.quickest_fall:,.0f} s")
+    return found
+
+
+def picture(scenario: Scenario, regions: dict[str, Region]) -> str:
+    """Boxes, load and refused readers of all regions, as SVG."""
+    panels = []
+    for name, region in regions.items():
+        moments = region.moments
+        panels += [
+            Panel(
+                f"{name}: readers",
+                [
+                    Line("want in", [m.asked for m in moments]),
+                    Line("are in", [m.readers for m in moments]),
+                    Line("refused, in all", [m.refused for m in moments]),
+                ],
+            ),
+            Panel(
+                f"{name}: boxes",
+                [
+                    Line("ready", [m.ready for m in moments]),
+                    Line("wanted", [m.wanted for m in moments]),
+                    Line("booting", [m.booting for m in moments]),
+                    Line("leaving", [m.leaving for m in moments]),
+                ],
+            ),
+            Panel(
+                f"{name}: load",
+                [Line("fullest box, %", [100 * m.fullest for m in moments])],
+            ),
+        ]
+    times = [m.at for m in next(iter(regions.values())).moments]
+    return draw(f"Autoscaling: {scenario.title}", times, panels)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(SCENARIOS)), metavar="[SCENARIOS]...")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write NAME.json and NAME.svg there.",
+)
+@click.option("--seed", default=1, show_default=True)
+def main(names: tuple[str, ...], out: Path | None, seed: int) -> None:
+    """Play SCENARIOS (surge, election, zone, night, world; all if none is named)."""
+    table = Table(title="autoscaling, simulated")
+    for column in (
+        "scenario", "region", "refused", "lost", "most boxes", "turns", "fullest", "box hours",
+        "of a seer", "bounds",
+    ):  # fmt: skip
+        table.add_column(column, justify="left" if column in ("scenario", "region") else "right")
+    good = True
+    for name in names or SCENARIOS:
+        scenario = SCENARIOS[name]
+        print(f"playing: {scenario.title} …", file=sys.stderr)
+        regions = scenario.run(seed)
+        verdicts = {at: judge(regions[at], scenario.places[at], scenario) for at in regions}
+        for at, verdict in verdicts.items():
+            wrong = faults(verdict, scenario)
+            good = good and not wrong
+            table.add_row(name, at, *_cells(verdict), "; ".join(wrong) or "held")
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            document = _document(scenario, regions, verdicts, seed)
+            (out / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+            (out / f"{name}.svg").write_text(picture(scenario, regions), "utf-8")
+    Console(width=max(Console().width, 120)).print(table)
+    sys.exit(0 if good else 1)
+
+
+def _cells(verdict: Verdict) -> list[str]:
+    return [
+        f"{verdict.refused:,.0f}",
+        f"{verdict.lost:,.0f}",
+        str(verdict.most_boxes),
+        f"{verdict.turns} of {verdict.most_turns}",
+        f"{verdict.fullest:.0%}",
+        f"{verdict.box_hours:,.1f}",
+        f"{verdict.box_hours / verdict.needed_hours:.2f} ×",
+    ]
+
+
+def _document(
+    scenario: Scenario, regions: dict[str, Region], verdicts: dict[str, Verdict], seed: int
+) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "title": scenario.title,
+        "seed": seed,
+        "plan": dataclasses.asdict(scenario.plan),
+        "regions": {
+            at: {
+                "verdict": {
+                    # JSON has no infinity.
+                    name: None if value == float("inf") else value
+                    for name, value in dataclasses.asdict(verdict).items()
+                },
+                "faults": faults(verdict, scenario),
+                "moments": [_rounded(moment) for moment in _some(regions[at].moments)],
+            }
+            for at, verdict in verdicts.items()
+        },
+    }
+
+
+def _some(moments: Sequence[Moment]) -> Sequence[Moment]:
+    """So many that a person can read them."""
+    return moments[:: max(1, len(moments) // 100)]
+
+
+def _rounded(moment: Moment) -> dict[str, Any]:
+    return {name: round(value, 2) for name, value in dataclasses.asdict(moment).items()}
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m loadtest.autoscale")

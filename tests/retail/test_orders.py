@@ -1,0 +1,116 @@
+"""Whose orders to drain an agent obeys: those of its own region's scaler, for itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from shovelled import shovelled
+
+from newsfabric.amqp import Delivery, Message
+from newsfabric.control import DRAIN_EXPIRES_MS, Drain, decode_drain, encode_drain, is_drain
+from newsfabric.settings import Credentials
+from retail.agent import Agent, AgentSettings
+from retail.drain import Drain as Leaving
+from retail.load import AWAY, emptied
+
+ORDER = Drain(region="oregon", box="oregon-retail-1", by="oregon-scaler-1", sent_ms=5)
+
+
+class Acks:
+    def ack(self, delivery: Delivery) -> None:
+        pass
+
+
+def agent() -> Agent:
+    made = Agent(
+        AgentSettings(
+            box="oregon-retail-1",
+            region="oregon",
+            cores=("amqp://127.0.0.1:1/%2F",),
+            broker="amqp://127.0.0.1:1/%2F",
+            management="http://127.0.0.1:1",
+            gateway_admin="http://127.0.0.1:1",
+            drain_timeout=1.0,
+            credentials=Credentials(),
+        )
+    )
+    made._ticking = Acks()  # type: ignore[assignment]
+    return made
+
+
+async def obeys(message: Message, *ways: str) -> bool:
+    told = agent()
+    headers = shovelled(*ways) if ways else {}
+    properties = dataclasses.replace(message.properties, headers=headers)
+    brought = dataclasses.replace(message, properties=properties)
+    told._on_tick(Delivery(brought, redelivered=False, tag=1, generation=1))
+    return told._ordered.is_set()
+
+
+async def test_its_own_order_over_its_own_feed() -> None:
+    assert await obeys(encode_drain(ORDER), "postoffice.1")
+    assert await obeys(encode_drain(ORDER), "postoffice.2")
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        # Nobody publishes on a box's own broker.
+        (),
+        ("outbound.dublin.1", "postoffice.1"),
+        ("postoffice.1", "postoffice.1"),
+        ("upstream",),
+    ],
+)
+async def test_no_order_that_came_another_way(ways: tuple[str, ...]) -> None:
+    assert not await obeys(encode_drain(ORDER), *ways)
+
+
+@pytest.mark.parametrize("wrong", [{"box": "oregon-retail-2"}, {"region": "dublin"}])
+async def test_no_order_for_another(wrong: dict[str, str]) -> None:
+    other = encode_drain(dataclasses.replace(ORDER, **wrong))  # type: ignore[arg-type]
+    assert not await obeys(other, "postoffice.1")
+    # Nor what says another box below our key.
+    relabelled = dataclasses.replace(encode_drain(ORDER), body=other.body)
+    assert not await obeys(relabelled, "postoffice.1")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"region": 5}', b'{"region":"oregon"}', b"\xff"])
+async def test_no_nonsense(body: bytes) -> None:
+    message = dataclasses.replace(encode_drain(ORDER), body=body)
+    assert is_drain(message)
+    assert not await obeys(message, "postoffice.1")
+
+
+def test_an_order_is_what_was_sent_and_doesnt_outlive_its_time() -> None:
+    message = encode_drain(ORDER)
+    assert decode_drain(message) == ORDER
+    assert message.topic == "_fabric.drain.oregon.oregon-retail-1"
+    assert message.properties.expiration == str(DRAIN_EXPIRES_MS)
+    # A shovel whose user isn't this one would be refused.
+    assert message.properties.user_id is None
+
+
+def through(*events: Any) -> Leaving:
+    leaving = Leaving()
+    for event in events:
+        leaving.on(event)
+    return leaving
+
+
+def test_readers_are_gone_when_the_gateway_says_so_or_has_gone_after_it_was_told() -> None:
+    assert not through("stop", "told", "empty").left
+    assert not through("stop", "told", "gone").left
+    assert through("stop", "gone").left
+    assert through("stop", "told", "overdue").left
+    assert through("stop", "told").left
+
+
+def test_a_box_that_is_empty_says_so_with_its_capacity() -> None:
+    last = dataclasses.replace(AWAY, connections=7, capacity=100, connects_per_second=5.0)
+    said = emptied(last)
+    assert (said.connections, said.capacity, said.connects_per_second) == (0, 100, 0.0)
+    # 0 would say that nobody knows.
+    assert emptied(AWAY).capacity == 1

@@ -1,0 +1,132 @@
+"""Driver ``command``: what a program is called with, and what is made of its answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from wholesale.scaler.drivers import DriverError, DriverLimit, Instance
+from wholesale.scaler.drivers.command import CommandDriver
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Path:
+    return tmp_path / "said"
+
+
+def driver(tmp_path: Path, script: str, *, seconds: float = 20.0) -> CommandDriver:
+    """A driver of a shell script, which is told ``$said``, a file to write to."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\nsaid={tmp_path / 'said'}\n{script}\n", "utf-8")
+    program.chmod(0o700)
+    return CommandDriver([str(program), "--site", "oregon"], seconds=seconds)
+
+
+def text_of(file: Path) -> str:
+    return file.read_text("utf-8")
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
+async def test_boxes_are_a_line_of_json_each(tmp_path: Path) -> None:
+    script = """echo '{"name": "b1", "age_seconds": 3, "zone": "a"}'
+echo
+echo '{"name": "b2", "age_seconds": 4.5}'"""
+    assert await driver(tmp_path, script).boxes() == (
+        Instance("b1", 3.0, "a"),
+        Instance("b2", 4.5, ""),
+    )
+
+
+async def test_it_is_called_with_what_is_wanted_and_who_shall_end(
+    tmp_path: Path, said: Path
+) -> None:
+    telling = driver(tmp_path, 'echo "$@" >> $said')
+    await telling.want(7)
+    await telling.end(["b1", "b2"])
+    await telling.end([])
+    await telling.end([f"b{n}" for n in range(150)])
+    lines = text_of(said).splitlines()
+    assert lines[:2] == ["--site oregon want 7", "--site oregon end b1 b2"]
+    assert [len(line.split()) for line in lines[2:]] == [103, 53]
+
+
+async def test_a_failure_is_said_with_its_last_line(tmp_path: Path) -> None:
+    failing = driver(tmp_path, "echo first >&2; echo 'no such site' >&2; exit 2")
+    with pytest.raises(DriverError, match="want: exit code 2: no such site"):
+        await failing.want(2)
+
+
+async def test_exit_code_3_says_that_there_may_be_no_more(tmp_path: Path) -> None:
+    with pytest.raises(DriverLimit, match="quota"):
+        await driver(tmp_path, "echo quota >&2; exit 3").want(2)
+
+
+async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path, said: Path) -> None:
+    hanging = driver(tmp_path, "sleep 1000 &\necho $! > $said\nwait", seconds=1.0)
+    with pytest.raises(DriverError, match="not done within 1 s"):
+        await hanging.want(2)
+    # Killed at once; who reaps it is another's matter.
+    assert state_of(int(text_of(said))) in ("", "Z")
+
+
+async def test_a_program_that_talks_for_ever_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match="of output"):
+        await driver(tmp_path, "exec yes").boxes()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        "[]",
+        '{"name": "b1"}',
+        '{"name": "B 1", "age_seconds": 1}',
+        '{"name": "b1", "age_seconds": -1}',
+        '{"name": "b1", "age_seconds": 1e99}',
+        '{"name": "b1", "age_seconds": true}',
+        '{"name": "b1", "age_seconds": 1, "zone": 5}',
+    ],
+)
+async def test_a_list_with_a_line_that_is_no_box_is_no_list(tmp_path: Path, line: str) -> None:
+    with pytest.raises(DriverError):
+        await driver(tmp_path, f"echo '{line}'").boxes()
+
+
+async def test_a_list_of_more_boxes_than_there_can_be_is_no_list(tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match="more than 1000 lines"):
+        await driver(tmp_path, "yes '{}' | head -n 1001").boxes()
+
+
+async def test_a_program_that_isnt_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match="No such file"):
+        await CommandDriver([str(tmp_path / "nothing")]).boxes()
+
+
+async def test_the_program_isnt_told_our_login(
+    tmp_path: Path, said: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "s3cret-word")
+    monkeypatch.setenv("SITE_KEY", "its own")
+    await driver(tmp_path, "env > $said").want(1)
+    text = text_of(said)
+    assert "s3cret-word" not in text
+    assert "SITE_KEY=its own" in text
+
+
+async def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
+    asking = driver(tmp_path, "true")
+    await asking.want(1)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        await asking.want(1)
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert sys.platform == "linux"

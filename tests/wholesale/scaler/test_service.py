@@ -1,0 +1,177 @@
+"""A scaler over a core in memory: what it hears, says and orders."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+from clusters import core_cluster, reported
+from core_desk import until
+from fleets import report
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+
+from newsfabric.amqp import Message
+from newsfabric.amqp.stub import StubBroker, StubLink
+from newsfabric.control import LoadReport, decode_drain, load_key
+from newsfabric.reports import decode_report, report_key
+from wholesale.scaler import counters
+from wholesale.scaler.choice import Decision
+from wholesale.scaler.drivers import Instance
+from wholesale.scaler.plan import Plan
+from wholesale.scaler.service import ScalerService, ScalerSettings
+
+SETTINGS = ScalerSettings(
+    name="oregon-scaler-1",
+    region="oregon",
+    login="scaler.oregon",
+    driver="machines",
+    plan=Plan(per_box=1000, zones=1, least=1, most=9, boot=1.0, drain=0.0, calm=1.0),
+)
+
+
+class Machines:
+    """A driver that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, float] = {}
+        self.wanted: list[int] = []
+        self.ended: list[str] = []
+
+    async def boxes(self) -> tuple[Instance, ...] | None:
+        return tuple(Instance(name, age) for name, age in self.there.items())
+
+    async def want(self, count: int) -> None:
+        self.wanted.append(count)
+
+    async def end(self, names: Iterable[str]) -> None:
+        self.ended += names
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclasses.dataclass
+class Place:
+    broker: StubBroker
+    link: StubLink
+    machines: Machines
+    service: ScalerService
+
+    def hear(self, *reports: LoadReport) -> None:
+        for each in reports:
+            self.broker.publish("upstream", reported(each))
+
+    async def get(self, path: str, **headers: str) -> Any:
+        request = HTTPRequest(f"http://127.0.0.1:{self.service.port}{path}", headers=headers)
+        return await AsyncHTTPClient().fetch(request, raise_error=False)
+
+    async def scale(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((await self.get("/scale")).body)
+        return found
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    broker = core_cluster()
+    link, machines = broker.connect(), Machines()
+    async with _serving(ScalerService(SETTINGS, core=link, driver=machines)) as service:
+        yield Place(broker, link, machines, service)
+
+
+@contextlib.asynccontextmanager
+async def _serving(service: ScalerService) -> AsyncIterator[ScalerService]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(service.serve(stop))
+    await service.listening.wait()
+    await until(lambda: service.readiness().ready)
+    try:
+        yield service
+    finally:
+        stop.set()
+        await task
+
+
+async def test_scale_says_what_is_wanted_with_the_sums(place: Place) -> None:
+    await until(lambda: place.service.acting.well)
+    place.hear(report("b1", 800), report("b2", 700))
+    brain = place.service.brain
+    await until(lambda: brain.decision and brain.decision.wish.boxes == 3)
+    said = await place.scale()
+    assert (said["scaler"], said["region"], said["state"]) == ("oregon-scaler-1", "oregon", "well")
+    sums = {line["name"]: line["value"] for line in said["sums"]}
+    assert (sums["readers"], sums["filled"], sums["wanted"]) == (1500, 3, 3)
+    assert said["counts"] == {"ready": 2}
+    assert said["driver"]["name"] == "machines"
+    assert said["plan"]["per_box"] == 1000
+    assert [box["name"] for box in said["boxes"]] == ["b1", "b2"]
+
+
+async def test_what_a_box_reports_in_anothers_name_is_dropped(place: Place) -> None:
+    before = counters.REPORT_FORGED._value.get(), counters.REPORT_BAD._value.get()
+    place.broker.publish("upstream", reported(report("b1", 900), by="b2"))
+    place.broker.publish("upstream", Message(load_key("oregon", "b1"), b"nonsense"))
+    place.hear(report("b3", 5))
+    await until(lambda: place.service.brain.sight and place.service.brain.sight.boxes)
+    assert [box["name"] for box in (await place.scale())["boxes"]] == ["b3"]
+    after = counters.REPORT_FORGED._value.get(), counters.REPORT_BAD._value.get()
+    assert after == (before[0] + 1, before[1] + 1)
+
+
+async def test_what_is_decided_is_told_the_driver_and_the_boxes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tap = place.broker.tap("postoffice")
+    brain = place.service.brain
+    decide = brain.decide
+
+    def decided(**given: Any) -> Decision:
+        return dataclasses.replace(decide(**given), want=4, drain=("b1", "b2"), end=("b3",))
+
+    monkeypatch.setattr(brain, "decide", decided)
+    await until(lambda: place.machines.wanted and place.machines.ended)
+    assert (place.machines.wanted[0], place.machines.ended[0]) == (4, "b3")
+    orders = [decode_drain(message) for message in place.broker.take(tap)]
+    assert [(o.region, o.box, o.by) for o in orders[:2]] == [
+        ("oregon", "b1", "oregon-scaler-1"),
+        ("oregon", "b2", "oregon-scaler-1"),
+    ]
+
+
+async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: Place) -> None:
+    place.hear(report("b1", 900))
+    await until(lambda: place.service.brain.decision)
+    place.link.lose()
+    assert place.service.decide(now=5.0) is None or place.link.connected
+    # Until it has listened again for a while nothing is asked for.
+    decision = place.service.decide(now=6.0)
+    assert decision is None or decision.want is None
+
+
+async def test_it_reports_as_every_process_does(place: Place) -> None:
+    tap = place.broker.tap("upstream")
+    seen: list[Message] = []
+
+    def reports() -> list[Message]:
+        seen.extend(place.broker.take(tap))
+        key = report_key("oregon", "oregon-scaler-1")
+        return [message for message in seen if message.topic == key]
+
+    await until(reports)
+    said = decode_report(reports()[0])
+    assert (said.kind, said.name, said.state) == ("scaler", "oregon-scaler-1", "ready")
+    assert reports()[0].properties.user_id == "scaler.oregon"
+    assert "scaler_wanted_boxes" in said.figures
+
+
+async def test_its_port_has_metrics_and_is_for_programs_alone(place: Place) -> None:
+    text = (await place.get("/metrics")).body.decode()
+    assert "newsfabric_scaler_wanted_boxes" in text
+    assert 'newsfabric_scaler_boxes{kind="silent"}' in text
+    assert (await place.get("/healthz/ready")).code == 200
+    assert (await place.get("/scale", Origin="http://evil.example")).code == 403
+    assert (await place.get("/nothing")).code == 404
