@@ -130,6 +130,15 @@ def test_every_number_of_the_page_names_its_metric(page: Elements) -> None:
         assert (attrs["title"] or "").startswith(metric)
 
 
+def test_every_metric_that_the_board_names_is_in_the_catalogue() -> None:
+    named = set(re.findall(r"newsfabric_[a-z_]+[a-z]", source("board-words.js")))
+    named |= set(re.findall(r"#(newsfabric_[a-z_]+)", source("board.html")))
+    named -= {"newsfabric_board_theme"}
+    catalogue = {attrs.get("id") for _, attrs in Elements(source("board-metrics.html")).found}
+    assert len(named) >= 10
+    assert named - catalogue == set()
+
+
 def test_uplot_is_the_released_1_6_32_with_its_licence() -> None:
     code = (PAGES / "uplot.min.js").read_bytes()
     assert code.startswith(b"/*! https://github.com/leeoniya/uPlot (v1.6.32) */")

@@ -79,13 +79,14 @@ export class Regions {
     this.regions = new Keyed(
       byId("regions"),
       (/** @type {Region} */ region) => new RegionView(region, open),
-      (view, region) => view.fill(region),
+      () => undefined,
     );
   }
 
-  /** @param {BoardDocument} document */
-  update({ regions }) {
+  /** The regions there are. @param {BoardDocument} document @returns {(() => void)[]} what fills them, each on its own */
+  steps({ regions }) {
     this.regions.update(regions, ({ name }) => name);
+    return regions.map((region) => () => this.regions.views.get(region.name)?.fill(region));
   }
 }
 

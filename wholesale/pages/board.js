@@ -2,7 +2,7 @@
  * The operations board: shows each document that comes, and says how old what it shows is.
  *
  * What it decides is in modules without a DOM (document, words, layout, series), how it looks in those
- * that have one. Documents may come faster than frames; only the newest is drawn.
+ * that have one. Documents may come faster than they are drawn; the newest is drawn next.
  */
 
 import { mergedEvents } from "./board-document.js";
@@ -23,6 +23,9 @@ const AGES_MS = 1000;
 let shown = null;
 /** When it came, by performance.now(). */
 let cameAt = 0;
+/** What of a document isn't drawn yet. @type {(() => void)[]} */
+let steps = [];
+/** Whether a newer one came meanwhile. */
 let isDue = false;
 /** @type {Link} */
 let link = { state: "asking", reason: "", retryAt: 0 };
@@ -46,34 +49,57 @@ function onDocument(document, anew) {
   document.events = mergedEvents(shown?.events ?? [], document.events, anew || isOther);
   shown = document;
   cameAt = performance.now();
-  if (isDue) return;
-  isDue = true;
-  requestAnimationFrame(render);
+  if (steps.length) return void (isDue = true);
+  steps = stepsOf(document);
+  requestAnimationFrame(work);
 }
 
-function render() {
-  isDue = false;
-  if (!shown) return;
-  now.ms = shown.now_ms;
-  setText(byId("frontdesk"), shown.frontdesk);
-  setText(byId("version"), shown.version);
-  head.update(shown);
-  const title = `${verdict(shown).text} – newsfabric`;
-  if (document.title !== title) document.title = title;
-  map.update(shown);
-  regions.update(shown);
-  shovels.update(shown);
-  events.update(shown.events);
-  inspector.update(shown);
-  plots.regions(shown.regions.map(({ name }) => name));
-  showAges();
-  if (document.body.dataset.shown !== "true") {
-    document.body.dataset.shown = "true";
-    setHidden(byId("board"), false);
-    setHidden(byId("asking"), true);
-    performance.mark("board-shown");
-    plots.start();
+/** One step in each frame, so that no frame is late; the first time all of them, to show it soon. */
+function work() {
+  const isFirst = document.body.dataset.shown !== "true";
+  try {
+    do steps.shift()?.();
+    while (isFirst && steps.length);
+    if (isFirst) reveal();
+  } finally {
+    // A step that fails must not stop those after it, nor the documents after this one.
+    if (!steps.length && isDue && shown) {
+      isDue = false;
+      steps = stepsOf(shown);
+    }
+    if (steps.length) requestAnimationFrame(work);
   }
+}
+
+/** @param {BoardDocument} found @returns {(() => void)[]} */
+function stepsOf(found) {
+  return [
+    () => {
+      now.ms = found.now_ms;
+      setText(byId("frontdesk"), found.frontdesk);
+      setText(byId("version"), found.version);
+      head.update(found);
+      const title = `${verdict(found).text} – newsfabric`;
+      if (document.title !== title) document.title = title;
+      inspector.update(found);
+      events.update(found.events);
+    },
+    () => map.update(found),
+    ...regions.steps(found),
+    () => {
+      shovels.update(found);
+      plots.regions(found.regions.map(({ name }) => name));
+      showAges();
+    },
+  ];
+}
+
+function reveal() {
+  document.body.dataset.shown = "true";
+  setHidden(byId("board"), false);
+  setHidden(byId("asking"), true);
+  performance.mark("board-shown");
+  plots.start();
 }
 
 /** @param {Link} found */
