@@ -18,8 +18,8 @@ from typing import Any, Final
 from newsfabric.errors import SetupError
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-#: Readers of one process: below the descriptors that a process usually may have, and few enough that
-#: a message to all of them doesn't keep those waiting who connect meanwhile.
+#: Readers of one process: below the descriptors that a process usually may have, and few enough
+#: that a message to all of them doesn't keep those waiting who connect meanwhile.
 MOST_EACH: Final = 5000
 _PATIENCE: Final = 60.0
 _LINE_LIMIT: Final = 1 << 22
