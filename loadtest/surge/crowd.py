@@ -18,8 +18,9 @@ from typing import Any, Final
 from newsfabric.errors import SetupError
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-#: Readers of one process: below the descriptors that a process usually may have.
-MOST_EACH: Final = 10_000
+#: Readers of one process: below the descriptors that a process usually may have, and few enough
+#: that a message to all of them doesn't keep those waiting who connect meanwhile.
+MOST_EACH: Final = 5000
 _PATIENCE: Final = 60.0
 _LINE_LIMIT: Final = 1 << 22
 
@@ -101,6 +102,8 @@ async def running(
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_LINE_LIMIT,
+                # Linux shares its cores among sessions, and readers have computers of their own.
+                start_new_session=True,
             )
             stack.push_async_callback(_ended, process)
             processes.append(process)

@@ -29,7 +29,7 @@ def write_report(
         "boxes": boxes_over_time(samples),
         "samples": [_brief(sample) for sample in samples],
     }
-    (folder / "report.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
     (folder / "plot.svg").write_text(_plot(samples, found, capacity), encoding="utf-8")
     text = "\n".join(_markdown(found, samples, options, capacity=capacity, at=at)) + "\n"
     (folder / "report.md").write_text(text, encoding="utf-8")
@@ -67,12 +67,13 @@ def boxes_over_time(samples: Sequence[Sample]) -> list[dict[str, Any]]:
 
 def _brief(sample: Sample) -> dict[str, Any]:
     found = dataclasses.asdict(sample)
+    found |= {"at": round(sample.at, 1), "started": len(sample.started)}
     for name in ("arrivals_ms", "boxes_ms", "delays_ms"):
         times = found.pop(name)
         found[name.replace("_ms", "")] = {
             "count": len(times),
-            "p50_ms": share_of(times, 0.5),
-            "p99_ms": share_of(times, 0.99),
+            "p50_ms": _rounded(share_of(times, 0.5)),
+            "p99_ms": _rounded(share_of(times, 0.99)),
         }
     return found
 
@@ -147,6 +148,10 @@ def _rows(found: Figures) -> Iterator[tuple[str, str]]:
     )
     least, most = found.machine_load
     yield "the machine's load average, least and most", f"{least:.1f}, {most:.1f}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
 
 
 def _ms(value: float | None) -> str:
