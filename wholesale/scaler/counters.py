@@ -15,7 +15,7 @@ MISSING = metrics.gauge("scaler_missing_readers", "Readers of silent boxes, not 
 GROWTH = metrics.gauge("scaler_growth_readers_per_second", "More readers each second.")
 LIMITED = metrics.gauge("scaler_limited", "1 while more boxes are needed than there may be.")
 DRAINS = metrics.counter("scaler_drains", "Orders to drain that were sent.", ["outcome"])
-DRIVER = metrics.counter("scaler_driver", "What a driver was asked.", ["action", "outcome"])
+DRIVER = metrics.counter("scaler_driver_calls", "What a driver was asked.", ["action", "outcome"])
 DRIVER_WELL = metrics.gauge("scaler_driver_well", "1 while the driver does what it is told.")
 DECIDE_SECONDS = metrics.histogram("scaler_decide", "One decision.")
 
