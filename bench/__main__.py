@@ -29,6 +29,7 @@ from bench import (
     stalled,
     store,
     upgrade,
+    watching,
 )
 from bench.programs import build, off_the_server_core
 from bench.rows import NotMeasured, Row, Section, as_json, print_table
@@ -42,7 +43,8 @@ floor), stalled (10,000 readers who take nothing beside 1,000 who do), upgrade (
 replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in does), repair
 (messages that were lost on the way), losses (a core node, a router, a shovel, a store node is
 killed), failover (a web page whose gateway or region goes), publishers (the libraries in Java, PHP
-and Python) and board-page (the operations board in Chromium); all if none is named. A part that
+and Python), board-page (the operations board in Chromium) and watching (metrics and reports with
+10,000 readers); all if none is named. A part that
 can't run says why; the others go on. A floor is measured in the same run: compare ratios, not
 figures of different days.
 
@@ -84,6 +86,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "failover": failover.measure,
     "publishers": publishers.measure,
     "board-page": board_page.measure,
+    "watching": lambda: _beside_the_floor(watching.measure),
 }
 
 
