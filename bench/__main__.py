@@ -31,6 +31,7 @@ from bench import (
     stalled,
     store,
     upgrade,
+    watching,
 )
 from bench.programs import build, off_the_server_core
 from bench.rows import NotMeasured, Row, Section, as_json, print_table
@@ -45,7 +46,8 @@ replaced under load), resume (a crowd comes back), mailbox (a crowd that is logg
 (messages that were lost on the way), losses (a core node, a router, a shovel, a store node is
 killed), failover (a web page whose gateway or region goes), publishers (the libraries in Java, PHP
 and Python), board (what it costs those who report and a frontdesk), board-page (the operations
-board in Chromium) and scaler (its decision for a thousand boxes); all if none is named. A part that
+board in Chromium), scaler (its decision for a thousand boxes) and watching (metrics and reports
+with 10,000 readers); all if none is named. A part that
 can't run says why; the others go on. A floor is measured in the same run: compare ratios, not
 figures of different days.
 
@@ -89,6 +91,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "board": board.measure,
     "board-page": board_page.measure,
     "scaler": scaler.measure,
+    "watching": lambda: _beside_the_floor(watching.measure),
 }
 
 

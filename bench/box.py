@@ -73,7 +73,7 @@ class Gateway:
         deadline = time.monotonic() + _PATIENCE
         while True:
             with contextlib.suppress(urllib.error.URLError, ConnectionError):
-                urllib.request.urlopen(self._url("/healthz/live"), timeout=5).close()
+                urllib.request.urlopen(self.url("/healthz/live"), timeout=5).close()
                 return
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SetupError("the gateway didn't start")
@@ -86,12 +86,12 @@ class Gateway:
 
     def take_over(self) -> None:
         """Put a new data plane in the place of the one that runs, as an operator does."""
-        request = urllib.request.Request(self._url("/take-over"), data=b"", method="POST")
+        request = urllib.request.Request(self.url("/take-over"), data=b"", method="POST")
         urllib.request.urlopen(request, timeout=_PATIENCE).close()
 
     def metric(self, sample: str) -> float:
         """The value of one line of ``/metrics``; 0 if it isn't there."""
-        with urllib.request.urlopen(self._url("/metrics"), timeout=5) as page:
+        with urllib.request.urlopen(self.url("/metrics"), timeout=5) as page:
             for line in page.read().decode().splitlines():
                 name, _, value = line.rpartition(" ")
                 if name == sample:
@@ -103,7 +103,8 @@ class Gateway:
         self._process.terminate()
         self._process.wait(timeout=_PATIENCE)
 
-    def _url(self, path: str) -> str:
+    def url(self, path: str) -> str:
+        """Of the admin port."""
         return f"http://127.0.0.1:{self._admin}{path}"
 
 
@@ -139,7 +140,7 @@ class Box:
         confirms = []
         for number in range(first, first + count):
             self._seq += 1
-            message = encode(_envelope(topic, self._epoch, self._seq, number, text_bytes))
+            message = encode(envelope(topic, self._epoch, self._seq, number, text_bytes))
             confirms.append(self._publisher.publish_nowait(topology.POSTOFFICE, message))
         for confirm in confirms:
             await confirm
@@ -220,7 +221,8 @@ def _running_gateway(
         gateway.stop()
 
 
-def _envelope(topic: str, epoch: int, seq: int, number: int, text_bytes: int) -> Envelope:
+def envelope(topic: str, epoch: int, seq: int, number: int, text_bytes: int) -> Envelope:
+    """As a router would have made it now; its body says when that was, and ``number``."""
     now_ms = int(time.time() * 1000)
     identity = identity_of(
         app_id="bench", message_id=f"{epoch}-{seq}", topic=topic, published_ms=None, body=b""

@@ -74,7 +74,7 @@ _DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
 }
 _NAME: Final = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 # A gauge may end in one of these in place of a unit or a plural: a state of what is before it.
-_STATES: Final = frozenset({"open", "running", "wanted", "ready", "seq", "info"})
+_STATES: Final = frozenset({"open", "running", "wanted", "ready", "seq", "info", "limited", "well"})
 _UNITS: Final = frozenset({"seconds", "bytes", "ratio"})
 # Prometheus keeps base units: seconds and bytes, not thousands or millions of them.
 _NOT_UNITS: Final = frozenset(
@@ -167,13 +167,20 @@ def breaches(metric: Metric) -> Iterator[str]:
         yield "units are seconds and bytes"
     if metric.type == "counter" and not words[-1].endswith("s"):
         yield f"{words[-1]} isn't what is counted: end with a plural"
-    if metric.type == "gauge" and not (words[-1].endswith("s") or words[-1] in _UNITS | _STATES):
+    if metric.type == "gauge" and not _says_what(words):
         yield f"{words[-1]} is neither a unit nor a plural nor a known state"
     for label in metric.labels:
         if label not in LABELS:
             yield f"label {label} isn't in LABELS, which says what keeps its values few"
     if not metric.meaning:
         yield "a metric without a meaning"
+
+
+def _says_what(words: list[str]) -> bool:
+    """Whether a gauge's name ends in a unit, a plural (per second, even) or a known state."""
+    if words[-2:] == ["per", "second"]:
+        words = words[:-2]
+    return words[-1].endswith("s") or words[-1] in _UNITS | _STATES
 
 
 def _metric(path: str, declarer: str, call: ast.Call) -> Metric:

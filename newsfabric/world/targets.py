@@ -27,6 +27,8 @@ def _of_region(region: RegionLayout) -> Iterator[dict[str, Any]]:
         yield group("router", f"{region.name}-router-{n}", port)
     for n, port in enumerate(region.mailbox_ports, 1):
         yield group("mailbox", f"{region.name}-mailbox-{n}", port)
+    for n, port in enumerate(region.scaler_ports, 1):
+        yield group("scaler", region.scaler_name(n), port)
     yield group("frontdesk", region.frontdesk_name, region.frontdesk_admin_port)
     yield group("keeper", region.keeper_name, region.keeper_port)
     for box in region.boxes:

@@ -1,0 +1,91 @@
+"""What metrics and reports cost a gateway with 10,000 readers, as a part of one core.
+
+Three things cost: a scrape (each fifteen seconds), a report for the board (each second), and
+counting as it goes. The last is measured alone, for each message: there is nothing for each
+delivery but what the data plane adds once for a chunk of readers, which is in no figure here.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from bench.box import BODY_BYTES, TOPIC, Box, envelope, running_box, subscribe_verb
+from bench.programs import running_crowd
+from bench.rows import Row
+from gateway import core
+from gateway.native import commands
+from gateway.publication import Publication
+from newsfabric.topics import TopicPolicy
+
+READERS: Final = 10_000
+LOOKS: Final = 40
+SCRAPE_SECONDS: Final = 15.0
+REPORT_SECONDS: Final = 1.0
+MESSAGES_PER_SECOND: Final = 100
+ROUNDS: Final = 20_000
+
+
+async def measure(programs: Path) -> list[Row]:
+    """A scrape, a report, a message's part, and all of it in a second."""
+    async with running_box("native") as box:
+        crowd = running_crowd(
+            programs, port=box.port, source="127.0.0.2", connections=READERS, say=subscribe_verb()
+        )
+        async with crowd as readers:
+            await readers.said()
+            await box.publish(count=20)
+            scrape = _processor_ms(box, "/metrics")
+            report = _processor_ms(box, "/report")
+    message = _message_us()
+    each_second = (
+        scrape / 1e3 / SCRAPE_SECONDS
+        + report / 1e3 / REPORT_SECONDS
+        + message / 1e6 * MESSAGES_PER_SECOND
+    )
+    return [
+        Row(figure=f"a scrape of a gateway with {READERS:,} readers", value=scrape, unit="ms"),
+        Row(figure="a report for the board", value=report, unit="ms", digits=2),
+        Row(figure="measuring one message", value=message, unit="µs"),
+        Row(
+            figure=f"metrics and reports, {MESSAGES_PER_SECOND} messages/s, of a core",
+            value=each_second * 100,
+            unit="%",
+            digits=2,
+            at_most=1.0,
+        ),
+    ]
+
+
+def _processor_ms(box: Box, path: str) -> float:
+    """Processor time of both processes for one request, beside what they do anyway."""
+    before, began = box.spent().total, time.monotonic()
+    for _ in range(LOOKS):
+        with urllib.request.urlopen(box.gateway.url(path), timeout=30) as page:
+            page.read()
+    spent, seconds = box.spent().total - before, time.monotonic() - began
+    before = box.spent().total
+    time.sleep(seconds)
+    idle = box.spent().total - before
+    return max(0.0, spent - idle) / LOOKS * 1e3
+
+
+def _message_us() -> float:
+    """What is done for a message's measuring in the control plane: its stamp, its example."""
+    plain, measured = _publication(), _publication()
+    measured.way = "postoffice.1"
+    took = []
+    for publication in (plain, measured):
+        began = time.process_time()
+        for number in range(ROUNDS):
+            commands.publish(number, publication)
+            core.published(publication, None)
+        took.append(time.process_time() - began)
+    return max(0.0, took[1] - took[0]) / ROUNDS * 1e6
+
+
+def _publication() -> Publication:
+    made = envelope(TOPIC, 1, 1, 1, BODY_BYTES)
+    return Publication(made, TopicPolicy(pattern="#"), None)
