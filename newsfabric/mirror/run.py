@@ -9,13 +9,13 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
 from newsfabric.mirror.asking import Asking
 from newsfabric.mirror.board import Crowded
-from newsfabric.mirror.carrier import Carrier
+from newsfabric.mirror.carrier import OLDEST, Carrier, Outbox
 from newsfabric.mirror.copying import Copying, Heard, carried_patterns
 from newsfabric.mirror.crowd import Wanted, wanted
 from newsfabric.mirror.ledger import CLASSES, SIDES, Ledger, Outcome, Side
@@ -24,9 +24,18 @@ from newsfabric.mirror.place import Place
 from newsfabric.mirror.rates import Rates
 from newsfabric.mirror.readers_process import NOTHING_SAID, ReadersProcess
 from newsfabric.mirror.report import live_line
+from newsfabric.numbers import is_number
 
-_TICK = 1.0
-_LINK_TROUBLE = 160
+_TICK: Final = 1.0
+_LINK_TROUBLE: Final = 160
+_MOST: Final = {
+    "share": 1.0,
+    "reader_share": 1.0,
+    "ramp": 10_000.0,
+    "seconds": 1e9,
+    "every": 1e9,
+    "patience": 600.0,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,12 @@ class MirrorOptions:
     patience: float = 15.0
     with_private: bool = False
     board_token_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and not is_number(value, 0, most):
+                raise ConfigError(f"{name.replace('_', '-')}: not a number from 0 to {most:g}")
 
     @property
     def plays_readers(self) -> bool:
@@ -82,6 +97,8 @@ class Mirror:
             clock=self.clock,
             on_heard=self._heard,
             on_outcome=self._went,
+            # What is judged must have had its end.
+            outbox=Outbox(oldest=min(OLDEST, options.patience)),
         )
         self.observers: dict[Side, Observer] = {
             "here": self._observer("here", original.endpoints_urls[0]),
