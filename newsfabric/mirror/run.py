@@ -23,11 +23,10 @@ from newsfabric.mirror.observer import Observer
 from newsfabric.mirror.place import Place
 from newsfabric.mirror.rates import Rates
 from newsfabric.mirror.readers_process import NOTHING_SAID, ReadersProcess
-from newsfabric.mirror.report import live_line
+from newsfabric.mirror.report import live_line, plain
 from newsfabric.numbers import is_number
 
 _TICK: Final = 1.0
-_LINK_TROUBLE: Final = 160
 _MOST: Final = {
     "share": 1.0,
     "reader_share": 1.0,
@@ -227,11 +226,11 @@ class Mirror:
                 "outcomes": outcomes,
                 "left_out": dict(self.carrier.left_out),
                 "unheard": ledger.unheard,
-                "last_refusal": self.carrier.refusal[:_LINK_TROUBLE],
+                "last_refusal": plain(self.carrier.refusal),
             },
             "classes": classes,
             "observers": {side: self._observed(side) for side in SIDES},
-            "readers": dict(said),
+            "readers": {**said, "trouble": plain(str(said["trouble"]))},
             "original": None if crowded is None else dataclasses.asdict(crowded),
             "troubles": self._troubles(said),
         }
@@ -247,16 +246,16 @@ class Mirror:
     def _troubles(self, readers: dict[str, Any]) -> dict[str, str]:
         """What doesn't work now, and why, in the words of whoever said so."""
         found = {
-            name: str(link.trouble)[:_LINK_TROUBLE]
+            name: str(link.trouble)
             for name, link in self._links.items()
             if link.trouble is not None
         }
         found |= {f"the observer {side}": each.trouble for side, each in self.observers.items()}
         if self.carrier.refuses:
-            found["the other's broker"] = self.carrier.refusal[:_LINK_TROUBLE]
+            found["the other's broker"] = self.carrier.refusal
         found["the original's board"] = self.asking.trouble
         found["readers there"] = str(readers["trouble"])
-        return {name: said for name, said in found.items() if said}
+        return {name: plain(said) for name, said in found.items() if said}
 
 
 def _steady_clock() -> Callable[[], float]:
