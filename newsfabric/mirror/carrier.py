@@ -6,9 +6,9 @@ only what somebody subscribes to, and the client clusters have it before it was 
 
 Nothing of the other fabric reaches back to the original: each message is acknowledged as it comes,
 then waits in the outbox, from which the oldest go when it is full, and each after ten seconds: what
-is older is no live traffic. What the other broker refuses, or has not confirmed when its link
-breaks, isn't sent again. If the mirror itself is too slow, or
-stands still, the core's queue drops its oldest (``x-max-length``), and it goes with the connection.
+is older is no live traffic any more. What the other broker refuses, or has not confirmed when its
+link breaks, isn't sent again. If the mirror itself is too slow, or stands still, the core's queue
+drops its oldest (``x-max-length``), and it goes with the connection.
 """
 
 from __future__ import annotations

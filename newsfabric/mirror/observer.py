@@ -124,7 +124,7 @@ class Observer:
             ref = push.fields.get("ref")
             if isinstance(ref, str) and ref in self._wanted:
                 self._refused.add(ref)
-            self.trouble = f"{ref}: {push.fields.get('reason')}"[:200]
+            self.trouble = f"{ref!r:.80}: {push.fields.get('reason')!r:.80}"
 
     def _message(self, push: Push) -> None:
         told = str(push.fields.get("id"))

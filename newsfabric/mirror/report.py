@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from newsfabric.mirror.ledger import CLASSES, SIDES, Ledger, Side
 
+_SHOWN: Final = 200
+
 #: The columns of the table.
 COLUMNS: Final = (
     "class", "side", "watched", "delivered", "missing", "doubled", "delay p50", "delay p99",
@@ -105,6 +107,12 @@ def failures(
         if fail_over_delay is not None and p99 is not None and p99 > fail_over_delay:
             found.append(f"{name}: delay p99 there {ms_text(p99)}, over {fail_over_delay:g} ms")
     return found
+
+
+def plain(text: str) -> str:
+    """``text`` of somebody else on one line of 200 characters, with nothing that acts on a
+    terminal."""
+    return "".join(c if c.isprintable() else " " for c in text[:_SHOWN])
 
 
 def ms_text(ms: float | None) -> str:

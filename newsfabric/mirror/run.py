@@ -9,13 +9,13 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
 from newsfabric.mirror.asking import Asking
 from newsfabric.mirror.board import Crowded
-from newsfabric.mirror.carrier import Carrier
+from newsfabric.mirror.carrier import OLDEST, Carrier, Outbox
 from newsfabric.mirror.copying import Copying, Heard, carried_patterns
 from newsfabric.mirror.crowd import Wanted, wanted
 from newsfabric.mirror.ledger import CLASSES, SIDES, Ledger, Outcome, Side
@@ -23,10 +23,18 @@ from newsfabric.mirror.observer import Observer
 from newsfabric.mirror.place import Place
 from newsfabric.mirror.rates import Rates
 from newsfabric.mirror.readers_process import NOTHING_SAID, ReadersProcess
-from newsfabric.mirror.report import live_line
+from newsfabric.mirror.report import live_line, plain
+from newsfabric.numbers import is_number
 
-_TICK = 1.0
-_LINK_TROUBLE = 160
+_TICK: Final = 1.0
+_MOST: Final = {
+    "share": 1.0,
+    "reader_share": 1.0,
+    "ramp": 10_000.0,
+    "seconds": 1e9,
+    "every": 1e9,
+    "patience": 600.0,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,12 @@ class MirrorOptions:
     patience: float = 15.0
     with_private: bool = False
     board_token_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and not is_number(value, 0, most):
+                raise ConfigError(f"{name.replace('_', '-')}: not a number from 0 to {most:g}")
 
     @property
     def plays_readers(self) -> bool:
@@ -82,6 +96,8 @@ class Mirror:
             clock=self.clock,
             on_heard=self._heard,
             on_outcome=self._went,
+            # What is judged must have had its end.
+            outbox=Outbox(oldest=min(OLDEST, options.patience)),
         )
         self.observers: dict[Side, Observer] = {
             "here": self._observer("here", original.endpoints_urls[0]),
@@ -210,11 +226,11 @@ class Mirror:
                 "outcomes": outcomes,
                 "left_out": dict(self.carrier.left_out),
                 "unheard": ledger.unheard,
-                "last_refusal": self.carrier.refusal[:_LINK_TROUBLE],
+                "last_refusal": plain(self.carrier.refusal),
             },
             "classes": classes,
             "observers": {side: self._observed(side) for side in SIDES},
-            "readers": dict(said),
+            "readers": {**said, "trouble": plain(str(said["trouble"]))},
             "original": None if crowded is None else dataclasses.asdict(crowded),
             "troubles": self._troubles(said),
         }
@@ -230,16 +246,16 @@ class Mirror:
     def _troubles(self, readers: dict[str, Any]) -> dict[str, str]:
         """What doesn't work now, and why, in the words of whoever said so."""
         found = {
-            name: str(link.trouble)[:_LINK_TROUBLE]
+            name: str(link.trouble)
             for name, link in self._links.items()
             if link.trouble is not None
         }
         found |= {f"the observer {side}": each.trouble for side, each in self.observers.items()}
         if self.carrier.refuses:
-            found["the other's broker"] = self.carrier.refusal[:_LINK_TROUBLE]
+            found["the other's broker"] = self.carrier.refusal
         found["the original's board"] = self.asking.trouble
         found["readers there"] = str(readers["trouble"])
-        return {name: said for name, said in found.items() if said}
+        return {name: plain(said) for name, said in found.items() if said}
 
 
 def _steady_clock() -> Callable[[], float]:

@@ -12,7 +12,18 @@ from click.testing import CliRunner, Result
 from newsfabric.cli import cli
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
-COMMANDS = ("up", "status", "down", "publish", "tail", "replay", "trace", "rejected", "top")
+COMMANDS = (
+    "up",
+    "status",
+    "down",
+    "publish",
+    "tail",
+    "replay",
+    "trace",
+    "rejected",
+    "top",
+    "mirror",
+)
 
 
 @pytest.fixture
