@@ -74,7 +74,7 @@ _DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
 }
 _NAME: Final = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 # A gauge may end in one of these in place of a unit or a plural: a state of what is before it.
-_STATES: Final = frozenset({"open", "running", "wanted", "ready", "seq", "info", "limited", "well"})
+_STATES: Final = frozenset({"open", "running", "wanted", "ready", "seq", "info"})
 _UNITS: Final = frozenset({"seconds", "bytes", "ratio"})
 # Prometheus keeps base units: seconds and bytes, not thousands or millions of them.
 _NOT_UNITS: Final = frozenset(
@@ -177,9 +177,7 @@ def breaches(metric: Metric) -> Iterator[str]:
 
 
 def _says_what(words: list[str]) -> bool:
-    """Whether a gauge's name ends in a unit, a plural (per second, even) or a known state."""
-    if words[-2:] == ["per", "second"]:
-        words = words[:-2]
+    """Whether a gauge's name ends in a unit, a plural or a known state."""
     return words[-1].endswith("s") or words[-1] in _UNITS | _STATES
 
 
