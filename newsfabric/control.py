@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.numbers import is_number, is_whole
+from newsfabric.fields import listed, mapping, number, text, whole
 from newsfabric.topics import CONTROL_WORD, REVOKED
 
 TICK: Final = "tick"
@@ -20,8 +20,6 @@ CANARY: Final = "canary"
 LOAD: Final = "load"
 DRAIN: Final = "drain"
 RECEIPT: Final = "receipt"
-# What a position can hold; JSON numbers may be larger.
-MAX_COUNT: Final = 2**63 - 1
 # A tick with as many voids as a router remembers has 43 KB. Frontdesks keep reports of a thousand
 # boxes, each of which a stranger may own.
 MAX_BYTES: Final = 64 * 1024
@@ -60,14 +58,14 @@ def encode_tick(tick: Tick) -> Message:
 
 def decode_tick(message: Message) -> Tick:
     """The tick in ``message``; ValueError if it isn't one."""
-    fields = _fields(message, TICK)
+    fields = fields_of(message, TICK)
     return Tick(
-        origin=_text(fields, "origin"),
-        router=_text(fields, "router"),
-        epoch=_count(fields, "epoch"),
-        seq=_count(fields, "seq"),
-        sent_ms=_count(fields, "sent_ms"),
-        void=tuple(_counts(fields, "void")),
+        origin=text(fields, "origin"),
+        router=text(fields, "router"),
+        epoch=whole(fields, "epoch"),
+        seq=whole(fields, "seq"),
+        sent_ms=whole(fields, "sent_ms"),
+        void=tuple(whole({"void": n}, "void") for n in listed(fields, "void", MAX_BYTES)),
     )
 
 
@@ -101,11 +99,11 @@ def encode_canary(canary: Canary) -> Message:
 
 def decode_canary(message: Message) -> Canary:
     """The canary in ``message``; ValueError if it isn't one."""
-    fields = _fields(message, CANARY)
+    fields = fields_of(message, CANARY)
     return Canary(
-        region=_text(fields, "region"),
-        token=_text(fields, "token"),
-        sent_ms=_count(fields, "sent_ms"),
+        region=text(fields, "region"),
+        token=text(fields, "token"),
+        sent_ms=whole(fields, "sent_ms"),
     )
 
 
@@ -144,19 +142,19 @@ def encode_load(report: LoadReport) -> Message:
 
 def decode_load(message: Message) -> LoadReport:
     """The load report in ``message``; ValueError if it isn't one."""
-    fields = _fields(message, LOAD)
+    fields = fields_of(message, LOAD)
     return LoadReport(
-        region=_text(fields, "region"),
-        box=_text(fields, "box"),
+        region=text(fields, "region"),
+        box=text(fields, "box"),
         state=_box_state(fields),
-        connections=_count(fields, "connections", MAX_READERS),
-        capacity=_count(fields, "capacity", MAX_READERS),
-        deliveries_per_second=_number(fields, "deliveries_per_second"),
-        connects_per_second=_number(fields, "connects_per_second"),
-        sockjs_url=_text(fields, "sockjs_url"),
-        websocket_url=_text(fields, "websocket_url"),
-        sse_url=_text(fields, "sse_url"),
-        sent_ms=_count(fields, "sent_ms"),
+        connections=whole(fields, "connections", MAX_READERS),
+        capacity=whole(fields, "capacity", MAX_READERS),
+        deliveries_per_second=number(fields, "deliveries_per_second"),
+        connects_per_second=number(fields, "connects_per_second"),
+        sockjs_url=text(fields, "sockjs_url"),
+        websocket_url=text(fields, "websocket_url"),
+        sse_url=text(fields, "sse_url"),
+        sent_ms=whole(fields, "sent_ms"),
     )
 
 
@@ -199,12 +197,12 @@ def encode_drain(drain: Drain) -> Message:
 
 def decode_drain(message: Message) -> Drain:
     """The order in ``message``; ValueError if it isn't one, or not the one that its key says."""
-    fields = _fields(message, DRAIN)
+    fields = fields_of(message, DRAIN)
     drain = Drain(
-        region=_text(fields, "region"),
-        box=_text(fields, "box"),
-        by=_text(fields, "by"),
-        sent_ms=_count(fields, "sent_ms"),
+        region=text(fields, "region"),
+        box=text(fields, "box"),
+        by=text(fields, "by"),
+        sent_ms=whole(fields, "sent_ms"),
     )
     if message.topic != drain_key(drain.region, drain.box):
         raise ValueError("a drain under another's key")
@@ -249,8 +247,8 @@ def encode_receipt(receipt: Receipt, *, reply_to: str, correlation_id: str | Non
 
 def decode_receipt(message: Message) -> Receipt:
     """The receipt in ``message``; ValueError if it isn't one."""
-    fields = _fields(message, RECEIPT)
-    status = _text(fields, "status")
+    fields = fields_of(message, RECEIPT)
+    status = text(fields, "status")
     if status not in ("routed", "rejected"):
         raise ValueError(f"unknown status {status!r}")
     texts = {
@@ -259,9 +257,9 @@ def decode_receipt(message: Message) -> Receipt:
     }
     return Receipt(
         status="routed" if status == "routed" else "rejected",
-        region=_text(fields, "region"),
-        router=_text(fields, "router"),
-        topic=_text(fields, "topic"),
+        region=text(fields, "region"),
+        router=text(fields, "router"),
+        topic=text(fields, "topic"),
         repeated=fields.get("repeated") is True,
         **texts,
     )
@@ -286,7 +284,8 @@ def _message(
     return Message(key, orjson.dumps(fields), properties)
 
 
-def _fields(message: Message, kind: str) -> dict[str, Any]:
+def fields_of(message: Message, kind: str) -> dict[str, Any]:
+    """The JSON object in ``message``, which must be a ``kind``; ValueError if it isn't."""
     if message.properties.type != kind:
         raise ValueError(f"not a {kind}: type is {message.properties.type!r}")
     if len(message.body) > MAX_BYTES:
@@ -295,16 +294,7 @@ def _fields(message: Message, kind: str) -> dict[str, Any]:
         fields = orjson.loads(message.body)
     except orjson.JSONDecodeError as exc:
         raise ValueError(f"not a {kind}: {exc}") from exc
-    if not isinstance(fields, dict):
-        raise ValueError(f"not a {kind}: the body is no object")
-    return fields
-
-
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be text")
-    return value
+    return mapping(fields, f"not a {kind}: the body")
 
 
 def _box_state(fields: dict[str, Any]) -> BoxState:
@@ -315,25 +305,4 @@ def _box_state(fields: dict[str, Any]) -> BoxState:
 
 
 def _optional_text(fields: dict[str, Any], name: str) -> str | None:
-    return None if fields.get(name) is None else _text(fields, name)
-
-
-def _count(fields: dict[str, Any], name: str, most: int = MAX_COUNT) -> int:
-    value = fields.get(name)
-    if not is_whole(value, 0, most):
-        raise ValueError(f"{name} must be a whole number of at most {most}")
-    return int(value)
-
-
-def _counts(fields: dict[str, Any], name: str) -> list[int]:
-    values = fields.get(name)
-    if not isinstance(values, list):
-        raise ValueError(f"{name} must be a list")
-    return [_count({name: value}, name) for value in values]
-
-
-def _number(fields: dict[str, Any], name: str) -> float:
-    value = fields.get(name)
-    if not is_number(value, 0, MAX_COUNT):
-        raise ValueError(f"{name} must be a number")
-    return float(value)
+    return None if fields.get(name) is None else text(fields, name)

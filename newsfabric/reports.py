@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, get_args
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.control import MAX_BYTES, MAX_COUNT
-from newsfabric.numbers import is_number, is_whole
+from newsfabric.control import fields_of
+from newsfabric.fields import flag, listed, mapping, number, numbers, text, texts, whole
 from newsfabric.topics import CONTROL_WORD
 
 REPORT: Final = "report"
@@ -115,33 +115,22 @@ def encode_report(report: Report, *, user_id: str | None = None) -> Message:
 
 def decode_report(message: Message) -> Report:
     """The report in ``message``; ValueError if it isn't one."""
-    if message.properties.type != REPORT:
-        raise ValueError(f"not a report: type is {message.properties.type!r}")
-    if len(message.body) > MAX_BYTES:
-        raise ValueError(f"not a report: {len(message.body)} bytes")
-    try:
-        fields = orjson.loads(message.body)
-    except orjson.JSONDecodeError as exc:
-        raise ValueError(f"not a report: {exc}") from exc
-    fields = _object(fields, "report")
+    fields = fields_of(message, REPORT)
     return Report(
-        region=_text(fields, "region"),
-        name=_text(fields, "name"),
+        region=text(fields, "region", MAX_TEXT),
+        name=text(fields, "name", MAX_TEXT),
         kind=_kind(fields),
-        version=_text(fields, "version"),
-        started_ms=_count(fields, "started_ms"),
-        sent_ms=_count(fields, "sent_ms"),
-        state=_text(fields, "state"),
-        waiting_for=tuple(
-            _text({"waiting_for": value}, "waiting_for")
-            for value in _list(fields, "waiting_for", MAX_REASONS)
-        ),
-        engine=_text(fields, "engine"),
-        figures=_figures(fields),
-        shovels=tuple(_shovel(value) for value in _list(fields, "shovels", MAX_SHOVELS)),
-        nodes=tuple(_node(value) for value in _list(fields, "nodes", MAX_NODES)),
-        topics=tuple(_busy(value) for value in _list(fields, "topics", MAX_BUSIEST)),
-        publishers=tuple(_busy(value) for value in _list(fields, "publishers", MAX_BUSIEST)),
+        version=text(fields, "version", MAX_TEXT),
+        started_ms=whole(fields, "started_ms"),
+        sent_ms=whole(fields, "sent_ms"),
+        state=text(fields, "state", MAX_TEXT),
+        waiting_for=texts(fields, "waiting_for", MAX_REASONS, MAX_TEXT),
+        engine=text(fields, "engine", MAX_TEXT),
+        figures=numbers(fields, "figures", MAX_FIGURES, MAX_TEXT),
+        shovels=tuple(_shovel(value) for value in listed(fields, "shovels", MAX_SHOVELS)),
+        nodes=tuple(_node(value) for value in listed(fields, "nodes", MAX_NODES)),
+        topics=tuple(_busy(value) for value in listed(fields, "topics", MAX_BUSIEST)),
+        publishers=tuple(_busy(value) for value in listed(fields, "publishers", MAX_BUSIEST)),
     )
 
 
@@ -152,87 +141,36 @@ def _kind(fields: dict[str, Any]) -> ProcessKind:
     raise ValueError(f"kind must be one of {', '.join(KINDS)}")
 
 
-def _figures(fields: dict[str, Any]) -> dict[str, float]:
-    found = _object(fields.get("figures"), "figures")
-    if len(found) > MAX_FIGURES:
-        raise ValueError(f"more than {MAX_FIGURES} figures")
-    for name, value in found.items():
-        _text({"figures": name}, "figures")
-        if not is_number(value, -MAX_COUNT, MAX_COUNT):
-            raise ValueError("a figure must be a number")
-    return {name: float(value) for name, value in found.items()}
-
-
 def _shovel(value: Any) -> ShovelSeen:
-    fields = _object(value, "shovel")
+    fields = mapping(value, "shovel")
     return ShovelSeen(
-        name=_text(fields, "name"),
-        runs_on=_text(fields, "runs_on"),
-        source=_text(fields, "source"),
-        state=_text(fields, "state"),
+        name=text(fields, "name", MAX_TEXT),
+        runs_on=text(fields, "runs_on", MAX_TEXT),
+        source=text(fields, "source", MAX_TEXT),
+        state=text(fields, "state", MAX_TEXT),
         canary_age_ms=None
         if fields.get("canary_age_ms") is None
-        else _count(fields, "canary_age_ms"),
+        else whole(fields, "canary_age_ms"),
         messages_per_second=None
         if fields.get("messages_per_second") is None
-        else _rate(fields, "messages_per_second"),
-        restarts=_count(fields, "restarts"),
+        else number(fields, "messages_per_second"),
+        restarts=whole(fields, "restarts"),
     )
 
 
 def _node(value: Any) -> NodeSeen:
-    fields = _object(value, "node")
+    fields = mapping(value, "node")
     return NodeSeen(
-        cluster=_text(fields, "cluster"),
-        node=_text(fields, "node"),
-        running=_flag(fields, "running"),
-        alarm=_text(fields, "alarm"),
+        cluster=text(fields, "cluster", MAX_TEXT),
+        node=text(fields, "node", MAX_TEXT),
+        running=flag(fields, "running"),
+        alarm=text(fields, "alarm", MAX_TEXT),
     )
 
 
 def _busy(value: Any) -> Busy:
-    fields = _object(value, "busy")
+    fields = mapping(value, "busy")
     return Busy(
-        name=_text(fields, "name"), messages_per_second=_rate(fields, "messages_per_second")
+        name=text(fields, "name", MAX_TEXT),
+        messages_per_second=number(fields, "messages_per_second"),
     )
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
-    return value
-
-
-def _list(fields: dict[str, Any], name: str, most: int) -> list[Any]:
-    values = fields.get(name)
-    if not isinstance(values, list) or len(values) > most:
-        raise ValueError(f"{name} must be a list of at most {most}")
-    return values
-
-
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
-        raise ValueError(f"{name} must be text of at most {MAX_TEXT} characters")
-    return value
-
-
-def _flag(fields: dict[str, Any], name: str) -> bool:
-    value = fields.get(name)
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false")
-    return value
-
-
-def _count(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name)
-    if not is_whole(value, 0, MAX_COUNT):
-        raise ValueError(f"{name} must be a whole number")
-    return int(value)
-
-
-def _rate(fields: dict[str, Any], name: str) -> float:
-    value = fields.get(name)
-    if not is_number(value, 0, MAX_COUNT):
-        raise ValueError(f"{name} must be a number")
-    return float(value)

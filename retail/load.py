@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from newsfabric.control import MAX_COUNT, BoxState, LoadReport
-from newsfabric.numbers import is_number, is_whole
-from newsfabric.reports import MAX_FIGURES
+from newsfabric.control import BoxState, LoadReport
+from newsfabric.fields import mapping, number, numbers, text, texts, whole
+from newsfabric.reports import MAX_FIGURES, MAX_REASONS, MAX_TEXT
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +29,19 @@ class GatewayLoad:
 
 def parse_load(document: Any) -> GatewayLoad:
     """The load in a parsed answer; ValueError names what is wrong with it."""
-    if not isinstance(document, dict):
-        raise ValueError("the gateway's load is no object")
-    return GatewayLoad(
-        connections=_count(document, "connections"),
-        capacity=_count(document, "capacity"),
-        deliveries_per_second=_rate(document, "deliveries_per_second"),
-        connects_per_second=_rate(document, "connects_per_second"),
-        ready=document.get("ready") is True,
-        draining=document.get("draining") is True,
-        sockjs_url=_text(document, "sockjs_url"),
-        websocket_url=_text(document, "websocket_url"),
-        sse_url=_text(document, "sse_url"),
-    )
+    with _of_the_gateway():
+        fields = mapping(document, "load")
+        return GatewayLoad(
+            connections=whole(fields, "connections"),
+            capacity=whole(fields, "capacity"),
+            deliveries_per_second=number(fields, "deliveries_per_second"),
+            connects_per_second=number(fields, "connects_per_second"),
+            ready=fields.get("ready") is True,
+            draining=fields.get("draining") is True,
+            sockjs_url=text(fields, "sockjs_url"),
+            websocket_url=text(fields, "websocket_url"),
+            sse_url=text(fields, "sse_url"),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +56,14 @@ class GatewayWord:
 
 def parse_word(document: Any) -> GatewayWord:
     """The gateway's word in a parsed answer; ValueError names what is wrong with it."""
-    if not isinstance(document, dict):
-        raise ValueError("the gateway's report is no object")
-    reasons, figures = document.get("waiting_for"), document.get("figures")
-    if not isinstance(reasons, list) or not all(isinstance(one, str) for one in reasons):
-        raise ValueError("the gateway's waiting_for must be a list of texts")
-    if not isinstance(figures, dict) or len(figures) > MAX_FIGURES:
-        raise ValueError("the gateway's figures must be an object")
-    if not all(is_number(value, -MAX_COUNT, MAX_COUNT) for value in figures.values()):
-        raise ValueError("the gateway's figures must be numbers")
-    return GatewayWord(
-        engine=_text(document, "engine"),
-        version=_text(document, "version"),
-        waiting_for=tuple(reasons),
-        figures=figures,
-    )
+    with _of_the_gateway():
+        fields = mapping(document, "report")
+        return GatewayWord(
+            engine=text(fields, "engine"),
+            version=text(fields, "version"),
+            waiting_for=texts(fields, "waiting_for", MAX_REASONS, MAX_TEXT),
+            figures=numbers(fields, "figures", MAX_FIGURES, MAX_TEXT),
+        )
 
 
 # A gateway that doesn't answer: nobody can be sent there.
@@ -126,22 +120,9 @@ def report(
     )
 
 
-def _count(document: dict[str, Any], field: str) -> int:
-    value = document.get(field)
-    if not is_whole(value, 0, MAX_COUNT):
-        raise ValueError(f"the gateway's {field} must be a whole number")
-    return int(value)
-
-
-def _rate(document: dict[str, Any], field: str) -> float:
-    value = document.get(field)
-    if not is_number(value, 0, MAX_COUNT):
-        raise ValueError(f"the gateway's {field} must be a number")
-    return float(value)
-
-
-def _text(document: dict[str, Any], field: str) -> str:
-    value = document.get(field)
-    if not isinstance(value, str):
-        raise ValueError(f"the gateway's {field} must be text")
-    return value
+@contextlib.contextmanager
+def _of_the_gateway() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as exc:
+        raise ValueError(f"the gateway's {exc}") from exc

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.control import MAX_COUNT
+from newsfabric.fields import MAX_COUNT
 from newsfabric.numbers import is_number, is_whole
 from newsfabric.reports import MAX_BUSIEST, MAX_FIGURES, MAX_REASONS, MAX_TEXT
 from wholesale.frontdesk.events import EVENT_KINDS, MOST

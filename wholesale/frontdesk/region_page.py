@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from newsfabric.control import MAX_COUNT, LoadReport
+from newsfabric.control import LoadReport
+from newsfabric.fields import MAX_COUNT
 from newsfabric.reports import MAX_BUSIEST, Busy, NodeSeen, ShovelSeen
 from wholesale.frontdesk.presence import BOX, Known
 

@@ -91,17 +91,17 @@ async def test_those_that_wait_for_a_control_plane_that_dies_are_told_to_come_ba
         contextlib.AsyncExitStack() as stack,
     ):
         control.pause()
-        raws = [await stack.enter_async_context(plane.reader()) for _ in range(900)]
+        raws = [await stack.enter_async_context(plane.reader()) for _ in range(1_500)]
         for raw in raws:
             raw.send(PAGE)
-        async with attached(plane) as second:
-            await second.counted(handovers=900)
-            control.leave()
-        answers = await asyncio.gather(*(raw.read_all() for raw in raws), return_exceptions=True)
+        hearing = [asyncio.create_task(raw.read_all()) for raw in raws]
+        # The first who is turned away finds as many waiting as there may be.
+        await asyncio.wait(hearing, return_when=asyncio.FIRST_COMPLETED)
+        control.leave()
+        answers = await asyncio.gather(*hearing, return_exceptions=True)
         # What the dead one's socket held is gone with it; nobody is left hanging.
         told_so = [a for a in answers if isinstance(a, bytes) and a.startswith(b"HTTP/1.1 503")]
-        assert len(answers) == 900
-        assert told_so
+        assert len(told_so) > 1_024
 
 
 async def test_a_request_after_many_of_ours_on_one_connection(tmp_path: Path) -> None:
