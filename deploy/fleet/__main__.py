@@ -1,0 +1,328 @@
+"""The command line: ``python -m fleet`` with ``deploy`` on PYTHONPATH."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from fleet import access, boxes
+from fleet.errors import FleetError
+from fleet.fleet import PORT_BASE, Fleet
+from fleet.folders import CHECKOUT, Folders
+from fleet.plan import SIZES
+from fleet.playbooks import DEPLOYMENT, FOLDER_VARIABLE, play
+from fleet.precheck import missing
+from newsfabric.errors import NewsfabricError
+
+_EXAMPLES = """\b
+Examples:
+  python -m fleet up --size 6
+  python -m fleet status --json
+  python -m fleet ssh oregon-core-1 systemctl --failed
+  python -m fleet cut oregon dublin
+  python -m fleet pull-plug oregon-retail-2
+  python -m fleet boot oregon-retail-2 --new
+  python -m fleet down
+"""
+
+_TO_TRY = """What to try (with PYTHONPATH=deploy .venv/bin/python for python):
+  python -m fleet status                           machines, addresses, cuts
+  python -m fleet ssh oregon-core-1                a shell on a machine
+  python -m fleet token                            an operator's, to log in with at a board
+  python -m fleet api-key --help                   publish a message
+  .venv/bin/newsfabric status --state .fleet       every unit of every machine
+  python -m fleet pull-plug oregon-retail-1        a power cut; `boot` brings it back
+  python -m fleet cut oregon dublin                no packet passes; `heal` takes it back
+  make fleet-down                                  end it; leaves nothing"""
+
+_SIZE = click.Choice([str(size) for size in SIZES])
+_port_base = click.option(
+    "--port-base",
+    type=click.IntRange(1024, 65_000),
+    help=f"The boards are at this port of 127.0.0.1 and the next ones [default: {PORT_BASE}]",
+)
+
+
+@click.group(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=CHECKOUT / ".fleet",
+    show_default=".fleet",
+    envvar=FOLDER_VARIABLE,
+    show_envvar=True,
+    help="Where image, disks and keys are kept. Each folder is a fleet of its own.",
+)
+@click.pass_context
+def cli(context: click.Context, folder: Path) -> None:
+    """Real Debian machines on this one: two regions and a proxy, booted by systemd-nspawn."""
+    context.obj = Fleet(Folders.at(folder), _say)
+
+
+@cli.command()
+@click.pass_obj
+def check(fleet: Fleet) -> None:
+    """Say whether this machine can run a fleet, and what is missing."""
+    _check()
+    _say("this machine can run a fleet")
+
+
+@cli.command()
+@click.pass_obj
+def image(fleet: Fleet) -> None:
+    """Make the image that machines are made of, if what it depends on has changed."""
+    _check()
+    fleet.build_image()
+
+
+@cli.command()
+@click.option("--size", type=_SIZE, default="15", show_default=True)
+@_port_base
+@click.pass_obj
+def up(fleet: Fleet, size: str, port_base: int | None) -> None:
+    """Boot the machines that aren't up, and wait until each has booted."""
+    _check()
+    fleet.up(int(size), port_base=port_base)
+
+
+@cli.command()
+@click.option("--size", type=_SIZE, default="15", show_default=True)
+@_port_base
+@click.pass_obj
+def deploy(fleet: Fleet, size: str, port_base: int | None) -> None:
+    """Boot the machines, make a fabric of them (site.yml) and ask every part of it.
+
+    \b
+    Example:
+      python -m fleet deploy --size 6
+    """
+    _check()
+    fleet.up(int(size), port_base=port_base)
+    play(fleet.folders, DEPLOYMENT)
+    for region, board in fleet.boards().items():
+        click.echo(f"board of {region}: {board}")
+    click.echo(_TO_TRY)
+
+
+@cli.command(name="play", context_settings={"ignore_unknown_options": True})
+@click.argument("playbook")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def play_one(fleet: Fleet, playbook: str, options: tuple[str, ...]) -> None:
+    """Run one of deploy/ansible/playbooks on the fleet; OPTIONS are Ansible's.
+
+    \b
+    Example:
+      python -m fleet play verify.yml --limit oregon
+    """
+    _check()
+    play(fleet.folders, playbook, options)
+
+
+@cli.command()
+@click.option("--image", "image_too", is_flag=True, help="Delete the image too.")
+@click.pass_obj
+def down(fleet: Fleet, image_too: bool) -> None:
+    """End every machine and delete its disk. Leaves no process, mount, network or key."""
+    _check()
+    fleet.down(image_too=image_too)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def status(fleet: Fleet, as_json: bool) -> None:
+    """Say what is there: machines, addresses, cuts."""
+    found = fleet.status()
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    for one in found["machines"]:
+        click.echo(f"{one['name']:20} {one['address']:12} {one['zone']:10} {one['state']}")
+    for region, board in found["boards"].items():
+        click.echo(f"board of {region}: {board}")
+    for one, other in found["cuts"]:
+        click.echo(f"cut: {one} | {other}")
+    if not found["machines"]:
+        click.echo("no fleet is up: `make fleet` starts one")
+
+
+@cli.command(context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def ssh(fleet: Fleet, name: str, words: tuple[str, ...]) -> None:
+    """Run WORDS on the machine NAME, or open a shell there."""
+    if not fleet.folders.ssh_config.exists():
+        raise click.ClickException("no fleet is up: `make fleet` starts one")
+    command = access.ssh(fleet.folders, name, *words)
+    os.execvp(command[0], command)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_obj
+def run(fleet: Fleet, words: tuple[str, ...]) -> None:
+    """Run WORDS of this machine within the fleet's network, where every machine is reached.
+
+    \b
+    Example:
+      python -m fleet run curl http://10.77.1.21:8080/board
+      python -m fleet run .venv/bin/newsfabric tail news.breaking
+    """
+    if not fleet.network.exists:
+        raise click.ClickException("no fleet is up: `make fleet` starts one")
+    command = fleet.network.within(*words)
+    os.execvpe(command[0], command, os.environ | {"NEWSFABRIC_STATE": str(fleet.folders.top)})
+
+
+@cli.command()
+@click.option("--user", default="operator", show_default=True, help="Whose name is in it.")
+@click.option("--hours", default=12, show_default=True, help="How long it is good for.")
+@click.pass_obj
+def token(fleet: Fleet, user: str, hours: int) -> None:
+    """Print an operator's token, which opens the boards.
+
+    \b
+    Example:
+      curl -H "Authorization: Bearer $(python -m fleet token)" http://127.0.0.1:18080/board.json
+    """
+    click.echo(access.operator_token(fleet.folders, user, hours * 3600.0))
+
+
+@cli.command(name="api-key")
+@click.pass_obj
+def api_key(fleet: Fleet) -> None:
+    """Print the key with which a message is published over HTTP.
+
+    \b
+    Example:
+      curl http://127.0.0.1:18080/publish -H "X-API-Key: $(python -m fleet api-key)" \\
+        -H 'Content-Type: application/json' \\
+        -d '{"topic": "news.breaking", "body": {"headline": "It works"}}'
+    """
+    click.echo(access.api_key(fleet.folders))
+
+
+@cli.command()
+@click.argument("one")
+@click.argument("other")
+@click.pass_obj
+def cut(fleet: Fleet, one: str, other: str) -> None:
+    """Let nothing pass between two regions; connections hang, as on a broken line."""
+    fleet.network.cut(one, other)
+
+
+@cli.command()
+@click.argument("one")
+@click.argument("other")
+@click.pass_obj
+def heal(fleet: Fleet, one: str, other: str) -> None:
+    """Take back a cut."""
+    fleet.network.heal(one, other)
+
+
+@cli.command(name="pull-plug")
+@click.argument("names", nargs=-1, required=True)
+@click.pass_obj
+def pull_plug(fleet: Fleet, names: tuple[str, ...]) -> None:
+    """End machines at once, as a power cut does. Their disks stay."""
+    fleet.pull_plug(names)
+
+
+@cli.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--new", is_flag=True, help="On a new, empty disk.")
+@click.pass_obj
+def boot(fleet: Fleet, names: tuple[str, ...], new: bool) -> None:
+    """Boot machines that are off, or further ones (oregon-retail-3)."""
+    _check()
+    fleet.boot(names, new=new)
+
+
+@cli.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--forget", is_flag=True, help="They leave the fleet; their disks are deleted.")
+@click.pass_obj
+def off(fleet: Fleet, names: tuple[str, ...], forget: bool) -> None:
+    """Power machines off in good order."""
+    fleet.power_off(names, forget=forget)
+
+
+@cli.group(name="boxes")
+@click.argument("region")
+@click.pass_context
+def boxes_group(context: click.Context, region: str) -> None:
+    """Boot and end a region's retail boxes, as the scaler's driver `command` asks for it.
+
+    \b
+    Example, for the option --command of a scaler on this machine:
+      python -m fleet boxes oregon
+    """
+    context.obj = (context.obj, region)
+
+
+@boxes_group.command(name="boxes")
+@click.pass_obj
+def boxes_listed(place: tuple[Fleet, str]) -> None:
+    """Print a line of JSON for each box that runs."""
+    for line in boxes.listed(*place):
+        click.echo(line)
+
+
+@boxes_group.command()
+@click.argument("count", type=click.IntRange(min=0))
+@click.pass_obj
+def want(place: tuple[Fleet, str], count: int) -> None:
+    """Make there be COUNT boxes; exit code 3 if there may be no more."""
+    try:
+        boxes.want(*place, count)
+    except boxes.TooManyError as exc:
+        click.echo(f"error: {exc}", err=True)
+        sys.exit(boxes.EXIT_LIMIT)
+
+
+@boxes_group.command()
+@click.argument("names", nargs=-1, required=True)
+@click.pass_obj
+def end(place: tuple[Fleet, str], names: tuple[str, ...]) -> None:
+    """Power these boxes off; their disks are deleted."""
+    boxes.end(*place, names)
+
+
+@cli.command()
+@click.option("--list", "listed", is_flag=True, hidden=True)
+@click.option("--host", hidden=True)
+@click.pass_obj
+def inventory(fleet: Fleet, listed: bool, host: str | None) -> None:
+    """Print the machines as Ansible's inventory scripts do (deploy/ansible/inventories/fleet)."""
+    click.echo(json.dumps(access.inventory(fleet.folders, fleet.members()), indent=1))
+
+
+def _say(text: str) -> None:
+    click.echo(f"fleet: {text}", err=True)
+
+
+def _check() -> None:
+    if found := missing():
+        raise FleetError("\n".join(found))
+
+
+@contextlib.contextmanager
+def _errors_told() -> Iterator[None]:
+    try:
+        yield
+    except (FleetError, NewsfabricError) as exc:
+        click.echo(f"error: {exc}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    with _errors_told():
+        cli(prog_name="python -m fleet")

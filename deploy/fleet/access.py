@@ -1,0 +1,174 @@
+"""How one gets in: ssh's configuration, the inventory for Ansible, tokens, hosts.json.
+
+``ssh -F .fleet/ssh_config NAME`` works from the host, and so does all that uses ssh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fleet.errors import FleetError
+from fleet.folders import CHECKOUT, Folders
+from fleet.network import Network
+from fleet.plan import REGIONS, ROLES, Machine, possible_machines
+from fleet.run import end_of, run
+from newsfabric.world.issuer import issue, make_keys
+from newsfabric.world.paths import Paths
+from newsfabric.world.state import write_private
+
+_CONNECT: Final = Path(__file__).with_name("connect.py")
+_POLL: Final = 0.3
+_ASK_SECONDS: Final = 10.0
+# Until then a machine that was started may not be there yet.
+_APPEARS_SECONDS: Final = 5.0
+
+
+def make_key(folders: Folders) -> None:
+    """The key that lets one in, if there is none yet."""
+    if not folders.key.exists():
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "fleet", "-f", folders.key)
+
+
+def write_ssh_config(folders: Folders, network: Network, host_keys: Mapping[str, str]) -> None:
+    """ssh's configuration and the keys by which machines are known."""
+    connect = shlex.join([sys.executable, str(_CONNECT), str(network.path)])
+    hosts = "".join(
+        f"Host {machine.name}\n    HostName {machine.address}\n    HostKeyAlias {machine.name}\n"
+        for machine in possible_machines()
+    )
+    folders.ssh_config.write_text(
+        f"# Written by the fleet.\n{hosts}Host *\n"
+        f"    User root\n"
+        f'    IdentityFile "{folders.key}"\n'
+        f"    IdentitiesOnly yes\n"
+        f'    UserKnownHostsFile "{folders.known_hosts}"\n'
+        f"    StrictHostKeyChecking yes\n"
+        f"    ConnectTimeout 10\n"
+        f"    ServerAliveInterval 5\n"
+        f"    ProxyUseFdpass yes\n"
+        f"    ProxyCommand {connect} %h %p\n"
+    )
+    lines = [f"{name} {' '.join(key.split()[:2])}\n" for name, key in sorted(host_keys.items())]
+    folders.known_hosts.write_text("".join(lines))
+
+
+def ssh(folders: Folders, name: str, *words: str) -> list[str]:
+    """The command line that runs ``words`` on a machine, or a shell."""
+    return ["ssh", "-F", str(folders.ssh_config), name, *words]
+
+
+def wait_until_up(
+    folders: Folders, machine: Machine, seconds: float, runs: Callable[[], bool]
+) -> str:
+    """Wait until a machine has booted; what systemd says then: "running" or "degraded".
+
+    FleetError if it isn't reached in time, or doesn't run any more, which ``runs`` says.
+    """
+    began = time.monotonic()
+    while (said := _state(folders, machine)) not in ("running", "degraded"):
+        waited = time.monotonic() - began
+        if waited >= seconds:
+            raise FleetError(
+                f"{machine.name} has not booted within {seconds:g} s ({said})\n"
+                f"{end_of(folders.console(machine.name))}"
+            )
+        if waited >= _APPEARS_SECONDS and not runs():
+            raise FleetError(
+                f"{machine.name} ended while it booted\n{end_of(folders.console(machine.name))}"
+            )
+        time.sleep(_POLL)
+    return said
+
+
+def _state(folders: Folders, machine: Machine) -> str:
+    """What a machine's systemd says of itself now, or why it can't be asked."""
+    try:
+        done = subprocess.run(
+            ssh(folders, machine.name, "systemctl", "is-system-running"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_ASK_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_ASK_SECONDS:g} s"
+    return done.stdout.strip() or done.stderr.strip()[-300:]
+
+
+def inventory(folders: Folders, machines: Iterable[Machine]) -> dict[str, Any]:
+    """The machines as Ansible's inventory scripts tell them: a group a role, a group a region."""
+    listed = list(machines)
+    groups: dict[str, Any] = {
+        role: {"hosts": [m.name for m in listed if m.role == role]} for role in ROLES
+    }
+    for region in REGIONS:
+        groups[region] = {"hosts": [m.name for m in listed if m.region == region]}
+    groups["_meta"] = {"hostvars": {m.name: _host_variables(folders, m) for m in listed}}
+    return groups
+
+
+def write_hosts(
+    folders: Folders, machines: Iterable[Machine], frontdesks: Mapping[str, str]
+) -> None:
+    """``hosts.json``, by which `newsfabric status`, `chaos`, `top` and `tail` know the fleet."""
+    environment = ["env", f"PYTHONPATH={CHECKOUT / 'deploy'}"]
+    fleet = [*environment, sys.executable, "-m", "fleet", "--folder", str(folders.top)]
+    verbs = {"cut": "cut", "heal": "heal", "kill": "pull-plug", "boot": "boot"}
+    document = {
+        "ssh": ["ssh", "-F", str(folders.ssh_config)],
+        "hosts": [{"name": m.name, "place": m.region, "part": m.role} for m in machines],
+        "frontdesks": frontdesks,
+        "commands": {verb: [*fleet, word] for verb, word in verbs.items()},
+    }
+    new = folders.hosts.with_suffix(".new")
+    new.write_text(json.dumps(document, indent=1) + "\n")
+    new.rename(folders.hosts)
+
+
+def make_token_keys(folders: Folders) -> None:
+    """The key pair of the fleet's own tokens, if there is none yet."""
+    paths = Paths(state=folders.top)
+    if not paths.token_keys.exists():
+        make_keys(paths)
+
+
+def make_secret(folders: Folders) -> None:
+    """The secret that the fabric's passwords are derived from, if there is none yet."""
+    if not folders.secret.exists():
+        write_private(folders.secret, secrets.token_hex(32))
+
+
+def operator_token(folders: Folders, user: str, seconds: float) -> str:
+    """A token that opens the boards. WorldError if the fleet has no keys."""
+    return issue(Paths(state=folders.top), user, (), seconds, operator=True)
+
+
+def api_key(folders: Folders) -> str:
+    """The key of `newsfabric_api_keys`, with which frontdesks take messages over HTTP.
+
+    FleetError if no fleet is up.
+    """
+    if not folders.secret.exists():
+        raise FleetError("no fleet is up: `make fleet` starts one")
+    secret = folders.secret.read_text().strip()
+    return hashlib.sha256(f"{secret}:api-key".encode()).hexdigest()
+
+
+def _host_variables(folders: Folders, machine: Machine) -> dict[str, str]:
+    return {
+        "ansible_host": machine.name,
+        "ansible_ssh_common_args": f"-F {shlex.quote(str(folders.ssh_config))}",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "newsfabric_address": machine.address,
+        "zone": machine.zone,
+    }

@@ -1,0 +1,226 @@
+"""The whole fleet: up, down, and what is there.
+
+Every step looks at what is there and does only what is missing, so a command that was interrupted
+is simply given again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Container, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from fleet import access, cgroups, kernel
+from fleet.doors import doors_of, open_doors
+from fleet.errors import FleetError
+from fleet.folders import Folders
+from fleet.image import Image, unmount
+from fleet.machines import Machines
+from fleet.network import Network
+from fleet.plan import Machine, machine, machines_of
+
+# Boots at once: more only wait for each other's processor time.
+_AT_ONCE: Final = 4
+PORT_BASE: Final = 18080
+_BOOT_SECONDS: Final = 120
+_OFF_SECONDS: Final = 90
+# Each machine's root is this machine's root to the kernel, which counts its inotify instances: a
+# dozen a machine, and 128 are allowed. An init that gets none gives up.
+_WATCHES: Final = 1024
+
+Say = Callable[[str], None]
+
+
+class Fleet:
+    """The fleet in ``folders``; ``say`` is told what goes on, a line a time."""
+
+    def __init__(self, folders: Folders, say: Say) -> None:
+        self.folders = folders
+        self.network = Network(folders.namespace)
+        self.machines = Machines(folders, self.network)
+        self.image = Image(folders, say)
+        self._say = say
+
+    def members(self) -> tuple[Machine, ...]:
+        """The machines that belong to it, whether they run or not."""
+        return tuple(machine(name) for name in self._notes()["machines"])
+
+    def boards(self) -> dict[str, str]:
+        """Where this machine reaches each region's board, by region."""
+        doors = doors_of(self.members(), self._notes()["port_base"])
+        return {region: f"http://127.0.0.1:{port}/board" for region, (port, _) in doors.items()}
+
+    def build_image(self) -> None:
+        """Make the image, if what it depends on has changed."""
+        with self.folders.locked():
+            self._build_image()
+
+    def up(self, size: int, *, port_base: int | None = None) -> None:
+        """Boot what isn't up of a fleet of ``size``; doors are at ``port_base`` and after it."""
+        with self.folders.locked():
+            wanted = machines_of(size)
+            first = [m for m in self.members() if m not in wanted and m.role != "retail"]
+            if first:
+                raise FleetError(
+                    f"a larger fleet is here ({first[0].name} is in it): `make fleet-down` ends it"
+                )
+            self._build_image()
+            if port_base is not None:
+                self._note(self.members(), port_base)
+            self._start([*self.members(), *(m for m in wanted if m not in self.members())])
+
+    def boot(self, names: Sequence[str], *, new: bool) -> None:
+        """Boot these, also ones that the fleet didn't have; with ``new`` on an empty disk."""
+        with self.folders.locked():
+            chosen = [machine(name) for name in names]
+            if not self.members():
+                raise FleetError("no fleet is up: `make fleet` starts one")
+            running = self.machines.running()
+            for one in chosen if new else ():
+                if one.name in running:
+                    raise FleetError(f"{one.name} runs: power it off before it gets a new disk")
+                self.machines.forget(one.name)
+            if not self.image.ready:
+                self._build_image()
+            self._note([*self.members(), *(m for m in chosen if m not in self.members())])
+            self._start(chosen)
+
+    def power_off(self, names: Sequence[str], *, forget: bool) -> None:
+        """Power these off; with ``forget`` they leave the fleet and their disks are deleted."""
+        with self.folders.locked():
+            chosen = self._known(names)
+            for late in self.machines.power_off([m.name for m in chosen], _OFF_SECONDS):
+                self._say(f"{late} did not power off within {_OFF_SECONDS} s and was killed")
+            if forget:
+                self._note([m for m in self.members() if m not in chosen])
+                self._describe()
+                for one in chosen:
+                    self.machines.forget(one.name)
+
+    def pull_plug(self, names: Sequence[str]) -> None:
+        """End these at once, by SIGKILL."""
+        with self.folders.locked():
+            self.machines.pull_plug([m.name for m in self._known(names)])
+
+    def down(self, *, image_too: bool) -> None:
+        """End everything and delete every disk; the image stays unless ``image_too``."""
+        with self.folders.locked():
+            running = self.machines.running()
+            if running:
+                self._say(f"pulling the plug of {len(running)} machines")
+            self.machines.pull_plug(sorted(running))
+            for pid in kernel.processes_in(self.network.path):
+                kernel.kill(pid)
+            unmount(self.folders.top)
+            cgroups.remove_all(self.network.name)
+            self.network.down()
+            for folder in (self.folders.machines, self.folders.build):
+                if folder.exists():
+                    shutil.rmtree(folder)
+            for file in (
+                self.folders.notes,
+                self.folders.ssh_config,
+                self.folders.known_hosts,
+                self.folders.key,
+                self.folders.key.with_suffix(".pub"),
+                self.folders.top / "doors.log",
+                self.folders.hosts,
+                # What the inventory derives the fleet's passwords from.
+                self.folders.secret,
+                self.folders.top / "token-key.pem",
+                self.folders.top / "token-keys.pem",
+            ):
+                file.unlink(missing_ok=True)
+            if image_too and self.folders.layers.exists():
+                shutil.rmtree(self.folders.layers)
+
+    def status(self) -> dict[str, Any]:
+        """What is there, as JSON: asked of the kernel now."""
+        running = self.machines.running()
+        disks = set(self.machines.with_disks())
+        return {
+            "network": self.network.name if self.network.exists else None,
+            "image": {"ready": self.image.ready, "layers": [p.name for p in self.image.layers()]},
+            "boards": self.boards(),
+            "cuts": sorted(sorted(pair) for pair in self.network.cuts()),
+            "machines": [
+                {
+                    "name": m.name,
+                    "region": m.region,
+                    "role": m.role,
+                    "zone": m.zone,
+                    "address": m.address,
+                    "state": _state(m.name, running, disks),
+                    "pid": running[m.name].init if m.name in running else None,
+                }
+                for m in self.members()
+            ],
+        }
+
+    def _build_image(self) -> None:
+        built = self.image.build()
+        self.image.forget_others(self.machines.layers_used())
+        self._say("the image is made" if built else "the image is as it should be")
+
+    def _start(self, machines: Sequence[Machine]) -> None:
+        """Boot those of ``machines`` that don't run, some at once, and wait for all of them."""
+        self._note([*self.members(), *(m for m in machines if m not in self.members())])
+        self._describe()
+        if kernel.raise_watches(_WATCHES):
+            self._say(f"this machine's {kernel.WATCHES_NAME} is {_WATCHES} now")
+        self.network.up()
+        access.make_key(self.folders)
+        access.make_token_keys(self.folders)
+        access.make_secret(self.folders)
+        running = self.machines.running()
+        layers = self.image.layers()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda m: self._start_one(m, layers, m.name not in running), machines))
+        doors = doors_of(self.members(), self._notes()["port_base"])
+        open_doors(self.network, doors, self.folders.top / "doors.log")
+
+    def _describe(self) -> None:
+        """Tell newsfabric's own commands which machines there are."""
+        desks = doors_of(self.members(), 0).items()
+        frontdesks = {region: f"http://{hosts[0]}" for region, (_, hosts) in desks}
+        access.write_hosts(self.folders, self.members(), frontdesks)
+
+    def _start_one(self, one: Machine, layers: Sequence[Any], start: bool) -> None:
+        if start:
+            self.machines.start(one, layers)
+            access.write_ssh_config(self.folders, self.network, self.machines.host_keys())
+        state = access.wait_until_up(
+            self.folders, one, _BOOT_SECONDS, lambda: one.name in self.machines.running()
+        )
+        if start or state != "running":
+            self._say(f"{one.name} {one.address} is {state}")
+
+    def _known(self, names: Iterable[str]) -> list[Machine]:
+        chosen = [machine(name) for name in names]
+        for one in chosen:
+            if one not in self.members():
+                raise FleetError(f"{one.name} is not in this fleet: `python -m fleet status`")
+        return chosen
+
+    def _notes(self) -> dict[str, Any]:
+        try:
+            notes: dict[str, Any] = json.loads(self.folders.notes.read_text())
+        except FileNotFoundError:
+            return {"machines": [], "port_base": PORT_BASE}
+        return notes
+
+    def _note(self, machines: Iterable[Machine], port_base: int | None = None) -> None:
+        notes = self._notes() | {"machines": [m.name for m in machines]}
+        if port_base is not None:
+            notes["port_base"] = port_base
+        new = self.folders.notes.with_suffix(".new")
+        new.write_text(json.dumps(notes, indent=1) + "\n")
+        new.rename(self.folders.notes)
+
+
+def _state(name: str, running: Container[str], disks: Container[str]) -> str:
+    if name in running:
+        return "up"
+    return "off" if name in disks else "no disk"

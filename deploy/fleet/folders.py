@@ -1,0 +1,107 @@
+"""Where the fleet keeps its things: everything below ``.fleet/`` at the checkout's root."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from fleet.errors import FleetError
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+# Two scalers may ask for boxes at the same time, and want an answer within 25 s.
+_PATIENCE: Final = 15.0
+_POLL: Final = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Folders:
+    """``top`` is absolute and has no symlink in it: processes and mounts are found by it."""
+
+    top: Path
+
+    @classmethod
+    def at(cls, top: Path) -> Folders:
+        return cls(top.resolve())
+
+    @property
+    def namespace(self) -> str:
+        """The network namespace's name: one for each checkout, so fleets don't meet."""
+        return f"nf-{hashlib.sha256(os.fsencode(self.top)).hexdigest()[:8]}"
+
+    @property
+    def notes(self) -> Path:
+        """Which machines belong to the fleet: ``fleet.json``."""
+        return self.top / "fleet.json"
+
+    @property
+    def layers(self) -> Path:
+        return self.top / "layers"
+
+    @property
+    def build(self) -> Path:
+        return self.top / "build"
+
+    @property
+    def machines(self) -> Path:
+        return self.top / "machines"
+
+    @property
+    def key(self) -> Path:
+        """The private ssh key that every machine lets in."""
+        return self.top / "key"
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.top / "ssh_config"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.top / "known_hosts"
+
+    @property
+    def hosts(self) -> Path:
+        """What newsfabric's own commands know of the fleet (newsfabric.hosts.described)."""
+        return self.top / "hosts.json"
+
+    @property
+    def secret(self) -> Path:
+        """The fabric's secret (`newsfabric_secret`)."""
+        return self.top / "secret"
+
+    def of(self, name: str) -> Path:
+        """The folder of one machine."""
+        return self.machines / name
+
+    def console(self, name: str) -> Path:
+        """What a machine has said on its console."""
+        return self.of(name) / "console.log"
+
+    @contextlib.contextmanager
+    def locked(self, seconds: float = _PATIENCE) -> Iterator[None]:
+        """One change at a time; the lock ends with the process that holds it.
+
+        FleetError if another one still has it after ``seconds``.
+        """
+        self.top.mkdir(parents=True, exist_ok=True)
+        ends = time.monotonic() + seconds
+        with (self.top / "lock").open("w") as lock:
+            while not _taken(lock):
+                if time.monotonic() >= ends:
+                    raise FleetError(f"another fleet command is at work in {self.top}: wait for it")
+                time.sleep(_POLL)
+            yield
+
+
+def _taken(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

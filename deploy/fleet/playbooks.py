@@ -1,0 +1,56 @@
+"""Running Ansible's playbooks on the fleet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fleet.errors import FleetError
+from fleet.folders import CHECKOUT, Folders
+
+ANSIBLE: Final = CHECKOUT / "deploy/ansible"
+PLAYBOOKS: Final = ANSIBLE / "playbooks"
+INVENTORY: Final = ANSIBLE / "inventories/fleet"
+#: Says to the inventory which fleet is meant.
+FOLDER_VARIABLE: Final = "NEWSFABRIC_FLEET_FOLDER"
+#: What makes a fabric of machines that have just booted; its last step asks every part of it.
+DEPLOYMENT: Final = "site.yml"
+
+
+def ansible_playbook() -> str:
+    """The program, of the project's own tools or of the PATH. FleetError if there is none."""
+    own = CHECKOUT / ".tools/ansible/bin/ansible-playbook"
+    found = str(own) if own.exists() else shutil.which("ansible-playbook")
+    if found is None:
+        raise FleetError("no ansible-playbook: `scripts/setup ansible` installs it in .tools")
+    return found
+
+
+def command(playbook: Path, inventory: Path, options: Sequence[str] = ()) -> list[str]:
+    """The command line that runs a playbook."""
+    config = f"ANSIBLE_CONFIG={ANSIBLE / 'ansible.cfg'}"
+    program = ansible_playbook()
+    # Modules run by its own interpreter on this machine, and its other programs are looked for.
+    path = f"PATH={Path(program).parent}:{os.environ.get('PATH', os.defpath)}"
+    return ["env", config, path, program, "--inventory", str(inventory), str(playbook), *options]
+
+
+def play(folders: Folders, name: str, options: Sequence[str] = ()) -> None:
+    """Run one of the playbooks on the fleet, in front of the user. FleetError if it fails."""
+    playbook = PLAYBOOKS / name
+    if not playbook.is_file():
+        known = ", ".join(sorted(path.name for path in PLAYBOOKS.glob("*.yml")))
+        raise FleetError(f"no playbook {name} in deploy/ansible/playbooks; there are: {known}")
+    words = command(playbook, INVENTORY, options)
+    code = subprocess.run(words, env=environment(folders), check=False).returncode
+    if code != 0:
+        raise FleetError(f"{name} failed (exit code {code}); after a change give it again")
+
+
+def environment(folders: Folders) -> dict[str, str]:
+    """The environment in which a playbook finds the fleet of ``folders``."""
+    return os.environ | {FOLDER_VARIABLE: str(folders.top)}

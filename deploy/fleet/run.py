@@ -1,0 +1,69 @@
+"""Running programs: what they say is kept, and said when they fail."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fleet.errors import FleetError
+
+_LAST_LINES: Final = 12
+
+
+def run(*words: str | Path, seconds: float = 60) -> str:
+    """What the program wrote on stdout. FleetError if it fails, with the end of what it said."""
+    shown = " ".join(str(word) for word in words)
+    try:
+        done = subprocess.run(
+            [str(word) for word in words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except OSError as exc:
+        raise FleetError(f"{words[0]}: {exc.strerror or exc}") from exc
+    except subprocess.TimeoutExpired as exc:
+        raise FleetError(f"not done within {seconds:g} s: {shown}") from exc
+    if done.returncode != 0:
+        raise FleetError(
+            f"exit code {done.returncode}: {shown}\n{_end(done.stderr or done.stdout)}"
+        )
+    return done.stdout
+
+
+def run_logged(words: Sequence[str | Path], log: Path, *, seconds: float) -> None:
+    """Run a long command with its output in ``log``. FleetError if it fails, with the log's end."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as out:
+        out.write(f"\n$ {' '.join(str(word) for word in words)}\n")
+        out.flush()
+        try:
+            done = subprocess.run(
+                [str(word) for word in words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                timeout=seconds,
+                check=False,
+            )
+        except OSError as exc:
+            raise FleetError(f"{words[0]}: {exc.strerror or exc}") from exc
+        except subprocess.TimeoutExpired as exc:
+            raise FleetError(f"{words[0]}: not done within {seconds:g} s; see {log}") from exc
+    if done.returncode != 0:
+        raise FleetError(f"{words[0]}: exit code {done.returncode}\n{end_of(log)}")
+
+
+def end_of(log: Path) -> str:
+    """The last lines of a log, and where it is, to be shown below an error."""
+    said = _end(log.read_text(errors="replace")) if log.exists() else ""
+    return f"{said}\n    ({log})"
+
+
+def _end(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.strip().splitlines()[-_LAST_LINES:])

@@ -1,0 +1,58 @@
+"""A fleet of six machines of the tests' own, for those marked ``fleet``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.fleet import Fleet
+from fleet.folders import CHECKOUT, Folders
+from fleet.precheck import missing
+
+
+def _not_here(reason: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must be able to boot a fleet: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def layers() -> Path:
+    """The image's layers, as `make test-fleet` has made them."""
+    if found := missing():
+        _not_here("; ".join(found))
+    folders = Folders.at(CHECKOUT / ".fleet")
+    if not Fleet(folders, print).image.ready:
+        _not_here("there is no image: `make test-fleet` makes it")
+    return folders.layers
+
+
+@pytest.fixture
+def empty_fleet(layers: Path, tmp_path: Path) -> Iterator[Fleet]:
+    """A fleet with an image and no machines; it is ended in any case."""
+    folders = Folders.at(tmp_path / "a fleet's folder")
+    folders.top.mkdir()
+    # Links are enough: nothing writes to a layer.
+    subprocess.run(["cp", "-al", layers, folders.layers], check=True)
+    fleet = Fleet(folders, print)
+    yield fleet
+    fleet.down(image_too=True)
+    shutil.rmtree(folders.top)
+
+
+@pytest.fixture
+def port_base() -> int:
+    """Where the boards' doors are: not where those of a fleet that people use are."""
+    return int(os.environ.get("NEWSFABRIC_TEST_PORTS", "19000"))
+
+
+@pytest.fixture
+def fleet(empty_fleet: Fleet, port_base: int) -> Fleet:
+    """Six machines that have booted."""
+    empty_fleet.up(6, port_base=port_base)
+    return empty_fleet

@@ -1,0 +1,127 @@
+"""The parts that need no machine: what is read of the host, doors, the inventory, ssh's words."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet import access, cgroups, doors, image, kernel, run
+from fleet.errors import FleetError
+from fleet.folders import Folders
+from fleet.network import Network
+from fleet.plan import machines_of
+
+
+def test_the_mirror_is_the_one_that_this_machines_apt_has(tmp_path: Path) -> None:
+    (tmp_path / "sources.list").write_text(
+        "# deb http://commented.example/debian bookworm main\n"
+        "deb [signed-by=/x.gpg] https://other.example/nodesource nodistro main\n"
+        "deb [arch=amd64] https://mirror.example/debian-security/ bookworm-security main\n"
+    )
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d/debian.sources").write_text(
+        "Types: deb\nURIs: https://mirror.example/debian\nSuites: bookworm\n"
+    )
+    assert image.mirror("debian", "the default", tmp_path) == "https://mirror.example/debian"
+    found = image.mirror("debian-security", "the default", tmp_path)
+    assert found == "https://mirror.example/debian-security"
+    assert image.mirror("debian-ports", "the default", tmp_path) == "the default"
+
+
+def test_two_folders_are_two_fleets_with_networks_of_their_own(tmp_path: Path) -> None:
+    one, other = Folders.at(tmp_path / "one"), Folders.at(tmp_path / "other")
+    assert one.namespace != other.namespace
+    assert len(one.namespace) <= 15
+    assert Folders.at(tmp_path / "other/../one") == one
+
+
+def test_of_two_commands_at_once_the_second_waits_and_is_then_refused(tmp_path: Path) -> None:
+    folders = Folders.at(tmp_path)
+    refused = pytest.raises(FleetError, match="another fleet command")
+    with folders.locked(), refused, folders.locked(seconds=0):
+        pass
+    with folders.locked():
+        pass
+
+
+def test_there_is_a_door_to_each_region_with_core_machines() -> None:
+    assert doors.doors_of(machines_of(15), 18080) == {
+        "oregon": (18080, ["10.77.1.21:8080", "10.77.1.22:8080", "10.77.1.23:8080"]),
+        "dublin": (18081, ["10.77.2.21:8080", "10.77.2.22:8080", "10.77.2.23:8080"]),
+    }
+    assert doors.doors_of(machines_of(6), 18080) == {"oregon": (18080, ["10.77.1.21:8080"])}
+
+
+def test_the_inventory_has_a_group_for_each_role_and_region(tmp_path: Path) -> None:
+    found = access.inventory(Folders.at(tmp_path), machines_of(6))
+    assert found["retail"] == {"hosts": ["oregon-retail-1", "oregon-retail-2"]}
+    assert found["tokyo"] == found["proxy"] == {"hosts": ["tokyo-proxy-1"]}
+    assert found["dublin"] == {"hosts": []}
+    variables = found["_meta"]["hostvars"]["oregon-retail-2"]
+    assert (variables["newsfabric_address"], variables["zone"]) == ("10.77.1.102", "oregon-b")
+
+
+def test_ssh_is_told_of_every_machine_and_trusts_only_known_keys(tmp_path: Path) -> None:
+    folders = Folders.at(tmp_path)
+    access.write_ssh_config(folders, Network("nf-none"), {"oregon-core-1": "ssh-ed25519 AAAA x\n"})
+    asked = run.run("ssh", "-G", "-F", folders.ssh_config, "dublin-core-3").splitlines()
+    assert "hostname 10.77.2.23" in asked
+    assert "hostkeyalias dublin-core-3" in asked
+    assert "stricthostkeychecking true" in asked
+    assert folders.known_hosts.read_text() == "oregon-core-1 ssh-ed25519 AAAA\n"
+
+
+def test_a_failing_program_is_said_with_the_end_of_what_it_said() -> None:
+    with pytest.raises(FleetError, match=r"exit code 3: sh -c(.|\n)*the last words"):
+        run.run("sh", "-c", "echo the last words >&2; exit 3")
+    with pytest.raises(FleetError, match="no-such-program: No such file"):
+        run.run("no-such-program")
+    with pytest.raises(FleetError, match=r"not done within 0\.1 s: sleep 60"):
+        run.run("sleep", "60", seconds=0.1)
+
+
+def test_a_process_that_ends_is_seen_to_end_and_one_that_does_not_is_not() -> None:
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        assert not kernel.wait_gone([sleeper.pid], 0.05)
+        kernel.kill(sleeper.pid, signal.SIGTERM)
+        assert kernel.wait_gone([sleeper.pid], 30)
+    kernel.kill(sleeper.pid)  # it is gone, and that is fine
+    assert kernel.wait_gone([sleeper.pid], 0)
+
+
+def test_a_command_line_enters_its_groups_and_then_becomes_the_command(tmp_path: Path) -> None:
+    groups = [tmp_path / "one group", tmp_path / "other"]
+    for group in groups:
+        group.mkdir()
+    words = [*cgroups.entering(groups), sys.executable, "-c", "import os; print(os.getpid())"]
+    pid = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert [(group / "cgroup.procs").read_text() for group in groups] == [pid, pid]
+
+
+def test_only_mounts_at_or_below_a_folder_are_below_it() -> None:
+    assert Path("/proc") in kernel.mounts_below(Path("/proc"))
+    assert kernel.mounts_below(Path("/pro")) == []
+    assert kernel.is_mount(Path("/proc"))
+    assert not kernel.is_mount(Path("/proc/self"))
+
+
+def test_a_path_is_read_as_the_kernel_writes_it() -> None:
+    assert kernel.unescaped(r"/a\040fleet\134x") == "/a fleet\\x"
+
+
+def test_the_program_says_what_it_can_do() -> None:
+    environment = os.environ | {"PYTHONPATH": "deploy"}
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet", "--help"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=Path(image.CHECKOUT),
+        check=True,
+    )
+    assert "python -m fleet up --size 6" in done.stdout
