@@ -1,0 +1,26 @@
+variable "aws_region" {
+  description = "AWS region of the bucket."
+  type        = string
+  default     = "us-west-2"
+}
+
+variable "bucket" {
+  description = "Name of the bucket, unique in all of AWS."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$", var.bucket))
+    error_message = "bucket must have 3 to 63 characters, only a-z, 0-9 and -, as S3 has it."
+  }
+}
+
+variable "old_version_days" {
+  description = "Days that old versions of the state are kept."
+  type        = number
+  default     = 180
+
+  validation {
+    condition     = var.old_version_days >= 7
+    error_message = "old_version_days must be 7 or more: an old version is the way back from a mistake."
+  }
+}

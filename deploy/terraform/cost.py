@@ -1,0 +1,261 @@
+"""What a month of a fabric costs on AWS, by its size: the sums behind the tables in README.md.
+
+How many boxes there are is ``newsfabric capacity``'s answer, at the peak and on average (the scaler
+starts and ends boxes all day). All else is in prices.toml: prices, use, sizes of machines.
+
+    .venv/bin/python deploy/terraform/cost.py
+    .venv/bin/python deploy/terraform/cost.py --prices ours.toml --json
+    .venv/bin/python deploy/terraform/cost.py --write      # the tables in README.md anew
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from wholesale.scaler.capacity import capacity_for
+from wholesale.scaler.plan import MOST_BOXES, Plan
+
+HERE: Final = Path(__file__).parent
+README: Final = HERE / "README.md"
+BEGIN: Final = "<!-- cost.py --write: from here -->\n"
+END: Final = "<!-- to here -->\n"
+
+Edge = Literal["direct", "nlb"]
+EDGES: Final[tuple[Edge, ...]] = ("direct", "nlb")
+# Of a volume of the system, and what gp3 has in its price.
+_ROOT_GB: Final = 20
+_FREE_IOPS: Final = 3000
+_FREE_MIBPS: Final = 125
+_GB: Final = 1e9
+# What modules/observability, modules/iam and the scaler make in each region.
+_ALARMS: Final = 22
+_SECRETS: Final = 12
+_PROXY_SECRETS: Final = 3
+_SCALER_METRICS: Final = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """A month of ``readers`` at the peak. Dollars; boxes are those of one region."""
+
+    readers: int
+    edge: Edge
+    per_box: int
+    boxes_at_peak: int
+    boxes_on_average: int
+    costs: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        """Dollars in all."""
+        return sum(self.costs.values())
+
+
+def boxes(readers: float, use: dict[str, Any], per_box: int) -> int:
+    """Boxes of one region, for its part of ``readers`` who come as ``use`` says."""
+    plan = Plan(per_box=per_box, zones=use["zones"], least=use["zones"], most=MOST_BOXES)
+    here = math.ceil(readers / use["regions"])
+    found = capacity_for(here, 0, use["within_seconds"], plan)
+    return max(found.before.boxes, found.after.boxes)
+
+
+def tiered(gigabytes: float, tiers: list[dict[str, float]]) -> float:
+    """Dollars for ``gigabytes``, each tier's part at its price."""
+    dollars = 0.0
+    done = 0.0
+    for tier in tiers:
+        end = min(gigabytes, tier.get("up_to_tb", math.inf) * 1000)
+        dollars += max(0.0, end - done) * tier["gb"]
+        done = max(done, end)
+    return dollars
+
+
+def month(size: dict[str, Any], edge: Edge, told: dict[str, Any]) -> Month:
+    """The month of one of ``told["size"]``, with readers coming by ``edge``."""
+    use, network, hours = told["use"], told["network"], told["use"]["hours"]
+    readers = size["readers"]
+    mean = readers * use["mean_share"]
+    per_box = told["per_box"][edge]
+    regions = use["regions"]
+    peak = boxes(readers, use, per_box)
+    average = boxes(mean, use, per_box)
+    fixed = _machines(size, use)
+    out_gb = _out_per_second(mean, use) * hours * 3600 / _GB
+    addresses = (
+        regions * average
+        + sum(each["number"] for each in fixed if each is not size["store"])
+        + regions * use["zones"] * (2 if edge == "nlb" else 1)
+    )
+    return Month(
+        readers=readers,
+        edge=edge,
+        per_box=per_box,
+        boxes_at_peak=peak,
+        boxes_on_average=average,
+        costs={
+            "boxes": regions * average * _machine(told, size["box"], told["box"]["volume_gb"]),
+            "brokers and store": sum(
+                each["number"] * _machine(told, each["machine"], _ROOT_GB) + _data(told, each)
+                for each in fixed
+            ),
+            "traffic out": tiered(out_gb, network["out"]),
+            "balancers": regions * _balancers(mean, edge, told),
+            "addresses": addresses * network["public_address_hour"] * hours,
+            "the rest": _rest(told),
+        },
+    )
+
+
+def cores_busy(readers: float, messages_per_second: float, box: dict[str, Any]) -> float:
+    """Cores that ``readers`` on one box keep busy, each with so many messages a second."""
+    return float(readers * (messages_per_second * box["delivery_us"] + box["idle_us"]) / 1e6)
+
+
+def fan_out_seconds(readers: float, box: dict[str, Any]) -> float:
+    """From the first to the last of ``readers`` on one box who get one message."""
+    return float(readers * box["delivery_us"] / 1e6 / box["cores"])
+
+
+def sizing(told: dict[str, Any]) -> str:
+    """What readers on one box take, as a table in Markdown."""
+    box = told["box"]
+    lines = [
+        "| readers on a box | cores busy at 0.1, 1, 3 messages/s for each | one message to all | "
+        "memory of the data plane, all logged in |",
+        "| ---: | ---: | ---: | ---: |",
+    ]
+    for readers in sorted(told["per_box"].values()):
+        cores = ", ".join(f"{cores_busy(readers, rate, box):.2f}" for rate in (0.1, 1, 3))
+        lines.append(
+            f"| {readers:,} | {cores} of {box['cores']} | {fan_out_seconds(readers, box):.2f} s | "
+            f"{readers * box['login_bytes'] / 1e6:.0f} MB |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _machines(size: dict[str, Any], use: dict[str, Any]) -> list[dict[str, Any]]:
+    """What stands all month: each region's clusters, and the proxy's."""
+    return [size["client"], size["core"], size["store"]] * use["regions"] + [size["proxy"]]
+
+
+def _machine(told: dict[str, Any], machine: str, gb: float) -> float:
+    hour = told["machine_hour"][machine] * told["use"]["hours"]
+    return float(hour + gb * told["volume"]["gb_month"] + told["small"]["monitoring_month"])
+
+
+def _data(told: dict[str, Any], cluster: dict[str, Any]) -> float:
+    volume = told["volume"]
+    each = (
+        cluster["gb"] * volume["gb_month"]
+        + (cluster.get("iops", _FREE_IOPS) - _FREE_IOPS) * volume["iops_month"]
+        + (cluster.get("mibps", _FREE_MIBPS) - _FREE_MIBPS) * volume["mibps_month"]
+    )
+    return float(cluster["number"] * each)
+
+
+def _out_per_second(readers: float, use: dict[str, Any]) -> float:
+    """Bytes that ``readers`` get each second."""
+    each = use["messages_per_second"] * use["message_bytes"]
+    return float(readers * (each + use["heartbeat_bytes"] / use["heartbeat_seconds"]))
+
+
+def _balancers(mean: float, edge: Edge, told: dict[str, Any]) -> float:
+    """Of one region."""
+    price, use = told["balancer"], told["use"]
+    hourly = price["hour"] + price["desks_unit_hour"]
+    if edge == "nlb":
+        here = mean / use["regions"]
+        units = max(
+            here / price["unit_connections"],
+            here / use["stay_seconds"] / price["unit_new_per_second"],
+            _out_per_second(here, use) * 3600 / _GB / price["unit_gb_per_hour"],
+        )
+        hourly += price["hour"] + units * price["readers_unit_hour"]
+    return float(hourly * use["hours"])
+
+
+def _rest(told: dict[str, Any]) -> float:
+    """What doesn't depend on readers: names, secrets, alarms, endpoints, words between regions."""
+    small, use, network = told["small"], told["use"], told["network"]
+    regions = use["regions"]
+    seconds = use["hours"] * 3600
+    between = use["published_per_second"] * use["published_bytes"] * seconds / _GB
+    return float(
+        (regions * _SECRETS + _PROXY_SECRETS) * small["secret_month"]
+        + (regions + 1) * small["key_month"]
+        + regions * _ALARMS * small["alarm_month"]
+        + regions * _SCALER_METRICS * small["metric_month"]
+        + regions * small["health_check_month"]
+        + 2 * small["hosted_zone_month"]
+        + regions * use["zones"] * network["endpoint_hour"] * use["hours"]
+        + between * network["between_regions_gb"]
+    )
+
+
+def months(told: dict[str, Any]) -> list[Month]:
+    """Every size, by each edge."""
+    return [month(size, edge, told) for size in told["size"] for edge in EDGES]
+
+
+def table(found: list[Month]) -> str:
+    """A table in Markdown, rounded to ten dollars."""
+    parts = list(found[0].costs)
+    head = ["readers at the peak", "readers come", "boxes a region: peak / mean"]
+    rows = [[*head, *parts, "dollars a month", "for 1,000 readers"]]
+    rows.append(["---", *["---:" if n else "---" for n in range(len(rows[0]) - 1)]])
+    for each in found:
+        rows.append(
+            [
+                f"{each.readers:,}",
+                "to boxes" if each.edge == "direct" else "by balancer",
+                f"{each.boxes_at_peak:,} / {each.boxes_on_average:,}",
+                *[_dollars(each.costs[part]) for part in parts],
+                f"**{_dollars(each.total)}**",
+                f"{each.total / each.readers * 1000:,.2f}",
+            ]
+        )
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _dollars(amount: float) -> str:
+    return f"{round(amount, -1):,.0f}"
+
+
+def with_tables(text: str, told: dict[str, Any]) -> str:
+    """``text`` with both tables between the two marks."""
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{sizing(told)}\n{table(months(told))}\n{END}{after}"
+
+
+@click.command()
+@click.option(
+    "--prices",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=HERE / "prices.toml",
+    help="Prices, use and sizes, as prices.toml has them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--write", is_flag=True, help="Write the tables in README.md anew.")
+def main(*, prices: Path, as_json: bool, write: bool) -> None:
+    """Say what a month costs, by size."""
+    told = tomllib.loads(prices.read_text())
+    found = months(told)
+    if as_json:
+        documents = [{**dataclasses.asdict(each), "total": each.total} for each in found]
+        click.echo(json.dumps(documents, indent=2))
+    elif write:
+        README.write_text(with_tables(README.read_text(), told))
+    else:
+        click.echo(f"{sizing(told)}\n{table(found)}", nl=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+# A RabbitMQ cluster's machines. Each has a public address: publishers come to clients and proxies, and
+# what runs beside the core asks the internet for token keys and other regions' boards. Who may come in
+# is module firewall's to say.
+
+module "machines" {
+  source = "../machines"
+
+  name               = var.name
+  role               = var.role
+  fabric             = var.fabric
+  region             = var.region
+  number             = var.number
+  zones              = var.zones
+  subnets            = var.subnets
+  public             = true
+  image_id           = var.image_id
+  instance_type      = var.instance_type
+  instance_profile   = var.instance_profile
+  security_group_ids = var.security_group_ids
+  kms_key_arn        = var.kms_key_arn
+  data               = var.data
+}

@@ -1,0 +1,110 @@
+# A region's public doors: an Application Load Balancer before its frontdesks, and, unless readers come to
+# boxes' own addresses, a Network Load Balancer before its gateways.
+#
+# The readers' balancer ends TLS and says in a PROXY header (version 2) who a reader is: start gateways with
+# --proxy-from for `proxy_from`. Clients' addresses aren't preserved, since then the header would come from anybody.
+
+resource "aws_lb" "readers" {
+  count = var.readers_edge == "nlb" ? 1 : 0
+
+  name                             = "${var.name}-readers"
+  load_balancer_type               = "network"
+  internal                         = false
+  subnets                          = values(var.subnets)
+  security_groups                  = [var.groups["readers-door"]]
+  enable_cross_zone_load_balancing = true
+  enable_deletion_protection       = var.deletion_protection
+}
+
+resource "aws_lb_target_group" "readers" {
+  count = var.readers_edge == "nlb" ? 1 : 0
+
+  name                   = "${var.name}-readers"
+  vpc_id                 = var.vpc_id
+  target_type            = "instance"
+  protocol               = "TCP"
+  port                   = var.readers_port
+  proxy_protocol_v2      = true
+  preserve_client_ip     = "false"
+  deregistration_delay   = tostring(var.drain_seconds)
+  connection_termination = false
+
+  health_check {
+    protocol            = "HTTP"
+    path                = "/healthz/ready"
+    matcher             = "200"
+    interval            = 10
+    timeout             = 5
+    healthy_threshold   = 2
+    unhealthy_threshold = 2
+  }
+}
+
+resource "aws_lb_listener" "readers" {
+  count = var.readers_edge == "nlb" ? 1 : 0
+
+  load_balancer_arn = aws_lb.readers[0].arn
+  protocol          = "TLS"
+  port              = 443
+  ssl_policy        = var.tls_policy
+  certificate_arn   = var.certificate_arn
+  # WebSocket over HTTP/1.1: nothing else is offered.
+  alpn_policy = "HTTP1Only"
+
+  default_action {
+    type             = "forward"
+    target_group_arn = aws_lb_target_group.readers[0].arn
+  }
+}
+
+# Frontdesks believe X-Forwarded-For from `proxy_from` (--proxy-from), so this one speaks HTTP.
+resource "aws_lb" "desks" {
+  name                       = "${var.name}-desks"
+  load_balancer_type         = "application"
+  internal                   = false
+  subnets                    = values(var.subnets)
+  security_groups            = [var.groups["desks-door"]]
+  drop_invalid_header_fields = true
+  enable_deletion_protection = var.deletion_protection
+  # The board is a stream with a word each second.
+  idle_timeout = 60
+}
+
+resource "aws_lb_target_group" "desks" {
+  name                 = "${var.name}-desks"
+  vpc_id               = var.vpc_id
+  target_type          = "instance"
+  protocol             = "HTTP"
+  port                 = var.frontdesk_port
+  deregistration_delay = "15"
+
+  health_check {
+    path                = "/healthz/ready"
+    matcher             = "200"
+    interval            = 10
+    timeout             = 5
+    healthy_threshold   = 2
+    unhealthy_threshold = 2
+  }
+}
+
+resource "aws_lb_target_group_attachment" "desks" {
+  for_each = var.frontdesks
+
+  target_group_arn = aws_lb_target_group.desks.arn
+  target_id        = each.value
+  port             = var.frontdesk_port
+}
+
+resource "aws_lb_listener" "desks" {
+  load_balancer_arn = aws_lb.desks.arn
+  protocol          = "HTTPS"
+  port              = 443
+  ssl_policy        = var.tls_policy
+  certificate_arn   = var.certificate_arn
+
+  default_action {
+    type             = "forward"
+    target_group_arn = aws_lb_target_group.desks.arn
+  }
+}

@@ -1,0 +1,90 @@
+variable "name" {
+  description = "Begins the balancers' names, like newsfabric-oregon."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{2,23}$", var.name))
+    error_message = "name must have 3 to 24 characters, only a-z, 0-9 and -, and begin with a letter: with what is added a balancer's name may have 32."
+  }
+}
+
+variable "vpc_id" {
+  description = "The network."
+  type        = string
+}
+
+variable "subnets" {
+  description = "Zone to the edge's subnet."
+  type        = map(string)
+
+  validation {
+    condition     = length(var.subnets) >= 2
+    error_message = "subnets must be in 2 zones or more: an Application Load Balancer takes no fewer."
+  }
+}
+
+variable "readers_edge" {
+  description = "How readers come to boxes: by a Network Load Balancer (nlb), or to their own addresses (direct)."
+  type        = string
+  default     = "nlb"
+
+  validation {
+    condition     = contains(["nlb", "direct"], var.readers_edge)
+    error_message = "readers_edge must be nlb or direct."
+  }
+}
+
+variable "groups" {
+  description = "Security groups of the doors, from module firewall: desks-door, and readers-door with nlb."
+  type        = map(string)
+}
+
+variable "certificate_arn" {
+  description = "Certificate of the region's names, from ACM."
+  type        = string
+}
+
+variable "readers_port" {
+  description = "Port of a gateway for readers."
+  type        = number
+  default     = 8080
+}
+
+variable "frontdesk_port" {
+  description = "Port of a frontdesk."
+  type        = number
+  default     = 15080
+}
+
+variable "frontdesks" {
+  description = "Name to instance id of the machines that a frontdesk runs on."
+  type        = map(string)
+}
+
+variable "drain_seconds" {
+  description = "How long a balancer leaves a box that drains its connections."
+  type        = number
+  default     = 120
+
+  validation {
+    condition     = var.drain_seconds >= 10 && var.drain_seconds <= 3600
+    error_message = "drain_seconds must be from 10 to 3600, as target groups have it."
+  }
+}
+
+variable "tls_policy" {
+  description = "What TLS is spoken at both balancers."
+  type        = string
+  default     = "ELBSecurityPolicy-TLS13-1-2-2021-06"
+
+  validation {
+    condition     = can(regex("TLS13-1-[23]", var.tls_policy))
+    error_message = "tls_policy must be a policy of TLS 1.2 or later, like ELBSecurityPolicy-TLS13-1-2-2021-06."
+  }
+}
+
+variable "deletion_protection" {
+  description = "Whether AWS refuses to delete the balancers."
+  type        = bool
+  default     = true
+}

@@ -1,0 +1,295 @@
+mock_provider "aws" {
+  alias = "first"
+
+  mock_data "aws_region" {
+    defaults = { region = "us-west-2" }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:us-west-2:123456789012:key/k" }
+  }
+
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/r" }
+  }
+
+  mock_resource "aws_iam_instance_profile" {
+    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/p" }
+  }
+
+  mock_resource "aws_cloudwatch_log_group" {
+    defaults = { arn = "arn:aws:logs:us-west-2:123456789012:log-group:flow" }
+  }
+
+  mock_resource "aws_lb" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:us-west-2:123456789012:loadbalancer/net/l/1" }
+  }
+
+  mock_resource "aws_lb_target_group" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:us-west-2:123456789012:targetgroup/t/1" }
+  }
+
+  mock_resource "aws_autoscaling_policy" {
+    defaults = { arn = "arn:aws:autoscaling:us-west-2:123456789012:scalingPolicy:p" }
+  }
+
+  mock_resource "aws_sns_topic" {
+    defaults = { arn = "arn:aws:sns:us-west-2:123456789012:alarms" }
+  }
+
+  mock_resource "aws_secretsmanager_secret" {
+    defaults = { arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:s" }
+  }
+}
+
+mock_provider "aws" {
+  alias = "second"
+
+  mock_data "aws_region" {
+    defaults = { region = "eu-west-1" }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:eu-west-1:123456789012:key/k" }
+  }
+
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/r" }
+  }
+
+  mock_resource "aws_iam_instance_profile" {
+    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/p" }
+  }
+
+  mock_resource "aws_cloudwatch_log_group" {
+    defaults = { arn = "arn:aws:logs:eu-west-1:123456789012:log-group:flow" }
+  }
+
+  mock_resource "aws_lb" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:loadbalancer/net/l/1" }
+  }
+
+  mock_resource "aws_lb_target_group" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/t/1" }
+  }
+
+  mock_resource "aws_autoscaling_policy" {
+    defaults = { arn = "arn:aws:autoscaling:eu-west-1:123456789012:scalingPolicy:p" }
+  }
+
+  mock_resource "aws_sns_topic" {
+    defaults = { arn = "arn:aws:sns:eu-west-1:123456789012:alarms" }
+  }
+
+  mock_resource "aws_secretsmanager_secret" {
+    defaults = { arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:s" }
+  }
+}
+
+mock_provider "aws" {
+  alias = "proxy"
+
+  mock_data "aws_region" {
+    defaults = { region = "ap-southeast-1" }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:ap-southeast-1:123456789012:key/k" }
+  }
+
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/r" }
+  }
+
+  mock_resource "aws_iam_instance_profile" {
+    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/p" }
+  }
+
+  mock_resource "aws_cloudwatch_log_group" {
+    defaults = { arn = "arn:aws:logs:ap-southeast-1:123456789012:log-group:flow" }
+  }
+
+  mock_resource "aws_lb" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:ap-southeast-1:123456789012:loadbalancer/net/l/1" }
+  }
+
+  mock_resource "aws_lb_target_group" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:ap-southeast-1:123456789012:targetgroup/t/1" }
+  }
+
+  mock_resource "aws_autoscaling_policy" {
+    defaults = { arn = "arn:aws:autoscaling:ap-southeast-1:123456789012:scalingPolicy:p" }
+  }
+
+  mock_resource "aws_sns_topic" {
+    defaults = { arn = "arn:aws:sns:ap-southeast-1:123456789012:alarms" }
+  }
+
+  mock_resource "aws_secretsmanager_secret" {
+    defaults = { arn = "arn:aws:secretsmanager:ap-southeast-1:123456789012:secret:s" }
+  }
+}
+
+variables {
+  name    = "newsfabric"
+  domain  = "news.example.com"
+  zone_id = "Z0123456789ABCDEFGHIJ"
+  regions = {
+    first = {
+      name            = "oregon"
+      cidr            = "10.10.0.0/16"
+      zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
+      image_id        = "ami-0123456789abcdef0"
+      certificate_arn = "arn:aws:acm:us-west-2:123456789012:certificate/c"
+    }
+    second = {
+      name            = "dublin"
+      cidr            = "10.11.0.0/16"
+      zones           = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
+      image_id        = "ami-0123456789abcdef1"
+      certificate_arn = "arn:aws:acm:eu-west-1:123456789012:certificate/c"
+    }
+  }
+  proxy = {
+    name     = "singapore"
+    nearest  = "oregon"
+    cidr     = "10.12.0.0/16"
+    zones    = ["ap-southeast-1a", "ap-southeast-1b", "ap-southeast-1c"]
+    image_id = "ami-0123456789abcdef2"
+  }
+  publisher_cidrs = ["203.0.113.0/24"]
+}
+
+run "the_inventory_has_ansibles_groups_and_one_for_each_region" {
+  assert {
+    condition     = join(" ", keys(output.inventory.all.children)) == "client core dublin oregon proxy retail singapore store"
+    error_message = "deploy/ansible knows other groups"
+  }
+
+  assert {
+    condition     = join(" ", keys(output.inventory.all.children.core.hosts)) == "dublin-core-1 dublin-core-2 dublin-core-3 oregon-core-1 oregon-core-2 oregon-core-3"
+    error_message = "a core node is missing, or isn't one"
+  }
+
+  assert {
+    condition     = join(" ", keys(output.inventory.all.children.oregon.hosts)) == "oregon-client-1 oregon-core-1 oregon-core-2 oregon-core-3 oregon-store-1 oregon-store-2 oregon-store-3" && join(" ", keys(output.inventory.all.children.proxy.hosts)) == "singapore-1"
+    error_message = "a region's group has other machines than the region"
+  }
+}
+
+run "a_host_says_its_zone_and_how_it_is_reached" {
+  assert {
+    condition     = output.inventory.all.children.dublin.hosts["dublin-store-2"].zone == "eu-west-1b" && output.inventory.all.children.dublin.hosts["dublin-store-2"].ansible_host != "" && strcontains(output.inventory.all.children.dublin.hosts["dublin-store-2"].ansible_ssh_common_args, "--region eu-west-1")
+    error_message = "Ansible couldn't reach a host, or wouldn't know its rack"
+  }
+}
+
+run "both_regions_are_asked_for" {
+  assert {
+    condition     = output.frontdesk_urls == { oregon = "https://oregon.news.example.com", dublin = "https://dublin.news.example.com" }
+    error_message = "fabric.json would lack a frontdesk"
+  }
+}
+
+run "each_region_lets_in_the_others_brokers_and_no_stranger" {
+  assert {
+    condition     = alltrue([for opening in module.first.openings : alltrue([for cidr in opening.cidrs : contains(["0.0.0.0/0", "203.0.113.0/24", "10.12.224.0/24", "10.12.225.0/24", "10.12.226.0/24"], cidr) || startswith(cidr, "10.11.")])])
+    error_message = "somebody else is let in"
+  }
+
+  assert {
+    condition     = length([for opening in module.first.openings : opening if opening.to == "core" && contains(opening.cidrs, "10.11.224.0/24") && opening.port == 5671]) == 1
+    error_message = "the other region's shovels can't reach the core"
+  }
+}
+
+run "two_regions_of_one_name_are_refused" {
+  command = plan
+
+  variables {
+    regions = {
+      first = {
+        name            = "oregon"
+        cidr            = "10.10.0.0/16"
+        zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
+        image_id        = "ami-0123456789abcdef0"
+        certificate_arn = "arn:aws:acm:us-west-2:123456789012:certificate/c"
+      }
+      second = {
+        name            = "oregon"
+        cidr            = "10.11.0.0/16"
+        zones           = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
+        image_id        = "ami-0123456789abcdef1"
+        certificate_arn = "arn:aws:acm:eu-west-1:123456789012:certificate/c"
+      }
+    }
+  }
+
+  expect_failures = [var.regions]
+}
+
+run "a_proxy_nearest_to_nobody_is_refused" {
+  command = plan
+
+  variables {
+    proxy = {
+      name     = "singapore"
+      nearest  = "tokyo"
+      cidr     = "10.12.0.0/16"
+      zones    = ["ap-southeast-1a"]
+      image_id = "ami-0123456789abcdef2"
+    }
+  }
+
+  expect_failures = [var.proxy]
+}
+
+run "networks_of_the_same_addresses_are_refused" {
+  command = plan
+
+  variables {
+    proxy = {
+      name     = "singapore"
+      nearest  = "oregon"
+      cidr     = "10.10.0.0/16"
+      zones    = ["ap-southeast-1a"]
+      image_id = "ami-0123456789abcdef2"
+    }
+  }
+
+  expect_failures = [var.proxy]
+}
+
+run "a_zone_of_dns_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    zone_id = "example.com"
+  }
+
+  expect_failures = [var.zone_id]
+}

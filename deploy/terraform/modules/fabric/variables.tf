@@ -1,0 +1,148 @@
+variable "name" {
+  description = "The fabric's name: begins all names, and is the tag Fabric, by which the dynamic inventory finds machines."
+  type        = string
+}
+
+variable "domain" {
+  description = "Readers ask frontdesks at this name, like news.example.com."
+  type        = string
+}
+
+variable "zone_id" {
+  description = "Public hosted zone in Route 53 that the domain is in."
+  type        = string
+
+  validation {
+    condition     = can(regex("^Z[A-Z0-9]{5,31}$", var.zone_id))
+    error_message = "zone_id must be a hosted zone's id, like Z0123456789ABCDEFGHIJ."
+  }
+}
+
+variable "regions" {
+  description = "The two regions, first (provider aws.first) and second (aws.second). The words give no rank."
+  type = object({
+    first = object({
+      name            = string
+      cidr            = string
+      zones           = list(string)
+      image_id        = string
+      certificate_arn = string
+    })
+    second = object({
+      name            = string
+      cidr            = string
+      zones           = list(string)
+      image_id        = string
+      certificate_arn = string
+    })
+  })
+
+  validation {
+    condition     = var.regions.first.name != var.regions.second.name
+    error_message = "regions.first.name and regions.second.name must differ."
+  }
+}
+
+variable "proxy" {
+  description = "The proxy cluster in a third region (provider aws.proxy), for publishers far from both: nearest is the region that gets what isn't gold."
+  type = object({
+    name          = string
+    nearest       = string
+    cidr          = string
+    zones         = list(string)
+    image_id      = string
+    number        = optional(number, 1)
+    instance_type = optional(string, "m7i.large")
+    data_gb       = optional(number, 50)
+  })
+
+  validation {
+    condition     = contains([var.regions.first.name, var.regions.second.name], var.proxy.nearest)
+    error_message = "proxy.nearest must be the name of one of the two regions."
+  }
+
+  validation {
+    condition     = !contains([var.regions.first.name, var.regions.second.name], var.proxy.name)
+    error_message = "proxy.name must differ from the regions' names."
+  }
+
+  validation {
+    condition     = length(distinct([var.regions.first.cidr, var.regions.second.cidr, var.proxy.cidr])) == 3
+    error_message = "proxy.cidr and the two regions' cidr must differ: the networks are peered."
+  }
+}
+
+variable "publisher_cidrs" {
+  description = "Networks that publishers come from."
+  type        = list(string)
+}
+
+variable "readers_edge" {
+  description = "How readers come to boxes: nlb or direct."
+  type        = string
+  default     = "nlb"
+}
+
+variable "client" {
+  description = "Each region's client cluster (module region)."
+  type = object({
+    number        = optional(number, 1)
+    instance_type = optional(string, "m7i.large")
+    data_gb       = optional(number, 50)
+  })
+  default = {}
+}
+
+variable "core" {
+  description = "Each region's core cluster (module region)."
+  type = object({
+    number        = optional(number, 3)
+    instance_type = optional(string, "m7i.xlarge")
+    data_gb       = optional(number, 100)
+  })
+  default = {}
+}
+
+variable "store" {
+  description = "Each region's data centre of Cassandra (module region)."
+  type = object({
+    number        = optional(number, 3)
+    instance_type = optional(string, "r7i.xlarge")
+    data_gb       = optional(number, 500)
+  })
+  default = {}
+}
+
+variable "retail" {
+  description = "Each region's boxes (module region)."
+  type = object({
+    instance_type   = optional(string, "c7i.xlarge")
+    readers_per_box = optional(number, 50000)
+    plan = optional(object({
+      least         = optional(number, 3)
+      most          = optional(number, 200)
+      boot_seconds  = optional(number, 180)
+      drain_seconds = optional(number, 120)
+    }), {})
+    schedules = optional(map(object({ least = number, begins = string, ends = string })), {})
+  })
+  default = {}
+}
+
+variable "evacuated" {
+  description = "Regions that readers aren't sent to."
+  type        = set(string)
+  default     = []
+}
+
+variable "alarm_emails" {
+  description = "Who is told of alarms."
+  type        = set(string)
+  default     = []
+}
+
+variable "deletion_protection" {
+  description = "Whether AWS refuses to delete the balancers."
+  type        = bool
+  default     = true
+}

@@ -1,0 +1,9 @@
+output "groups" {
+  description = "Role to security group: client, core, store, retail and the balancers' doors, or proxy."
+  value       = { for name, group in aws_security_group.this : name => group.id }
+}
+
+output "openings" {
+  description = "What is open: to whom, from whom, which port, why."
+  value       = local.openings
+}

@@ -1,0 +1,79 @@
+variable "name" {
+  description = "Begins the groups' names, like newsfabric-oregon."
+  type        = string
+}
+
+variable "kind" {
+  description = "What stands in this network: a whole region, or a proxy cluster."
+  type        = string
+
+  validation {
+    condition     = contains(["region", "proxy"], var.kind)
+    error_message = "kind must be region or proxy."
+  }
+}
+
+variable "network" {
+  description = "The network: its id, and the security group that ssh comes from."
+  type = object({
+    vpc_id      = string
+    ssh_door_id = string
+  })
+}
+
+variable "publisher_cidrs" {
+  description = "Networks that publishers come from. They log in all the same; the fewer networks, the fewer who can try."
+  type        = list(string)
+
+  validation {
+    condition     = alltrue([for cidr in var.publisher_cidrs : can(cidrhost(cidr, 0))])
+    error_message = "publisher_cidrs must be IPv4 networks, like 203.0.113.0/24."
+  }
+}
+
+variable "readers_edge" {
+  description = "How readers come to boxes: by a Network Load Balancer (nlb), or to their own addresses (direct)."
+  type        = string
+  default     = "nlb"
+
+  validation {
+    condition     = contains(["nlb", "direct"], var.readers_edge)
+    error_message = "readers_edge must be nlb or direct."
+  }
+}
+
+variable "far" {
+  description = "The other networks of the fabric: what stands there, and the addresses of each tier."
+  type = map(object({
+    kind    = string
+    edge    = list(string)
+    brokers = list(string)
+    store   = list(string)
+  }))
+  default = {}
+
+  validation {
+    condition     = alltrue([for far in values(var.far) : contains(["region", "proxy"], far.kind)])
+    error_message = "far.*.kind must be region or proxy."
+  }
+}
+
+variable "ports" {
+  description = "Ports, as Ansible's group_vars have them. A box's port for readers and a frontdesk's are those behind a balancer."
+  type = object({
+    amqps      = optional(number, 5671)
+    management = optional(number, 15671)
+    epmd       = optional(number, 4369)
+    erlang     = optional(number, 25672)
+    cql        = optional(number, 9042)
+    gossip     = optional(number, 7001)
+    readers    = optional(number, 8080)
+    frontdesk  = optional(number, 15080)
+  })
+  default = {}
+
+  validation {
+    condition     = alltrue([for port in values(var.ports) : port >= 1 && port <= 65535])
+    error_message = "ports must be from 1 to 65535."
+  }
+}

@@ -1,0 +1,200 @@
+# What machines may do, the key that encrypts what they keep, and the places of their secrets.
+#
+# Secrets have no value here: state would hold it. `aws secretsmanager put-secret-value`, or
+# rotate-secrets.yml, puts one in; machines read theirs at boot.
+
+locals {
+  group_arn = var.group_name == null ? null : "arn:${var.partition}:autoscaling:${var.aws_region}:${var.account_id}:autoScalingGroup:*:autoScalingGroupName/${var.group_name}"
+
+  readable = {
+    for role in var.roles : role => [for name, readers in var.secrets : aws_secretsmanager_secret.this[name].arn if contains(readers, role)]
+  }
+
+  boxes = var.group_name != null
+
+  # What wholesale/scaler/drivers calls, and nothing else. Scalers run beside the core's nodes.
+  # Describe calls can't be limited to one group: AWS knows no resource for them.
+  scaler = [
+    {
+      Sid       = "ScalerLooks"
+      Effect    = "Allow"
+      Action    = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"]
+      Resource  = ["*"]
+      Condition = {}
+    },
+    {
+      Sid       = "ScalerActs"
+      Effect    = "Allow"
+      Action    = ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"]
+      Resource  = [local.group_arn]
+      Condition = {}
+    },
+    {
+      Sid       = "ScalerTells"
+      Effect    = "Allow"
+      Action    = ["cloudwatch:PutMetricData"]
+      Resource  = ["*"]
+      Condition = { StringEquals = { "cloudwatch:namespace" = [var.cloudwatch_namespace] } }
+    },
+  ]
+
+  # A box says to its own group that it has drained.
+  box = [
+    {
+      Sid       = "BoxEndsItsHook"
+      Effect    = "Allow"
+      Action    = ["autoscaling:CompleteLifecycleAction"]
+      Resource  = [local.group_arn]
+      Condition = {}
+    },
+  ]
+
+  bucket_arn = coalesce(var.backup_bucket_arn, "none")
+  backups = [
+    {
+      Sid       = "BackupsAreWritten"
+      Effect    = "Allow"
+      Action    = ["s3:GetObject", "s3:PutObject"]
+      Resource  = ["${local.bucket_arn}/${var.name}/*"]
+      Condition = {}
+    },
+    {
+      Sid       = "BackupsAreListed"
+      Effect    = "Allow"
+      Action    = ["s3:ListBucket"]
+      Resource  = [local.bucket_arn]
+      Condition = { StringLike = { "s3:prefix" = ["${var.name}/*"] } }
+    },
+  ]
+
+  secrets = {
+    for role in var.roles : role => [
+      {
+        Sid       = "OwnSecrets"
+        Effect    = "Allow"
+        Action    = ["secretsmanager:GetSecretValue"]
+        Resource  = local.readable[role]
+        Condition = {}
+      },
+      {
+        Sid       = "OwnSecretsAreDecrypted"
+        Effect    = "Allow"
+        Action    = ["kms:Decrypt"]
+        Resource  = [aws_kms_key.this.arn]
+        Condition = { StringEquals = { "kms:ViaService" = ["secretsmanager.${var.aws_region}.amazonaws.com"] } }
+      },
+    ]
+  }
+
+  # As JSON in between: Terraform's lists hold one type, and statements differ.
+  statements = {
+    for role in var.roles : role => [
+      for statement in concat(
+        [for each in local.secrets[role] : jsonencode(each) if length(local.readable[role]) > 0],
+        [for each in local.scaler : jsonencode(each) if local.boxes && role == "core"],
+        [for each in local.box : jsonencode(each) if local.boxes && role == "retail"],
+        [for each in local.backups : jsonencode(each) if var.backup_bucket_arn != null && role == "store"],
+      ) : jsondecode(statement)
+    ]
+  }
+
+  root                = "arn:${var.partition}:iam::${var.account_id}:root"
+  service_linked_role = "arn:${var.partition}:iam::${var.account_id}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+}
+
+resource "aws_kms_key" "this" {
+  description             = "${var.name}: volumes, secrets, logs"
+  enable_key_rotation     = true
+  deletion_window_in_days = 30
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid       = "AccountsPoliciesDecide"
+        Effect    = "Allow"
+        Principal = { AWS = local.root }
+        Action    = "kms:*"
+        Resource  = "*"
+      },
+      {
+        # The group encrypts boxes' volumes. Other machines' volumes are encrypted in the name of who applies this.
+        Sid       = "VolumesOfBoxes"
+        Effect    = "Allow"
+        Principal = { AWS = local.boxes ? local.service_linked_role : local.root }
+        Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncrypt*"]
+        Resource  = "*"
+      },
+      {
+        Sid       = "VolumesOfBoxesAreAttached"
+        Effect    = "Allow"
+        Principal = { AWS = local.boxes ? local.service_linked_role : local.root }
+        Action    = "kms:CreateGrant"
+        Resource  = "*"
+        Condition = { Bool = { "kms:GrantIsForAWSResource" = "true" } }
+      },
+      {
+        Sid       = "Logs"
+        Effect    = "Allow"
+        Principal = { Service = "logs.${var.aws_region}.amazonaws.com" }
+        Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+        Resource  = "*"
+        Condition = { ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:${var.partition}:logs:${var.aws_region}:${var.account_id}:log-group:/newsfabric/${var.name}/*" } }
+      },
+      {
+        Sid       = "AlarmsReachTheTopic"
+        Effect    = "Allow"
+        Principal = { Service = "cloudwatch.amazonaws.com" }
+        Action    = ["kms:Decrypt", "kms:GenerateDataKey*"]
+        Resource  = "*"
+        Condition = { StringEquals = { "aws:SourceAccount" = var.account_id } }
+      },
+    ]
+  })
+}
+
+resource "aws_kms_alias" "this" {
+  name          = "alias/${var.name}"
+  target_key_id = aws_kms_key.this.key_id
+}
+
+resource "aws_secretsmanager_secret" "this" {
+  for_each = var.secrets
+
+  name                    = "${var.name}/${each.key}"
+  description             = "Read by ${join(", ", sort(each.value))}"
+  kms_key_id              = aws_kms_key.this.arn
+  recovery_window_in_days = var.secret_recovery_days
+}
+
+resource "aws_iam_role" "this" {
+  for_each = var.roles
+
+  name = "${var.name}-${each.key}"
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "ec2.amazonaws.com" }
+      Action    = "sts:AssumeRole"
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "this" {
+  for_each = { for role, statements in local.statements : role => statements if length(statements) > 0 }
+
+  name = "newsfabric"
+  role = aws_iam_role.this[each.key].id
+  # An empty condition isn't one.
+  policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [for statement in each.value : { for key, value in statement : key => value if key != "Condition" || length(value) > 0 }]
+  })
+}
+
+resource "aws_iam_instance_profile" "this" {
+  for_each = var.roles
+
+  name = "${var.name}-${each.key}"
+  role = aws_iam_role.this[each.key].name
+}

@@ -1,0 +1,24 @@
+output "instance_profiles" {
+  description = "Group of machines to its instance profile's name."
+  value       = { for role, profile in aws_iam_instance_profile.this : role => profile.name }
+}
+
+output "instance_profile_arns" {
+  description = "Group of machines to its instance profile's ARN."
+  value       = { for role, profile in aws_iam_instance_profile.this : role => profile.arn }
+}
+
+output "kms_key_arn" {
+  description = "Key for volumes, secrets and logs."
+  value       = aws_kms_key.this.arn
+}
+
+output "secret_names" {
+  description = "Secret to its name in Secrets Manager, where operators put its value."
+  value       = { for name, secret in aws_secretsmanager_secret.this : name => secret.name }
+}
+
+output "statements" {
+  description = "Group of machines to what it may do."
+  value       = local.statements
+}

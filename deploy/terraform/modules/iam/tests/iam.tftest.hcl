@@ -1,0 +1,164 @@
+mock_provider "aws" {
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:us-west-2:123456789012:key/k" }
+  }
+
+  mock_resource "aws_secretsmanager_secret" {
+    defaults = { arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:s" }
+  }
+}
+
+variables {
+  name              = "newsfabric-oregon"
+  roles             = ["client", "core", "store", "retail"]
+  secrets           = { "tls/core" = ["core"], "users/retail" = ["retail"] }
+  group_name        = "newsfabric-oregon-retail"
+  backup_bucket_arn = "arn:aws:s3:::backups"
+  account_id        = "123456789012"
+  aws_region        = "us-west-2"
+}
+
+run "the_core_may_what_its_scaler_calls_and_nothing_else" {
+  assert {
+    condition = toset(flatten([for statement in jsondecode(aws_iam_role_policy.this["core"].policy).Statement : statement.Action])) == toset([
+      "autoscaling:DescribeAutoScalingGroups",
+      "autoscaling:SetDesiredCapacity",
+      "autoscaling:TerminateInstanceInAutoScalingGroup",
+      "cloudwatch:PutMetricData",
+      "ec2:DescribeInstances",
+      "kms:Decrypt",
+      "secretsmanager:GetSecretValue",
+    ])
+    error_message = "docs/scaling.md lists what driver aws needs; secrets and their key are all else"
+  }
+}
+
+run "it_may_act_on_its_own_group_alone" {
+  assert {
+    condition = [for statement in jsondecode(aws_iam_role_policy.this["core"].policy).Statement : statement.Resource if statement.Sid == "ScalerActs"] == [
+      ["arn:aws:autoscaling:us-west-2:123456789012:autoScalingGroup:*:autoScalingGroupName/newsfabric-oregon-retail"]
+    ]
+    error_message = "a scaler could end others' machines"
+  }
+
+  assert {
+    condition     = [for statement in jsondecode(aws_iam_role_policy.this["core"].policy).Statement : statement.Condition.StringEquals["cloudwatch:namespace"] if statement.Sid == "ScalerTells"] == [["newsfabric"]]
+    error_message = "a scaler could write others' metrics"
+  }
+}
+
+run "a_box_may_end_its_hook_and_read_its_own_secrets" {
+  assert {
+    condition = toset(flatten([for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Action])) == toset([
+      "autoscaling:CompleteLifecycleAction", "kms:Decrypt", "secretsmanager:GetSecretValue"
+    ])
+    error_message = "who breaks into a box could do more than end its hook"
+  }
+
+  assert {
+    condition     = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Condition.StringEquals["kms:ViaService"] if statement.Sid == "OwnSecretsAreDecrypted"] == [["secretsmanager.us-west-2.amazonaws.com"]]
+    error_message = "a box could decrypt what isn't a secret of Secrets Manager"
+  }
+}
+
+run "whoever_reads_no_secret_and_calls_nothing_has_no_policy" {
+  assert {
+    condition     = !contains(keys(aws_iam_role_policy.this), "client") && contains(keys(aws_iam_instance_profile.this), "client")
+    error_message = "a client node has rights that it doesn't use"
+  }
+}
+
+run "the_store_writes_its_own_backups" {
+  assert {
+    condition     = [for statement in jsondecode(aws_iam_role_policy.this["store"].policy).Statement : statement.Resource if statement.Sid == "BackupsAreWritten"] == [["arn:aws:s3:::backups/newsfabric-oregon/*"]]
+    error_message = "a store could write another region's backups"
+  }
+}
+
+run "no_statement_allows_everything" {
+  assert {
+    condition     = alltrue(flatten([for policy in aws_iam_role_policy.this : [for statement in jsondecode(policy.policy).Statement : [for action in statement.Action : !strcontains(action, "*")]]]))
+    error_message = "a machine's policy has a wildcard in an action"
+  }
+}
+
+run "secrets_are_encrypted_with_a_key_that_turns" {
+  assert {
+    condition     = alltrue([for secret in aws_secretsmanager_secret.this : secret.kms_key_id == aws_kms_key.this.arn]) && aws_kms_key.this.enable_key_rotation
+    error_message = "a secret isn't encrypted with the region's key"
+  }
+}
+
+run "without_boxes_there_is_no_scaler" {
+  variables {
+    roles             = ["proxy"]
+    secrets           = { "tls/proxy" = ["proxy"] }
+    group_name        = null
+    backup_bucket_arn = null
+  }
+
+  assert {
+    condition     = toset(flatten([for statement in jsondecode(aws_iam_role_policy.this["proxy"].policy).Statement : statement.Action])) == toset(["kms:Decrypt", "secretsmanager:GetSecretValue"])
+    error_message = "a proxy may more than read its secrets"
+  }
+}
+
+run "an_unknown_role_is_refused" {
+  command = plan
+
+  variables {
+    roles = ["president"]
+  }
+
+  expect_failures = [var.roles]
+}
+
+run "a_secret_for_an_unknown_role_is_refused" {
+  command = plan
+
+  variables {
+    secrets = { "tls/core" = ["everybody"] }
+  }
+
+  expect_failures = [var.secrets]
+}
+
+run "a_namespace_of_aws_is_refused" {
+  command = plan
+
+  variables {
+    cloudwatch_namespace = "AWS/EC2"
+  }
+
+  expect_failures = [var.cloudwatch_namespace]
+}
+
+run "a_recovery_of_a_day_is_refused" {
+  command = plan
+
+  variables {
+    secret_recovery_days = 1
+  }
+
+  expect_failures = [var.secret_recovery_days]
+}
+
+run "an_account_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    account_id = "ours"
+  }
+
+  expect_failures = [var.account_id]
+}
+
+run "a_region_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    aws_region = "oregon"
+  }
+
+  expect_failures = [var.aws_region]
+}

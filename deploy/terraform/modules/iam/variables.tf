@@ -1,0 +1,89 @@
+variable "name" {
+  description = "Begins the names of roles and secrets, like newsfabric-oregon."
+  type        = string
+}
+
+variable "roles" {
+  description = "Which groups of machines there are: client, core, store, retail, proxy."
+  type        = set(string)
+
+  validation {
+    condition     = length(var.roles) > 0 && length(setsubtract(var.roles, ["client", "core", "store", "retail", "proxy"])) == 0
+    error_message = "roles may be client, core, store, retail and proxy, and there must be one."
+  }
+}
+
+variable "secrets" {
+  description = "Secret to the groups of machines that may read it. Only names: values are put in by operators, never by Terraform."
+  type        = map(list(string))
+
+  validation {
+    condition     = alltrue([for name in keys(var.secrets) : can(regex("^[a-z][a-z0-9/-]{1,60}$", name))])
+    error_message = "secrets must be named with a-z, 0-9, / and -, 2 to 61 characters, like tls/core."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for readers in values(var.secrets) : [for role in readers : contains(["client", "core", "store", "retail", "proxy"], role)]]))
+    error_message = "secrets may be read by client, core, store, retail and proxy."
+  }
+}
+
+variable "group_name" {
+  description = "Name of the autoscaling group of boxes; null where there is none."
+  type        = string
+  default     = null
+}
+
+variable "cloudwatch_namespace" {
+  description = "Namespace that the scaler's metrics are put into (--cloudwatch)."
+  type        = string
+  default     = "newsfabric"
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9._/#-]{1,255}$", var.cloudwatch_namespace)) && !startswith(var.cloudwatch_namespace, "AWS/")
+    error_message = "cloudwatch_namespace must have 1 to 255 letters, digits and . _ / # -, and not begin with AWS/, which is AWS's own."
+  }
+}
+
+variable "backup_bucket_arn" {
+  description = "Bucket for the store's backups; null where there is none."
+  type        = string
+  default     = null
+}
+
+variable "secret_recovery_days" {
+  description = "Days in which a deleted secret can be had back."
+  type        = number
+  default     = 30
+
+  validation {
+    condition     = var.secret_recovery_days >= 7 && var.secret_recovery_days <= 30
+    error_message = "secret_recovery_days must be from 7 to 30, as Secrets Manager has it."
+  }
+}
+
+variable "account_id" {
+  description = "The AWS account."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[0-9]{12}$", var.account_id))
+    error_message = "account_id must have 12 digits."
+  }
+}
+
+variable "aws_region" {
+  description = "The AWS region, like us-west-2."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]$", var.aws_region))
+    error_message = "aws_region must be a region of AWS, like us-west-2."
+  }
+}
+
+variable "partition" {
+  description = "AWS's partition, as arn:PARTITION:…"
+  type        = string
+  default     = "aws"
+}

@@ -1,0 +1,45 @@
+variable "name" {
+  description = "Begins the alarms' names, like newsfabric-oregon."
+  type        = string
+}
+
+variable "region" {
+  description = "The region of the fabric: dimension Region of the scaler's metrics."
+  type        = string
+}
+
+variable "scalers" {
+  description = "Names of the region's scalers."
+  type        = list(string)
+}
+
+variable "cloudwatch_namespace" {
+  description = "Where scalers put their metrics (--cloudwatch)."
+  type        = string
+  default     = "newsfabric"
+}
+
+variable "machines" {
+  description = "Name to instance id of brokers and stores."
+  type        = map(string)
+}
+
+variable "target_groups" {
+  description = "Door to its balancer and target group as CloudWatch names them; null where there is none."
+  type        = map(object({ LoadBalancer = string, TargetGroup = string }))
+}
+
+variable "emails" {
+  description = "Who is told. Each has to confirm once."
+  type        = set(string)
+
+  validation {
+    condition     = alltrue([for email in var.emails : can(regex("^[^@ ]+@[^@ ]+\\.[^@ ]+$", email))])
+    error_message = "emails must be addresses, like desk@example.com."
+  }
+}
+
+variable "kms_key_arn" {
+  description = "Key that encrypts what waits in the topic."
+  type        = string
+}

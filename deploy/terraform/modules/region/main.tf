@@ -1,0 +1,145 @@
+# A whole region: network, brokers, store, boxes, doors, alarms. Regions are equal; a fabric has two or more.
+
+data "aws_caller_identity" "here" {}
+data "aws_region" "here" {}
+data "aws_partition" "here" {}
+
+locals {
+  name       = "${var.fabric}-${var.region}"
+  group_name = "${local.name}-retail"
+  # Two, beside the first nodes of the core. None leads.
+  scalers = [for n in range(min(2, var.core.number)) : "${var.region}-scaler-${n + 1}"]
+  inside  = "${var.fabric}.internal"
+}
+
+module "iam" {
+  source = "../iam"
+
+  name              = local.name
+  roles             = ["client", "core", "store", "retail"]
+  secrets           = var.secrets
+  group_name        = local.group_name
+  backup_bucket_arn = var.backup_bucket_arn
+  account_id        = data.aws_caller_identity.here.account_id
+  aws_region        = data.aws_region.here.region
+  partition         = data.aws_partition.here.partition
+}
+
+module "network" {
+  source = "../network"
+
+  name        = local.name
+  cidr        = var.cidr
+  zones       = var.zones
+  kms_key_arn = module.iam.kms_key_arn
+}
+
+module "firewall" {
+  source = "../firewall"
+
+  name            = local.name
+  kind            = "region"
+  network         = { vpc_id = module.network.vpc_id, ssh_door_id = module.network.ssh_door_id }
+  publisher_cidrs = var.publisher_cidrs
+  readers_edge    = var.readers_edge
+  far             = var.far
+}
+
+module "client" {
+  source = "../brokers"
+
+  role               = "client"
+  name               = "${var.region}-client"
+  fabric             = var.fabric
+  region             = var.region
+  number             = var.client.number
+  zones              = var.zones
+  subnets            = module.network.brokers_subnets
+  image_id           = var.image_id
+  instance_type      = var.client.instance_type
+  instance_profile   = module.iam.instance_profiles["client"]
+  security_group_ids = [module.firewall.groups["client"]]
+  kms_key_arn        = module.iam.kms_key_arn
+  data               = { gb = var.client.data_gb }
+}
+
+module "core" {
+  source = "../brokers"
+
+  role               = "core"
+  name               = "${var.region}-core"
+  fabric             = var.fabric
+  region             = var.region
+  number             = var.core.number
+  zones              = var.zones
+  subnets            = module.network.brokers_subnets
+  image_id           = var.image_id
+  instance_type      = var.core.instance_type
+  instance_profile   = module.iam.instance_profiles["core"]
+  security_group_ids = [module.firewall.groups["core"]]
+  kms_key_arn        = module.iam.kms_key_arn
+  data               = { gb = var.core.data_gb }
+}
+
+module "store" {
+  source = "../cassandra"
+
+  name               = "${var.region}-store"
+  fabric             = var.fabric
+  region             = var.region
+  number             = var.store.number
+  zones              = var.zones
+  subnets            = module.network.store_subnets
+  image_id           = var.image_id
+  instance_type      = var.store.instance_type
+  instance_profile   = module.iam.instance_profiles["store"]
+  security_group_ids = [module.firewall.groups["store"]]
+  kms_key_arn        = module.iam.kms_key_arn
+  data               = { gb = var.store.data_gb }
+}
+
+module "edge" {
+  source = "../edge"
+
+  name                = local.name
+  vpc_id              = module.network.vpc_id
+  subnets             = module.network.edge_subnets
+  readers_edge        = var.readers_edge
+  groups              = module.firewall.groups
+  certificate_arn     = var.certificate_arn
+  frontdesks          = { for name, host in module.core.hosts : name => host.instance_id }
+  drain_seconds       = min(var.retail.plan.drain_seconds, 3600)
+  deletion_protection = var.deletion_protection
+}
+
+module "retail" {
+  source = "../retail"
+
+  name                 = local.group_name
+  fabric               = var.fabric
+  region               = var.region
+  subnets              = module.network.edge_subnets
+  image_id             = var.image_id
+  instance_type        = var.retail.instance_type
+  instance_profile_arn = module.iam.instance_profile_arns["retail"]
+  security_group_id    = module.firewall.groups["retail"]
+  kms_key_arn          = module.iam.kms_key_arn
+  target_group_arns    = module.edge.readers_target_group_arns
+  readers_per_box      = var.retail.readers_per_box
+  plan                 = var.retail.plan
+  schedules            = var.retail.schedules
+  scalers              = local.scalers
+  core_addresses       = [for name in sort(keys(module.core.hosts)) : "amqps://${name}.${local.inside}/%2F"]
+}
+
+module "observability" {
+  source = "../observability"
+
+  name          = local.name
+  region        = var.region
+  scalers       = local.scalers
+  machines      = { for name, host in merge(module.client.hosts, module.core.hosts, module.store.hosts) : name => host.instance_id }
+  target_groups = module.edge.alarm_dimensions
+  emails        = var.alarm_emails
+  kms_key_arn   = module.iam.kms_key_arn
+}

@@ -1,0 +1,58 @@
+output "hosts" {
+  description = "Group of the inventory to its hosts. Boxes come and go: the dynamic inventory finds them."
+  value = {
+    client = module.client.hosts
+    core   = module.core.hosts
+    store  = module.store.hosts
+  }
+}
+
+output "aws_region" {
+  description = "The AWS region."
+  value       = data.aws_region.here.region
+}
+
+output "network" {
+  description = "The network, for peerings and for the other regions' firewalls."
+  value = {
+    vpc_id          = module.network.vpc_id
+    cidr            = module.network.cidr
+    aws_region      = data.aws_region.here.region
+    route_table_ids = module.network.route_table_ids
+  }
+}
+
+output "tiers" {
+  description = "Addresses of each tier: what other regions' firewalls are told (far)."
+  value = {
+    kind    = "region"
+    edge    = module.network.edge_cidrs
+    brokers = module.network.brokers_cidrs
+    store   = module.network.store_cidrs
+  }
+}
+
+output "doors" {
+  description = "Balancers, for module routing."
+  value       = { desks = module.edge.desks, readers = module.edge.readers }
+}
+
+output "scaler_options" {
+  description = "What the region's scalers are started with."
+  value       = module.retail.scaler_options
+}
+
+output "proxy_from" {
+  description = "Networks of the balancers: --proxy-from of gateways and frontdesks."
+  value       = module.network.edge_cidrs
+}
+
+output "openings" {
+  description = "What is open: to whom, from whom, which port, why."
+  value       = module.firewall.openings
+}
+
+output "secret_names" {
+  description = "Where operators put secrets."
+  value       = module.iam.secret_names
+}

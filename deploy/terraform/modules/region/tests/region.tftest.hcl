@@ -1,0 +1,125 @@
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { region = "us-west-2" }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:us-west-2:123456789012:key/k" }
+  }
+
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/r" }
+  }
+
+  mock_resource "aws_iam_instance_profile" {
+    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/p" }
+  }
+
+  mock_resource "aws_cloudwatch_log_group" {
+    defaults = { arn = "arn:aws:logs:us-west-2:123456789012:log-group:flow" }
+  }
+
+  mock_resource "aws_lb" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:us-west-2:123456789012:loadbalancer/net/l/1" }
+  }
+
+  mock_resource "aws_lb_target_group" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:us-west-2:123456789012:targetgroup/t/1" }
+  }
+
+  mock_resource "aws_autoscaling_policy" {
+    defaults = { arn = "arn:aws:autoscaling:us-west-2:123456789012:scalingPolicy:p" }
+  }
+
+  mock_resource "aws_sns_topic" {
+    defaults = { arn = "arn:aws:sns:us-west-2:123456789012:alarms" }
+  }
+
+  mock_resource "aws_secretsmanager_secret" {
+    defaults = { arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:s" }
+  }
+}
+
+variables {
+  fabric          = "newsfabric"
+  region          = "oregon"
+  cidr            = "10.10.0.0/16"
+  zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
+  image_id        = "ami-0123456789abcdef0"
+  certificate_arn = "arn:aws:acm:us-west-2:123456789012:certificate/c"
+  publisher_cidrs = ["203.0.113.0/24"]
+}
+
+run "a_region_has_its_clusters_and_a_group_for_its_boxes" {
+  assert {
+    condition     = { for group, hosts in output.hosts : group => length(hosts) } == { client = 1, core = 3, store = 3 }
+    error_message = "a cluster has another size than it was given"
+  }
+
+  assert {
+    condition     = output.scaler_options.group == "newsfabric-oregon-retail" && output.scaler_options.zones == 3 && output.scaler_options.per_box == 50000
+    error_message = "scalers are told of another group"
+  }
+}
+
+run "every_secret_is_a_place_and_no_value" {
+  assert {
+    condition     = output.secret_names["tls/core"] == "newsfabric-oregon/tls/core" && alltrue([for name, place in output.secret_names : place == "newsfabric-oregon/${name}"])
+    error_message = "a secret is elsewhere, or its value is here"
+  }
+}
+
+run "balancers_are_believed_by_their_subnets" {
+  assert {
+    condition     = join(" ", output.proxy_from) == "10.10.0.0/20 10.10.16.0/20 10.10.32.0/20"
+    error_message = "--proxy-from must be the edge's subnets"
+  }
+}
+
+run "one_zone_is_refused" {
+  command = plan
+
+  variables {
+    zones = ["us-west-2a"]
+  }
+
+  expect_failures = [var.zones]
+}
+
+run "a_long_name_is_refused" {
+  command = plan
+
+  variables {
+    fabric = "newsfabric-production"
+  }
+
+  expect_failures = [var.fabric]
+}
+
+run "a_region_with_a_dash_is_refused" {
+  command = plan
+
+  variables {
+    region = "us-west-2"
+  }
+
+  expect_failures = [var.region]
+}
+
+run "a_certificate_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    certificate_arn = "cert.pem"
+  }
+
+  expect_failures = [var.certificate_arn]
+}

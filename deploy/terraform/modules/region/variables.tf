@@ -1,0 +1,155 @@
+variable "fabric" {
+  description = "The fabric's name: begins all names, and is the tag Fabric."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,11}$", var.fabric))
+    error_message = "fabric must have 2 to 12 characters, only a-z, 0-9 and -, and begin with a letter: with a region's name a balancer's name may have 32."
+  }
+}
+
+variable "region" {
+  description = "The region's name in the fabric, like oregon. It is also Cassandra's data centre."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9]{1,10}$", var.region))
+    error_message = "region must have 2 to 11 characters, only a-z and 0-9, and begin with a letter."
+  }
+}
+
+variable "cidr" {
+  description = "Addresses of the region's network."
+  type        = string
+}
+
+variable "zones" {
+  description = "Availability zones, three of them in production."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.zones) >= 2
+    error_message = "zones must be 2 or more: balancers take no fewer."
+  }
+}
+
+variable "image_id" {
+  description = "The image in this AWS region, made by build-image.yml."
+  type        = string
+}
+
+variable "certificate_arn" {
+  description = "Certificate from ACM in this AWS region, for DOMAIN, REGION.DOMAIN and readers.REGION.DOMAIN."
+  type        = string
+
+  validation {
+    condition     = can(regex("^arn:[a-z-]+:acm:[a-z0-9-]+:[0-9]{12}:certificate/.+$", var.certificate_arn))
+    error_message = "certificate_arn must be a certificate's ARN in ACM."
+  }
+}
+
+variable "publisher_cidrs" {
+  description = "Networks that publishers come from."
+  type        = list(string)
+}
+
+variable "readers_edge" {
+  description = "How readers come to boxes: nlb or direct."
+  type        = string
+  default     = "nlb"
+}
+
+variable "far" {
+  description = "The other networks of the fabric (module firewall)."
+  type = map(object({
+    kind    = string
+    edge    = list(string)
+    brokers = list(string)
+    store   = list(string)
+  }))
+  default = {}
+}
+
+variable "client" {
+  description = "The client cluster: nodes, type of machine, GiB of data."
+  type = object({
+    number        = optional(number, 1)
+    instance_type = optional(string, "m7i.large")
+    data_gb       = optional(number, 50)
+  })
+  default = {}
+}
+
+variable "core" {
+  description = "The core cluster, with the region's services beside it: nodes, type of machine, GiB of data."
+  type = object({
+    number        = optional(number, 3)
+    instance_type = optional(string, "m7i.xlarge")
+    data_gb       = optional(number, 100)
+  })
+  default = {}
+}
+
+variable "store" {
+  description = "The region's data centre of Cassandra: nodes, type of machine, GiB of data."
+  type = object({
+    number        = optional(number, 3)
+    instance_type = optional(string, "r7i.xlarge")
+    data_gb       = optional(number, 500)
+  })
+  default = {}
+}
+
+variable "retail" {
+  description = "Boxes: type of machine, readers on one, how many, how they come and go, and times with more (module retail)."
+  type = object({
+    instance_type   = optional(string, "c7i.xlarge")
+    readers_per_box = optional(number, 50000)
+    plan = optional(object({
+      least         = optional(number, 3)
+      most          = optional(number, 200)
+      boot_seconds  = optional(number, 180)
+      drain_seconds = optional(number, 120)
+    }), {})
+    schedules = optional(map(object({ least = number, begins = string, ends = string })), {})
+  })
+  default = {}
+}
+
+variable "secrets" {
+  description = "Secret to the groups of machines that may read it. Values are put in by operators."
+  type        = map(list(string))
+  default = {
+    "tls/client"         = ["client"]
+    "tls/core"           = ["core"]
+    "tls/store"          = ["store"]
+    "tls/retail"         = ["retail"]
+    "erlang-cookie/core" = ["core"]
+    # Of another cluster than the core: each has a cookie of its own.
+    "erlang-cookie/client" = ["client"]
+    "users/core"           = ["core"]
+    "users/client"         = ["client"]
+    "users/retail"         = ["retail"]
+    "store/writer"         = ["core"]
+    "store/reader"         = ["retail"]
+    "store/admin"          = ["store"]
+  }
+}
+
+variable "alarm_emails" {
+  description = "Who is told of alarms."
+  type        = set(string)
+  default     = []
+}
+
+variable "backup_bucket_arn" {
+  description = "Bucket for the store's backups; null where there is none."
+  type        = string
+  default     = null
+}
+
+variable "deletion_protection" {
+  description = "Whether AWS refuses to delete the balancers."
+  type        = bool
+  default     = true
+}

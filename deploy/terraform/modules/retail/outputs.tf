@@ -1,0 +1,29 @@
+output "group_name" {
+  description = "The group: --group of the scaler."
+  value       = aws_autoscaling_group.this.name
+}
+
+output "launch_template_id" {
+  description = "The launch template."
+  value       = aws_launch_template.this.id
+}
+
+output "heartbeat_seconds" {
+  description = "How long the hook waits for a box that drains."
+  value       = local.heartbeat
+}
+
+output "scaler_options" {
+  description = "What the region's scalers are started with."
+  value = {
+    driver     = "aws"
+    group      = aws_autoscaling_group.this.name
+    cloudwatch = var.cloudwatch_namespace
+    per_box    = var.readers_per_box
+    least      = var.plan.least
+    most       = var.plan.most
+    boot       = "${var.plan.boot_seconds}s"
+    drain      = "${var.plan.drain_seconds}s"
+    zones      = length(var.subnets)
+  }
+}

@@ -1,0 +1,62 @@
+variable "domain" {
+  description = "Readers ask frontdesks at this name, like news.example.com; regions are below it."
+  type        = string
+
+  validation {
+    condition     = can(regex("^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z]{2,}$", var.domain))
+    error_message = "domain must be a host name, like news.example.com."
+  }
+}
+
+variable "zone_id" {
+  description = "Public hosted zone that the domain is in."
+  type        = string
+}
+
+variable "regions" {
+  description = "Region to its AWS region and its balancers; readers is null where readers come to boxes' own addresses."
+  type = map(object({
+    aws_region = string
+    desks      = object({ dns_name = string, zone_id = string })
+    readers    = optional(object({ dns_name = string, zone_id = string }))
+  }))
+}
+
+variable "evacuated" {
+  description = "Regions that readers aren't sent to. Their own names stay, and who is there is not sent away by this."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = length(setsubtract(var.evacuated, keys(var.regions))) == 0
+    error_message = "evacuated may name regions of the fabric alone."
+  }
+
+  validation {
+    condition     = length(setsubtract(keys(var.regions), var.evacuated)) >= 1
+    error_message = "evacuated must leave one region at least."
+  }
+}
+
+variable "health" {
+  description = "Health checks of frontdesks: seconds between two (10 or 30), and how many must fail."
+  type = object({
+    interval = optional(number, 10)
+    failures = optional(number, 3)
+  })
+  default = {}
+
+  validation {
+    condition     = contains([10, 30], var.health.interval) && var.health.failures >= 1 && var.health.failures <= 10
+    error_message = "health.interval must be 10 or 30 and health.failures from 1 to 10, as Route 53 has them."
+  }
+}
+
+variable "inside" {
+  description = "Names inside: the zone, the networks that it is answered in, and host to address."
+  type = object({
+    zone     = string
+    networks = map(object({ vpc_id = string, aws_region = string }))
+    hosts    = map(string)
+  })
+}

@@ -1,0 +1,167 @@
+"""deploy/ansible's dynamic inventories, against moto's server: the groups that playbooks know."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+# Libraries of others, which aren't free of warnings.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+ROOT = Path(__file__).resolve().parents[2]
+INVENTORIES = ROOT / "deploy" / "ansible" / "inventories"
+ENVIRONMENTS = ROOT / "deploy" / "terraform" / "environments"
+LOGIN = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def settings(environment: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((INVENTORIES / environment / "aws_ec2.yml").read_text())
+    return found
+
+
+@pytest.mark.parametrize("environment", ["production", "staging"])
+def test_it_asks_for_the_fabric_and_the_regions_that_terraform_makes(environment: str) -> None:
+    main = (ENVIRONMENTS / environment / "main.tf").read_text()
+    found = settings(environment)
+    fabric = re.search(r'^    Fabric +\= "(.*)"$', main, re.MULTILINE)
+    assert fabric is not None
+    assert found["filters"]["tag:Fabric"] == fabric[1]
+    assert set(found["regions"]) == set(re.findall(r'^  region = "(.*)"$', main, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def machines(cloud: str) -> dict[str, str]:
+    """Machines as Terraform tags them, some of them not ours: what each is to its instance's id."""
+
+    def made(aws_region: str, zone: str, **tags: str) -> str:
+        client = boto3.client(
+            "ec2",
+            region_name=aws_region,
+            endpoint_url=cloud,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+        )
+        answer = client.run_instances(
+            ImageId="ami-12c6146b",
+            MinCount=1,
+            MaxCount=1,
+            Placement={"AvailabilityZone": aws_region + zone},
+            TagSpecifications=[
+                {
+                    "ResourceType": "instance",
+                    "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+                }
+            ],
+        )
+        name: str = answer["Instances"][0]["InstanceId"]
+        if tags.get("Role") == "gone":
+            client.terminate_instances(InstanceIds=[name])
+        return name
+
+    ours = {"Fabric": "newsfabric"}
+    oregon = {**ours, "Region": "oregon"}
+    return {
+        "core": made("us-west-2", "a", Host="oregon-core-1", Role="core", **oregon),
+        "box": made("us-west-2", "b", Role="retail", **oregon),
+        "store": made(
+            "eu-west-1", "c", Host="dublin-store-3", Role="store", Region="dublin", **ours
+        ),
+        "proxy": made(
+            "ap-southeast-1", "a", Host="singapore-1", Role="proxy", Region="singapore", **ours
+        ),
+        "gone": made("us-west-2", "a", Role="gone", **oregon),
+        "other": made("us-west-2", "a", Fabric="nf-staging", Role="core", Region="oregon"),
+    }
+
+
+@pytest.fixture(scope="module")
+def listed(cloud: str, machines: dict[str, str]) -> dict[str, Any]:
+    """What ``ansible-inventory --list`` says of production."""
+    own = ROOT / ".tools" / "ansible" / "bin" / "ansible-inventory"
+    program = str(own) if own.exists() else shutil.which("ansible-inventory")
+    if program is None:
+        if "CI" in os.environ:
+            pytest.fail("no ansible-inventory in .tools/ansible or on the PATH")
+        pytest.skip("no ansible-inventory in .tools/ansible or on the PATH")
+    done = subprocess.run(
+        [program, "-i", str(INVENTORIES / "production" / "aws_ec2.yml"), "--list"],
+        env={**os.environ, **LOGIN, "AWS_ENDPOINT_URL": cloud},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def hosts(listed: dict[str, Any], group: str) -> set[str]:
+    return set(listed[group]["hosts"])
+
+
+def test_there_is_a_group_for_each_role(listed: dict[str, Any], machines: dict[str, str]) -> None:
+    assert hosts(listed, "core") == {"oregon-core-1"}
+    assert hosts(listed, "store") == {"dublin-store-3"}
+    assert hosts(listed, "proxy") == {"singapore-1"}
+
+
+def test_there_is_a_group_for_each_region(listed: dict[str, Any], machines: dict[str, str]) -> None:
+    assert hosts(listed, "oregon") == {"oregon-core-1", machines["box"]}
+    assert hosts(listed, "dublin") == {"dublin-store-3"}
+    assert hosts(listed, "singapore") == {"singapore-1"}
+
+
+def test_a_box_is_named_as_the_scaler_names_it(
+    listed: dict[str, Any], machines: dict[str, str]
+) -> None:
+    assert hosts(listed, "retail") == {machines["box"]}
+
+
+def test_machines_of_others_and_machines_that_are_gone_arent_there(
+    listed: dict[str, Any], machines: dict[str, str]
+) -> None:
+    assert set(listed["_meta"]["hostvars"]) == {
+        "oregon-core-1",
+        machines["box"],
+        "dublin-store-3",
+        "singapore-1",
+    }
+
+
+def test_a_host_says_its_zone_and_how_ssh_comes_to_it(
+    listed: dict[str, Any], machines: dict[str, str]
+) -> None:
+    def said(name: str) -> str:
+        value = listed["_meta"]["hostvars"]["dublin-store-3"][name]
+        # Ansible marks what comes from outside.
+        return str(value["__ansible_unsafe"] if isinstance(value, dict) else value)
+
+    assert said("zone") == "eu-west-1c"
+    assert said("ansible_host").startswith("10.")
+    assert said("ansible_ssh_common_args") == (
+        '-o ProxyCommand="aws ec2-instance-connect open-tunnel'
+        f' --region eu-west-1 --instance-id {machines["store"]}"'
+    )
