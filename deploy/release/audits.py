@@ -1,0 +1,73 @@
+"""Known holes in what we depend on, as far as the registries answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from release.rehearsals import python_of_wheel
+from release.steps import Failed, Release, Skipped, need, run
+
+
+def audit_python(release: Release) -> str:
+    """pip-audit of all that `pip install` of the wheel brings."""
+    program = release.tool("pip-audit")
+    (packages,) = python_of_wheel(release).parents[1].glob("lib/python*/site-packages")
+    command: list[str | Path] = [
+        program,
+        "--path",
+        packages,
+        "--format",
+        "json",
+        "--progress-spinner",
+        "off",
+    ]
+    said = run(command, release.work, good=(0, 1))
+    if not said.strip():
+        raise Skipped("pip-audit: the registry didn't answer")
+    return judge_pip_audit(json.loads(said))
+
+
+def judge_pip_audit(report: dict[str, Any]) -> str:
+    """Failed for holes. Skipped if nothing was looked up: pip-audit itself calls that success."""
+    packages = [one for one in report["dependencies"] if one["name"] != "newsfabric"]
+    asked = [one for one in packages if "skip_reason" not in one]
+    holes = [
+        f"{one['name']} {one['version']}: {hole['id']}, mended in "
+        f"{', '.join(hole['fix_versions']) or 'no version'}"
+        for one in asked
+        for hole in one["vulns"]
+    ]
+    if holes:
+        raise Failed("\n".join(["pip-audit knows of holes:", *holes]))
+    if not asked:
+        raise Skipped(f"pip-audit: the registry can't be asked about any of {len(packages)}")
+    return f"pip-audit: no known hole in {len(asked)} of {len(packages)} packages"
+
+
+def audit_rust(release: Release) -> str:
+    """cargo deny: advisories, licences, sources and doubles, by ``deny.toml``."""
+    need("cargo", "`make dataplane` installs Rust")
+    if shutil.which("cargo-deny") is None:
+        raise Skipped("cargo-deny is missing: cargo install --locked cargo-deny")
+    run(["cargo", "deny", "--locked", "check"], release.root)
+    return "cargo deny: advisories, bans, licences and sources"
+
+
+def audit_npm(release: Release) -> str:
+    """npm audit of clients/js, with what it is built and tested with."""
+    npm = need("npm", "install the packages nodejs and npm")
+    said = run([npm, "audit", "--json"], release.root / "clients" / "js", good=(0, 1))
+    return judge_npm_audit(json.loads(said))
+
+
+def judge_npm_audit(report: dict[str, Any]) -> str:
+    """Failed for holes; Skipped if the registry has no answer."""
+    if "metadata" not in report:
+        reason = report.get("message") or report.get("error", {}).get("summary", "no reason given")
+        raise Skipped(f"npm audit: the registry didn't answer: {reason}")
+    if report["vulnerabilities"]:
+        raise Failed(f"npm audit knows of holes in {', '.join(sorted(report['vulnerabilities']))}")
+    return f"npm audit: no known hole in {report['metadata']['dependencies']['total']} packages"
