@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from newsfabric.chaos.books import Account, Delays, Gap, Message, Wrong
+from newsfabric.chaos.message_traces import TOLD
 from newsfabric.chaos.plot import Band, Series, draw
 from newsfabric.chaos.run import Done, Outcome
-from newsfabric.chaos.tracing import TOLD
 
 _AROUND: Final = 15.0
 # Gaps that are told one by one.

@@ -19,10 +19,10 @@ import orjson
 
 from newsfabric.chaos.books import Books, Class
 from newsfabric.chaos.devices import USERS, make_devices
+from newsfabric.chaos.message_traces import MessageTraces
 from newsfabric.chaos.publishing import TOPICS, Publishing
 from newsfabric.chaos.reading import Plan, make_plans, read_line
 from newsfabric.chaos.schedule import Fault, make_schedule
-from newsfabric.chaos.tracing import Tracer
 from newsfabric.errors import NewsfabricError, WorldError
 from newsfabric.world.faults import LINK, Faults
 from newsfabric.world.issuer import issue
@@ -100,7 +100,7 @@ async def run_chaos(
     books = Books(plan.reader() for plan in everyone)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     say(f"{options.readers} readers and {len(devices)} devices of {USERS} users connect")
-    tracer = Tracer(layout, books, run=run)
+    message_traces = MessageTraces(layout, books, run=run)
     async with Readers.start(everyone, books, log, run=run, seed=options.seed) as readers:
         await readers.ready()
         began = readers.began = time.time()
@@ -110,7 +110,7 @@ async def run_chaos(
             urls, books, run=run, began=began, seed=options.seed, topics=topics
         ) as publishing:
             try:
-                async with tracer.watching(began), asyncio.TaskGroup() as group:
+                async with message_traces.watching(began), asyncio.TaskGroup() as group:
                     group.create_task(publishing.publish(rate=options.rate, seconds=seconds))
                     group.create_task(breaker.carry_out(schedule))
             finally:
@@ -118,7 +118,7 @@ async def run_chaos(
                 await breaker.heal_all()
             settled_after = await settle(books, say)
         readers.check()
-        await tracer.trace_wrong()
+        await message_traces.trace_wrong()
     return Outcome(
         run=run,
         started_at=began,
@@ -128,7 +128,7 @@ async def run_chaos(
         faults=tuple(breaker.done),
         settled_after=settled_after,
         faulty=tuple(f"{done.fault.name}: {done.error}" for done in breaker.done if done.error),
-        traces=tracer.traces,
+        traces=message_traces.traces,
     )
 
 

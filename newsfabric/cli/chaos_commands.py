@@ -14,6 +14,7 @@ import click
 from newsfabric.cli.options import examples, json_option, state_option
 
 if TYPE_CHECKING:
+    from newsfabric.hosts.faults import HostFaults
     from newsfabric.world.faults import Faults
 
 
@@ -23,6 +24,9 @@ def chaos() -> None:
 
     NAME is what `newsfabric status` shows; `oregon-retail-1-dataplane` is the second process of a
     gateway, `oregon-retail-1-box` a whole box. What is killed stays dead until it is healed.
+
+    Of a fabric on machines (--state with a hosts.json, docs/fleet.md) a NAME is a unit, such as
+    oregon-core-1/router@1, or a machine, whose plug is pulled; systemd starts units again.
     """
 
 
@@ -71,6 +75,10 @@ def heal(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
     from newsfabric.world.parts import find_links, find_parts, links, parts
     from newsfabric.world.state import running_world
 
+    if (machines := _on_hosts(state)) is not None:
+        time.sleep(after)
+        _show(machines.heal(names), as_json=as_json)
+        return
     layout, _ = running_world(state)
     faults = Faults(state)
     wires = {*links(layout), *(region.name for region in layout.regions)} if layout.proxies else ()
@@ -90,6 +98,10 @@ def cut(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
 
     NAME is a link, such as oregon-dublin-link, or a region: all of its links.
     """
+    if names and (machines := _on_hosts(state)) is not None:
+        time.sleep(after)
+        _show(machines.cut(names), as_json=as_json)
+        return
     faults, wires = _wires(names, state)
     time.sleep(after)
     _show(faults.cut(wires), as_json=as_json)
@@ -136,9 +148,21 @@ def _signal(verb: Any, names: Sequence[str], state: Path, *, as_json: bool, afte
 
     if not names:
         raise click.UsageError("name at least one part; `newsfabric status` lists them")
+    if (machines := _on_hosts(state)) is not None:
+        time.sleep(after)
+        _show(machines.signal(verb, names), as_json=as_json)
+        return
     wanted = find_parts(running_world(state)[0], names)
     time.sleep(after)
     _show(Faults(state).apply(verb, wanted), as_json=as_json)
+
+
+def _on_hosts(state: Path) -> HostFaults | None:
+    from newsfabric.hosts.described import read_hosts
+    from newsfabric.hosts.faults import HostFaults
+
+    hosts = read_hosts(state)
+    return None if hosts is None else HostFaults(hosts)
 
 
 def _show(done: Sequence[Any], *, as_json: bool) -> None:

@@ -28,7 +28,12 @@ _COMMANDS: Final = {
     "revoke": ("newsfabric.cli.token_commands:revoke", "Lock a user out, everywhere."),
     "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "users": ("newsfabric.cli.users:users", "Print users and rights of the fabric's services."),
+    "topology": (
+        "newsfabric.cli.topology_commands:topology",
+        "Print all that a broker of the fabric holds.",
+    ),
     "targets": ("newsfabric.cli.world_commands:targets", "Print where Prometheus finds a world."),
+    "certs": ("newsfabric.cli.certs:certs", "Make, renew and check certificates."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
     "mirror": (
         "newsfabric.cli.mirror_command:mirror",

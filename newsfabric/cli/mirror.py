@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import signal
+import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +16,18 @@ import orjson
 import uvloop
 from rich.table import Table
 
+from newsfabric import logs
+from newsfabric.amqp import Link
 from newsfabric.amqp.link import connect
 from newsfabric.cli.show import console
 from newsfabric.errors import ConfigError
 from newsfabric.mirror.place import Place
 from newsfabric.mirror.report import COLUMNS, closing_lines, failures, rows
 from newsfabric.mirror.run import Mirror, MirrorOptions, run_mirror
+from newsfabric.operators import OperatorsApplication
+from newsfabric.service import Readiness, listen, operators_routes
+
+logger = logging.getLogger(__name__)
 
 _NAME: Final = "newsfabric mirror"
 
@@ -31,11 +41,16 @@ def run_command(
     as_json: bool,
     fail_on_loss: bool,
     fail_over_delay: float | None,
+    admin_port: int | None,
+    log_format: logs.LogFormat,
 ) -> bool:
     """Run, print and write; whether the command shall fail."""
     if report is not None and not report.parent.is_dir():
         raise ConfigError(f"{report.parent} is no folder")
-    document = uvloop.run(_run(original, other, options))
+    if log_format == "json":
+        logs.log_to(sys.stderr, "info", log_format, process="mirror", region=original.region)
+    say = _say if log_format == "text" else logger.info
+    document = uvloop.run(_run(original, other, options, admin_port, say))
     failed = failures(document, fail_on_loss=fail_on_loss, fail_over_delay=fail_over_delay)
     document["failed"] = failed
     text = orjson.dumps(document, option=orjson.OPT_INDENT_2)
@@ -53,7 +68,13 @@ def run_command(
     return bool(failed)
 
 
-async def _run(original: Place, other: Place, options: MirrorOptions) -> dict[str, Any]:
+async def _run(
+    original: Place,
+    other: Place,
+    options: MirrorOptions,
+    admin_port: int | None,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
     stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -68,11 +89,31 @@ async def _run(original: Place, other: Place, options: MirrorOptions) -> dict[st
     try:
         there = await connect(other.client_urls, name=_NAME, credentials=other.credentials)
         try:
-            return await run_mirror(mirror, here, there, stop=stop, hurry=hurry, say=_say)
+            async with _metrics(admin_port, here, there):
+                return await run_mirror(mirror, here, there, stop=stop, hurry=hurry, say=say)
         finally:
             await there.close()
     finally:
         await here.close()
+
+
+@contextlib.asynccontextmanager
+async def _metrics(port: int | None, here: Link, there: Link) -> AsyncIterator[None]:
+    """Pages for operators' programs on loopback until the end of the block; None: none."""
+    if port is None:
+        yield
+        return
+
+    def readiness() -> Readiness:
+        return Readiness.of(original=here.established, other=there.established)
+
+    pages = OperatorsApplication(operators_routes(readiness))
+    server, _ = listen(pages, host="127.0.0.1", port=port)
+    try:
+        yield
+    finally:
+        server.stop()
+        await server.close_all_connections()
 
 
 def _say(text: str) -> None:

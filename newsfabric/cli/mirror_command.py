@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from newsfabric.cli.options import examples, json_option
+from newsfabric.cli.options import examples, json_option, token_over_http_option
 
 _PLACE = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -85,6 +86,22 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--board-token-file", type=_FILE, help="An operator's token for the original's board."
 )
+@token_over_http_option
+@click.option(
+    "--admin-port",
+    type=click.IntRange(1, 65535),
+    help="Port for /metrics, on loopback. Without it there are none.",
+)
+@click.option(
+    "--log-format",
+    # As newsfabric.logs has them, which --help must not load.
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    envvar="NEWSFABRIC_LOG_FORMAT",
+    show_envvar=True,
+    help="What stderr says: plain lines, or JSON as the fabric's processes log it.",
+)
 @click.option("--fail-on-loss", is_flag=True, help="Exit with 1 if a message is missing there.")
 @click.option(
     "--fail-over-delay",
@@ -111,6 +128,9 @@ def mirror(
     topics: Path | None,
     to_topics: Path | None,
     board_token_file: Path | None,
+    token_over_http: bool,
+    admin_port: int | None,
+    log_format: Literal["text", "json"],
     fail_on_loss: bool,
     fail_over_delay: float | None,
     report: Path | None,
@@ -124,6 +144,7 @@ def mirror(
     """
     import os
 
+    from newsfabric.bearer import check_private
     from newsfabric.cli.mirror import run_command
     from newsfabric.mirror.place import FROM_LOGIN, TO_LOGIN, check_apart, find_place
     from newsfabric.mirror.run import MirrorOptions
@@ -135,6 +156,8 @@ def mirror(
         to_path, region=to_region, topics=to_topics, environ=os.environ, login=TO_LOGIN
     )
     check_apart(original, other)
+    if board_token_file is not None and not token_over_http:
+        check_private([original.board_url])
     options = MirrorOptions(
         share=share,
         reader_share=share if reader_share is None else reader_share,
@@ -155,6 +178,8 @@ def mirror(
         as_json=as_json,
         fail_on_loss=fail_on_loss,
         fail_over_delay=fail_over_delay,
+        admin_port=admin_port,
+        log_format=log_format,
     )
     if failed:
         raise SystemExit(1)

@@ -49,4 +49,10 @@ def region_option(text: str) -> Callable[..., Any]:
     return click.option("--region", metavar="NAME", help=f"{text}  [default: the first]")
 
 
+token_over_http_option = click.option(
+    "--token-over-http",
+    is_flag=True,
+    help="Send the token over plain http to other machines, too: in a private network.",
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

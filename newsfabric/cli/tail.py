@@ -15,6 +15,7 @@ from newsfabric.cli.find_world import world_to_read
 from newsfabric.cli.messages import message_line
 from newsfabric.cli.patience import GIVE_UP_AFTER, HINT, Patience, patient
 from newsfabric.errors import Disconnected, NewsfabricError
+from newsfabric.hosts.described import read_hosts
 from newsfabric.numbers import whole_number
 from newsfabric.reader import Transport, follow
 from newsfabric.world.processes import started_at
@@ -35,12 +36,11 @@ def run_tail(
     as_json: bool,
 ) -> None:
     """Print messages until there were ``count`` or ``seconds`` have passed."""
-    layout = world_to_read(state, lambda text: click.echo(text, err=True))
     back: int | str | None = rewind
     with suppress(ValueError):
         back = rewind and whole_number(rewind, 1, _MOST)
     printer = _Printer(count, as_json=as_json)
-    gateways = _Gateways(layout.region(region).endpoints_url)
+    gateways = _Gateways(_endpoints_url(state, region))
     try:
         asyncio.run(_print(printer, gateways, topics, cast(Transport, transport), back, seconds))
     except TimeoutError as exc:
@@ -51,6 +51,13 @@ def run_tail(
                 f"only {printer.printed} of {count} messages of {', '.join(topics)} "
                 f"came within {seconds:g} s"
             ) from exc
+
+
+def _endpoints_url(state: Path, region: str | None) -> str:
+    if (hosts := read_hosts(state)) is not None:
+        return f"{hosts.frontdesk_urls(region)[0]}/endpoints.json"
+    layout = world_to_read(state, lambda text: click.echo(text, err=True))
+    return layout.region(region).endpoints_url
 
 
 async def _print(

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import click
 
+from newsfabric.bearer import check_private
 from newsfabric.cli.show import console
 from newsfabric.errors import ConfigError
-from newsfabric.top.desks import Desks, fetch_once, is_desk_url, is_safe_for_login, login_from
+from newsfabric.hosts.described import read_hosts
+from newsfabric.top.desks import Desks, fetch_once, is_desk_url, login_from
 from newsfabric.top.lines import Sort, View
 from newsfabric.top.screen import listing
 from newsfabric.top.state import MAX_FILTER, Followed, State
@@ -32,6 +34,8 @@ def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str
             raise ConfigError(f"--frontdesk {url}: write http://HOST:PORT or https://HOST")
     if given:
         return list(given)
+    if (hosts := read_hosts(state)) is not None:
+        return hosts.frontdesk_urls(region)
     # Also of a world that isn't ready, or half dead: that is when one looks.
     layout, _ = running_world(state)
     first = layout.region(region)
@@ -42,6 +46,7 @@ def run_top(
     urls: Sequence[str],
     token_file: Path | None,
     *,
+    over_http: bool,
     view: str,
     sort: str,
     reverse: bool,
@@ -54,10 +59,8 @@ def run_top(
     wanted = [Followed(View(kind), name) for kind, name in followed.items() if name is not None]
     if len(wanted) > 1:
         raise ConfigError("--box, --topic and --publisher: follow one thing")
-    if token_file is not None:
-        for url in urls:
-            if not is_safe_for_login(url):
-                raise ConfigError(f"{url}: a token is sent over https, or to this machine, only")
+    if token_file is not None and not over_http:
+        check_private(urls)
     state = State(
         view=wanted[0].view if wanted else View(view),
         sort=Sort(sort),
@@ -71,9 +74,12 @@ def run_top(
         screen.is_terminal and not screen.is_dumb_terminal and sys.stdin.isatty() and not once
     )
     if as_json and not once:
-        asyncio.run(Desks(urls, login, lambda _board, document: _print(document), _warn).run())
+        desks = Desks(
+            urls, login, lambda _board, document: _print(document), _warn, over_http=over_http
+        )
+        asyncio.run(desks.run())
     elif can_be_drawn_on and not as_json:
-        asyncio.run(Top(screen, urls, login, state).run())
+        asyncio.run(Top(screen, urls, login, state, over_http=over_http).run())
     else:
         board, document = asyncio.run(fetch_once(urls, login))
         if as_json:

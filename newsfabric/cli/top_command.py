@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
-from newsfabric.cli.options import examples, region_option, state_option
+from newsfabric.cli.options import (
+    examples,
+    region_option,
+    state_option,
+    token_over_http_option,
+)
 
 # As newsfabric.top.lines has them, which --help must not load.
 VIEWS = ("boxes", "services", "shovels", "nodes", "topics", "publishers", "events")
@@ -38,6 +43,7 @@ SORTS = ("name", "readers", "rate", "delay", "age")
     show_envvar=True,
     help="An operator's token; read anew for each connection.",
 )
+@token_over_http_option
 @click.option("--view", type=click.Choice(VIEWS), default=VIEWS[0], show_default=True)
 @click.option("--sort", type=click.Choice(SORTS), default="readers", show_default=True)
 @click.option("--reverse", is_flag=True, help="Sort the other way round.")
@@ -52,6 +58,7 @@ def top(
     region: str | None,
     frontdesks: tuple[str, ...],
     token_file: Path | None,
+    token_over_http: bool,
     view: str,
     sort: str,
     reverse: bool,
@@ -72,6 +79,7 @@ def top(
     run_top(
         desk_urls(state, region, frontdesks),
         token_file,
+        over_http=token_over_http,
         view=view,
         sort=sort,
         reverse=reverse,

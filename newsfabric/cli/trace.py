@@ -15,17 +15,16 @@ import orjson
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-from tornado.httpclient import HTTPClientError
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.cli.messages import rejection, rejection_line
 from newsfabric.cli.patience import GIVE_UP_AFTER, patient
 from newsfabric.cli.show import console
 from newsfabric.errors import ManagementError, TraceError
+from newsfabric.fetching import fetch
 from newsfabric.management import PEEK_MESSAGES, Management
-from newsfabric.settings import Credentials
-from newsfabric.topology import REJECTED
-from newsfabric.trace import (
+from newsfabric.message_trace import (
     Asked,
     Evidence,
     candidates,
@@ -35,6 +34,8 @@ from newsfabric.trace import (
     refusals,
     trace,
 )
+from newsfabric.settings import Credentials
+from newsfabric.topology import REJECTED
 from newsfabric.world.broker import HOST
 from newsfabric.world.layout import WorldLayout
 
@@ -154,7 +155,8 @@ async def _rejected(layout: WorldLayout) -> list[dict[str, Any]]:
 async def _get(url: str) -> dict[str, Any] | None:
     http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_BYTES)
     try:
-        answer = await http.fetch(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+        request = HTTPRequest(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+        answer = await fetch(http, request)
         found = orjson.loads(answer.body)
     except (OSError, HTTPClientError, ValueError):
         return None

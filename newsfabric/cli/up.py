@@ -27,13 +27,16 @@ from newsfabric.world.toxiproxy import find_toxiproxy
 from newsfabric.world.watchdog import Watchdog
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
+# A wheel has the project's topics.toml here.
+_INSTALLED: Final = Path(__file__).resolve().parents[1] / "topics.toml"
 # A closed terminal ends a foreground world as Ctrl-C does.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def topics_file(chosen: Path | None) -> Path:
     """The topics.toml to use: ``chosen``, the one here, or the project's."""
-    candidates = [chosen] if chosen else [Path("topics.toml"), _CHECKOUT / "topics.toml"]
+    ours = [Path("topics.toml"), _INSTALLED, _CHECKOUT / "topics.toml"]
+    candidates = [chosen] if chosen else ours
     for candidate in candidates:
         if candidate.is_file():
             return candidate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, get_args
 
@@ -57,20 +58,27 @@ def users(
     Tell each service its user with NEWSFABRIC_AMQP_USERNAME and NEWSFABRIC_AMQP_PASSWORD_FILE;
     the keeper also the shovels', with NEWSFABRIC_SHOVEL_USERNAME and its PASSWORD_FILE.
     """
-    place, _, role = where.partition("/")
-    for name in (place, *boxes):
-        if not is_name(name):
-            raise ConfigError(f"{name!r} is no name (a-z, 0-9 and -, at most 63)")
+    place, role = place_and_role(where, boxes)
     bounds = {}
-    if role == _BOX:
+    if role is None:
         found: tuple[User, ...] = (box_user(place),)
     else:
-        cluster = Cluster(place, _role(role))
+        cluster = Cluster(place, role)
         known, topics = load_fabric(fabric_file), load_topics(topics_file)
         found = cluster_users(known, topics, cluster, boxes)
         bounds = limits(cluster.role)
     document = user_definitions(found, passwords_in(folder, (user.name for user in found)))
     click.echo(json.dumps(document | bounds, indent=1))
+
+
+def place_and_role(where: str, boxes: Iterable[str] = ()) -> tuple[str, Role | None]:
+    """PLACE and ROLE in ``where``, None for a box's own broker; ConfigError if there can't be
+    such a place or one of ``boxes``."""
+    place, _, role = where.partition("/")
+    for name in (place, *boxes):
+        if not is_name(name):
+            raise ConfigError(f"{name!r} is no name (a-z, 0-9 and -, at most 63)")
+    return place, None if role == _BOX else _role(role)
 
 
 def _role(text: str) -> Role:

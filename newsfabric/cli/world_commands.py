@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -123,17 +124,30 @@ def up(
 @state_option
 @json_option
 def status(state: Path, as_json: bool) -> None:
-    """Show regions, brokers, services, shovels and gateways, and which of them are dead."""
-    from newsfabric.cli.show import console, status_tables
-    from newsfabric.world.state import running_world
-    from newsfabric.world.status import observe, status_document
+    """Show regions, brokers, services, shovels and gateways, and which of them are dead.
 
-    layout, notes = running_world(state)
-    document = status_document(layout, notes, asyncio.run(observe(layout)))
+    Of a fabric on machines, too, where --state has a hosts.json (docs/fleet.md).
+    """
+    from newsfabric.cli.show import console, status_tables
+
+    document = _status_of(state)
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         console().print(status_tables(document))
+
+
+def _status_of(state: Path) -> dict[str, Any]:
+    from newsfabric.hosts.described import read_hosts
+    from newsfabric.hosts.remote import look_at
+    from newsfabric.hosts.status import hosts_status
+    from newsfabric.world.state import running_world
+    from newsfabric.world.status import observe, status_document
+
+    if (hosts := read_hosts(state)) is not None:
+        return hosts_status(hosts, look_at(hosts))
+    layout, notes = running_world(state)
+    return status_document(layout, notes, asyncio.run(observe(layout)))
 
 
 @click.command(

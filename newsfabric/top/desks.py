@@ -3,14 +3,12 @@
 A frontdesk that is silent for :data:`SILENT` seconds is gone, whatever its connection says: it has
 an update each second. Then the next one is asked, after the last one the first, ever more seldom.
 Each board names the other regions' frontdesks, and these are asked too, after those that were
-given; but a login only goes where it is as safe as with the first: a board must not lead it from
-https to plain http.
+given; but a board must not lead from https to plain http, unless that is allowed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,15 +16,16 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
-from tornado.httpclient import HTTPClientError
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.backoff import Backoff
+from newsfabric.bearer import bearing, is_private, read_token
+from newsfabric.board_document import MAX_REGIONS, Board, parse_board, plain
 from newsfabric.errors import ConfigError, Disconnected, NewsfabricError
+from newsfabric.fetching import fetch
 from newsfabric.reader.frames import EventStream
 from newsfabric.reader.streaming import stream
-from newsfabric.tokens import MAX_TOKEN_BYTES
-from newsfabric.top.board import MAX_REGIONS, Board, parse_board, plain
 
 SILENT: Final = 4.0
 # A thousand boxes have about two megabytes.
@@ -46,17 +45,6 @@ def is_desk_url(text: str) -> bool:
         return False
 
 
-def is_safe_for_login(url: str) -> bool:
-    """Whether nobody on the way to ``url`` can read what is sent there."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    return local or parts.scheme == "https"
-
-
 def login_from(path: Path | None) -> Login:
     """Reads the token in the file anew each time, so that it may be replaced meanwhile."""
 
@@ -64,19 +52,15 @@ def login_from(path: Path | None) -> Login:
         if path is None:
             return None
         try:
-            with path.open("rb") as file:
-                token = file.read(MAX_TOKEN_BYTES + 1).strip().decode("ascii")
-        except (OSError, UnicodeDecodeError) as exc:
+            return read_token(path)
+        except (OSError, ValueError) as exc:
             raise ConfigError(f"--token-file: {exc}") from exc
-        if not token or len(token) > MAX_TOKEN_BYTES or not token.isprintable() or " " in token:
-            raise ConfigError(f"--token-file: {path} holds no token")
-        return token
 
     return login
 
 
 class Desks:
-    """Asks one frontdesk of several."""
+    """Asks one frontdesk of several. ``over_http``: a board may lead from https to plain http."""
 
     def __init__(
         self,
@@ -84,11 +68,14 @@ class Desks:
         login: Login,
         on_board: OnBoard,
         on_trouble: Callable[[str], None],
+        *,
+        over_http: bool = False,
     ) -> None:
         self._urls = [url.rstrip("/") for url in urls]
         self._login = login
         self._on_board = on_board
         self._on_trouble = on_trouble
+        self._may_be_read = over_http or not is_private(self._urls[0])
         self._at = 0
         self._reading: asyncio.Task[None] | None = None
         # Whether the one that is asked has answered, and whether any ever has.
@@ -163,8 +150,7 @@ class Desks:
             await stream("GET", f"{self.url}/board/stream", on_chunk, self._headers())
 
     def _headers(self) -> dict[str, str]:
-        token = self._login()
-        return {} if token is None else {"Authorization": f"Bearer {token}"}
+        return bearing(self._login())
 
     def _take(self, data: bytes) -> None:
         try:
@@ -179,8 +165,8 @@ class Desks:
 
     def _learn(self, urls: Iterable[str]) -> None:
         for url in (url.rstrip("/") for url in urls if is_desk_url(url)):
-            safe = is_safe_for_login(url) or not is_safe_for_login(self._urls[0])
-            if safe and url not in self._urls and len(self._urls) < MAX_REGIONS:
+            may = self._may_be_read or is_private(url)
+            if may and url not in self._urls and len(self._urls) < MAX_REGIONS:
                 self._urls.append(url)
 
 
@@ -191,16 +177,16 @@ async def fetch_once(urls: Sequence[str], login: Login) -> tuple[Board, dict[str
     http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_BYTES)
     try:
         for url in (f"{url.rstrip('/')}/board.json" for url in urls):
-            token = login()
-            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            headers = bearing(login())
             try:
-                answer = await http.fetch(
+                request = HTTPRequest(
                     url,
                     headers=headers,
                     follow_redirects=False,
                     connect_timeout=_ONCE_TIMEOUT,
                     request_timeout=_ONCE_TIMEOUT,
                 )
+                answer = await fetch(http, request)
                 document = orjson.loads(answer.body)
                 return parse_board(document), document
             except (OSError, HTTPClientError, ValueError) as exc:

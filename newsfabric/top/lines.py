@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from newsfabric.board_document import Board, Box, Busy, Event, Shovel
 from newsfabric.top import words
-from newsfabric.top.board import Board, Box, Busy, Event, Shovel
 
 # Canaries come each second; so old (ms) one is late, and its shovel is about to be made anew.
 LATE_MS: Final = 3_000
@@ -252,7 +252,7 @@ def event_lines(board: Board) -> Iterator[Line]:
 
 def state_mood(state: str) -> Mood:
     """How a process does that is in ``state``."""
-    if state == "ready":
+    if state in ("ready", "left"):
         return Mood.WELL
     return Mood.BAD if state == "gone" else Mood.WARNING
 

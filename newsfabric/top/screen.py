@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from newsfabric.board_document import Board, Box, Region, Service
 from newsfabric.top import words
-from newsfabric.top.board import Board, Box, Region, Service
 from newsfabric.top.lines import (
     TABLES,
     Column,

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.control import Control
 from rich.segment import Segment
 
-from newsfabric.top.board import Board, with_events_before
+from newsfabric.board_document import Board, with_events_before
 from newsfabric.top.desks import Desks, Login
 from newsfabric.top.keys import Keyboard
 from newsfabric.top.screen import Feed, Trail, page_of, screen
@@ -34,9 +34,17 @@ _READ: Final = 4096
 class Top:
     """One run of it, on the terminal that ``console`` writes to and stdin reads from."""
 
-    def __init__(self, console: Console, urls: Sequence[str], login: Login, state: State) -> None:
+    def __init__(
+        self,
+        console: Console,
+        urls: Sequence[str],
+        login: Login,
+        state: State,
+        *,
+        over_http: bool = False,
+    ) -> None:
         self._console = console
-        self._desks = Desks(urls, login, self._on_board, self._on_trouble)
+        self._desks = Desks(urls, login, self._on_board, self._on_trouble, over_http=over_http)
         self._state = state
         self._keyboard = Keyboard()
         self._trail = Trail()

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from newsfabric.cli import cli
+from newsfabric.cli import cli, up
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 COMMANDS = (
@@ -113,6 +113,19 @@ def test_a_missing_topics_file_is_named(state: Path, tmp_path: Path) -> None:
     missing = tmp_path / "none.toml"
     result = run("up", "--state", str(state), "--topics", str(missing))
     assert result.stderr == f"error: there is no {missing}: say where it is with --topics\n"
+
+
+def test_feeds_come_from_here_then_from_the_wheel_then_from_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    installed = tmp_path / "installed.toml"
+    monkeypatch.setattr(up, "_INSTALLED", installed)
+    assert up.topics_file(None) == Path(__file__).resolve().parents[2] / "topics.toml"
+    installed.touch()
+    assert up.topics_file(None) == installed
+    Path("topics.toml").touch()
+    assert up.topics_file(None) == Path("topics.toml")
 
 
 def test_a_bad_recording_is_found_before_a_world_is_looked_for(state: Path, tmp_path: Path) -> None:

@@ -87,6 +87,22 @@ def test_what_is_no_number_is_said(fabrics: tuple[Path, Path], option: str) -> N
     assert result.stderr.startswith(f"error: {option[2:]}: not a number from 0 to ")
 
 
+def test_a_token_is_not_sent_where_others_can_read_it(tmp_path: Path) -> None:
+    paths = tmp_path / "fabric.json", tmp_path / "next.json"
+    for path, port in zip(paths, (1100, 1200), strict=True):
+        one = dataclasses.replace(region("oregon", port), frontdesk_url="http://oregon.example.com")
+        path.write_text(dump_fabric(Fabric((one,))))
+    topics = tmp_path / "topics.toml"
+    topics.write_text('[[topic]]\npattern = "news.*"\n')
+    words = ("--from", paths[0], "--to", paths[1], "--topics", topics, "--board-token-file", "x")
+    refused = run(*words)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("error: http://oregon.example.com/board.json: a token is sent")
+    # The next thing that is looked at.
+    meant = run(*words, "--token-over-http", "--report", tmp_path / "none" / "m.json")
+    assert meant.stderr == f"error: {tmp_path / 'none'} is no folder\n"
+
+
 def test_each_side_has_a_login_of_its_own(fabrics: tuple[Path, Path], tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret\n")

@@ -7,14 +7,15 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from board_desk import BoardDesk, opened_desk
+from board_documents import board, box, region
 from click.testing import CliRunner
 from pseudo_terminal import Terminal, on_a_terminal
-from top_desk import board, box, open_desk, region
 
 from newsfabric.cli import cli
 
@@ -28,6 +29,10 @@ def oregon(*boxes: dict[str, Any], **changed: Any) -> dict[str, Any]:
 
 def dublin(**changed: Any) -> dict[str, Any]:
     return oregon(box("dublin-retail-1"), frontdesk="dublin-frontdesk-1", **changed)
+
+
+def open_desk(document: dict[str, Any], token: str = "") -> AbstractAsyncContextManager[BoardDesk]:
+    return opened_desk(document=document, token=token, every=0.2)
 
 
 @asynccontextmanager
@@ -64,7 +69,7 @@ async def test_the_board_is_shown_and_follows_what_happens() -> None:
         top("--frontdesk", desk.url) as terminal,
     ):
         await terminal.shows("oregon-frontdesk-1 in oregon", "oregon-retail-1", "quit")
-        desk.show(oregon(box("oregon-retail-1", state="gone", age_ms=3000, readers=7)))
+        await desk.show(oregon(box("oregon-retail-1", state="gone", age_ms=3000, readers=7)))
         await terminal.shows("gone", "3.0s", without=["ready"])
         terminal.type("q")
         assert await terminal.ends() == 0
@@ -74,7 +79,10 @@ async def test_the_board_is_shown_and_follows_what_happens() -> None:
 
 async def test_keys_sort_filter_follow_and_help() -> None:
     boxes = [box(f"oregon-retail-{n}", readers=n, engine=f"engine{n}") for n in range(1, 4)]
-    async with open_desk(oregon(*boxes)) as desk, top("--frontdesk", desk.url) as terminal:
+    async with (
+        open_desk(oregon(*boxes)) as desk,
+        top("--frontdesk", desk.url) as terminal,
+    ):
         await terminal.shows("READERS▼")
 
         def order(text: str) -> list[str]:
@@ -102,7 +110,7 @@ async def test_when_its_frontdesk_dies_it_goes_on_with_anothers_and_says_so() ->
         top("--frontdesk", first.url, "--frontdesk", second.url) as terminal,
     ):
         await terminal.shows("oregon-frontdesk-1")
-        await first.die()
+        await first.close()
         await terminal.shows("! this is dublin-frontdesk-1, since", "dublin-retail-1")
 
 
@@ -120,7 +128,10 @@ async def test_a_frontdesk_that_falls_silent_is_left_as_well() -> None:
 async def test_the_other_regions_frontdesks_are_learned_from_the_board() -> None:
     async with open_desk(dublin()) as second:
         document = board(region("oregon"), region("dublin", frontdesk_url=second.url))
-        async with open_desk(document) as first, top("--frontdesk", first.url) as terminal:
+        async with (
+            open_desk(document) as first,
+            top("--frontdesk", first.url) as terminal,
+        ):
             await terminal.shows("oregon-frontdesk-1")
             terminal.type("f")
             await terminal.shows("dublin-frontdesk-1", without=["! "])
@@ -134,7 +145,7 @@ async def test_while_no_frontdesk_answers_the_last_board_stays_and_gets_old() ->
         top("--frontdesk", desk.url) as terminal,
     ):
         await terminal.shows("oregon-retail-1")
-        await desk.die()
+        await desk.close()
         await terminal.shows("oregon-retail-1", "s old", "! http://")
 
 
@@ -142,7 +153,10 @@ async def test_no_text_of_a_board_is_obeyed_by_the_terminal() -> None:
     hostile = box(HOSTILE, engine=HOSTILE, state=HOSTILE, waiting_for=[HOSTILE])
     document = oregon(hostile, frontdesk=HOSTILE, version=HOSTILE)
     document["regions"][0] |= {"why": [HOSTILE], "topics": [{"name": HOSTILE}]}
-    async with open_desk(document) as desk, top("--frontdesk", desk.url, width=200) as terminal:
+    async with (
+        open_desk(document) as desk,
+        top("--frontdesk", desk.url, width=200) as terminal,
+    ):
         # The screen of the test fails on whatever is no sequence of ours.
         await terminal.shows(r"\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m")
         for key in "234567?":
@@ -175,7 +189,10 @@ async def test_no_color_is_obeyed(environ: dict[str, str], coloured: bool) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_leaves_the_terminal_as_it_was(number: int) -> None:
-    async with open_desk(oregon()) as desk, top("--frontdesk", desk.url) as terminal:
+    async with (
+        open_desk(oregon()) as desk,
+        top("--frontdesk", desk.url) as terminal,
+    ):
         await terminal.shows("oregon-frontdesk-1")
         terminal.process.send_signal(number)
         assert await terminal.ends() == 0
@@ -183,19 +200,22 @@ async def test_a_signal_leaves_the_terminal_as_it_was(number: int) -> None:
 
 
 async def test_a_pause_stands_still_and_the_next_key_goes_on() -> None:
-    async with open_desk(oregon(box("a"))) as desk, top("--frontdesk", desk.url) as terminal:
+    async with (
+        open_desk(oregon(box("a"))) as desk,
+        top("--frontdesk", desk.url) as terminal,
+    ):
         await terminal.shows("ready")
         terminal.type(" ")
         await terminal.shows("paused")
-        asked = len(desk.tokens)
-        desk.show(oregon(box("a", state="draining")))
+        asked = len(desk.shown)
+        await desk.show(oregon(box("a", state="draining")))
         terminal.type("7")
         await terminal.shows("WHAT", "paused")
         terminal.type("1")
         await terminal.shows("ready", "paused", without=["draining"])
         terminal.type(" ")
         await terminal.shows("draining", without=["paused"])
-        assert len(desk.tokens) == asked
+        assert len(desk.shown) == asked
 
 
 async def test_a_token_is_sent_and_read_anew(tmp_path: Path) -> None:
@@ -212,8 +232,8 @@ async def test_a_token_is_sent_and_read_anew(tmp_path: Path) -> None:
         await terminal.shows("s old")
         desk.speak()
         await terminal.shows("ready", without=["s old"])
-    assert desk.tokens[0] == "Bearer first"
-    assert desk.tokens[-1] == "Bearer second"
+    assert desk.shown[0] == "Bearer first"
+    assert desk.shown[-1] == "Bearer second"
 
 
 async def test_who_is_refused_by_every_frontdesk_gets_one_line() -> None:
@@ -224,7 +244,7 @@ async def test_who_is_refused_by_every_frontdesk_gets_one_line() -> None:
         assert await terminal.process.wait() == 1
         await terminal.until(lambda _: "error:" in terminal.screen.printed)
         line = terminal.screen.printed.strip()
-    assert line == f"error: {desk.url}: 401 who are you?"
+    assert line == f"error: {desk.url}: 401 log in"
 
 
 async def test_once_prints_everything_without_a_terminal() -> None:
@@ -256,12 +276,15 @@ async def test_json_is_a_line_for_each_update_until_it_is_ended() -> None:
 
 
 async def test_once_goes_to_the_next_frontdesk_and_says_what_is_wrong_with_all() -> None:
-    async with open_desk(oregon()) as gone, open_desk(dublin()) as second:
-        await gone.die()
+    async with (
+        open_desk(oregon()) as gone,
+        open_desk(dublin()) as second,
+    ):
+        await gone.close()
         urls = ("--frontdesk", gone.url, "--frontdesk", second.url)
         _, out, _ = await printed("--once", *urls)
         assert "dublin-frontdesk-1" in out
-        await second.die()
+        await second.close()
         code, _, err = await printed("--once", *urls)
     assert code == 1
     assert err.startswith("error: no frontdesk answers: http://127.0.0.1:")

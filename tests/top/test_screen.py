@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from board_documents import board, box, event, region, service, shovel
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from top_desk import board, box, event, region, service, shovel
 
+from newsfabric.board_document import parse_board
 from newsfabric.top import words
-from newsfabric.top.board import parse_board
 from newsfabric.top.lines import TABLES, Sort, View, fitting
 from newsfabric.top.screen import TRAIL, Feed, Trail, listing, screen
 from newsfabric.top.state import BY_KEY, FOLLOWED, Followed, State

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from board_documents import board, box, region
 from hypothesis import given
 from hypothesis import strategies as st
-from top_desk import board, box, region
 
+from newsfabric.board_document import Board, parse_board
 from newsfabric.top import keys
-from newsfabric.top.board import Board, parse_board
 from newsfabric.top.lines import Sort, View
 from newsfabric.top.screen import lines_of
 from newsfabric.top.state import ACTIONS, BY_KEY, MAX_FILTER, Effect, Followed, Seen, State, press

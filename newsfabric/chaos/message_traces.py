@@ -24,7 +24,7 @@ _LOOK_EVERY: Final = 5.0
 _OVERDUE: Final = 60.0
 
 
-class Tracer:
+class MessageTraces:
     """Fills ``traces``: by the message's number, what `newsfabric trace` shows."""
 
     def __init__(self, layout: WorldLayout, books: Books, *, run: str) -> None:

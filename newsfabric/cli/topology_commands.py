@@ -1,0 +1,128 @@
+"""``newsfabric topology export``: all that a cluster's brokers must know, for deployment.
+
+As ``newsfabric users``, with the exchanges and queues, and without a file of a password: whoever
+deploys has them in a vault, and pipes them in.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+
+from newsfabric.cli.options import examples
+from newsfabric.cli.users import place_and_role
+from newsfabric.errors import ConfigError
+from newsfabric.settings import Fabric, load_fabric
+from newsfabric.topics import TopicTable, load_topics
+from newsfabric.topology import (
+    Cluster,
+    Role,
+    client_definitions,
+    core_definitions,
+    retail_definitions,
+)
+from newsfabric.topology.rights import User, publisher
+from newsfabric.topology.roles import box_user, cluster_users, operator
+
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group()
+def topology() -> None:
+    """Exchanges, queues, users, rights and limits of the fabric's brokers."""
+
+
+@topology.command(
+    epilog=examples(
+        "newsfabric topology export oregon/core --box oregon-retail-1 --passwords passwords.json",
+        "vault-reader | newsfabric topology export oregon/client --passwords - > definitions.json",
+        "rabbitmqctl import_definitions definitions.json",
+    )
+)
+@click.argument("where", metavar="PLACE/ROLE")
+@click.option(
+    "--fabric", "fabric_file", type=_FILE, default="fabric.json", show_default=True, help="Regions."
+)
+@click.option(
+    "--topics", "topics_file", type=_FILE, default="topics.toml", show_default=True, help="Feeds."
+)
+@click.option("--box", "boxes", multiple=True, help="A box of that core. Give it once for each.")
+@click.option("--operator", "person", metavar="NAME", help="A user who may do everything.")
+@click.option(
+    "--passwords",
+    "passwords_file",
+    required=True,
+    type=click.File("rb"),
+    help='{"USER": "PASSWORD", …}; - is standard input. Others than those needed are left out.',
+)
+def export(
+    where: str,
+    fabric_file: Path,
+    topics_file: Path,
+    boxes: tuple[str, ...],
+    person: str | None,
+    passwords_file: IO[bytes],
+) -> None:
+    """Print one cluster's definitions.json, or that of a box's own broker.
+
+    PLACE/ROLE is as for `newsfabric users`. Of passwords only hashes are printed. The same input
+    gives the same output, so that a playbook sees whether anything has changed.
+    """
+    place, role = place_and_role(where, boxes)
+    passwords = _passwords(passwords_file)
+    fabric, topics = load_fabric(fabric_file), load_topics(topics_file)
+    users = [] if person is None else [operator(person)]
+    users += _users(fabric, topics, place, role, boxes)
+    missing = [user.name for user in users if user.name not in passwords]
+    if missing:
+        raise ConfigError(f"no password for {', '.join(missing)}")
+    document = _definitions(fabric, topics, place, role, users, passwords)
+    click.echo(json.dumps(document, indent=1))
+
+
+def _users(
+    fabric: Fabric, topics: TopicTable, place: str, role: Role | None, boxes: tuple[str, ...]
+) -> list[User]:
+    if role is None:
+        return [box_user(place)]
+    users = [*cluster_users(fabric, topics, Cluster(place, role), boxes)]
+    if role != "core":
+        users += map(publisher, topics.publishers)
+    return users
+
+
+def _definitions(
+    fabric: Fabric,
+    topics: TopicTable,
+    place: str,
+    role: Role | None,
+    users: list[User],
+    passwords: dict[str, str],
+) -> dict[str, Any]:
+    match role:
+        case None:
+            return retail_definitions(users, passwords)
+        case "core":
+            return core_definitions(topics, fabric.region(place), users, passwords)
+        case "client" | "proxy":
+            return client_definitions(users, passwords)
+
+
+def _passwords(file: IO[bytes]) -> dict[str, str]:
+    """What ``file`` has. An error says nothing of what is in it."""
+    try:
+        found = json.load(file)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(_is_password(value) for value in found.values()):
+        raise ConfigError(
+            '--passwords: expected one JSON object {"USER": "PASSWORD", …}, none empty'
+        )
+    return found
+
+
+def _is_password(value: object) -> bool:
+    return isinstance(value, str) and value != ""
