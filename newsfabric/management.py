@@ -24,6 +24,7 @@ from newsfabric.errors import ManagementError
 from newsfabric.fetching import fetch
 from newsfabric.numbers import is_number
 from newsfabric.settings import Credentials
+from newsfabric.tls import ClientTls
 from newsfabric.topology import VHOST, Binding, Exchange
 
 # 10,000 queues answer with about 2 MiB; a broker that sends more than this has lost its mind.
@@ -69,12 +70,17 @@ class ShovelState:
 
 
 class Management:
-    """One node's management API. Use as an async context manager, or :meth:`close` it."""
+    """One node's management API. Use as an async context manager, or :meth:`close` it.
+
+    At ``https://`` it must show a certificate by an authority of ``credentials``.
+    """
 
     def __init__(self, url: str, credentials: Credentials, *, timeout: float = 5.0) -> None:
         self.url = url.rstrip("/")
         self._credentials = credentials
         self._timeout = timeout
+        secured = self.url.startswith("https://")
+        self._tls = ClientTls(credentials.tls) if secured else None
         self._http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER_BYTES)
 
     async def __aenter__(self) -> Self:
@@ -243,6 +249,7 @@ class Management:
             connect_timeout=self._timeout,
             request_timeout=self._timeout,
             follow_redirects=False,
+            ssl_options=self._tls.context() if self._tls else None,
         )
         where = f"{method} {self.url}/api{path.partition('?')[0]}"
         try:

@@ -17,10 +17,12 @@ A connection lives once. :mod:`newsfabric.amqp.link` makes the next one.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pika
@@ -31,7 +33,8 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.wire import FrameReader, Returned, WireError
 from newsfabric.errors import ConfigError, LinkClosed, LinkError, LinkRefused
-from newsfabric.settings import Credentials
+from newsfabric.settings import Credentials, TlsFiles
+from newsfabric.tls import ClientTls
 
 logger = logging.getLogger(__name__)
 
@@ -71,17 +74,18 @@ def parameters_of(url: str, *, name: str, credentials: Credentials | None) -> An
 
     ``name`` is what operators see the connection as. Without ``credentials`` those in the URL
     hold, and else ``guest``. A broker at ``amqps://`` must show a certificate for its host's name,
-    by an authority that this machine knows or that is in the PEM file ``?cacertfile=``.
+    by an authority of ``credentials``, or of the PEM file ``?cacertfile=``. It knows us by our
+    certificate if ``credentials`` have one, or the URL has ``certfile``, ``keyfile`` and
+    ``auth_mechanism=external``.
     """
     shown = url.rsplit("@", 1)[-1]
     if not url.startswith(("amqp://", "amqps://")):
         raise ConfigError(f"not an AMQP URL (amqp:// or amqps://): {shown!r}")
+    files = credentials.tls if credentials else TlsFiles()
     try:
-        parameters = _Parameters(credentials.in_url(url) if credentials else url)
+        parameters = _Parameters(credentials.in_url(url) if credentials else url, files)
     except (ValueError, TypeError) as exc:
         raise ConfigError(f"not an AMQP URL: {shown!r}: {exc}") from exc
-    except OSError as exc:
-        raise ConfigError(f"{shown!r}: no certificates in cacertfile: {exc}") from exc
     parameters.heartbeat = HEARTBEAT
     parameters.blocked_connection_timeout = BLOCKED_TIMEOUT
     parameters.client_properties = {"connection_name": name, "product": "newsfabric"}
@@ -89,16 +93,56 @@ def parameters_of(url: str, *, name: str, credentials: Credentials | None) -> An
 
 
 class _Parameters(pika.URLParameters):  # type: ignore[misc] # pika is untyped
-    """Those in an AMQP URL."""
+    """Those in an AMQP URL. What it doesn't say of TLS is as ``files`` say.
 
-    ssl_options: Any
+    pika looks for a method for each parameter of the URL. RabbitMQ has them in its shovels' URLs.
+    """
+
+    def __init__(self, url: str, files: TlsFiles) -> None:
+        self._in_url: dict[str, str] = {}
+        super().__init__(url)
+        #: None for amqp://.
+        self.tls: ClientTls | None = None
+        told = self._in_url
+        # Of a certificate in the URL RabbitMQ's own client says how it is used; so must who asks.
+        ours = files.certificate is not None
+        if self.ssl_options is None:
+            if told:
+                raise ValueError(f"{min(told)} is for amqps://")
+            return
+        if "cacertfile" in told:
+            files = dataclasses.replace(files, authorities=Path(told["cacertfile"]))
+        if "certfile" in told:
+            key = Path(told.get("keyfile", told["certfile"]))
+            files = dataclasses.replace(files, certificate=Path(told["certfile"]), key=key)
+        self.tls = ClientTls(files)
+        mechanism = told.get("auth_mechanism", "external" if ours else "plain")
+        if mechanism == "external":
+            if files.certificate is None:
+                raise ValueError("auth_mechanism=external needs certfile and keyfile")
+            self.credentials = pika.credentials.ExternalCredentials()
+        elif mechanism != "plain":
+            raise ValueError("auth_mechanism is plain or external")
 
     def _set_url_cacertfile(self, value: str) -> None:
-        # pika looks for a method of this name. RabbitMQ has the parameter in its shovels' URLs.
-        if self.ssl_options is None:
-            raise ValueError("cacertfile is for amqps://")
-        context = ssl.create_default_context(cafile=value)
-        self.ssl_options = pika.SSLOptions(context)
+        self._in_url["cacertfile"] = value
+
+    def _set_url_certfile(self, value: str) -> None:
+        self._in_url["certfile"] = value
+
+    def _set_url_keyfile(self, value: str) -> None:
+        self._in_url["keyfile"] = value
+
+    def _set_url_auth_mechanism(self, value: str) -> None:
+        self._in_url["auth_mechanism"] = value
+
+    def _set_url_verify(self, value: str) -> None:
+        if value != "verify_peer":
+            raise ValueError("certificates are always verified (verify_peer)")
+        self._in_url["verify"] = value
+
+    def _set_url_ssl_options(self, _value: str) -> None:
+        raise ValueError("ssl_options could turn verification off: there is cacertfile")
 
 
 async def open_connection(parameters: Any, *, within: float) -> Connection:
@@ -108,7 +152,7 @@ async def open_connection(parameters: Any, *, within: float) -> Connection:
     """
     loop = asyncio.get_running_loop()
     connection = Connection(parameters)
-    tls = parameters.ssl_options
+    tls: ClientTls | None = parameters.tls
     try:
         async with asyncio.timeout(within):
             # asyncio and uvloop both set TCP_NODELAY by themselves.
@@ -116,8 +160,8 @@ async def open_connection(parameters: Any, *, within: float) -> Connection:
                 lambda: _Stream(connection),
                 parameters.host,
                 parameters.port,
-                ssl=tls.context if tls else None,
-                server_hostname=tls and (tls.server_hostname or parameters.host),
+                ssl=tls.context() if tls else None,
+                server_hostname=parameters.host if tls else None,
             )
             await connection.opened
     except TimeoutError as exc:

@@ -24,6 +24,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from cassandra import (
@@ -63,9 +64,10 @@ from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_
 
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
-from newsfabric.settings import Credentials
+from newsfabric.settings import Credentials, TlsFiles
 from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Consistency, Values
 from newsfabric.store._cassandra_url import SYSTEM_TLS, Address
+from newsfabric.tls import ClientTls
 
 logger = logging.getLogger(__name__)
 
@@ -278,19 +280,31 @@ def cluster(
     )
 
 
-def tls_context(address: Address) -> ssl.SSLContext | None:
-    """What connections are secured with; None for plain ones.
+class DriverTls:
+    """What the driver takes for a context: for each connection the one of now.
 
-    A node's certificate must name the address at which it is reached: its name or its IP address.
-    ConfigError if the file can't be read.
+    A node's certificate must name the IP address at which it is reached: the driver looks names up
+    first, and checks what it finds.
     """
+
+    #: Has the driver say which address that is.
+    check_hostname: Final = True
+
+    def __init__(self, tls: ClientTls) -> None:
+        self._tls = tls
+
+    def wrap_socket(self, socket: Any, **options: Any) -> ssl.SSLSocket:
+        """As :meth:`ssl.SSLContext.wrap_socket`."""
+        return self._tls.context().wrap_socket(socket, **options)
+
+
+def tls_context(address: Address) -> DriverTls | None:
+    """What connections are secured with; None for plain ones. ConfigError if the file can't be
+    read."""
     if address.tls is None:
         return None
-    try:
-        file = None if address.tls == SYSTEM_TLS else address.tls
-        return ssl.create_default_context(cafile=file)
-    except (OSError, ssl.SSLError) as exc:
-        raise ConfigError(f"{address}: no certificates in {address.tls}: {exc}") from exc
+    authorities = None if address.tls == SYSTEM_TLS else Path(address.tls)
+    return DriverTls(ClientTls(TlsFiles(authorities=authorities)))
 
 
 def wrapped(exc: Exception, what: str) -> StoreError:

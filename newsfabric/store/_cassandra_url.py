@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 from newsfabric.errors import ConfigError
-from newsfabric.settings import Credentials
+from newsfabric.settings import Credentials, file_from
 
 FORM: Final = "cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME"
 #: ``tls=system`` trusts the authorities that this machine trusts; else those in the named file.
@@ -85,10 +84,10 @@ def login_from(environ: Mapping[str, str]) -> Credentials | None:
     username = environ.get("NEWSFABRIC_CASSANDRA_USERNAME")
     if username is None:
         return None
-    path = environ.get("NEWSFABRIC_CASSANDRA_PASSWORD_FILE")
+    path = file_from(environ, "NEWSFABRIC_CASSANDRA_PASSWORD_FILE")
     if path is None:
         return Credentials(username, environ.get("NEWSFABRIC_CASSANDRA_PASSWORD", ""))
     try:
-        return Credentials(username, Path(path).read_text(encoding="utf-8").strip())
+        return Credentials(username, path.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"NEWSFABRIC_CASSANDRA_PASSWORD_FILE: {exc}") from exc

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from newsfabric.amqp import Declare
+from newsfabric.errors import ConfigError
 from newsfabric.settings import Credentials, Region
 from newsfabric.topics import TopicTable
 from newsfabric.topology.parts import (
@@ -169,5 +171,28 @@ def _binding_definition(binding: Binding) -> dict[str, Any]:
 
 
 def _uris(urls: Sequence[str], credentials: Credentials) -> str | list[str]:
-    found = [url if url == DIRECT else credentials.in_url(url) for url in urls]
+    found = [url if url == DIRECT else _uri(url, credentials) for url in urls]
     return found[0] if len(found) == 1 else found
+
+
+def _uri(url: str, credentials: Credentials) -> str:
+    """``url`` as RabbitMQ's Erlang client takes it, which by itself verifies no certificate."""
+    parts = urlsplit(url)
+    if parts.scheme != "amqps":
+        return credentials.in_url(url)
+    query = dict(parse_qsl(parts.query))
+    tls = credentials.tls
+    if tls.authorities is not None:
+        query.setdefault("cacertfile", str(tls.authorities))
+    if "cacertfile" not in query:
+        raise ConfigError(
+            f"a shovel to {parts.hostname} must know whom to trust: set NEWSFABRIC_TLS_CA_FILE to "
+            "a file that brokers' hosts have, too"
+        )
+    query["verify"] = "verify_peer"
+    if tls.certificate is not None:
+        shown = {"certfile": str(tls.certificate), "keyfile": str(tls.key)}
+        query |= shown | {"auth_mechanism": "external"}
+    else:
+        parts = urlsplit(credentials.in_url(url))
+    return urlunsplit(parts._replace(query=urlencode(query, safe="/")))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import hmac
 import re
-import secrets
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -64,6 +64,14 @@ def hash_password(password: str, salt: bytes) -> str:
     """RabbitMQ's ``password_hash`` (rabbit_password_hashing_sha256); ``salt`` has four bytes."""
     digest = hashlib.sha256(salt + password.encode()).digest()
     return base64.b64encode(salt + digest).decode("ascii")
+
+
+def salt_of(name: str, password: str) -> bytes:
+    """The salt of user ``name``: another for each user, the same for the same password.
+
+    So definitions that are made again can be compared with those that a broker has.
+    """
+    return hmac.digest(password.encode(), name.encode(), "sha256")[:4]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +199,7 @@ def user_definitions(
         "users": [
             {
                 "name": user.name,
-                "password_hash": hash_password(passwords[user.name], secrets.token_bytes(4)),
+                "password_hash": _hash_of(user.name, passwords[user.name]),
                 "hashing_algorithm": "rabbit_password_hashing_sha256",
                 "tags": list(user.tags),
                 "limits": dict(user.limits),
@@ -207,3 +215,7 @@ def user_definitions(
             for each in user.topic_permissions()
         ],
     }
+
+
+def _hash_of(name: str, password: str) -> str:
+    return hash_password(password, salt_of(name, password))

@@ -1,0 +1,59 @@
+"""What a process says to the supervisor that started it: systemd's protocol (sd_notify(3)).
+
+One datagram of ``NAME=VALUE`` lines to the socket in ``NOTIFY_SOCKET``. Without that variable
+nobody listens, and nothing is said. A supervisor that can't be told is no reason to fail: it draws
+its own conclusions, as after any silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+READY: Final = "READY=1"
+STOPPING: Final = "STOPPING=1"
+WATCHDOG: Final = "WATCHDOG=1"
+
+
+def notify(*lines: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Say ``lines``; whether there was anybody to say it to."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return False
+    # unix(7): an abstract name begins with a NUL; variables can't, so it is written "@".
+    place = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            # The loop says this: it mustn't wait for a supervisor that doesn't read.
+            sender.setblocking(False)
+            sender.connect(place)
+            sender.send("\n".join(lines).encode())
+    except OSError as exc:
+        logger.warning("the supervisor at %s can't be told: %s", address, exc)
+        return False
+    return True
+
+
+def watchdog_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float:
+    """How often ``WATCHDOG`` must be said, at least; 0 if nobody waits for it.
+
+    ``pid`` is ours: the supervisor says whom it means (sd_watchdog_enabled(3)).
+    """
+    if environ.get("WATCHDOG_PID", str(pid or os.getpid())) != str(pid or os.getpid()):
+        return 0.0
+    text = environ.get("WATCHDOG_USEC", "")
+    return int(text) / 1e6 if text.isascii() and text.isdecimal() else 0.0
+
+
+async def keep_watched(environ: Mapping[str, str] = os.environ) -> None:
+    """Say for ever that the loop turns, twice as often as it must be; return if nobody waits."""
+    seconds = watchdog_seconds(environ)
+    while seconds > 0:
+        notify(WATCHDOG, environ=environ)
+        await asyncio.sleep(seconds / 2)

@@ -1,0 +1,189 @@
+"""TLS of this process: whom it trusts, what it shows, and when that ends.
+
+Which files, is said by :class:`newsfabric.settings.TlsFiles` and :class:`ServerFiles`; how they are
+made is :mod:`newsfabric.certificates`. Verification is always on, of host names too: nothing here
+turns it off.
+
+Files are read again for the next connection when they have changed, so that a renewal needs no
+restart. Two files that don't belong together, as in the middle of a renewal, change nothing: the
+context of before goes on, and they are read again for the connection after.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from newsfabric import metrics
+from newsfabric.errors import ConfigError
+from newsfabric.seldom import Complaints
+from newsfabric.settings import ServerFiles, TlsFiles
+
+logger = logging.getLogger(__name__)
+
+EXPIRY: Final = metrics.gauge(
+    "tls_certificate_expiry_timestamp_seconds",
+    "When the certificate that this process shows or trusts ends, as Unix time; of several "
+    "authorities in one file, when the last of them does",
+    ["use"],
+)
+
+_Stamp = tuple[int, int, int] | None
+
+
+class ClientTls:
+    """TLS of connections that we open. ConfigError if ``files`` can't be used.
+
+    ``also_system`` trusts the machine's authorities beside those of ``files``: for who may be
+    inside or in the internet.
+    """
+
+    def __init__(self, files: TlsFiles, *, also_system: bool = False) -> None:
+        self._files = files
+        self._also_system = also_system
+        held = (files.authorities, files.certificate, files.key)
+        self._fresh = _Fresh([file for file in held if file is not None], self._make)
+        if files.authorities is not None:
+            _hold("authority", files.authorities)
+        if files.certificate is not None:
+            _hold("client", files.certificate)
+
+    def context(self) -> ssl.SSLContext:
+        """For the next connection; it checks the host's name, which must be given to it."""
+        return self._fresh.now()
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> ClientTls:
+        # pika copies what it is told; contexts can't be.
+        return self
+
+    def _make(self) -> ssl.SSLContext:
+        files = self._files
+        if self._also_system or files.authorities is None:
+            context = ssl.create_default_context()
+            if files.authorities is not None:
+                context.load_verify_locations(cafile=files.authorities)
+        else:
+            context = ssl.create_default_context(cafile=files.authorities)
+        if files.certificate is not None:
+            context.load_cert_chain(files.certificate, files.key)
+        return context
+
+
+class ServerTls:
+    """TLS of a port of ours. ConfigError if ``files`` can't be used.
+
+    Give :attr:`context` to the server once.
+    """
+
+    def __init__(self, files: ServerFiles) -> None:
+        self._files = files
+        self._fresh = _Fresh([files.certificate, files.key], self._make)
+        #: Each handshake takes the files of now.
+        self.context = self._make()
+        self.context.sni_callback = self._renew
+        _hold("server", files.certificate)
+
+    def _make(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self._files.certificate, self._files.key)
+        return context
+
+    def _renew(self, socket: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        # Called for every handshake, also without a server name.
+        socket.context = self._fresh.now()
+
+
+class _Fresh:
+    """A context made of ``files``, and made anew when one of them has changed."""
+
+    def __init__(self, files: Sequence[Path], make: Callable[[], ssl.SSLContext]) -> None:
+        self._files = tuple(files)
+        self._make = make
+        self._complaints = Complaints()
+        # Before the files are read: what changes meanwhile is noticed the next time.
+        self._stamps = self._look()
+        try:
+            self._context = make()
+        except (OSError, ValueError) as exc:
+            raise ConfigError(f"TLS: {self._named()}: {_reason(exc)}") from exc
+
+    def now(self) -> ssl.SSLContext:
+        stamps = self._look()
+        if stamps != self._stamps:
+            try:
+                self._context = self._make()
+            except (OSError, ValueError) as exc:
+                text = f"TLS: {self._named()}: {_reason(exc)}"
+                if self._complaints.is_news(text, time.monotonic()):
+                    logger.warning("%s; going on with what was there before", text)
+            else:
+                self._stamps = stamps
+                self._complaints.over()
+                logger.info("TLS: read %s again", self._named())
+        return self._context
+
+    def _look(self) -> tuple[_Stamp, ...]:
+        return tuple(_stamp(file) for file in self._files)
+
+    def _named(self) -> str:
+        return ", ".join(map(str, self._files)) or "the machine's authorities"
+
+
+class _Ending:
+    """When a file's certificates end, read again when it has changed."""
+
+    def __init__(self, use: str, file: Path) -> None:
+        self._use = use
+        self._file = file
+        self._stamp: _Stamp = None
+        self._ends = float("nan")
+
+    def ends(self) -> float:
+        """Unix time. What was true last if the file can't be read now; NaN if it never could."""
+        stamp = _stamp(self._file)
+        if stamp is not None and stamp != self._stamp:
+            try:
+                ends = [end.timestamp() for end in _ends_in(self._file.read_bytes())]
+            except (OSError, ValueError):
+                return self._ends
+            # Of several authorities one that is good is enough; else all of a chain must be.
+            self._ends = max(ends) if self._use == "authority" else min(ends)
+            self._stamp = stamp
+        return self._ends
+
+
+# What /metrics tells of: a use's files. A process has a handful, named when it starts.
+_HELD: Final[dict[str, dict[Path, _Ending]]] = {}
+
+
+def _hold(use: str, file: Path) -> None:
+    held = _HELD.setdefault(use, {})
+    held.setdefault(file, _Ending(use, file))
+    EXPIRY.labels(use).set_function(lambda: min(one.ends() for one in held.values()))
+
+
+def _ends_in(pem: bytes) -> list[datetime.datetime]:
+    # Loads slowly, and most processes never need it.
+    from cryptography import x509
+
+    return [one.not_valid_after_utc for one in x509.load_pem_x509_certificates(pem)]
+
+
+def _stamp(file: Path) -> _Stamp:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _reason(exc: OSError | ValueError) -> str:
+    if isinstance(exc, ssl.SSLError) and exc.reason == "KEY_VALUES_MISMATCH":
+        return "the key isn't the certificate's"
+    return getattr(exc, "strerror", None) or str(exc)

@@ -1,0 +1,301 @@
+"""Links, shovels and the management API over TLS, on a RabbitMQ node that speaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amqp_links import PATIENCE, Inbox, ready
+from authorities import Authority, Certified, put
+
+from newsfabric.amqp import Declare, Link, Message
+from newsfabric.amqp.link import connect
+from newsfabric.errors import ConfigError, LinkError, LinkRefused, ManagementError
+from newsfabric.management import Management
+from newsfabric.settings import Credentials, TlsFiles
+from newsfabric.topology import box_upstream, shovel_value
+from newsfabric.topology.values import DIRECT, Bounds, Queue, ShovelLink
+from newsfabric.world.broker import LocalNode, free_ports
+from newsfabric.world.rabbitmq_home import RabbitmqHome
+
+pytestmark = pytest.mark.broker
+
+# A certificate's common name, and so a broker's user.
+USER = "router.oregon"
+
+
+@dataclasses.dataclass(frozen=True)
+class Secured:
+    """A node with TLS."""
+
+    node: LocalNode
+    ours: Authority
+    shown: Certified
+    port: int
+    management_url: str
+
+    def url(self, host: str = "127.0.0.1") -> str:
+        return f"amqps://{host}:{self.port}/%2F"
+
+    def show(self, *names: str, days: float = 3) -> None:
+        """Have the node show another certificate from now on."""
+        put(self.ours.sign(*names, days=days), self.shown)
+        # It would look for itself within two minutes.
+        self.node.ctl("eval", "ssl:clear_pem_cache().")
+
+    def trusting(self, authority: Path | None = None, **login: Any) -> Credentials:
+        files = TlsFiles(authorities=authority or self.ours.file)
+        return Credentials(**login, tls=files)
+
+
+@pytest.fixture(scope="module")
+def secured(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    ours = Authority(folder, "ours")
+    shown = ours.issue()
+    port, management = free_ports(2)
+    files = {
+        "cacertfile": ours.file,
+        "certfile": shown.certificate,
+        "keyfile": shown.key,
+    }
+    settings = [
+        f"listeners.ssl.default = 127.0.0.1:{port}",
+        *(f"ssl_options.{name} = {file}" for name, file in files.items()),
+        "ssl_options.verify = verify_peer",
+        "ssl_options.fail_if_no_peer_cert = false",
+        "management.ssl.ip = 127.0.0.1",
+        f"management.ssl.port = {management}",
+        *(f"management.ssl.{name} = {file}" for name, file in files.items()),
+        "auth_mechanisms.1 = PLAIN",
+        "auth_mechanisms.2 = EXTERNAL",
+        "ssl_cert_login_from = common_name",
+    ]
+    plugins = ["rabbitmq_auth_mechanism_ssl"]
+    with LocalNode(folder, rabbitmq_home, settings=settings, plugins=plugins) as node:
+        node.ctl("add_user", USER, "pass-word")
+        node.ctl("set_permissions", USER, ".*", ".*", ".*")
+        url = f"https://127.0.0.1:{management}"
+        yield Secured(node, ours, shown, port, url)
+
+
+@pytest.fixture(autouse=True)
+def as_before(secured: Secured) -> Iterator[None]:
+    """Each test finds the node with a good certificate."""
+    before = secured.shown.certificate.read_bytes()
+    yield
+    if secured.shown.certificate.read_bytes() != before:
+        secured.show()
+
+
+@asynccontextmanager
+async def link_to(url: str, credentials: Credentials | None) -> AsyncIterator[Link]:
+    link = await connect([url], name="test", credentials=credentials)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+async def carries(link: Link, name: str, *bodies: bytes) -> None:
+    """Each of ``bodies`` goes to the broker and comes back."""
+
+    async def declare(on: Declare) -> None:
+        await on.queue(name, durable=False, exclusive=True)
+
+    await link.on_connect(declare)
+    publisher = await ready(await link.publisher())
+    inbox = await Inbox().consume(link, name)
+    for body in bodies:
+        await publisher.publish("", Message(name, body))
+    assert await inbox.bodies(len(bodies)) == list(bodies)
+
+
+async def refusal(url: str, credentials: Credentials | None) -> LinkError:
+    """Why a link doesn't come to be."""
+    async with link_to(url, credentials) as link, asyncio.timeout(PATIENCE):
+        return await link.refused()
+
+
+async def test_a_link_over_tls_carries_messages(secured, name):
+    async with link_to(secured.url(), secured.trusting()) as link:
+        await carries(link, name, b"x" * 300_000, b"")
+
+
+async def test_a_url_may_name_the_authority(secured, name):
+    async with link_to(f"{secured.url()}?cacertfile={secured.ours.file}", Credentials()) as link:
+        await carries(link, name, b"hello")
+
+
+async def test_a_broker_of_another_authority_or_host_or_time_is_not_talked_to(secured, tmp_path):
+    other = Authority(tmp_path, "other").file
+    told = str(await refusal(secured.url(), secured.trusting(other)))
+    assert "certificate verify failed" in told
+    assert "certificate verify failed" in str(await refusal(secured.url(), Credentials()))
+    told = str(await refusal(secured.url("localhost"), secured.trusting()))
+    assert "Hostname mismatch, certificate is not valid for 'localhost'" in told
+    secured.show(days=0.5)
+    assert "certificate has expired" in str(await refusal(secured.url(), secured.trusting()))
+
+
+async def test_a_link_lives_through_a_renewal_and_the_next_one_sees_it(secured, name):
+    async with link_to(secured.url(), secured.trusting()) as link:
+        await carries(link, name, b"before")
+        # In a thread: the link must go on with its heartbeats.
+        await asyncio.to_thread(secured.show, "localhost")
+        publisher = await ready(await link.publisher())
+        await publisher.publish("", Message(name, b"after"))
+        assert link.connected
+        async with link_to(secured.url("localhost"), secured.trusting()) as another:
+            await carries(another, f"{name}.another", b"hello")
+
+
+async def test_a_certificate_is_a_login_without_a_password(secured, name, tmp_path):
+    mine = secured.ours.issue(USER, role="client")
+    files = TlsFiles(authorities=secured.ours.file, certificate=mine.certificate, key=mine.key)
+    known = Credentials(USER, "wrong", files)
+    async with link_to(secured.url(), known) as link:
+        await carries(link, name, b"hello")
+        users = secured.node.ctl("list_connections", "user", "auth_mechanism")
+    assert f"{USER}\tEXTERNAL" in users
+
+
+async def test_a_url_may_name_certificate_and_mechanism(secured, name):
+    mine = secured.ours.issue(USER, role="client")
+    shown = f"certfile={mine.certificate}&keyfile={mine.key}&auth_mechanism=external"
+    url = f"{secured.url()}?cacertfile={secured.ours.file}&{shown}"
+    async with link_to(url, None) as link:
+        await carries(link, name, b"hello")
+
+
+async def test_a_certificate_of_a_user_who_is_none_is_refused(secured):
+    nobody = secured.ours.issue("nobody.oregon", role="client")
+    files = TlsFiles(authorities=secured.ours.file, certificate=nobody.certificate, key=nobody.key)
+    told = await refusal(secured.url(), Credentials("nobody.oregon", "", files))
+    assert isinstance(told, LinkRefused)
+    assert "403 ACCESS_REFUSED" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("verify=verify_none", "always verified"),
+        ("ssl_options={'cert_reqs':0}", "ssl_options"),
+        ("auth_mechanism=external", "certfile"),
+        ("auth_mechanism=anonymous", "plain or external"),
+        ("cacertfile=/none/ca.pem", "none/ca.pem"),
+    ],
+)
+async def test_a_url_can_not_turn_verification_off(secured, query, why):
+    with pytest.raises(ConfigError, match=why):
+        await connect([f"{secured.url()}?{query}"], name="test")
+
+
+async def test_the_management_api_is_asked_over_https(secured, tmp_path):
+    async with Management(secured.management_url, secured.trusting()) as api:
+        assert await api.alive()
+    other = Authority(tmp_path, "other").file
+    async with Management(secured.management_url, secured.trusting(other)) as api:
+        with pytest.raises(ManagementError, match="certificate verify failed"):
+            await api.overview()
+
+
+@asynccontextmanager
+async def shovelling(
+    secured: Secured, name: str, url: str, credentials: Credentials
+) -> AsyncIterator[Management]:
+    """A shovel called ``name`` from a queue of that name to ``url``."""
+    link = ShovelLink(
+        name=name,
+        sources=(DIRECT,),
+        queue=Queue(name, Bounds(max_length=10, max_bytes=10_000)),
+        exchange="amq.fanout",
+        destinations=(url,),
+    )
+    async with Management(secured.node.management_url, Credentials()) as api:
+        await api.put_queue(name, link.queue.bounds.arguments())
+        await api.put_shovel(name, shovel_value(link, credentials))
+        try:
+            yield api
+        finally:
+            await api.delete_shovel(name)
+            await api.delete_queue(name)
+
+
+async def until(check: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        # Neither a broker's management nor its log has events to wait for.
+        while not await check():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+async def runs(secured: Secured, name: str, url: str, credentials: Credentials) -> None:
+    async with shovelling(secured, name, url, credentials) as api:
+
+        async def running() -> bool:
+            state = (await api.shovel_states()).get(name)
+            return state is not None and state.state == "running"
+
+        await until(running)
+
+
+async def trouble(secured: Secured, name: str, url: str, credentials: Credentials) -> str:
+    """What the broker's log says of a shovel that doesn't get through."""
+    said = f"Shovel '{name}' failed to connect"
+    log = secured.node.folder / "node.log"
+    async with shovelling(secured, name, url, credentials) as api:
+
+        async def is_said() -> bool:
+            return said in await asyncio.to_thread(log.read_text)
+
+        await until(is_said)
+        assert (await api.shovel_states())[name].state != "running"
+    _, _, told = (await asyncio.to_thread(log.read_text)).partition(said)
+    assert "guest:" not in told.partition("\n")[0]
+    return told[:1000]
+
+
+async def test_a_shovel_runs_over_tls(secured, name):
+    await runs(secured, name, secured.url(), secured.trusting())
+
+
+async def test_a_shovel_goes_by_a_host_s_name_too(secured, name):
+    secured.show("localhost")
+    await runs(secured, name, secured.url("localhost"), secured.trusting())
+
+
+async def test_a_shovel_logs_in_with_a_certificate(secured, name):
+    mine = secured.ours.issue(USER, role="client")
+    files = TlsFiles(authorities=secured.ours.file, certificate=mine.certificate, key=mine.key)
+    await runs(secured, name, secured.url(), Credentials(USER, "wrong", files))
+
+
+async def test_a_shovel_does_not_trust_another_authority(secured, name, tmp_path):
+    other = Authority(tmp_path, "other").file
+    assert "unknown_ca" in await trouble(secured, name, secured.url(), secured.trusting(other))
+
+
+@pytest.mark.parametrize(("shown", "asked"), [("127.0.0.1", "localhost"), ("other", "127.0.0.1")])
+async def test_a_shovel_does_not_trust_another_host_s_certificate(secured, name, shown, asked):
+    secured.show(shown)
+    told = await trouble(secured, name, secured.url(asked), secured.trusting())
+    assert "hostname_check_failed" in told
+
+
+async def test_a_shovel_does_not_trust_an_expired_certificate(secured, name):
+    secured.show(days=0.5)
+    told = await trouble(secured, name, secured.url(), secured.trusting())
+    assert "certificate_expired" in told or "cert_expired" in told
+
+
+def test_a_shovel_over_tls_that_trusts_nobody_is_not_made(secured):
+    link = box_upstream(["amqps://core.example:5671/%2F"])
+    with pytest.raises(ConfigError, match="NEWSFABRIC_TLS_CA_FILE"):
+        shovel_value(link, Credentials())
