@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from alert_faults import MADE_IN, NOT_MADE
 from prometheus import OBSERVABILITY, ROOT, alerts, dashboards, program, rules
 
 from newsfabric.catalogue import declared_in_tree
@@ -74,6 +77,46 @@ def test_an_alert_has_a_runbook_and_says_where_it_is(alert: str) -> None:
 
 def test_there_is_no_runbook_for_what_is_no_alert() -> None:
     assert set(SECTIONS) == set(ALERTS)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alerts_fault_is_really_made_or_it_is_said_why_not(alert: str) -> None:
+    assert (alert in MADE_IN) != (alert in NOT_MADE)
+    if alert in NOT_MADE:
+        assert f"`{alert}`" in (OBSERVABILITY / "README.md").read_text()
+        return
+    file, test = MADE_IN[alert]
+    assert f'"{alert}"' in _body_of((ROOT / file).read_text(), test)
+
+
+def test_no_fault_is_made_for_what_is_no_alert() -> None:
+    assert MADE_IN.keys() | NOT_MADE.keys() == ALERTS.keys()
+
+
+def _body_of(source: str, test: str) -> str:
+    """The text of the function ``test``; fails if there is none."""
+    (found,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == test
+    )
+    return ast.get_source_segment(source, found) or ""
+
+
+def test_what_an_alert_counts_is_there_from_the_start() -> None:
+    """A series that begins with 1 has not increased, for Prometheus."""
+    show = "from gateway.measures import metrics; print(metrics.exposition()[0].decode())"
+    shown = subprocess.run(
+        [sys.executable, "-c", show], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    for sample in (
+        'rejected_connects_total{reason="capacity"}',
+        'closes_total{reason="slow_reader"}',
+        'closes_total{reason="lost"}',
+        'closes_total{reason="no_pong"}',
+        'abandoned_numbers_total{ending="given_up"}',
+    ):
+        assert f"newsfabric_gateway_{sample} 0.0" in shown
 
 
 def _texts() -> dict[str, str]:

@@ -603,9 +603,12 @@ def document(dashboard: Dashboard) -> dict[str, Any]:
                 "type": "dashboards",
                 "title": "newsfabric",
                 "tags": ["newsfabric"],
+                "tooltip": "",
+                "icon": "",
                 "asDropdown": True,
                 "includeVars": True,
                 "keepTime": True,
+                "targetBlank": False,
             }
         ],
         "templating": {"list": _variables(dashboard.by)},
@@ -659,7 +662,12 @@ def _plot(number: int, panel: Panel) -> dict[str, Any]:
             "overrides": [],
         },
         "options": {
-            "legend": {"displayMode": "list", "placement": "bottom"},
+            "legend": {
+                "showLegend": True,
+                "displayMode": "list",
+                "placement": "bottom",
+                "calcs": [],
+            },
             "tooltip": {"mode": "multi", "sort": "desc"},
         },
         "targets": [

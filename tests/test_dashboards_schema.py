@@ -1,0 +1,151 @@
+"""deploy/observability: dashboards that the types of two releases of Grafana take.
+
+Grafana publishes what a dashboard is as TypeScript. Each dashboard becomes a constant of that type,
+and a compiler finds keys that aren't known, values that aren't among those there are, and what is
+missing. It doesn't run Grafana, and says nothing of what a panel shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from prometheus import OBSERVABILITY, ROOT
+
+MODULES: Final = ROOT / "clients" / "js" / "node_modules"
+DASHBOARDS: Final = sorted((OBSERVABILITY / "dashboards").glob("*.json"))
+# Where a release's package has its types.
+RELEASES: Final = {
+    "10": {
+        "@grafana/schema": "grafana-schema-10/dist/index.d.ts",
+        "dashboard": "grafana-schema-10/dist/esm/raw/dashboard/x/dashboard_types.gen.d.ts",
+        "timeseries": "grafana-schema-10/dist/esm/raw/composable/timeseries/panelcfg/x/"
+        "TimeSeriesPanelCfg_types.gen.d.ts",
+    },
+    "13": {
+        "@grafana/schema": "@grafana/schema/dist/types/index.d.ts",
+        "dashboard": "@grafana/schema/dist/types/raw/dashboard/x/types.gen.d.ts",
+        "timeseries": "@grafana/schema/dist/types/raw/composable/timeseries/panelcfg/x/"
+        "types.gen.d.ts",
+    },
+}
+# Later packages don't have the query of a Prometheus any more.
+QUERY: Final = (
+    "grafana-schema-10/dist/esm/raw/composable/prometheus/dataquery/x/"
+    "PrometheusDataQuery_types.gen.d.ts"
+)
+# JSON has the values of enumerations, not their names.
+TYPES: Final = """
+import type { Dashboard, FieldConfig, FieldConfigSource, Panel } from "dashboard";
+import type { FieldConfig as Drawing, Options } from "timeseries";
+import type { PrometheusDataQuery } from "prometheus";
+
+type Json<T> =
+  T extends string ? `${T}` :
+  T extends number | boolean | null | undefined ? T :
+  T extends (infer Each)[] ? Json<Each>[] :
+  T extends object ? { [Key in keyof T]: Json<T[Key]> } :
+  T;
+type TimeSeries = Omit<Panel, "type" | "options" | "fieldConfig" | "targets"> & {
+  type: "timeseries";
+  options: Options;
+  fieldConfig: Omit<FieldConfigSource, "defaults"> & {
+    defaults: Omit<FieldConfig, "custom"> & { custom: Drawing };
+  };
+  targets: PrometheusDataQuery[];
+};
+type Checked = Json<Omit<Dashboard, "panels"> & { panels: TimeSeries[] }>;
+"""
+
+_COMPLAINT: Final = re.compile(r"dashboards\.ts\((\d+),")
+_DECLARED: Final = re.compile(r"export const (\w+):")
+
+
+def _tsc() -> list[str | Path]:
+    """The compiler; skips without it on a laptop, fails in CI."""
+    compiler, node = MODULES / "typescript" / "bin" / "tsc", shutil.which("node")
+    places = [compiler, MODULES / QUERY]
+    places += [MODULES / path for release in RELEASES.values() for path in release.values()]
+    if node is None or not all(place.exists() for place in places):
+        missing = "Grafana's types are not installed: scripts/setup javascript"
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have them: {missing}")
+        pytest.skip(missing)
+    return [node, compiler]
+
+
+def _faults(folder: Path, release: str, dashboards: dict[str, Any]) -> dict[str, str]:
+    """A complaint of the compiler about each of ``dashboards`` (by name) that it refuses."""
+    constants = [
+        f"export const {name}: Checked = {json.dumps(dashboard)};\n"
+        for name, dashboard in dashboards.items()
+    ]
+    (folder / "dashboards.ts").write_text(TYPES + "".join(constants), encoding="utf-8")
+    paths = {**RELEASES[release], "prometheus": QUERY}
+    options = {
+        "target": "es2022",
+        "module": "esnext",
+        "moduleResolution": "bundler",
+        "types": [],
+        "strict": True,
+        "exactOptionalPropertyTypes": True,
+        "skipLibCheck": True,
+        "noEmit": True,
+        "paths": {name: [str(MODULES / path)] for name, path in paths.items()},
+    }
+    project = {"compilerOptions": options, "files": ["dashboards.ts"]}
+    (folder / "tsconfig.json").write_text(json.dumps(project), encoding="utf-8")
+    done = subprocess.run(
+        [*_tsc(), "--project", folder, "--pretty", "false"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    lines = (folder / "dashboards.ts").read_text(encoding="utf-8").splitlines()
+    faults = {}
+    for complaint in done.stdout.splitlines():
+        # What is indented explains the line above it.
+        if not complaint.startswith(" "):
+            found = _COMPLAINT.match(complaint)
+            assert found is not None, complaint
+            declared = _DECLARED.match(lines[int(found[1]) - 1])
+            assert declared is not None, complaint
+            faults[declared[1]] = complaint
+    return faults
+
+
+def _name(path: Path) -> str:
+    return path.stem.replace("-", "_")
+
+
+def _broken(change: Callable[[Any, Any], object]) -> Any:
+    """A dashboard, changed; ``change`` is given it and its first panel."""
+    dashboard = json.loads(DASHBOARDS[0].read_text())
+    change(dashboard, dashboard["panels"][0])
+    return dashboard
+
+
+@pytest.mark.parametrize("release", list(RELEASES))
+def test_grafana_knows_everything_in_the_dashboards_and_finds_mistakes(
+    release: str, tmp_path: Path
+) -> None:
+    ours = {_name(path): json.loads(path.read_text()) for path in DASHBOARDS}
+    assert len(ours) == 7
+    broken = {
+        "mode": _broken(lambda _, panel: panel["options"]["tooltip"].update(mode="some")),
+        "key": _broken(lambda _, panel: panel["fieldConfig"]["defaults"]["custom"].update(fil=8)),
+        "query": _broken(lambda _, panel: panel["targets"][0].pop("expr")),
+        "place": _broken(lambda _, panel: panel["gridPos"].update(w="8")),
+        "variable": _broken(lambda d, _: d["templating"]["list"][0].update(type="datasorce")),
+    }
+    faults = _faults(tmp_path, release, {**ours, **broken})
+    assert {name: fault for name, fault in faults.items() if name in ours} == {}
+    assert faults.keys() == broken.keys()
