@@ -7,6 +7,11 @@ BENCH_ARGS ?=
 SOAK_MINUTES ?= 10
 CHAOS_ARGS ?=
 SURGE_ARGS ?=
+# 6: one region and a proxy; 15: two regions and a proxy.
+FLEET_SIZE ?= 15
+TERRAFORM_ARGS ?=
+RELEASE_ARGS ?=
+CONTAINERS_ARGS ?=
 # The interpreter that .venv is made with.
 PYTHON ?= python3
 
@@ -16,9 +21,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where scripts/setup installs Rust if need be.
 export PATH := $(CURDIR)/.tools/rust/bin:$(PATH)
 BIN = .venv/bin
+FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel release bundle check-ansible fleet fleet-down test-fleet check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +50,7 @@ fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fu
 test: setup ## Lint, check types and run the tests, some at once (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
-	$(BIN)/pytest -n auto -m 'not slow' $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m 'not (slow or fleet)' $(PYTEST_ARGS)
 
 test-slow: setup ## Run the tests that take minutes each (PYTEST_ARGS=…)
 	$(BIN)/pytest -n auto -m slow $(PYTEST_ARGS)
@@ -61,7 +67,7 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 
 unit: python ## Run the tests that need no server (two minutes)
-	$(BIN)/pytest -n auto -m 'not (broker or cassandra or world or browser or cargo or slow)' $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m 'not (broker or cassandra or world or browser or cargo or slow or fleet)' $(PYTEST_ARGS)
 
 integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
 	$(BIN)/pytest -n auto -m '(broker or cassandra or world or browser) and not slow' $(PYTEST_ARGS)
@@ -82,6 +88,17 @@ wheel: python dataplane ## Build one wheel that holds Python and the data plane,
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/newsfabric-*.whl
 
+bundle: wheel ## Build one archive of the wheel and all that it needs, for hosts without a registry
+	@scripts/bundle
+
+check-ansible: ## Check roles and playbooks with ansible-lint
+	@scripts/setup ansible
+	cd deploy/ansible && PATH="$(CURDIR)/.tools/ansible/bin:$$PATH" ansible-lint --strict
+
+release: python dataplane ## Make wheel, packages, SBOMs, checksums in dist/release, try each; uploads nothing (RELEASE_ARGS=…)
+	@scripts/setup release
+	@PYTHONPATH=deploy $(BIN)/python -m release $(RELEASE_ARGS)
+
 soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_MINUTES=10)
 	$(BIN)/python -m bench.soak --minutes $(SOAK_MINUTES)
 
@@ -93,9 +110,30 @@ chaos: setup ## Break everything for ten minutes and account for each message (C
 	@$(BIN)/newsfabric chaos run --state .world-chaos --report chaos-report $(CHAOS_ARGS); \
 	    result=$$?; $(BIN)/newsfabric down --state .world-chaos; exit $$result
 
+fleet: python ## Boot fifteen real machines here and run the fabric on them, as root (FLEET_SIZE=6)
+	@$(FLEET) check
+	@scripts/setup ansible
+	@scripts/setup cassandra
+	@$(MAKE) --no-print-directory bundle
+	@$(FLEET) deploy --size $(FLEET_SIZE)
+
+fleet-down: python ## End the fleet; leaves nothing but its image
+	@$(FLEET) down
+
+test-fleet: python ## Test the fleet on real machines, as root (PYTEST_ARGS=…)
+	@$(FLEET) image
+	$(BIN)/pytest -m fleet $(PYTEST_ARGS)
+
+check-terraform: ## Check deploy/terraform: format, schema, tests with a mocked provider (needs tofu or terraform)
+	@scripts/check-terraform $(TERRAFORM_ARGS)
+
+check-containers: ## Check deploy/helm and deploy/containers (needs helm; CONTAINERS_ARGS=--build builds the images, needs buildah)
+	@scripts/check-containers $(CONTAINERS_ARGS)
+
 clean: ## Remove .venv, .tools, target and every cache
 	@test ! -e .world || { echo 'error: a world may be running here: .venv/bin/newsfabric down' >&2; exit 1; }
-	rm -rf .venv .tools target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@test ! -e .fleet/fleet.json || { echo 'error: a fleet may be running here: make fleet-down' >&2; exit 1; }
+	rm -rf .fleet .venv .tools target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

@@ -41,7 +41,8 @@ _PAINTED: Final = """
   performance.getEntriesByName("board-shown")[0].startTime,
 ]
 """
-_FRAMES: Final = """
+#: An expression for ``Page.evaluate``, with seconds: the length of each frame, ms.
+FRAMES: Final = """
 (seconds) => new Promise((done) => {
   const found = [];
   let last = performance.now();
@@ -101,7 +102,7 @@ async def _look(url: str, chromium: str) -> list[Row]:
         # What a page does once, it has done by then.
         await page.locator("#plots").scroll_into_view_if_needed()
         await page.wait_for_selector(".plot:nth-child(8) canvas", timeout=_WITHIN)
-        frames = sorted(await page.evaluate(_FRAMES, SECONDS))
+        frames = sorted(await page.evaluate(FRAMES, SECONDS))
         size = await page.evaluate(_BYTES, UPDATES)
         await browser.close()
     return _rows(list(painted), list(shown), frames, size)

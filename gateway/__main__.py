@@ -23,11 +23,11 @@ from newsfabric.errors import ConfigError, SetupError
 from newsfabric.networks import Network, parse_networks
 from newsfabric.operators import admin_host_option
 from newsfabric.origins import is_origin
+from newsfabric.otel_tracer import trace_options
 from newsfabric.service import process_options, run
-from newsfabric.settings import credentials_from
+from newsfabric.settings import credentials_from, without_login
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
-from newsfabric.tracing import trace_options
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +250,9 @@ def main(
             )
         table = load_topics(topics)
         credentials = credentials_from(os.environ)
-        link = await connect([broker], name=f"{name}-gateway", credentials=credentials)
+        link = await connect(
+            [without_login(broker, "--broker")], name=f"{name}-gateway", credentials=credentials
+        )
         async with _RUNNING[chosen](settings, table, open_store(store, table), link, stop):
             await stop.wait()
 

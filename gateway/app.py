@@ -28,7 +28,7 @@ from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
 from gateway.websocket import NoWebSocketHandler, WebSocketHandler
 from newsfabric.amqp import Link
-from newsfabric.service import health_routes
+from newsfabric.service import health_routes, up
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 
@@ -88,6 +88,7 @@ async def running(
         readers.start()
         admin.start()
         logger.info("readers on port %d, admin on port %d", readers.port, admin.port)
+        up()
         yield Gateway(core, readers.port, admin.port)
         await drain(core)
 

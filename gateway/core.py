@@ -22,7 +22,7 @@ from gateway.budget import Budget
 from gateway.connection import Connection
 from gateway.desk import Desk
 from gateway.fanout import Fanout
-from gateway.gate import Gate, bearer
+from gateway.gate import Gate
 from gateway.hub import Hub
 from gateway.mailroom import Mailroom
 from gateway.mender import Mender
@@ -32,7 +32,8 @@ from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.spans import spans_of
 from gateway.streams import Streams
 from gateway.upstream import Upstream
-from newsfabric import tracing
+from newsfabric import otel_tracer
+from newsfabric.bearer import bearer
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.envelope import Envelope
 from newsfabric.errors import ConfigError, NewsfabricError
@@ -74,7 +75,7 @@ class Core:
         self.hub = Hub(table, Streams(time.time(), settings.streams), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
         self.races = Races(measures.COPIES, measures.LEAD)
-        self.tracer = tracing.current()
+        self.tracer = otel_tracer.current()
         self.archive = Archive(store, settings)
         self.resumer = Resumer(
             hub=self.hub,

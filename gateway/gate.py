@@ -16,7 +16,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway import measures
@@ -263,9 +263,3 @@ def _revocation(envelope: Envelope) -> tuple[str, int] | None:
     except ValueError as exc:
         logger.warning("a revocation that can't be read: %s", exc, extra={"id": envelope.id})
         return None
-
-
-def bearer(headers: Mapping[str, str]) -> str | None:
-    """The token in ``Authorization`` (RFC 6750 section 2.1); None if there is none."""
-    scheme, _, token = headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None

@@ -19,8 +19,8 @@ from typing import Final
 from tornado.httpserver import HTTPServer
 
 from gateway import measures
-from gateway.addresses import Addresses
 from gateway.budget import Budget, ReaderStream
+from newsfabric.addresses import Addresses
 from newsfabric.errors import ConfigError
 from newsfabric.seldom import Seldom
 

@@ -9,6 +9,7 @@ import time
 
 from gateway.publication import Publication
 from newsfabric import metrics
+from newsfabric.closing import NO_PONG, SLOW_READER
 from newsfabric.figures import Wanted
 from newsfabric.tallied import Tally
 
@@ -85,6 +86,12 @@ ABANDONED_NUMBERS = metrics.counter(
 )
 JOURNAL_ROWS = metrics.counter("gateway_journal_rows", "Messages read of the journal for repair")
 JOURNAL_FAILURES = metrics.counter("gateway_journal_failures", "Reads for repair that failed")
+
+# Who computes an increase doesn't see a series' first value: what alerts count begins with 0.
+REJECTED_CONNECTS.labels("capacity")
+for _reason in (SLOW_READER.name, NO_PONG.name, "lost"):
+    CLOSES.labels(_reason)
+ABANDONED_NUMBERS.labels("given_up")
 
 # What the board shows of a gateway.
 FIGURES = (

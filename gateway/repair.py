@@ -162,6 +162,12 @@ class _Look:
     span: Span
     due: float
 
+    def after(self, ms: int) -> _Look | None:
+        """What of it is left when it was looked at until ``ms``."""
+        if ms <= self.span.from_ms:
+            return self
+        return _Look(Span(ms, self.span.to_ms), self.due) if ms < self.span.to_ms else None
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
@@ -401,6 +407,13 @@ class Repair:
         if not complete:
             if plan.catch_up is not None and plan.catch_up.from_ms == self._catch_up_ms:
                 self._caught_ms = max(self._caught_ms, reached_ms)
+            # Spans are read in their order, so that of each look only what comes later is left.
+            # Or a read that always fails somewhere would begin anew with them, and never end.
+            self._looks = [
+                left
+                for look in self._looks
+                if (left := look.after(reached_ms) if look in plan.looks else look)
+            ]
             return []
         self._looks = [look for look in self._looks if look not in plan.looks]
         if plan.catch_up is not None and plan.catch_up.from_ms == self._catch_up_ms:

@@ -34,7 +34,6 @@ import tornado.web
 from tornado.ioloop import IOLoop
 
 from gateway import measures
-from gateway.addresses import Addresses
 from gateway.bodies import Bodies, Body, Verdict
 from gateway.connection import Connection
 from gateway.core import Welcome
@@ -49,6 +48,7 @@ from gateway.protocol import LogIn
 from gateway.sockjs_websocket import SockJsWebSocketHandler
 from gateway.streaming import StreamHandler, refuse_method
 from gateway.websocket import NoWebSocketHandler, WebSocketHandler
+from newsfabric.addresses import Addresses
 from newsfabric.closing import TOO_BIG, CloseReason
 
 with warnings.catch_warnings():

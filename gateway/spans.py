@@ -9,8 +9,8 @@ On the native engine that is when the data plane has given it to all of them.
 from __future__ import annotations
 
 from newsfabric.envelope import Envelope, identity_text, ms_of_id
+from newsfabric.otel_spans import Context, Kind, Span, SpanEvent, route_span_id, span_id
 from newsfabric.sightings import Sighting
-from newsfabric.spans import Context, Kind, Span, SpanEvent, route_span_id, span_id
 
 SERVICE = "gateway"
 

@@ -5,24 +5,35 @@ open: sixty strangers who ask for megabytes and read none of it would have a fro
 them, for good. So what waits on all streams together has a bound, beyond which those with the most
 are closed; and who has taken nothing for half a minute is closed, however little that is.
 
+One address may have so many connections and no more, where that is said: one more is closed without
+a word, as gateways do it.
+
 Not for a gateway, whose readers are told why they are closed (:mod:`gateway.budget`).
 """
 
 from __future__ import annotations
 
+import functools
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
-from tornado.iostream import IOStream
+from tornado.iostream import IOStream, SSLIOStream
+
+from newsfabric import metrics
+from newsfabric.addresses import Addresses
 
 #: Bytes that may wait on all streams of a server; one answer may be more, alone.
 MOST_BYTES: Final = 64 << 20
 #: Seconds in which a peer must take something.
 PATIENCE: Final = 30.0
 _LOOK_SECONDS: Final = 1.0
+REFUSED: Final = metrics.counter(
+    "service_refused_connections", "Connections closed at once: their address had too many"
+)
 
 
 class Taking:
@@ -70,10 +81,17 @@ class Taking:
 
 
 class WatchedStream(IOStream):
-    """A stream whose :class:`Taking` hears what waits."""
+    """A stream whose :class:`Taking` hears what waits. ``on_closed`` is called once."""
 
-    def __init__(self, connection: socket.socket, taking: Taking, **options: Any) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        taking: Taking,
+        on_closed: Callable[[], None],
+        **options: Any,
+    ) -> None:
         self._taking = taking
+        self._on_closed = on_closed
         super().__init__(connection, **options)
 
     @property
@@ -86,6 +104,11 @@ class WatchedStream(IOStream):
         """Bytes that it has taken of what it didn't take at once, since the beginning."""
         return self._total_write_done_index
 
+    def close_fd(self) -> None:
+        """As :meth:`IOStream.close_fd`."""
+        super().close_fd()
+        self._on_closed()
+
     def write(self, data: bytes | memoryview) -> Any:
         """As :meth:`IOStream.write`."""
         written = super().write(data)
@@ -94,14 +117,25 @@ class WatchedStream(IOStream):
         return written
 
 
+class WatchedTlsStream(WatchedStream, SSLIOStream):
+    """The same over TLS."""
+
+
 class TakingServer(HTTPServer):
-    """An :class:`HTTPServer` that keeps ``most_bytes`` at most for peers who take nothing."""
+    """An :class:`HTTPServer` that keeps ``most_bytes`` at most for peers who take nothing, and
+    ``per_address`` connections at most of one address (0: any number)."""
 
     def initialize(
-        self, *args: Any, most_bytes: int = MOST_BYTES, patience: float = PATIENCE, **options: Any
+        self,
+        *args: Any,
+        most_bytes: int = MOST_BYTES,
+        patience: float = PATIENCE,
+        per_address: int = 0,
+        **options: Any,
     ) -> None:
         """As :meth:`HTTPServer.initialize`."""
         super().initialize(*args, **options)
+        self._addresses = Addresses(per_address)
         self.taking = Taking(IOLoop.current().time, most_bytes, patience)
         every = min(_LOOK_SECONDS, patience / 4)
         self._looking = PeriodicCallback(self.taking.look, every * 1000)
@@ -113,6 +147,23 @@ class TakingServer(HTTPServer):
         self._looking.stop()
 
     def _handle_connection(self, connection: socket.socket, address: Any) -> None:
+        if not self._addresses.enter(address[0]):
+            REFUSED.inc()
+            connection.close()
+            return
+        left = functools.partial(self._addresses.leave, address[0])
         # Tornado makes streams here, and nowhere else can one put another in their place.
-        stream = WatchedStream(connection, self.taking, max_buffer_size=self.max_buffer_size)
+        kind = WatchedStream
+        if isinstance(self.ssl_options, ssl.SSLContext):
+            kind = WatchedTlsStream
+            try:
+                connection = self.ssl_options.wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
+            except OSError:
+                # It was gone already, as in a port scan.
+                connection.close()
+                left()
+                return
+        stream = kind(connection, self.taking, left, max_buffer_size=self.max_buffer_size)
         self.handle_stream(stream, address)

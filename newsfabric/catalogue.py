@@ -23,9 +23,10 @@ PACKAGES: Final = ("newsfabric", "gateway", "wholesale", "retail", "shovels")
 
 #: Which processes have the metrics of each first word.
 PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "amqp": ("router", "mailbox", "frontdesk", "scaler", "keeper", "agent", "gateway"),
+    "amqp": ("router", "mailbox", "frontdesk", "scaler", "keeper", "agent", "gateway", "mirror"),
     "store": ("router", "mailbox", "frontdesk", "gateway"),
-    "service": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler"),
+    "service": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler", "mirror"),
+    "tls": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler"),
     "traces": ("router", "gateway"),
     "router": ("router",),
     "mailbox": ("mailbox",),
@@ -54,11 +55,13 @@ LABELS: Final[Mapping[str, str]] = {
     "reason": "a reason from a list in the code",
     "result": "what a resume brought",
     "shovel": "a shovel of the topology",
+    "side": "`here`, the original, or `there`, the other fabric",
     "stage": "a stage of the router",
     "status": "a status of HTTP that we answer",
     "thread": "the number of an I/O thread",
     "version": "the release that runs",
     "transport": "how a reader is connected",
+    "use": "`authority`, `server` or `client`",
     "verb": "what a keeper does",
     "way": "shovels of the topology; `direct` for none, `other` for what is too many",
     "while": "`routed` or `under_way`",

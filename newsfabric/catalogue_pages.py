@@ -25,6 +25,7 @@ TITLES: Final = {
     "service": "Every service",
     "shovels": "Keeper of shovels",
     "store": "Store",
+    "tls": "TLS",
     "traces": "Traces",
 }
 

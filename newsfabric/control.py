@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.fields import listed, mapping, number, text, whole
+from newsfabric.json_fields import listed, mapping, number, text, whole
 from newsfabric.topics import CONTROL_WORD, REVOKED
 
 TICK: Final = "tick"

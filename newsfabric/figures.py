@@ -21,7 +21,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
-from newsfabric.fields import MAX_COUNT
+from newsfabric.json_fields import MAX_COUNT
 from newsfabric.metrics import REGISTRY
 from newsfabric.tallied import Tallied
 

@@ -103,13 +103,21 @@ class Reporting:
         self._failing = Seldom(every=60.0)
 
     async def run(self, link: Link) -> None:
-        """Report over ``link``, the region's core, each second until cancelled."""
+        """Report over ``link``, the region's core, each second until cancelled.
+
+        A process that drains says so once more at the end, since it may have been quicker than a
+        second: who was draining has left when it is silent, and isn't missed.
+        """
         publisher = await link.publisher(in_flight=IN_FLIGHT)
         loop = asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            await self.once(publisher)
-            await asyncio.sleep(max(0.0, EVERY - (loop.time() - began)))
+        try:
+            while True:
+                began = loop.time()
+                await self.once(publisher)
+                await asyncio.sleep(max(0.0, EVERY - (loop.time() - began)))
+        finally:
+            if self._draining():
+                await self.once(publisher)
 
     async def once(self, publisher: Publisher) -> None:
         """Make a report and send it, whatever may go wrong."""

@@ -21,7 +21,7 @@ import orjson
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.control import fields_of
-from newsfabric.fields import flag, listed, mapping, number, numbers, text, texts, whole
+from newsfabric.json_fields import flag, listed, mapping, number, numbers, text, texts, whole
 from newsfabric.topics import CONTROL_WORD
 
 REPORT: Final = "report"

@@ -1,4 +1,5 @@
-"""What every long-running process does alike: uvloop, logs, SIGTERM, health and metrics pages.
+"""What every long-running process does alike: uvloop, logs, SIGTERM, health and metrics pages,
+and what it says to systemd.
 
 A service is a coroutine that runs until its ``stop`` event is set and then drains.
 A second signal ends it at once.
@@ -21,11 +22,13 @@ import tornado.httpserver
 import tornado.web
 import uvloop
 
-from newsfabric import logs, metrics, tracing
+from newsfabric import logs, metrics, otel_tracer, sd_notify
 from newsfabric._listener import SpareListener
 from newsfabric._taking import TakingServer
 from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.settings import ServerFiles
 from newsfabric.sightings import Sightings
+from newsfabric.tls import ServerTls
 from newsfabric.version import version
 
 logger = logging.getLogger(__name__)
@@ -64,7 +67,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
     with a traceback on others.
 
     SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number. Called in a
-    command with :func:`process_options` (and :func:`newsfabric.tracing.trace_options`) it obeys
+    command with :func:`process_options` (and :func:`newsfabric.otel_tracer.trace_options`) it obeys
     these, and tells that command's ``--region``.
     """
     context = click.get_current_context(silent=True)
@@ -74,7 +77,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
     logs.log_to(sys.stderr, log_level, form, process=name, region=region)
     os.environ |= logs.handed_down(form, process=name, region=region)
     try:
-        traces = tracing.settings_of(told)
+        traces = otel_tracer.settings_of(told)
         uvloop.run(_until_stopped(main, name, region, traces))
     except NewsfabricError as exc:
         logger.critical("%s: %s", name, exc)
@@ -89,7 +92,7 @@ async def _until_stopped(
     main: Callable[[asyncio.Event], Awaitable[None]],
     name: str,
     region: str,
-    traces: tracing.TraceSettings,
+    traces: otel_tracer.TraceSettings,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -98,13 +101,18 @@ async def _until_stopped(
         if stop.is_set():
             os._exit(128 + number)
         logger.info("%s stops on %s", name, signal.Signals(number).name)
+        sd_notify.notify(sd_notify.STOPPING)
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     logger.info("%s starts, pid %d", name, os.getpid())
-    async with tracing.running(traces, instance=name, region=region):
-        await main(stop)
+    watched = loop.create_task(sd_notify.keep_watched())
+    try:
+        async with otel_tracer.running(traces, instance=name, region=region):
+            await main(stop)
+    finally:
+        watched.cancel()
     logger.info("%s has stopped", name)
 
 
@@ -124,6 +132,15 @@ class Readiness:
     def of(cls, **checks: bool) -> Readiness:
         """Ready when all named ``checks`` hold; the others are what it waits for."""
         return cls(all(checks.values()), tuple(name for name, good in checks.items() if not good))
+
+
+def up() -> None:
+    """Tell the supervisor, if there is one, that the process has begun its work.
+
+    Say it when the health pages answer: what it still waits for (:class:`Readiness`) is told there,
+    and no start of another process should wait for that.
+    """
+    sd_notify.notify(sd_notify.READY)
 
 
 class PlainHandler(tornado.web.RequestHandler):
@@ -220,14 +237,21 @@ def trace_route(kind: str, name: str, region: str, sightings: Sightings) -> Any:
 
 
 def listen(
-    application: tornado.web.Application, *, host: str, port: int
+    application: tornado.web.Application,
+    *,
+    host: str,
+    port: int,
+    tls: ServerFiles | None = None,
+    per_address: int = 0,
 ) -> tuple[tornado.httpserver.HTTPServer, int]:
     """Serve ``application`` on ``host``:``port`` (0: a free one); returns the server and its port.
 
     A handler that takes larger bodies than 64 KiB streams them, and says how large they may be.
-    Who takes nothing of an answer for half a minute is closed.
-    ConfigError when the address can't be had.
+    Who takes nothing of an answer for half a minute is closed. One address may have ``per_address``
+    connections (0: any number).
+    With ``tls`` it is https alone. ConfigError when the address can't be had.
     """
+    context = None if tls is None else ServerTls(tls).context
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         # Not Tornado's bind_sockets, which leaves a socket open when the port is taken.
@@ -240,6 +264,8 @@ def listen(
         max_body_size=_MAX_BODY,
         idle_connection_timeout=_IDLE_SECONDS,
         body_timeout=_IDLE_SECONDS,
+        ssl_options=context,
+        per_address=per_address,
     )
     server.add_socket(listener)
     return server, int(listener.getsockname()[1])

@@ -2,7 +2,7 @@
 
 ``fabric.json`` lists every region with its brokers; deployment writes it, the world
 on one machine writes its own. It holds no secret: who logs in as whom comes
-from the environment (:func:`credentials_from`). Both are read once, in a
+from the environment (:func:`credentials_from`), as do the files of TLS. Both are read once, in a
 ``__main__``, and passed on as values.
 
 .. code-block:: json
@@ -102,12 +102,34 @@ class Fabric:
         return tuple(sorted(others, key=lambda other: distances.get(other.name, math.inf)))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files for connections that we open. ``authorities`` None trusts whom this machine does.
+
+    With a ``certificate`` (and its ``key``) brokers know us by it, not by a password.
+    """
+
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """PEM files of a port of ours: a certificate with its chain, and its key."""
+
+    certificate: Path
+    key: Path
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Credentials:
-    """A broker user. ``repr`` hides the password, so a log line can't leak it."""
+    """A broker user, and how it talks TLS. ``repr`` hides the password, so a log line can't leak
+    it."""
 
     username: str = "guest"
     password: str = dataclasses.field(default="guest", repr=False)
+    tls: TlsFiles = dataclasses.field(default_factory=TlsFiles)
 
     def in_url(self, amqp_url: str) -> str:
         """``amqp_url`` with these credentials, for drivers and shovels. Never log the result."""
@@ -118,18 +140,69 @@ class Credentials:
 
 
 def credentials_from(environ: Mapping[str, str], prefix: str = AMQP_LOGIN) -> Credentials:
-    """NEWSFABRIC_AMQP_USERNAME with NEWSFABRIC_AMQP_PASSWORD_FILE or NEWSFABRIC_AMQP_PASSWORD.
+    """NEWSFABRIC_AMQP_USERNAME with …_PASSWORD_FILE or …_PASSWORD, or …_CERT_FILE and …_KEY_FILE.
 
-    Without any of them ``guest``, whom RabbitMQ lets in from loopback alone.
+    Without any of them ``guest``, whom RabbitMQ lets in from loopback alone. Authorities are those
+    of NEWSFABRIC_TLS_CA_FILE. ConfigError if a file is missing or can't be read.
     """
     username = environ.get(f"{prefix}_USERNAME", "guest")
-    path = environ.get(f"{prefix}_PASSWORD_FILE")
+    tls = _tls_from(environ, prefix)
+    if tls.certificate is not None and f"{prefix}_USERNAME" not in environ:
+        raise ConfigError(f"{prefix}_USERNAME: write the common name of the certificate there")
+    path = file_from(environ, f"{prefix}_PASSWORD_FILE")
     if path is None:
-        return Credentials(username, environ.get(f"{prefix}_PASSWORD", "guest"))
+        return Credentials(username, environ.get(f"{prefix}_PASSWORD", "guest"), tls)
     try:
-        return Credentials(username, Path(path).read_text(encoding="utf-8").strip())
+        return Credentials(username, path.read_text(encoding="utf-8").strip(), tls)
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{prefix}_PASSWORD_FILE: {exc}") from exc
+
+
+def authorities_from(environ: Mapping[str, str]) -> Path | None:
+    """NEWSFABRIC_TLS_CA_FILE: who is trusted inside; None: whom this machine trusts."""
+    return file_from(environ, "NEWSFABRIC_TLS_CA_FILE")
+
+
+def server_files_from(environ: Mapping[str, str]) -> ServerFiles | None:
+    """NEWSFABRIC_TLS_CERT_FILE and …_KEY_FILE: what this process's port shows; None: plain HTTP."""
+    pair = _pair_from(environ, "NEWSFABRIC_TLS")
+    return None if pair is None else ServerFiles(*pair)
+
+
+def file_from(environ: Mapping[str, str], variable: str) -> Path | None:
+    """The file that ``variable`` names, None if it isn't set.
+
+    Without a slash it is the name of a credential that systemd passes (``LoadCredential=``).
+    """
+    text = environ.get(variable)
+    if text is None or "/" in text:
+        return None if text is None else Path(text)
+    folder = environ.get("CREDENTIALS_DIRECTORY")
+    if not folder or not text or text in (".", ".."):
+        raise ConfigError(
+            f"{variable}: {text!r} is no path (it has no slash) and no credential: "
+            "systemd passed none"
+        )
+    return Path(folder) / text
+
+
+def _tls_from(environ: Mapping[str, str], prefix: str) -> TlsFiles:
+    # What shovels show lies on the broker that runs them, so it is no credential of ours.
+    told = {} if prefix == SHOVEL_LOGIN else environ
+    pair = _pair_from(environ, prefix, CREDENTIALS_DIRECTORY=told.get("CREDENTIALS_DIRECTORY", ""))
+    certificate, key = pair or (None, None)
+    return TlsFiles(authorities=authorities_from(environ), certificate=certificate, key=key)
+
+
+def _pair_from(environ: Mapping[str, str], prefix: str, **changes: str) -> tuple[Path, Path] | None:
+    told = {**environ, **changes}
+    certificate = file_from(told, f"{prefix}_CERT_FILE")
+    key = file_from(told, f"{prefix}_KEY_FILE")
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigError(f"{prefix}_CERT_FILE and {prefix}_KEY_FILE: give both or none")
+    return certificate, key
 
 
 def shovel_credentials_from(environ: Mapping[str, str]) -> Credentials:
@@ -144,6 +217,23 @@ def login_variables(username: str, password_file: Path, prefix: str = AMQP_LOGIN
     return {f"{prefix}_USERNAME": username, f"{prefix}_PASSWORD_FILE": str(password_file)}
 
 
+def without_login(url: str, where: str) -> str:
+    """``url`` itself; ConfigError if it holds a login, which ``ps`` and logs would show.
+
+    ``where`` names the option or file it is from.
+    """
+    try:
+        holds = "@" in urlsplit(url).netloc
+    except ValueError as exc:
+        raise ConfigError(f"{where}: not a URL: {exc}") from exc
+    if holds:
+        raise ConfigError(
+            f"{where}: a URL holds no user and password, which others could read: set "
+            f"{AMQP_LOGIN}_USERNAME and {AMQP_LOGIN}_PASSWORD_FILE"
+        )
+    return url
+
+
 def is_name(text: str) -> bool:
     """Whether ``text`` can name a region, node, box or service: ``[a-z0-9-]``, at most 63."""
     return _NAME.fullmatch(text) is not None
@@ -155,8 +245,10 @@ def load_fabric(path: Path) -> Fabric:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
         raise ConfigError(f"no {path}: name one, as a world has it in .world/fabric.json") from exc
-    except (OSError, ValueError) as exc:
-        raise ConfigError(f"{path}: {exc}") from exc
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise ConfigError(f"{path} is no fabric.json: {exc}") from exc
     return parse_fabric(document, source=str(path))
 
 
@@ -200,6 +292,9 @@ def _check(regions: tuple[Region, ...], proxies: tuple[ProxyCluster, ...], sourc
     texts = [text for region in regions for text in (region.name, region.frontdesk_url)]
     texts += [text for proxy in proxies for text in (proxy.name, proxy.nearest)]
     _check_texts([*texts, *(text for node in nodes for text in dataclasses.astuple(node))], source)
+    urls = [url for node in nodes for url in (node.amqp_url, node.management_url)]
+    for url in (*urls, *(region.frontdesk_url for region in regions)):
+        without_login(url, source)
     names = [region.name for region in regions] + [proxy.name for proxy in proxies]
     names += [node.name for node in nodes]
     for name in names:

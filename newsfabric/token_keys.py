@@ -21,6 +21,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric._jwks import parse_keys
 from newsfabric.errors import ConfigError
+from newsfabric.fetching import fetch
 from newsfabric.tokens import KeySet
 
 logger = logging.getLogger(__name__)
@@ -139,20 +140,19 @@ def _from_file(path: Path) -> Read:
 
 
 def _fetched(url: str) -> Read:
-    async def fetch() -> bytes:
+    async def read() -> bytes:
         client = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_BYTES)
         try:
-            answer = await client.fetch(
-                HTTPRequest(
-                    url,
-                    connect_timeout=_TIMEOUT,
-                    request_timeout=_TIMEOUT,
-                    follow_redirects=False,
-                    headers={"Accept": "application/jwk-set+json, application/json"},
-                )
+            request = HTTPRequest(
+                url,
+                connect_timeout=_TIMEOUT,
+                request_timeout=_TIMEOUT,
+                follow_redirects=False,
+                headers={"Accept": "application/jwk-set+json, application/json"},
             )
+            answer = await fetch(client, request)
         finally:
             client.close()
         return answer.body
 
-    return fetch
+    return read

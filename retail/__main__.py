@@ -11,7 +11,13 @@ import click
 from newsfabric import service
 from newsfabric.errors import ConfigError
 from newsfabric.operators import OperatorsApplication, admin_host_option
-from newsfabric.settings import credentials_from, is_name
+from newsfabric.settings import (
+    ServerFiles,
+    credentials_from,
+    is_name,
+    server_files_from,
+    without_login,
+)
 from retail.agent import Agent, AgentSettings
 
 
@@ -60,6 +66,8 @@ def main(
         for word in (name, region):
             if not is_name(word):
                 raise ConfigError(f"{word!r} is no name (a-z, 0-9 and -, at most 63)")
+        for url in (*cores, broker, management, gateway_admin):
+            without_login(url, "--core, --broker, --management and --gateway-admin")
         settings = AgentSettings(
             box=name,
             region=region,
@@ -70,7 +78,13 @@ def main(
             drain_timeout=drain_timeout,
             credentials=credentials_from(os.environ),
         )
-        await run(stop, settings, address=(host, port), admin_hosts=admin_hosts)
+        await run(
+            stop,
+            settings,
+            address=(host, port),
+            admin_hosts=admin_hosts,
+            tls=server_files_from(os.environ),
+        )
 
     service.run(serve, name=f"{name}-agent", log_level=log_level)
 
@@ -81,6 +95,7 @@ async def run(
     *,
     address: tuple[str, int],
     admin_hosts: Sequence[str] = (),
+    tls: ServerFiles | None = None,
 ) -> None:
     """Serve health and metrics on ``address``, feed and report until ``stop`` is set, drain."""
     agent = Agent(settings)
@@ -89,7 +104,8 @@ async def run(
         *service.operators_routes(agent.readiness),
     ]
     pages = OperatorsApplication(routes, names=admin_hosts)
-    server, _ = service.listen(pages, host=address[0], port=address[1])
+    server, _ = service.listen(pages, host=address[0], port=address[1], tls=tls)
+    service.up()
     try:
         await agent.run(stop)
     finally:

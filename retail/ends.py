@@ -19,6 +19,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from newsfabric.amqp import Consumer, Declare, Delivery, Link
 from newsfabric.amqp.link import connect
 from newsfabric.control import LoadReport, decode_load, load_key
+from newsfabric.fetching import fetch
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
@@ -91,7 +92,7 @@ class GatewayAdmin:
             connect_timeout=GATEWAY_TIMEOUT,
             request_timeout=GATEWAY_TIMEOUT,
         )
-        return (await self._http.fetch(request)).body
+        return (await fetch(self._http, request)).body
 
 
 class CoreEnd:

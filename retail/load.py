@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from newsfabric.control import BoxState, LoadReport
-from newsfabric.fields import mapping, number, numbers, text, texts, whole
+from newsfabric.json_fields import mapping, number, numbers, text, texts, whole
 from newsfabric.reports import MAX_FIGURES, MAX_REASONS, MAX_TEXT
 
 

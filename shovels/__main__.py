@@ -15,9 +15,11 @@ from newsfabric.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import (
     Credentials,
     Fabric,
+    ServerFiles,
     credentials_from,
     is_name,
     load_fabric,
+    server_files_from,
     shovel_credentials_from,
 )
 from newsfabric.topics import TopicTable, load_topics
@@ -72,6 +74,7 @@ def main(
             shovels=shovel_credentials_from(os.environ),
             address=(host, port),
             admin_hosts=admin_hosts,
+            tls=server_files_from(os.environ),
         )
 
     service.run(keep, name=f"shovels of {region}", log_level=log_level)
@@ -88,6 +91,7 @@ async def run(
     shovels: Credentials,
     address: tuple[str, int],
     admin_hosts: Sequence[str] = (),
+    tls: ServerFiles | None = None,
 ) -> None:
     """Serve health and metrics on ``address`` and keep until ``stop`` is set."""
     async with Brokers(fabric, credentials, shovels=shovels) as brokers:
@@ -97,7 +101,8 @@ async def run(
             *service.operators_routes(keeper.readiness),
         ]
         pages = OperatorsApplication(routes, names=admin_hosts)
-        server, _ = service.listen(pages, host=address[0], port=address[1])
+        server, _ = service.listen(pages, host=address[0], port=address[1], tls=tls)
+        service.up()
         try:
             await keeper.run(stop)
         finally:

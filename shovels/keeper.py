@@ -115,6 +115,7 @@ class Keeper:
         self._own += [Cluster(proxy.name, "proxy") for proxy in brokers.fabric.proxies]
         self._as_planned = False
         self._all_run = False
+        self._draining = False
         self._nodes = Nodes(clusters_of(brokers.fabric, region), brokers.credentials)
         # What the last round saw: shovels' own words by cluster, and rates of queues.
         self._said: Mapping[Cluster, Mapping[str, str] | None] = {}
@@ -128,6 +129,7 @@ class Keeper:
             ),
             figures=Figures(FIGURES),
             readiness=self.readiness,
+            draining=lambda: self._draining,
             more=self._seen,
             outcomes=REPORTS,
         )
@@ -159,6 +161,7 @@ class Keeper:
                 ]
                 self._show_ages()
                 await self._keep(stop)
+                self._draining = True
                 for task in beside:
                     task.cancel()
         finally:
@@ -238,6 +241,8 @@ class Keeper:
 
         for name in self.watch.ages(loop.time()):
             AGE.labels(name).set_function(functools.partial(age, name))
+            # Who computes an increase doesn't see a series' first value: it begins with 0.
+            RESTARTS.labels(name)
 
     def _tell(self, found: Look, done: Sequence[Done]) -> None:
         now = asyncio.get_running_loop().time()

@@ -51,8 +51,6 @@ settings.register_profile(
 settings.load_profile("newsfabric")
 
 _loops: list[asyncio.AbstractEventLoop] = []
-# Servers of all workers that this one has started.
-_shared: list[LocalNode] = []
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -176,7 +174,7 @@ def rabbitmq(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFacto
         node = LocalNode(folder, rabbitmq_home)
         node.start()
         # It is ended with the whole run (pytest_configure), whichever worker is done first.
-        _shared.append(node)
+        node.let_go()
         return {
             "name": node.broker.name,
             "amqp_url": node.amqp_url,

@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ["newsfabric", "gateway", "wholesale", "retail", "shovels"]
+PROJECT_FILES = ["pyproject.toml", "README.md", "LICENSE", ".gitignore", "topics.toml"]
 #: Files that a checkout holds, or soon will, and site-packages must not.
 STRAYS = [
     "tests/gateway/test_hub.py",
@@ -36,7 +37,7 @@ PROGRAM = "gateway/native/newsfabric-dataplane"
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = tmp_path_factory.mktemp("checkout")
     (checkout / "scripts").mkdir()
-    for name in ["pyproject.toml", "README.md", "LICENSE", ".gitignore", "scripts/wheel_hook.py"]:
+    for name in [*PROJECT_FILES, "scripts/wheel_hook.py"]:
         shutil.copy(ROOT / name, checkout / name)
     for package in PACKAGES:
         shutil.copytree(
@@ -85,6 +86,10 @@ def test_the_wheel_holds_the_cql_where_it_hides_no_driver(wheel: zipfile.ZipFile
     assert files
     assert files <= set(wheel.namelist())
     assert [name for name in wheel.namelist() if name.startswith("cassandra/")] == []
+
+
+def test_the_wheel_holds_the_feeds_that_a_world_starts_with(wheel: zipfile.ZipFile) -> None:
+    assert wheel.read("newsfabric/topics.toml") == (ROOT / "topics.toml").read_bytes()
 
 
 def test_the_wheel_holds_every_module_of_our_packages(wheel: zipfile.ZipFile) -> None:

@@ -34,10 +34,12 @@ class Process:
         self.waiting = Gauge("newsfabric_router_waiting", "…", registry=self.registry)
         self.outcomes = Counter("newsfabric_reports", "…", ["outcome"], registry=self.registry)
         self.heard: list[Report] = []
+        self.drains = False
         self.reporting = Reporting(
             SPEAKER,
             figures=Figures([Wanted(self.waiting)], self.registry),
             readiness=lambda: READY,
+            draining=lambda: self.drains,
             more=self._more,
             outcomes=self.outcomes,
             heard=self.heard.append,
@@ -70,6 +72,21 @@ async def test_a_report_reaches_frontdesks_under_the_processs_login(core: StubBr
     assert report.figures == {"router_waiting": 3.0}
     assert process.heard == [report]
     assert process.count("sent") == 1
+
+
+@pytest.mark.parametrize(("drains", "last"), [(True, ["draining"]), (False, [])])
+async def test_a_process_that_ends_while_it_drains_says_so_once_more(
+    core: StubBroker, drains: bool, last: list[str]
+):
+    process = Process()
+    tap = core.tap("upstream", "_fabric.report.oregon.*")
+    running = asyncio.create_task(process.reporting.run(core.connect()))
+    await until(lambda: core.depth(tap))
+    process.drains = drains
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [decode_report(message).state for message in core.take(tap)] == ["ready", *last]
 
 
 async def test_without_a_link_a_report_is_lost_and_heard_by_the_process_itself(core: StubBroker):

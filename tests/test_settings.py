@@ -20,13 +20,19 @@ from newsfabric.settings import (
     Node,
     ProxyCluster,
     Region,
+    ServerFiles,
+    TlsFiles,
+    authorities_from,
     credentials_from,
     dump_fabric,
+    file_from,
     is_name,
     load_fabric,
     login_variables,
     parse_fabric,
+    server_files_from,
     shovel_credentials_from,
+    without_login,
 )
 
 
@@ -235,6 +241,101 @@ def test_a_password_file_that_cannot_be_read_is_a_config_error(tmp_path: Path, c
         path.write_bytes(content)
     with pytest.raises(ConfigError, match="NEWSFABRIC_AMQP_PASSWORD_FILE"):
         credentials_from({"NEWSFABRIC_AMQP_PASSWORD_FILE": str(path)})
+
+
+def test_a_file_without_a_slash_is_a_credential_that_systemd_passes(tmp_path):
+    (tmp_path / "amqp-password").write_text("s3cret\n", encoding="utf-8")
+    environ = {
+        "CREDENTIALS_DIRECTORY": str(tmp_path),
+        "NEWSFABRIC_AMQP_USERNAME": "router",
+        "NEWSFABRIC_AMQP_PASSWORD_FILE": "amqp-password",
+    }
+    assert credentials_from(environ) == Credentials("router", "s3cret")
+    assert file_from(environ, "NEWSFABRIC_TLS_CA_FILE") is None
+
+
+@pytest.mark.parametrize("name", ["amqp-password", "", ".."])
+@pytest.mark.parametrize("folder", [{}, {"CREDENTIALS_DIRECTORY": ""}])
+def test_without_systemd_it_is_a_config_error(name, folder):
+    with pytest.raises(ConfigError, match=r"NEWSFABRIC_TLS_KEY_FILE: .* no credential"):
+        file_from({**folder, "NEWSFABRIC_TLS_KEY_FILE": name}, "NEWSFABRIC_TLS_KEY_FILE")
+
+
+def test_the_environment_names_whom_a_process_trusts_and_what_it_shows():
+    environ = {
+        "NEWSFABRIC_AMQP_USERNAME": "router.oregon",
+        "NEWSFABRIC_AMQP_CERT_FILE": "/tls/router.pem",
+        "NEWSFABRIC_AMQP_KEY_FILE": "router-key",
+        "NEWSFABRIC_TLS_CA_FILE": "/tls/ca.pem",
+        "NEWSFABRIC_TLS_CERT_FILE": "/tls/cert.pem",
+        "NEWSFABRIC_TLS_KEY_FILE": "/tls/key.pem",
+        "CREDENTIALS_DIRECTORY": "/run/credentials/router",
+    }
+    authorities = Path("/tls/ca.pem")
+    assert authorities_from(environ) == authorities
+    assert server_files_from(environ) == ServerFiles(Path("/tls/cert.pem"), Path("/tls/key.pem"))
+    assert credentials_from(environ).tls == TlsFiles(
+        authorities=authorities,
+        certificate=Path("/tls/router.pem"),
+        key=Path("/run/credentials/router/router-key"),
+    )
+    shovel = {
+        "NEWSFABRIC_SHOVEL_USERNAME": "shovel.oregon",
+        "NEWSFABRIC_SHOVEL_CERT_FILE": "/tls/shovel.pem",
+        "NEWSFABRIC_SHOVEL_KEY_FILE": "/tls/shovel-key.pem",
+    }
+    assert shovel_credentials_from(environ | shovel).tls == TlsFiles(
+        authorities=authorities,
+        certificate=Path("/tls/shovel.pem"),
+        key=Path("/tls/shovel-key.pem"),
+    )
+    assert server_files_from({}) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        ({"NEWSFABRIC_AMQP_CERT_FILE": "/a", "NEWSFABRIC_AMQP_USERNAME": "u"}, "both or none"),
+        ({"NEWSFABRIC_AMQP_KEY_FILE": "/a", "NEWSFABRIC_AMQP_USERNAME": "u"}, "both or none"),
+        (
+            {"NEWSFABRIC_AMQP_CERT_FILE": "/a", "NEWSFABRIC_AMQP_KEY_FILE": "/b"},
+            "NEWSFABRIC_AMQP_USERNAME: write the common name",
+        ),
+    ],
+)
+def test_half_of_a_certificate_is_a_config_error(environ, why):
+    with pytest.raises(ConfigError, match=why):
+        credentials_from(environ)
+
+
+def test_what_a_shovel_shows_is_no_credential_of_its_keeper(tmp_path):
+    environ = {
+        "CREDENTIALS_DIRECTORY": str(tmp_path),
+        "NEWSFABRIC_SHOVEL_USERNAME": "shovel.oregon",
+        "NEWSFABRIC_SHOVEL_CERT_FILE": "/tls/shovel.pem",
+        "NEWSFABRIC_SHOVEL_KEY_FILE": "shovel-key",
+    }
+    with pytest.raises(ConfigError, match="NEWSFABRIC_SHOVEL_KEY_FILE: 'shovel-key' is no path"):
+        shovel_credentials_from(environ)
+
+
+def test_a_url_with_a_login_is_refused_without_being_shown():
+    assert without_login("amqps://host:5671/%2F", "--broker") == "amqps://host:5671/%2F"
+    for url in ("amqp://user:s3cret@host/%2F", "https://user@host", "amqp://@host"):
+        with pytest.raises(ConfigError, match="--broker: a URL holds no user") as refused:
+            without_login(url, "--broker")
+        assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["amqp_url", "management_url", "frontdesk_url"])
+def test_a_fabric_holds_no_login(field):
+    document = json.loads(dump_fabric(FABRIC))
+    region = document["regions"][0]
+    place = region if field == "frontdesk_url" else region["core"][0]
+    place[field] = place[field].replace("//", "//user:s3cret@")
+    with pytest.raises(ConfigError, match="holds no user and password") as refused:
+        parse_fabric(document)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_a_password_is_not_in_the_repr():

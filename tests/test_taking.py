@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import tornado.web
+from authorities import certify
 from gateways import until
 
 from newsfabric._taking import TakingServer
+from newsfabric.settings import ServerFiles
+from newsfabric.tls import ServerTls
 
 ANSWER = b"x" * (8 << 20)
 
@@ -21,10 +27,10 @@ class Page(tornado.web.RequestHandler):
 
 
 @contextlib.asynccontextmanager
-async def served(**limits: float) -> AsyncIterator[tuple[TakingServer, int]]:
+async def served(**options: Any) -> AsyncIterator[tuple[TakingServer, int]]:
     """A server whose only page has 8 MiB, and its port."""
     pages = tornado.web.Application([("/", Page)], log_function=lambda _: None)
-    server = TakingServer(pages, **limits)
+    server = TakingServer(pages, **options)
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
     server.add_socket(listening)
@@ -67,6 +73,24 @@ async def test_who_takes_nothing_is_closed() -> None:
         stranger.close()
 
 
+async def test_over_tls_it_is_the_same(tmp_path: Path) -> None:
+    files = certify(tmp_path, "ours")
+    shown = ServerTls(ServerFiles(files.certificate, files.key)).context
+    trusting = ssl.create_default_context(cafile=files.authority)
+    async with served(patience=0.2, ssl_options=shown) as (server, port):
+        where = ("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(*where, ssl=trusting, limit=4096)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: waiting(server))
+        await until(lambda: not server._connections)
+        got = 0
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 20):
+                got += len(data)
+        assert 0 < got < len(ANSWER)
+        writer.transport.abort()
+
+
 async def test_who_takes_something_gets_all_of_it() -> None:
     async with served() as (_, port):
         reader = await asked(port)
@@ -85,3 +109,25 @@ async def test_what_waits_for_all_is_bounded_by_closing_those_with_the_most() ->
         assert await read(reader) >= len(ANSWER)
         for one in (reader, *strangers):
             one.close()
+
+
+async def test_one_address_may_have_so_many_connections_until_one_is_closed() -> None:
+    async with served(per_address=2) as (server, port):
+        two = [await asked(port) for _ in range(2)]
+        await until(lambda: len(server._connections) == 2)
+        one_more = await connected(port)
+        assert await read(one_more) == 0
+        two[0].close()
+        await until(lambda: len(server._connections) == 1)
+        another = await asked(port)
+        assert await read(another) >= len(ANSWER)
+        for made in (two[1], one_more, another):
+            made.close()
+
+
+async def connected(port: int) -> socket.socket:
+    """A connection that says nothing."""
+    made = socket.socket()
+    made.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+    return made

@@ -16,7 +16,7 @@ from gateway.hub import HubLimits
 from gateway.identities import SeenIdentities
 from newsfabric.errors import ConfigError
 from newsfabric.management import Management
-from newsfabric.settings import Credentials, Fabric, ProxyCluster
+from newsfabric.settings import Credentials, Fabric, ProxyCluster, TlsFiles
 from newsfabric.topics import parse_topics
 from newsfabric.topology import (
     ALL,
@@ -312,6 +312,39 @@ def test_the_way_upstream_may_take_any_core_node() -> None:
     assert value["dest-uri"] == ["amqp://guest:guest@a/%2F", "amqp://guest:guest@b/%2F"]
     # Whose word it is: the broker there checks it.
     assert value["dest-publish-properties"] == {"user_id": "guest"}
+
+
+def test_a_shovel_over_tls_verifies_whom_it_talks_to() -> None:
+    url = "amqps://core-1.example:5671/%2F"
+    trusting = TlsFiles(authorities=Path("/etc/newsfabric/tls/ca.pem"))
+    value = shovel_value(box_upstream([url]), Credentials("box.b", "p/w", trusting))
+    assert value["dest-uri"] == (
+        "amqps://box.b:p%2Fw@core-1.example:5671/%2F"
+        "?cacertfile=/etc/newsfabric/tls/ca.pem&verify=verify_peer"
+    )
+    own = shovel_value(
+        box_upstream([f"{url}?cacertfile=/own.pem&heartbeat=5&verify=verify_none"]),
+        Credentials("box.b", "pw", trusting),
+    )
+    assert own["dest-uri"] == (
+        "amqps://box.b:pw@core-1.example:5671/%2F"
+        "?cacertfile=/own.pem&heartbeat=5&verify=verify_peer"
+    )
+
+
+def test_a_shovel_with_a_certificate_has_no_password() -> None:
+    shown = TlsFiles(
+        authorities=Path("/tls/ca.pem"), certificate=Path("/tls/b.pem"), key=Path("/tls/b-key.pem")
+    )
+    urls = ["amqps://a/%2F", "amqp://b/%2F"]
+    value = shovel_value(box_upstream(urls), Credentials("box.b", "pw", shown))
+    assert value["dest-uri"] == [
+        "amqps://a/%2F?cacertfile=/tls/ca.pem&verify=verify_peer"
+        "&certfile=/tls/b.pem&keyfile=/tls/b-key.pem&auth_mechanism=external",
+        # Without TLS there is nothing to show a certificate in.
+        "amqp://box.b:pw@b/%2F",
+    ]
+    assert value["dest-publish-properties"] == {"user_id": "box.b"}
 
 
 def test_on_the_way_down_a_message_keeps_the_user_whom_a_broker_has_checked() -> None:

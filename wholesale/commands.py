@@ -15,10 +15,18 @@ from newsfabric import service, topology
 from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.networks import Network, Places, parse_networks
 from newsfabric.operators import admin_host_option
-from newsfabric.settings import Node, Region, credentials_from, is_name, load_fabric
+from newsfabric.otel_tracer import trace_options
+from newsfabric.settings import (
+    Node,
+    Region,
+    authorities_from,
+    credentials_from,
+    is_name,
+    load_fabric,
+    server_files_from,
+)
 from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.tracing import trace_options
 from wholesale.frontdesk.access import read_keys
 from wholesale.frontdesk.board_access import BoardSettings
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
@@ -170,6 +178,7 @@ def router(
                 login=_login(),
                 host=host,
                 port=port,
+                tls=server_files_from(os.environ),
                 admin_hosts=admin_hosts,
             )
             await RouterService(settings, **opened).serve(stop)
@@ -204,6 +213,7 @@ def mailbox(
                 login=_login(),
                 host=host,
                 port=port,
+                tls=server_files_from(os.environ),
                 admin_hosts=admin_hosts,
             )
             await MailboxService(settings, **opened).serve(stop)
@@ -237,6 +247,13 @@ def mailbox(
     callback=_places,
     help="Where boxes may say that they are: a host, .example.org or 10.0.0.0/8; repeat.",
 )
+@_option(
+    "per-address",
+    default=0,
+    type=click.IntRange(0),
+    help="Connections that one address may have, or one IPv6 network of 64 bits; 0: any number."
+    " Behind a balancer all have the balancer's.",
+)
 @_option("token-keys", metavar="FILE|URL", help="PEM or JWKS: operators log in to the board.")
 @_option("token-audience", metavar="AUD", help="What operators' tokens must be for.")
 @_option("token-issuer", metavar="ISS", help="Whom operators' tokens must be from.")
@@ -244,6 +261,11 @@ def mailbox(
     "board-token-file",
     metavar="FILE",
     help="An operator's token, by which other regions' frontdesks are asked; read each time.",
+)
+@_option(
+    "token-over-http",
+    is_flag=True,
+    help="Send that token over plain http to other machines, too: in a private network.",
 )
 def frontdesk(
     *,
@@ -259,10 +281,12 @@ def frontdesk(
     api_key_file: Path | None,
     proxy_from: tuple[Network, ...],
     gateways_at: Places | None,
+    per_address: int,
     token_keys: str | None,
     token_audience: str | None,
     token_issuer: str | None,
     board_token_file: str | None,
+    token_over_http: bool,
     log_level: str,
 ) -> None:
     """Answer endpoints, publications and history over HTTP, and serve the pages.
@@ -280,17 +304,21 @@ def frontdesk(
             region=region,
             host=host,
             port=port,
+            tls=server_files_from(os.environ),
+            authorities=authorities_from(os.environ),
             admin_port=admin_port,
             admin_hosts=admin_hosts,
             api_keys=read_keys(api_key_file),
             login=_login(),
             proxy_from=proxy_from,
             gateways_at=gateways_at,
+            per_address=per_address,
             board=BoardSettings(
                 token_keys=token_keys,
                 token_audience=token_audience,
                 token_issuer=token_issuer,
                 token_file=board_token_file,
+                token_over_http=token_over_http,
             ),
         )
         async with (
@@ -335,6 +363,7 @@ def scaler(
             driver=told.driver,
             host=host,
             port=port,
+            tls=server_files_from(os.environ),
             admin_hosts=admin_hosts,
             plan=told.plan,
         )

@@ -20,7 +20,8 @@ from newsfabric.amqp.message import Delivery
 from newsfabric.errors import LinkError, StoreError
 from newsfabric.operators import OperatorsApplication
 from newsfabric.reporting import Reporting
-from newsfabric.service import Readiness, listen, operators_routes
+from newsfabric.service import Readiness, listen, operators_routes, up
+from newsfabric.settings import ServerFiles
 from newsfabric.store import Store
 from wholesale.failed import Failed
 from wholesale.http import NotFoundHandler
@@ -63,6 +64,7 @@ class CoreSettings:
 
     ``drain_seconds`` is how long it finishes what it has when told to stop; the rest goes to the
     others. ``port`` 0 takes a free one; it is asked by an address or one of ``admin_hosts``.
+    With ``tls`` it is https.
     """
 
     name: str
@@ -71,6 +73,7 @@ class CoreSettings:
     login: str | None = None
     host: str = "127.0.0.1"
     port: int = 0
+    tls: ServerFiles | None = None
     admin_hosts: tuple[str, ...] = ()
     prefetch: int
     drain_seconds: float = 5.0
@@ -133,8 +136,9 @@ class CoreService(abc.ABC, Generic[W]):
             names=settings.admin_hosts,
             default_handler_class=NotFoundHandler,
         )
-        server, self.port = listen(pages, host=settings.host, port=settings.port)
+        server, self.port = listen(pages, host=settings.host, port=settings.port, tls=settings.tls)
         self.listening.set()
+        up()
         try:
             work = self._work = await self._make_work()
             failed = Failed(await self._link.publisher(in_flight=1), name=settings.name)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
 import tornado.web
+from tornado.httputil import HTTPServerRequest
 
 from newsfabric.envelope import JSON
+from newsfabric.networks import Network, asker
+from newsfabric.pace import Pace, Rate
 from newsfabric.service import PlainHandler
 
 # For whatever passes by itself.
@@ -35,6 +40,26 @@ class HttpProblem(Exception):
         self.status = status
         self.headers = dict(headers or {})
         self.document = {"error": {"reason": reason, "detail": detail, **(extra or {})}}
+
+
+class AskerPace:
+    """How often each address may ask; ``balancers`` are believed whom they ask for."""
+
+    def __init__(self, rate: Rate, balancers: Sequence[Network]) -> None:
+        self._pace, self._balancers = Pace(rate), balancers
+
+    def mind(self, request: HTTPServerRequest) -> None:
+        """429 for an address that has asked too often."""
+        forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
+        who = asker(request.remote_ip or "", forwarded, self._balancers)
+        wait = self._pace.ask(who, time.monotonic())
+        if wait:
+            raise HttpProblem(
+                429,
+                "too_many_requests",
+                "this address has asked too often",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
 
 
 class JsonHandler(PlainHandler):

@@ -15,6 +15,7 @@ from gateway.native.program import find_program
 from gateway.settings import GatewaySettings
 from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
+from newsfabric.service import up
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 
@@ -50,5 +51,6 @@ async def running(
         await core.upstream.start(link)
         admin.start()
         logger.info("readers on port %d, admin on port %d", core.plane.port, admin.port)
+        up()
         yield Gateway(core, core.plane.port, admin.port)
         await drain(core)

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-from tornado.httpclient import HTTPClientError
-from tornado.httputil import HTTPHeaders
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from newsfabric.bearer import bearing, read_token
+from newsfabric.fetching import fetch
 from newsfabric.mirror.board import Crowded, read_board
 
 _EVERY: Final = 2.0
 _TIMEOUT: Final = 3.0
 _MAX_BYTES: Final = 16 << 20
-_MAX_TOKEN: Final = 8_192
 
 
 class Asking:
@@ -44,23 +44,18 @@ class Asking:
 
     async def _ask(self, http: SimpleAsyncHTTPClient) -> None:
         try:
-            answer = await http.fetch(
+            request = HTTPRequest(
                 self._url,
-                headers=self._headers(),
+                headers=bearing(self._token()),
                 connect_timeout=_TIMEOUT,
                 request_timeout=_TIMEOUT,
                 follow_redirects=False,
             )
+            answer = await fetch(http, request)
             self.crowded = read_board(orjson.loads(answer.body))
             self.trouble = ""
         except (OSError, HTTPClientError, ValueError) as exc:
             self.trouble = f"{self._url}: {exc}"[:200]
 
-    def _headers(self) -> HTTPHeaders:
-        if self._token_file is None:
-            return HTTPHeaders()
-        with self._token_file.open("rb") as file:
-            token = file.read(_MAX_TOKEN).decode("ascii", "replace").strip()
-        if not token.isprintable() or " " in token:
-            raise ValueError(f"{self._token_file} holds no token")
-        return HTTPHeaders({"Authorization": f"Bearer {token}"})
+    def _token(self) -> str | None:
+        return None if self._token_file is None else read_token(self._token_file)

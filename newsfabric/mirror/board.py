@@ -1,14 +1,12 @@
-"""What a frontdesk's ``/board.json`` says of a fabric's readers. Pure.
-
-It comes from another machine: whatever is no number in bounds counts as nothing known.
-"""
+"""What a frontdesk's ``/board.json`` says of a fabric's readers. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Final
 
-from newsfabric.numbers import is_number
+from newsfabric.board_document import parse_board
 
 # More than the fabric is for.
 _MOST: Final = 1e9
@@ -25,20 +23,15 @@ class Crowded:
 
 def read_board(document: Any) -> Crowded:
     """The crowd in a parsed ``board.json``; ValueError if it isn't one."""
-    regions = document.get("regions") if isinstance(document, dict) else None
-    if not isinstance(regions, list):
-        raise ValueError("not a board.json: no regions")
-    totals = [region.get("totals") for region in regions if isinstance(region, dict)]
-    known = [each for each in totals if isinstance(each, dict)]
-    if not known:
-        raise ValueError("not a board.json: no totals")
+    totals = [region.totals for region in parse_board(document).regions]
+    if all(each.readers is None for each in totals):
+        raise ValueError("not a board: no region says how many readers it has")
     return Crowded(
-        readers=int(min(_MOST, sum(_number(each, "readers") for each in known))),
-        connects_per_second=sum(_number(each, "connects_per_second") for each in known),
-        deliveries_per_second=sum(_number(each, "deliveries_per_second") for each in known),
+        readers=int(_sum(each.readers for each in totals)),
+        connects_per_second=_sum(each.connects for each in totals),
+        deliveries_per_second=_sum(each.deliveries for each in totals),
     )
 
 
-def _number(totals: dict[str, Any], name: str) -> float:
-    value = totals.get(name)
-    return float(value) if is_number(value, 0, _MOST) else 0.0
+def _sum(known: Iterable[float | None]) -> float:
+    return min(_MOST, sum(each or 0.0 for each in known))

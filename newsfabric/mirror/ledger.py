@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
 from newsfabric.mirror.delays import Delays
@@ -95,9 +96,18 @@ class Tally:
 
 
 class Ledger:
-    """Every message that is under way, and the sums of those that were judged."""
+    """Every message that is under way, and the sums of those that were judged.
 
-    def __init__(self, *, patience: float = 15.0, most: int = _MOST_ENTRIES) -> None:
+    ``on_delay`` is given each delay, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        patience: float = 15.0,
+        most: int = _MOST_ENTRIES,
+        on_delay: Callable[[Side, TopicClass, float], None] = lambda *_: None,
+    ) -> None:
         self.tallies: dict[TopicClass, Tally] = {name: Tally() for name in CLASSES}
         #: Given to the other fabric's broker.
         self.sent = 0
@@ -106,6 +116,7 @@ class Ledger:
         self._closed = False
         self._patience = patience
         self._most = most
+        self._on_delay = on_delay
         # By identity, the oldest first.
         self._entries: collections.OrderedDict[int, _Entry] = collections.OrderedDict()
         # Only where it isn't the original's.
@@ -188,6 +199,7 @@ class Ledger:
             tally = self.tallies[entry.topic_class].sides[side]
             tally.delays.add(now - began)
             tally.recent.add(now - began)
+            self._on_delay(side, entry.topic_class, now - began)
 
     def lost_sight(self, side: Side) -> None:
         """The observer of ``side`` was cut off: what hasn't come yet isn't watched any more."""

@@ -17,6 +17,7 @@ from newsfabric.mirror.asking import Asking
 from newsfabric.mirror.board import Crowded
 from newsfabric.mirror.carrier import OLDEST, Carrier, Outbox
 from newsfabric.mirror.copying import Copying, Heard, carried_patterns
+from newsfabric.mirror.counters import Counters, observe
 from newsfabric.mirror.crowd import Wanted, wanted
 from newsfabric.mirror.ledger import CLASSES, SIDES, Ledger, Outcome, Side
 from newsfabric.mirror.observer import Observer
@@ -84,7 +85,7 @@ class Mirror:
             raise ConfigError("the original's topics.toml isn't known: say where with --topics")
         self.clock = _steady_clock() if clock is None else clock
         self.options = options
-        self.ledger = Ledger(patience=options.patience)
+        self.ledger = Ledger(patience=options.patience, on_delay=observe)
         self.patterns = carried_patterns(original.topics, with_private=options.with_private)
         self.carrier = Carrier(
             Copying(
@@ -107,6 +108,7 @@ class Mirror:
         self.asking = Asking(original.board_url, options.board_token_file)
         self._original, self._other = original, other
         self._rates = Rates(self.clock())
+        self._counters = Counters()
         self._began = self.clock()
         self._links: dict[str, Link] = {}
 
@@ -182,6 +184,13 @@ class Mirror:
             self.ledger.judge(self.clock())
             if self.readers is not None:
                 self.readers.tell(self._wanted())
+            self._counters.tell(
+                self.ledger,
+                heard=self.carrier.heard,
+                left_out=self.carrier.left_out,
+                waiting=self.carrier.waiting,
+                readers=NOTHING_SAID if self.readers is None else self.readers.said,
+            )
 
     def _wanted(self) -> Wanted:
         options, rates = self.options, self._rates.per_second(self.clock())

@@ -7,10 +7,11 @@ import random
 from typing import Any, Final
 
 import orjson
-from tornado.httpclient import HTTPClientError
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import Disconnected
+from newsfabric.fetching import fetch
 from newsfabric.numbers import is_number, is_whole
 
 _TIMEOUT: Final = 5.0
@@ -51,9 +52,8 @@ async def fetch_endpoints(url: str) -> Endpoints:
     """Ask ``url``; Disconnected (1006) when nobody answers, or with something else."""
     http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_BYTES)
     try:
-        answer = await http.fetch(
-            url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT, raise_error=False
-        )
+        request = HTTPRequest(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+        answer = await fetch(http, request, raise_error=False)
         if answer.code not in _ANSWERS:
             answer.rethrow()
         return parse_endpoints(orjson.loads(answer.body))

@@ -6,11 +6,13 @@ connection can.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+import orjson
 from tornado.http1connection import HTTP1Connection, HTTP1ConnectionParameters
 from tornado.httputil import (
     HTTPHeaders,
@@ -42,14 +44,14 @@ async def stream(
     ``on_chunk`` has returned. Returns when the answer is complete; Disconnected when it is cut
     off, says anything but 200, or ``on_chunk`` raises it.
     """
-    parts = urlsplit(url)
-    secure = ssl.create_default_context() if parts.scheme == "https" else None
-    port = parts.port or (443 if secure else 80)
     try:
+        parts = urlsplit(url)
+        secure = ssl.create_default_context() if parts.scheme == "https" else None
+        port = parts.port or (443 if secure else 80)
         connection = await TCPClient().connect(
             parts.hostname or "", port, ssl_options=secure, timeout=_CONNECT_TIMEOUT
         )
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         raise Disconnected(1006, f"{url}: {exc}") from exc
     try:
         parameters = HTTP1ConnectionParameters(no_keep_alive=True, max_body_size=_NO_LIMIT)
@@ -100,9 +102,16 @@ class _Answer(HTTPMessageDelegate):
         if self._end is not None:
             raise self._end
         if self._status not in (0, 200):
-            said = self._refusal.decode("utf-8", "replace").strip()
+            said = _said(self._refusal)
             # What a server calls the asker's fault stays wrong when it is asked again.
             wrong = 400 <= self._status < 500 and self._status != 429
             raise Disconnected(1006, f"{url}: {self._status} {said}", reconnect=not wrong)
         if not complete:
             raise Disconnected(1006, f"{url}: cut off")
+
+
+def _said(refusal: bytes) -> str:
+    """What a refusal says to a person: a frontdesk's is JSON."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(orjson.loads(refusal)["error"]["detail"])
+    return refusal.decode("utf-8", "replace").strip()

@@ -20,11 +20,18 @@ from typing import Any, Final, Literal, Self, get_args
 from urllib.parse import urlencode
 
 import orjson
-from tornado.httpclient import HTTPClientError
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.iostream import UnsatisfiableReadError
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
-from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
+from tornado.websocket import (
+    WebSocketClientConnection,
+    WebSocketClosedError,
+    WebSocketError,
+    websocket_connect,
+)
 
 from newsfabric.errors import Disconnected
+from newsfabric.fetching import fetch
 from newsfabric.reader.endpoints import Gateway
 from newsfabric.reader.frames import EventStream, Lines, closed, sockjs_messages
 from newsfabric.reader.push import Push, parse_push
@@ -34,6 +41,16 @@ Transport = Literal["websocket", "sockjs", "xhr-streaming", "sse"]
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
 
 _CONNECT_TIMEOUT: Final = 10.0
+# What Tornado raises where there is none: of a scheme that isn't known a KeyError, of an address
+# that can't be one a ValueError.
+_NO_WEBSOCKET: Final = (
+    OSError,
+    HTTPClientError,
+    WebSocketError,
+    UnsatisfiableReadError,
+    ValueError,
+    KeyError,
+)
 # Pushes that wait to be taken: four seconds of 2,500 a second.
 _INBOX: Final = 10_000
 
@@ -123,8 +140,16 @@ class _WebSocket(Reader):
     async def open(cls, url: str, messages_of: Callable[[str], list[str]]) -> Self:
         """Connect to ``url``."""
         try:
-            socket = await websocket_connect(url, connect_timeout=_CONNECT_TIMEOUT)
-        except (OSError, HTTPClientError, WebSocketClosedError) as exc:
+            opening = asyncio.ensure_future(
+                websocket_connect(url, connect_timeout=_CONNECT_TIMEOUT)
+            )
+            # Shielded, since Tornado goes on connecting for a future that was cancelled.
+            try:
+                socket = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_close_unwanted)
+                raise
+        except _NO_WEBSOCKET as exc:
             raise Disconnected(1006, f"{url}: {exc}") from exc
         return cls(socket, messages_of)
 
@@ -149,6 +174,12 @@ class _WebSocket(Reader):
 
     def _end(self) -> Disconnected:
         return closed(self._socket.close_code or 1006, self._socket.close_reason or "")
+
+
+def _close_unwanted(opening: asyncio.Future[WebSocketClientConnection]) -> None:
+    """Close the connection that nobody waits for any more; its failure is nobody's concern."""
+    if opening.exception() is None:
+        opening.result().close()
 
 
 class _SockjsWebSocket(_WebSocket):
@@ -221,8 +252,9 @@ class _XhrStreaming(_Streaming):
         url = f"{self._session_url}/xhr_send"
         http = SimpleAsyncHTTPClient(force_instance=True)
         try:
-            await http.fetch(url, method="POST", body=body, request_timeout=_CONNECT_TIMEOUT)
-        except (OSError, HTTPClientError) as exc:
+            request = HTTPRequest(url, method="POST", body=body, request_timeout=_CONNECT_TIMEOUT)
+            await fetch(http, request)
+        except (OSError, HTTPClientError, ValueError) as exc:
             raise Disconnected(1006, f"{url}: {exc}") from exc
         finally:
             http.close()

@@ -54,7 +54,7 @@ class Broker:
     of its own. ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties,
     ``message_max`` (bytes) its body.
     ``definitions`` is loaded at boot and must then also make the user. ``settings`` are more lines
-    for ``rabbitmq.conf``.
+    for ``rabbitmq.conf``, ``plugins`` more plugins.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Broker:
     message_max: int = _MESSAGE_MAX
     definitions: Path | None = None
     settings: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
 
     @property
     def node(self) -> str:
@@ -167,7 +168,7 @@ def prepare(broker: Broker, version: str) -> None:
     """Write the node's files for a RabbitMQ of ``version``; what an earlier run left is kept."""
     broker.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(broker.folder / "rabbitmq.conf", configuration(broker, version))
-    _write(broker.folder / "enabled_plugins", f"[{','.join(PLUGINS)}].\n")
+    _write(broker.folder / "enabled_plugins", f"[{','.join((*PLUGINS, *broker.plugins))}].\n")
     # Present and empty, so that the system's own isn't read.
     _write(broker.folder / "rabbitmq-env.conf", "")
 
@@ -239,8 +240,8 @@ class LocalNode:
     """A single node with an epmd of its own, for tests: start, kill, start again.
 
     Blocking; in a running loop use ``asyncio.to_thread``. The ports stay the same over
-    restarts, so that a link can come back. ``definitions`` and ``settings`` are given over to the
-    node.
+    restarts, so that a link can come back. ``definitions``, ``settings`` and ``plugins`` are given
+    over to the node.
     """
 
     def __init__(
@@ -250,11 +251,13 @@ class LocalNode:
         *,
         definitions: Path | None = None,
         settings: Sequence[str] = (),
+        plugins: Sequence[str] = (),
+        name: str = "node",
     ) -> None:
         amqp, management, distribution, epmd = free_ports(4)
         self.folder = folder
         self.broker = Broker(
-            name="node",
+            name=name,
             folder=folder / "node",
             amqp_port=amqp,
             management_port=management,
@@ -262,6 +265,7 @@ class LocalNode:
             epmd_port=epmd,
             definitions=definitions,
             settings=tuple(settings),
+            plugins=tuple(plugins),
         )
         self._home = home
         self._environment = environment(
@@ -298,6 +302,13 @@ class LocalNode:
         """End node and epmd. Idempotent."""
         _end(self._process, signal.SIGKILL)
         _end(self._epmd, signal.SIGKILL)
+
+    def let_go(self) -> None:
+        """Leave node and epmd running when this process ends: somebody else ends them."""
+        for process in (self._epmd, self._process):
+            if process is not None:
+                # Popen complains at the end of the interpreter about who seems to run still.
+                process.returncode = 0
 
     def ctl(self, *arguments: str) -> str:
         """Run ``rabbitmqctl`` on the node and return what it prints."""

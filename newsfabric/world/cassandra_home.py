@@ -38,7 +38,11 @@ def find_cassandra(root: Path, environ: Mapping[str, str]) -> CassandraHome:
         return home
     home = _home(root.resolve() / ".tools" / "cassandra" / "lib", java)
     if home is None:
-        raise SetupError("Cassandra is missing: run `scripts/setup cassandra`")
+        raise SetupError(
+            "Cassandra is missing: run `scripts/setup cassandra` in a checkout, or unpack "
+            "Cassandra 5.0 and name its folder in NEWSFABRIC_CASSANDRA_HOME. "
+            "--store sqlite needs none"
+        )
     return home
 
 

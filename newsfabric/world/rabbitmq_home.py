@@ -55,7 +55,10 @@ def find_rabbitmq(
     if home := _unpacked_home(root.resolve() / ".tools" / "rabbitmq", environ):
         return home
     raise SetupError(
-        "RabbitMQ is missing: run `make setup`, or install the package rabbitmq-server"
+        "RabbitMQ is missing. As root: apt-get install rabbitmq-server (Debian starts a node of "
+        "it, which newsfabric doesn't use: systemctl disable --now rabbitmq-server). Or unpack one "
+        "and name its folder in NEWSFABRIC_RABBITMQ_HOME, with Erlang's erl on the PATH. In a "
+        "checkout `make setup` does it, also without root"
     )
 
 
@@ -94,7 +97,7 @@ def _home(
     server: Path, erl: Path, environ: Mapping[str, str], libraries: list[Path] | None = None
 ) -> RabbitmqHome:
     sbin = server / "sbin"
-    environment = {"PATH": _prepend([erl.parent, sbin], environ.get("PATH", os.defpath))}
+    environment = {"PATH": _prepend([erl.parent, sbin], environ.get("PATH") or os.defpath)}
     if libraries:
         inherited = environ.get("LD_LIBRARY_PATH", "")
         environment["LD_LIBRARY_PATH"] = _prepend(libraries, inherited)
@@ -132,7 +135,7 @@ def _epmd_beside(erl: Path) -> Path:
 
 
 def _erl_on_path(environ: Mapping[str, str]) -> Path | None:
-    found = shutil.which("erl", path=environ.get("PATH", os.defpath))
+    found = shutil.which("erl", path=environ.get("PATH") or os.defpath)
     return Path(found) if found else None
 
 

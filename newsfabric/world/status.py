@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from tornado.httpclient import HTTPClientError
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import ManagementError
+from newsfabric.fetching import fetch
 from newsfabric.management import Management, ShovelState
 from newsfabric.settings import Credentials
 from newsfabric.world.broker import HOST, Broker
@@ -146,7 +147,8 @@ async def _routed(region: RegionLayout) -> int | None:
 async def _get(url: str) -> bytes | None:
     http = SimpleAsyncHTTPClient(force_instance=True)
     try:
-        answer = await http.fetch(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+        request = HTTPRequest(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
+        answer = await fetch(http, request)
     except (OSError, HTTPClientError):
         return None
     finally:

@@ -23,10 +23,11 @@ from dataplanes import told
 from fabrics import fabric
 from guarded import TOPICS, Attempt, Guarded, opened, publishes
 from house import SETTINGS, open_house
+from loads import load
 
 from gateway.native.program import find_program, start, start_successor
 from newsfabric.amqp.link import connect
-from newsfabric.control import LoadReport, encode_load, load_key
+from newsfabric.control import encode_load, load_key
 from newsfabric.errors import SetupError
 from newsfabric.mailbox import MARK_KEY
 from newsfabric.networks import Places
@@ -41,18 +42,12 @@ pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
 ME, OTHER = "box.edge-1", "box.edge-2"
 MINE, OTHERS = box_queue("edge-1", 1), box_queue("edge-2", 1)
-LOAD = LoadReport(
-    region="oregon",
+LOAD = load(
     box="edge-2",
-    state="ready",
-    connections=0,
     capacity=100_000,
-    deliveries_per_second=0,
-    connects_per_second=0,
     sockjs_url="http://evil.example/sockjs",
     websocket_url="ws://evil.example/websocket",
     sse_url="http://evil.example/events",
-    sent_ms=1,
 )
 
 

@@ -12,12 +12,12 @@ from gateways import ENGINES, TABLE, opened_box
 from shovelled import shovelled
 from trace_collector import Collected, Collector, open_collector
 
-from newsfabric import tracing
+from newsfabric import otel_tracer
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.envelope import identity_of_id
+from newsfabric.otel_tracer import TraceSettings
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
-from newsfabric.tracing import TraceSettings
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -40,7 +40,7 @@ async def desk() -> Desk:
 
 def traced(collector: Collector, sample: float = 0.0):
     settings = TraceSettings(endpoint=collector.url, sample=sample)
-    return tracing.running(settings, instance="one", region="oregon")
+    return otel_tracer.running(settings, instance="one", region="oregon")
 
 
 def by_name(spans: list[Collected]) -> dict[str, Collected]:

@@ -6,12 +6,14 @@ in tests/wholesale/test_board_in_a_browser.py.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
 import pytest
 from chromium import launched
 from playwright.sync_api import Browser, Locator, Page, expect
+from tailing import Tail
 from worlds import World
 
 pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
@@ -68,6 +70,37 @@ def test_what_is_published_is_among_the_busiest_topics(world: World, browser: Br
     topics = _region(page, "oregon").locator(".topics")
     expect(topics).to_contain_text("news.world", timeout=LONG)
     page.close()
+
+
+def test_a_native_box_shows_its_readers_and_what_it_reports(world: World, browser: Browser) -> None:
+    _require_native_engine(world)
+    page = _open(browser, world, "oregon")
+    box = _region(page, "oregon").get_by_role("button", name=re.compile("^retail-1 "))
+    expect(box).to_contain_text(re.compile(r"native \d"))
+    figure = box.locator(".tile-readers")
+    expect(figure).to_have_text("0", timeout=LONG)
+    tails = [Tail(world, "news.breaking", region="oregon") for _ in range(2)]
+    expect(figure).to_have_text("2", timeout=LONG)
+    box.click()
+    dialog = page.get_by_role("dialog", name="oregon-retail-1")
+    expect(dialog.locator("#inspector-kind")).to_contain_text("native")
+    expect(dialog.locator("#inspector-figures")).to_contain_text("gateway_readers")
+    expect(dialog.locator("#inspector-shovels").get_by_role("row").first).to_be_visible()
+    page.keyboard.press("Escape")
+    world.run("publish", "news.breaking", '{"headline": "Read by two"}', "--region", "oregon")
+    assert [len(tail.messages()) for tail in tails] == [1, 1]
+    expect(figure).to_have_text("0", timeout=LONG)
+    page.close()
+
+
+def _require_native_engine(world: World) -> None:
+    """Skip on a laptop where it isn't built; fail in CI."""
+    (box,) = world.region("oregon")["gateways"]
+    if box["engine"] != "native":
+        missing = "the world's gateways don't run the native engine: `make dataplane` builds it"
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have it: {missing}")
+        pytest.skip(missing)
 
 
 def test_a_gateway_that_is_killed_is_shown_on_both_boards(world: World, browser: Browser) -> None:

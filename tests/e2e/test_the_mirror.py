@@ -7,9 +7,11 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from tailing import Tail
@@ -19,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(900)]
 
 # Beside those that stand; tests/e2e/test_the_world.py runs in the same group, before or after.
 BASES = {"original": PORTS + 1000, "other": PORTS + 1200}
+METRICS_PORT = PORTS + 1400
 START = 300
 TOPICS = ("news.breaking", "markets.indices", "sport.football")
 
@@ -49,7 +52,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, World
 
 
 class Mirror:
-    """``newsfabric mirror`` between the worlds; it has said its first line when this returns."""
+    """``newsfabric mirror`` between the worlds; in its block it has said its first line."""
 
     def __init__(self, worlds: dict[str, World], *options: str) -> None:
         words = [
@@ -67,7 +70,23 @@ class Mirror:
         self._more = threading.Condition()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self.wait_for("heard ")
+
+    def __enter__(self) -> Mirror:
+        try:
+            self.wait_for("heard ")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Whatever happened, leave no process and no pipe behind."""
+        self.process.kill()
+        self._listener.join()
+        self.process.communicate()
 
     def _listen(self) -> None:
         assert self.process.stderr is not None
@@ -98,15 +117,30 @@ def _day(world: World, speed: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _page(path: str) -> str:
+    with urlopen(f"http://127.0.0.1:{METRICS_PORT}{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
 def test_a_day_of_news_and_its_readers_are_seen_in_both_worlds(worlds: dict[str, World]) -> None:
     original = worlds["original"]
     tails = [Tail(original, topic, region="oregon", count=20) for topic in TOPICS]
-    mirror = Mirror(worlds, "--fail-on-loss", "--fail-over-delay", "10000")
-    _day(original, 2000)
-    mirror.wait_for("readers 3 of 3")
-    document = mirror.end(0)
-    for tail in tails:
-        assert len(tail.messages()) == 20
+    limits = ("--fail-on-loss", "--fail-over-delay", "10000")
+    with Mirror(worlds, *limits, "--admin-port", str(METRICS_PORT)) as mirror:
+        _day(original, 2000)
+        mirror.wait_for("readers 3 of 3")
+        _until(lambda: "newsfabric_mirror_heard_messages_total 662.0\n" in _page("/metrics"))
+        assert json.loads(_page("/healthz/ready"))["ready"]
+        document = mirror.end(0)
+        for tail in tails:
+            assert len(tail.messages()) == 20
     assert document["messages"]["heard"] == 662
     assert document["messages"]["outcomes"] == {"taken": 662}
     assert document["readers"]["opened"] >= 3
@@ -121,20 +155,21 @@ def test_a_day_of_news_and_its_readers_are_seen_in_both_worlds(worlds: dict[str,
 def test_the_other_may_break_and_the_original_feels_nothing(worlds: dict[str, World]) -> None:
     original, other = worlds["original"], worlds["other"]
     tail = Tail(original, "news.breaking", region="oregon", count=41)
-    mirror = Mirror(worlds, "--readers", "20", "--patience", "5")
-    publishing = threading.Thread(target=_day, args=(original, 1500))
-    publishing.start()
-    mirror.wait_for("readers 20 of 20")
-    killed = other.run("chaos", "kill", "oregon-client-1", "oregon-retail-1-dataplane")
-    assert killed.returncode == 0, killed.stderr
-    mirror.wait_for("the other's client cluster: ")
-    mirror.wait_for("readers 20 of 20")
-    publishing.join()
-    # All of the day's, each once.
-    assert len({message["id"] for message in tail.messages()}) == 41
-    mirror.wait_for("dropped ")
-    other.mend()
-    document = mirror.end(0)
+    with Mirror(worlds, "--readers", "20", "--patience", "5", "--log-format", "json") as mirror:
+        publishing = threading.Thread(target=_day, args=(original, 1500))
+        publishing.start()
+        mirror.wait_for("readers 20 of 20")
+        killed = other.run("chaos", "kill", "oregon-client-1", "oregon-retail-1-dataplane")
+        assert killed.returncode == 0, killed.stderr
+        mirror.wait_for("the other's client cluster: ")
+        mirror.wait_for("readers 20 of 20")
+        publishing.join()
+        # All of the day's, each once.
+        assert len({message["id"] for message in tail.messages()}) == 41
+        mirror.wait_for("dropped ")
+        other.mend()
+        document = mirror.end(0)
+        assert {json.loads(line)["process"] for line in mirror.lines} <= {"mirror"}
     assert document["messages"]["outcomes"]["dropped"] > 0
     assert document["observers"]["there"]["cut_off"] >= 1
     assert document["readers"]["cut_off"] >= 20

@@ -13,7 +13,7 @@ from envelopes import envelope
 from gateways import until
 from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 
-from gateway.gate import Gate, TokenSettings, Verdict, bearer
+from gateway.gate import Gate, TokenSettings, Verdict
 from gateway.protocol import LogIn
 from gateway.settings import GatewaySettings
 from gateway.standing import STRANGER
@@ -200,18 +200,3 @@ async def test_keys_that_arent_there_are_an_error_at_the_start(tmp_path: Path) -
     async with gate_with(Store(), keys=str(tmp_path / "missing.pem")) as gate:
         with pytest.raises(ConfigError, match=r"missing\.pem"):
             await gate.start()
-
-
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        ("Bearer a.b.c", "a.b.c"),
-        ("bearer  a.b.c ", "a.b.c"),
-        ("Bearer", ""),
-        ("Basic a.b.c", None),
-        ("", None),
-        ("a.b.c", None),
-    ],
-)
-def test_a_bearer_is_a_token(value: str, found: str | None) -> None:
-    assert bearer({"Authorization": value}) == found

@@ -86,6 +86,14 @@ def test_an_engine_that_reads_no_proxy_headers_is_not_told_of_them() -> None:
     assert "--proxy-from needs the native engine" in done.stderr
 
 
+def test_a_broker_s_url_with_a_login_is_refused_and_not_shown() -> None:
+    done = gateway("--broker=amqp://box:s3cret@127.0.0.1:1/%2F", "--engine=tornado")
+    assert done.returncode == 1
+    assert "--broker: a URL holds no user and password" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_wrong_topics_are_named() -> None:
     done = gateway("--topics=/nowhere/topics.toml")
     assert done.returncode == 1

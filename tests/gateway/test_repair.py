@@ -375,6 +375,24 @@ def test_a_gateway_that_starts_is_ready_when_the_last_ten_minutes_are_read() -> 
     assert box.repair.ready
 
 
+def test_a_catch_up_that_fails_halfway_goes_on_there_though_strangers_are_looked_for() -> None:
+    box = Box()
+    box.go(0.1)
+    # Two looks at the last ten minutes, the first a second from now.
+    box.hear(70, router=FAR, epoch=EPOCH - 10**9)
+    box.go(1.1)
+    plan = box.plan()
+    assert plan is not None
+    assert plan.spans == (Span(box.ms(601.2), box.ms(-5)),)
+    box.repair.finished(plan, box.now, complete=False, reached_ms=box.ms(300))
+    plan = box.plan()
+    assert plan is not None
+    assert plan.spans == (Span(box.ms(300), box.ms(-5)),)
+    box.repair.finished(plan, box.now, complete=True)
+    assert box.repair.ready
+    assert box.plan() is None
+
+
 def test_one_that_follows_another_goes_on_where_that_one_was() -> None:
     box = Box()
     repair = Repair(box.streams)

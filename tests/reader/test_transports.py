@@ -1,6 +1,8 @@
 """Every transport against a real gateway on a stub broker (tests/support)."""
 
 import asyncio
+import base64
+import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
@@ -17,6 +19,8 @@ from newsfabric.store.memory import MemoryStore
 
 PATIENCE = 20.0
 TOPIC = "news.breaking"
+# RFC 6455 section 1.3.
+_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class AwayStore(MemoryStore):
@@ -87,6 +91,39 @@ async def test_where_nobody_listens_it_is_disconnected(
     with pytest.raises(Disconnected) as caught:
         await _subscribe_at(nowhere, transport)
     assert caught.value.reconnect
+
+
+async def test_who_stops_waiting_for_a_websocket_leaves_no_connection_behind() -> None:
+    asked = asyncio.Event()
+    answer = asyncio.Event()
+    ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def serve(incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter) -> None:
+        head = (await incoming.readuntil(b"\r\n\r\n")).decode()
+        key = head.split("Sec-Websocket-Key: ")[1].split("\r\n")[0]
+        asked.set()
+        await answer.wait()
+        # RFC 6455 section 4.2.2.
+        accept = base64.b64encode(hashlib.sha1(f"{key}{_GUID}".encode()).digest()).decode()
+        outgoing.write(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+            f"Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n".encode()
+        )
+        ended.set_result(await incoming.read(1))
+        outgoing.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        gateway = Gateway(sockjs_url=f"http://{host}/s", websocket_url=f"ws://{host}/w", sse_url="")
+        waiting = asyncio.create_task(connect(gateway, "websocket"))
+        await asyncio.wait_for(asked.wait(), PATIENCE)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        answer.set()
+        # A close frame, RFC 6455 section 5.5.1.
+        assert await asyncio.wait_for(ended, PATIENCE) == b"\x88"
 
 
 async def _subscribe_at(gateway: Gateway, transport: Transport) -> None:

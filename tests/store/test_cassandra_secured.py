@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from authorities import Authority
 from envelopes import START_MS, envelope
+from wires import Wire
 
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
@@ -34,28 +35,15 @@ LOGIN: Final = {
 _USER_WITHIN: Final = 60.0
 
 
-def keytool(*words: str) -> None:
-    java = os.environ.get("JAVA_HOME")
-    program = f"{java}/bin/keytool" if java else "keytool"
-    subprocess.run([program, *words, "-storepass", "secret"], check=True, capture_output=True)
-
-
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A key with a certificate for 127.0.0.1, as Java wants it, and who vouches for it: itself."""
-    store, pem = folder / f"{name}.p12", folder / f"{name}.pem"
-    of = ["-alias", name, "-keystore", str(store), "-storetype", "PKCS12"]
-    more = ["-ext", "SAN=ip:127.0.0.1", "-ext", "BC=ca:true"]
-    keytool("-genkeypair", "-keyalg", "EC", "-dname", f"CN={name}", *of, *more)
-    keytool("-exportcert", "-rfc", "-file", str(pem), *of)
-    return store, pem
-
-
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The node's key store, its certificate, and one of somebody else."""
+    """The node's key with its certificate for 127.0.0.1, who signed it, and somebody else."""
     folder = tmp_path_factory.mktemp("certificates")
-    (store, ours), (_, another) = certificate(folder, "node"), certificate(folder, "another")
-    return {"store": store, "ours": ours, "another": another}
+    ours = Authority(folder, "ours")
+    made = ours.sign()
+    both = folder / "both.pem"
+    both.write_bytes(made.key + made.certificate)
+    return {"both": both, "ours": ours.file, "another": Authority(folder, "another").file}
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +57,11 @@ def url(
         "enabled": True,
         # So that the node can be asked plainly whether it is there.
         "optional": True,
-        "keystore": str(authorities["store"]),
-        "keystore_password": "secret",
-        "store_type": "PKCS12",
+        "ssl_context_factory": {
+            "class_name": "org.apache.cassandra.security.PEMBasedSslContextFactory"
+        },
+        "keystore": str(authorities["both"]),
+        "truststore": str(authorities["ours"]),
     }
     settings = {
         "authenticator": "PasswordAuthenticator",
@@ -118,6 +108,36 @@ async def test_a_node_whose_certificate_nobody_known_vouches_for_is_not_talked_t
     await store.close()
 
 
+async def test_a_node_with_the_certificate_of_another_host_is_not_talked_to(url, authorities):
+    port = parse_address(url).hosts[0][1]
+    # The driver looks names up, and checks the address that it finds.
+    wire = await Wire(port, "127.0.0.2").open()
+    elsewhere = url.replace(f"127.0.0.1:{port}", f"127.0.0.2:{wire.port}")
+    store = opened(f"{elsewhere}&tls={authorities['ours']}", LOGIN)
+    with pytest.raises(StoreUnavailable, match="IP address mismatch"):
+        await store.check()
+    await store.close()
+    await wire.close()
+
+
+async def test_an_authority_that_is_added_is_trusted_without_a_restart(url, authorities, tmp_path):
+    trusted = tmp_path / "ca.pem"
+    trusted.write_bytes(authorities["another"].read_bytes())
+    store = opened(f"{url}&tls={trusted}", LOGIN)
+    with pytest.raises(StoreUnavailable):
+        await store.check()
+    trusted.write_bytes(b"".join(authorities[who].read_bytes() for who in ("another", "ours")))
+    async with asyncio.timeout(_USER_WITHIN):
+        while True:
+            try:
+                await store.check()
+                break
+            except StoreUnavailable:
+                # It rests after a failure.
+                await asyncio.sleep(0.2)
+    await store.close()
+
+
 @pytest.mark.parametrize("login", [{}, LOGIN | {"NEWSFABRIC_CASSANDRA_PASSWORD": "wrong"}])
 async def test_without_the_right_password_it_says_so(url, authorities, login):
     store = opened(f"{url}&tls={authorities['ours']}", login)
@@ -127,5 +147,5 @@ async def test_without_the_right_password_it_says_so(url, authorities, login):
 
 
 def test_a_missing_file_of_authorities_is_a_config_error_at_once(tmp_path):
-    with pytest.raises(ConfigError, match="no certificates in"):
+    with pytest.raises(ConfigError, match=r"none\.pem: No such file"):
         opened(f"cassandra://127.0.0.1/k?dc=oregon&tls={tmp_path}/none.pem", {})

@@ -32,23 +32,32 @@ COOKIE: Final = "newsfabric_board"
 class BoardDesk:
     """What it serves, and what a test can do to it.
 
-    ``token`` asks for a login. ``document`` is served in place of the fabric's, whatever it is.
+    ``token`` asks for a login, by cookie or header, which is ``operator``'s. ``document`` is served
+    in place of the fabric's, whatever it is. ``asked`` are the paths and ``shown`` the
+    ``Authorization`` of requests.
     """
 
     fabric: MadeUpFabric
     token: str = ""
+    operator: str = "ada"
     document: Any = None
-    is_silent: bool = False
     port: int = 0
     streams: set[StreamHandler] = dataclasses.field(default_factory=set)
     sent_bytes: list[int] = dataclasses.field(default_factory=list)
     asked: list[str] = dataclasses.field(default_factory=list)
+    shown: list[str | None] = dataclasses.field(default_factory=list)
     server: HTTPServer | None = None
+    is_silent: bool = False
 
     @property
     def url(self) -> str:
-        """Of the board."""
-        return f"http://127.0.0.1:{self.port}/board"
+        """Of the frontdesk."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def page_url(self) -> str:
+        """Of the board's page."""
+        return f"{self.url}/board"
 
     def open(self) -> None:
         """Listen; on the same port again after :meth:`close`."""
@@ -66,8 +75,22 @@ class BoardDesk:
 
     async def send(self) -> None:
         """An update to everyone who listens."""
-        if not self.is_silent:
-            await asyncio.gather(*(stream.update() for stream in list(self.streams)))
+        await asyncio.gather(*(stream.update() for stream in list(self.streams)))
+
+    async def show(self, document: Any) -> None:
+        """Serve ``document`` from now on, to everyone who listens at once."""
+        self.document = document
+        await self.send()
+
+    def fall_silent(self) -> None:
+        """Connections stay, and nothing comes over them any more."""
+        self.is_silent = True
+        for stream in self.streams:
+            stream.is_silent = True
+
+    def speak(self) -> None:
+        """Silent no more, to who comes anew."""
+        self.is_silent = False
 
     async def live(self, every: float = 1.0) -> None:
         """Time passes, and an update is sent, until cancelled."""
@@ -93,6 +116,7 @@ class BoardDesk:
                 (r"/board/stream", StreamHandler, given),
                 (r"/board/plots\.json", PlotsHandler, given),
                 (r"/board/login", LoginHandler, given),
+                (r"/board/logout", LogoutHandler, given),
                 (r"/static/(.+)", FileHandler, files),
             ],
             log_function=lambda handler: self.asked.append(handler.request.path),
@@ -125,7 +149,13 @@ class DeskHandler(RequestHandler):
         self.set_header("Cache-Control", "no-store")
 
     def prepare(self) -> None:
-        if self.desk.token and self.get_cookie(COOKIE) != self.desk.token:
+        token, header = self.desk.token, self.request.headers.get("Authorization")
+        self.desk.shown.append(header)
+        if not token:
+            return
+        if self.get_cookie(COOKIE) == token or header == f"Bearer {token}":
+            self.set_header("Newsfabric-Operator", self.desk.operator)
+        else:
             self.set_status(401)
             self.finish({"error": {"reason": "unauthorized", "detail": "log in"}})
 
@@ -148,6 +178,7 @@ class StreamHandler(DeskHandler):
     async def get(self) -> None:
         self.set_header("Content-Type", "text/event-stream")
         self.seen = 0
+        self.is_silent = self.desk.is_silent
         self.ended = asyncio.Event()
         self.desk.streams.add(self)
         try:
@@ -157,7 +188,7 @@ class StreamHandler(DeskHandler):
             self.desk.streams.discard(self)
 
     async def update(self) -> None:
-        if self.ended.is_set():
+        if self.ended.is_set() or self.is_silent:
             return
         text = self.desk.answer(self.seen)
         self.seen = self.desk.fabric.events[-1]["seq"] if self.desk.fabric.events else 0
@@ -182,12 +213,24 @@ class LoginHandler(RequestHandler):
             self.set_status(403)
 
 
+class LogoutHandler(RequestHandler):
+    def initialize(self, desk: BoardDesk) -> None:
+        self.desk = desk
+
+    def post(self) -> None:
+        self.clear_cookie(COOKIE)
+        self.set_status(204)
+
+
 @contextlib.asynccontextmanager
-async def opened_desk(fabric: MadeUpFabric | None = None, **given: Any) -> AsyncIterator[BoardDesk]:
-    """A desk that answers, and sends an update each second; time passes when the test says so."""
+async def opened_desk(
+    fabric: MadeUpFabric | None = None, *, every: float = 1.0, **given: Any
+) -> AsyncIterator[BoardDesk]:
+    """A desk that answers, and sends an update ``every`` so many seconds; time passes when the test
+    says so."""
     desk = BoardDesk(fabric or MadeUpFabric(boxes=4), **given)
     desk.open()
-    beating = asyncio.create_task(_beat(desk))
+    beating = asyncio.create_task(_beat(desk, every))
     try:
         yield desk
     finally:
@@ -197,9 +240,9 @@ async def opened_desk(fabric: MadeUpFabric | None = None, **given: Any) -> Async
         await desk.close()
 
 
-async def _beat(desk: BoardDesk) -> None:
+async def _beat(desk: BoardDesk, every: float) -> None:
     while True:
-        await asyncio.sleep(1)
+        await asyncio.sleep(every)
         await desk.send()
 
 
@@ -240,7 +283,7 @@ async def _serve(options: argparse.Namespace) -> None:
         fabric.now_ms = int(time.time() * 1000)
     desk = BoardDesk(fabric, port=options.port, token=options.token)
     desk.open()
-    sys.stdout.write(f"{desk.url}\n")
+    sys.stdout.write(f"{desk.page_url}\n")
     sys.stdout.flush()
     await desk.live()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from loads import load
+
 from newsfabric.control import LoadReport
 from wholesale.scaler.brain import Brain
 from wholesale.scaler.choice import Decision
@@ -17,20 +19,7 @@ PLAN = Plan(
 
 
 def report(box: str = "b1", connections: int = 0, **fields: object) -> LoadReport:
-    made = LoadReport(
-        region="oregon",
-        box=box,
-        state="ready",
-        connections=connections,
-        capacity=1000,
-        deliveries_per_second=0.0,
-        connects_per_second=0.0,
-        sockjs_url="",
-        websocket_url="",
-        sse_url="",
-        sent_ms=1,
-    )
-    return dataclasses.replace(made, **fields)  # type: ignore[arg-type]
+    return load(**{"box": box, "connections": connections, "capacity": 1000} | fields)
 
 
 class Fleet:

@@ -11,12 +11,13 @@ from typing import Any
 
 from clusters import client_cluster, core_cluster, reported
 from core_desk import EPOCH
+from loads import LOAD
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
 from newsfabric import control
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import LoadReport, Receipt
+from newsfabric.control import Receipt
 from newsfabric.pace import Rate
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
@@ -35,19 +36,6 @@ JSON = "application/json"
 OFTEN = Rate(burst=1_000_000, per_second=1.0)
 SETTINGS = FrontdeskSettings(
     name="oregon-frontdesk-1", region="oregon", admin_port=0, history_rate=OFTEN
-)
-LOAD = LoadReport(
-    region="oregon",
-    box="oregon-retail-1",
-    state="ready",
-    connections=1,
-    capacity=100,
-    deliveries_per_second=0,
-    connects_per_second=0,
-    sockjs_url="http://r1.example/sockjs",
-    websocket_url="ws://r1.example/websocket",
-    sse_url="http://r1.example/events",
-    sent_ms=1,
 )
 
 

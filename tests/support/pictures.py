@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from loads import load
+
 from newsfabric.control import LoadReport
 from newsfabric.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk.picture import Picture, Place
@@ -39,19 +41,7 @@ SHOVEL = ShovelSeen(
     restarts=0,
 )
 NODE = NodeSeen(cluster="oregon/core", node="oregon-core-1", running=True, alarm="")
-LOAD = LoadReport(
-    region="oregon",
-    box="oregon-retail-1",
-    state="ready",
-    connections=30,
-    capacity=100,
-    deliveries_per_second=60.0,
-    connects_per_second=2.0,
-    sockjs_url="",
-    websocket_url="",
-    sse_url="",
-    sent_ms=1,
-)
+LOAD = load(connections=30, deliveries_per_second=60.0, connects_per_second=2.0)
 
 
 class Told:

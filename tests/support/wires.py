@@ -7,10 +7,12 @@ import contextlib
 
 
 class Wire:
-    """Listens on a port of its own and passes bytes to ``port`` of this machine, both ways."""
+    """Listens on a port of its own at ``host`` and passes bytes to ``port`` of 127.0.0.1, both
+    ways."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._target = port
+        self._host = host
         self._flows = asyncio.Event()
         self._flows.set()
         self._server: asyncio.Server | None = None
@@ -19,7 +21,7 @@ class Wire:
         self.port = 0
 
     async def open(self) -> Wire:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, self._host, 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

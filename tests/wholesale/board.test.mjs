@@ -121,6 +121,14 @@ describe("words", () => {
   });
 });
 
+describe("a shovel's rate", () => {
+  it("is what keepers count, and of a box's shovel it is said that nobody does", () => {
+    assert.equal(words.shovelRate(shovel({ messages_per_second: 4.25 })), words.rate(4.25));
+    assert.equal(words.shovelRate(shovel({ messages_per_second: null })), "not counted");
+    assert.equal(words.shovelRate(shovel({ state: "unknown", messages_per_second: null })), "–");
+  });
+});
+
 describe("the one sentence", () => {
   const verdict = (...regions) => words.verdict(read(...regions));
 
@@ -173,8 +181,9 @@ describe("concerns", () => {
     assert.deepEqual(listed(region("oregon", { state: "troubled", shovels })), [["bad", "4 shovels of oregon", "bring no canary"]]);
   });
 
-  it("about those that left as they were told to are only to watch", () => {
-    assert.deepEqual(listed(region("oregon", { boxes: [box("b", { state: "gone", age_ms: 4000 })] })), [["warn", "b", "silent for 4.0 s"]]);
+  it("are not about those that left as they were told to", () => {
+    const boxes = [box("a", { state: "gone", age_ms: 4000, left: true }), box("b", { state: "gone", age_ms: 4000, left: "yes" })];
+    assert.deepEqual(listed(region("oregon", { boxes })), [["bad", "b", "silent for 4.0 s"]]);
   });
 
   it("of a region that is away are that it is away", () => {

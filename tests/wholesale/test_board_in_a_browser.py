@@ -6,59 +6,27 @@ policy that the frontdesk sends, fails the test.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from board_desk import BoardDesk, eventful, opened_desk
+from board_desk import eventful, opened_desk
 from board_fabric import MadeUpFabric
+from board_pages import LONG, axe_faults, board, tile
 from pages import browsing
 from playwright.async_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-LONG: Final = 30_000
 HOSTILE: Final = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
-RULES: Final = "['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice']"
-# What a lost frontdesk leaves on every browser's console, whoever asks.
-UNREACHABLE: Final = re.compile(r"net::ERR_|status of 401|status of 403")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with browsing() as browser:
         yield browser
-
-
-@contextlib.asynccontextmanager
-async def board(
-    browser: Browser, desk: BoardDesk, *, shown: bool = True, **options: Any
-) -> AsyncIterator[Page]:
-    """The page, once it shows something; options are the browser's for it."""
-    context = await browser.new_context(**options)
-    page = await context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    await page.goto(desk.url)
-    if shown:
-        await expect(page.locator("#board")).to_be_visible(timeout=LONG)
-        await expect(page.locator("#link")).to_contain_text("Live")
-    yield page
-    assert [line for line in said if not UNREACHABLE.search(line)] == []
-    await context.close()
-
-
-def tile(page: Page, name: str, region: str = "oregon") -> Any:
-    found = page.get_by_role("region", name=region, exact=True)
-    return found.get_by_role("list", name="Boxes of").get_by_role(
-        "button", name=re.compile(rf"^{name} ")
-    )
 
 
 async def luminance(page: Page) -> int:
@@ -195,25 +163,7 @@ async def test_axe_finds_no_fault(browser: Browser, scheme: Any, state: str) -> 
             if state == "opened":
                 await page.get_by_text("The same as a list").click()
                 await tile(page, "retail-1").click()
-            await page.evaluate(f"{axe()};0")
-            found = await page.evaluate(f"axe.run(document, {{runOnly: {RULES}}})")
-            faults = [
-                (fault["id"], node["html"])
-                for fault in found["violations"]
-                for node in fault["nodes"]
-            ]
-            assert faults == []
-            assert len(found["passes"]) > 20
-
-
-def axe() -> str:
-    """The source of axe-core; skips without it on a laptop, fails in CI."""
-    file = Path(__file__).parents[2] / "clients" / "js" / "node_modules" / "axe-core" / "axe.min.js"
-    if not file.exists():
-        if os.environ.get("CI"):
-            pytest.fail("CI must have axe-core: `make setup` installs it")
-        pytest.skip("axe-core is not installed")
-    return file.read_text("utf-8")
+            assert await axe_faults(page) == []
 
 
 async def test_new_events_are_announced_and_numbers_are_not(browser: Browser) -> None:
@@ -308,7 +258,7 @@ async def test_it_comes_back_by_itself(browser: Browser) -> None:
 
 async def test_a_frontdesk_that_says_nothing_counts_as_lost(browser: Browser) -> None:
     async with opened_desk() as desk, board(browser, desk) as page:
-        desk.is_silent = True
+        desk.fall_silent()
         await expect(page.locator("#lost")).to_contain_text("it says nothing", timeout=LONG)
 
 

@@ -130,7 +130,7 @@ def test_a_named_home_goes_before_all_others(find: Find, system: Path, tmp_path:
 @pytest.mark.parametrize(
     ("lay_out", "complaint"),
     [
-        (lambda _: None, "install the package rabbitmq-server"),
+        (lambda _: None, "apt-get install rabbitmq-server"),
         (lambda system: packaged_server(system, "3.10.8"), "install the package erlang-base"),
         (
             lambda system: (
@@ -157,6 +157,21 @@ def test_what_is_missing_is_said_in_one_line(
     with pytest.raises(SetupError, match=complaint) as caught:
         find()
     assert "\n" not in str(caught.value)
+
+
+def test_who_has_no_rabbitmq_hears_how_to_get_it_with_and_without_a_checkout(find: Find) -> None:
+    with pytest.raises(SetupError) as caught:
+        find()
+    for way in ("apt-get install rabbitmq-server", "NEWSFABRIC_RABBITMQ_HOME", "`make setup`"):
+        assert way in str(caught.value)
+
+
+def test_brokers_find_the_systems_programs_where_the_path_is_empty(
+    find: Find, system: Path
+) -> None:
+    packaged_server(system, "3.10.8")
+    erlang(system)
+    assert find(PATH="").environment["PATH"].endswith(f":{os.defpath}")
 
 
 def test_a_named_home_that_is_none_is_refused_by_name(find: Find, tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Final
 
 from tornado.httputil import HTTPHeaders
 
+from newsfabric.bearer import bearer
 from newsfabric.errors import ConfigError
 
-_BEARER: Final = "bearer "
 _MIN_KEY: Final = 16
 
 
@@ -43,9 +43,8 @@ class PublishAccess:
         if not self.keys:
             return ANYONE
         given = headers.get("X-API-Key")
-        authorization = headers.get("Authorization", "")
-        if given is None and authorization[: len(_BEARER)].lower() == _BEARER:
-            given = authorization[len(_BEARER) :].strip()
+        if given is None:
+            given = bearer(headers)
         # Bytes, because compare_digest takes no other than ASCII text. All are compared, so
         # that the time says nothing about which is nearly right.
         word = (given or "").encode()

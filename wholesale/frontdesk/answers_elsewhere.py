@@ -3,7 +3,7 @@
 It comes from another machine and goes on to an operator's browser, so nothing gets through that
 the contract doesn't have: keys that aren't known are dropped, texts and lists are bounded, numbers
 are numbers. An answer that lacks a key is refused as a whole; keys are only ever added, and what is
-added later is optional here.
+added later is optional here. Whoever only shows a board is lenient (newsfabric.board_document).
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.fields import MAX_COUNT
+from newsfabric.json_fields import MAX_COUNT
 from newsfabric.numbers import is_number, is_whole
 from newsfabric.reports import MAX_BUSIEST, MAX_FIGURES, MAX_REASONS, MAX_TEXT
 from wholesale.frontdesk.events import EVENT_KINDS, MOST
 from wholesale.frontdesk.presence import MAX_BOXES, MAX_SERVICES
+from wholesale.frontdesk.region_page import SHOVELS_OF_A_BOX
 
 #: A thousand boxes say some 3 KB each.
 MAX_ANSWER_BYTES: Final = 8 << 20
 _MAX_CLUSTERS: Final = 32
 _MAX_NODES: Final = 64
-_MAX_SHOVELS: Final = 4 * MAX_BOXES
+# Keepers tell of the rest.
+_MAX_SHOVELS: Final = SHOVELS_OF_A_BOX * MAX_BOXES + 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ _PROCESS: Final[dict[str, Any]] = {
     "version": str,
     "age_ms": int,
     "started_ms": int,
+    # Before 0.2 nobody said it.
+    "left": _Maybe(bool),
     "figures": _Figures,
 }
 _REGION: Final[dict[str, Any]] = {

@@ -17,7 +17,10 @@ import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from newsfabric.bearer import bearing, read_token
 from newsfabric.fetching import fetch
+from newsfabric.settings import TlsFiles
+from newsfabric.tls import ClientTls
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.answers_elsewhere import MAX_ANSWER_BYTES, parse_answer
 from wholesale.frontdesk.elsewhere import ASK_AGAIN, ASK_EVERY
@@ -33,11 +36,11 @@ UPDATE_EVERY: Final = 1.0
 MAX_STREAMS: Final = 100
 _CONNECT_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 1.8
-_MAX_TOKEN_BYTES: Final = 8 * 1024
 
 
 class Board:
-    """One frontdesk's board. ``reaches`` says whether its links to core and client are up."""
+    """One frontdesk's board. ``reaches`` says whether its links to core and client are up;
+    other frontdesks' certificates are by ``authorities`` or one that this machine trusts."""
 
     def __init__(
         self,
@@ -45,11 +48,14 @@ class Board:
         *,
         reaches: Callable[[], tuple[bool, bool]],
         token_file: Path | None = None,
+        authorities: Path | None = None,
     ) -> None:
         self.picture = Picture(place, time.monotonic(), _wall_ms())
         self.plots = Plots()
         self._reaches = reaches
         self._token_file = token_file
+        # Their certificates may be anybody's: readers see them, too.
+        self._tls = ClientTls(TlsFiles(authorities=authorities), also_system=True)
         self._watchers: set[asyncio.Event] = set()
         # Documents of this moment as bytes: whoever else asks gets the same.
         self._made: dict[tuple[bool, int], bytes] = {}
@@ -136,6 +142,7 @@ class Board:
                 connect_timeout=_CONNECT_SECONDS,
                 request_timeout=_ANSWER_SECONDS,
                 follow_redirects=False,
+                ssl_options=self._tls.context() if url.startswith("https://") else None,
             )
             answer = parse_answer((await fetch(http, request)).body, region)
         except HTTPClientError as exc:
@@ -156,17 +163,7 @@ class Board:
         """The token, read anew each time: whoever renews it only writes the file."""
         if self._token_file is None:
             return {}
-        token = await asyncio.to_thread(_read, self._token_file)
-        return {"Authorization": f"Bearer {token}"}
-
-
-def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        token = file.read(_MAX_TOKEN_BYTES).strip()
-    # A header of it must be one line.
-    if not token.isascii() or b"\n" in token or b"\r" in token:
-        raise ValueError("no token in the file")
-    return token.decode("ascii")
+        return bearing(await asyncio.to_thread(read_token, self._token_file))
 
 
 def _wall_ms() -> int:

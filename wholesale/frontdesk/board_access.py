@@ -17,6 +17,7 @@ from typing import Final
 
 from tornado.httputil import HTTPHeaders
 
+from newsfabric.bearer import bearer
 from newsfabric.errors import BadToken, ConfigError
 from newsfabric.operators import refusal
 from newsfabric.token_keys import TokenKeys
@@ -27,7 +28,6 @@ COOKIE: Final = "newsfabric_board"
 MAX_COOKIE_TOKEN: Final = 3500
 # Frontdesks hear of no revocations, so an operator's token is good for a day at most.
 LONGEST: Final = 86_400.0
-_BEARER: Final = "bearer "
 _FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via")
 
 
@@ -36,13 +36,15 @@ class BoardSettings:
     """How operators log in, and how this frontdesk does at the others.
 
     ``token_keys`` is a file (PEM or JWKS) or a JWKS URL; None: nobody can log in, so that the board
-    is for loopback alone. ``token_file`` has the token that other frontdesks are shown.
+    is for loopback alone. ``token_file`` has the token that other frontdesks are shown, over https
+    or on this machine; with ``token_over_http`` over plain http, too.
     """
 
     token_keys: str | None = None
     token_audience: str | None = None
     token_issuer: str | None = None
     token_file: str | None = None
+    token_over_http: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class BoardAccess:
         if self.keys is None:
             return Refusal(403, "no_logins", "this frontdesk was given no --token-keys")
         if not token:
-            return Refusal(401, "unauthorized", "the board is for operators: log in")
+            return Refusal(401, "unauthorized", "the board is for operators: show a token of one")
         try:
             found = await self._verified(token)
         except BadToken as bad:
@@ -111,9 +113,3 @@ class BoardAccess:
             if bad.reason != "unknown_key" or not await self.keys.look_again():
                 raise
         return verify(token, self.keys.current, self._rules, self._clock())
-
-
-def bearer(headers: HTTPHeaders) -> str | None:
-    """The token in ``Authorization``; None if there is none."""
-    found = headers.get("Authorization", "")
-    return found[len(_BEARER) :].strip() if found[: len(_BEARER)].lower() == _BEARER else None

@@ -1,4 +1,4 @@
-"""The board over HTTP: its page, its document once or as a stream, the plots, the login."""
+"""The board over HTTP: its page, its document once or as a stream, the plots, login and logout."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from tornado.httputil import HTTPServerRequest
 from tornado.iostream import StreamClosedError
 
 from newsfabric.envelope import JSON
-from newsfabric.networks import Network, asker
+from newsfabric.networks import Network
 from newsfabric.origins import is_of_host
-from newsfabric.pace import Pace, Rate
+from newsfabric.pace import Rate
 from newsfabric.tokens import Login
 from wholesale.frontdesk.board import Board
 from wholesale.frontdesk.board_access import COOKIE, MAX_COOKIE_TOKEN, BoardAccess, Refusal
 from wholesale.frontdesk.pages import FOLDER, PageHandler
-from wholesale.http import RETRY, HttpProblem, JsonHandler
+from wholesale.http import RETRY, AskerPace, HttpProblem, JsonHandler
 
 #: What one address may ask: a token's signature costs a tenth of a millisecond.
 BOARD_RATE: Final = Rate(burst=100, per_second=10.0)
+#: Who is logged in, in each answer to a login's request.
+OPERATOR_HEADER: Final = "Newsfabric-Operator"
 # A watcher that takes nothing for so long is let go.
 _TAKEN_WITHIN: Final = 10.0
 _POLICY: Final = "; ".join(
@@ -34,26 +36,6 @@ _POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-
-
-class AskerPace:
-    """How often each address may ask; ``balancers`` are believed whom they ask for."""
-
-    def __init__(self, rate: Rate, balancers: Sequence[Network]) -> None:
-        self._pace, self._balancers = Pace(rate), balancers
-
-    def mind(self, request: HTTPServerRequest) -> None:
-        """429 for an address that has asked too often."""
-        forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
-        who = asker(request.remote_ip or "", forwarded, self._balancers)
-        wait = self._pace.ask(who, time.monotonic())
-        if wait:
-            raise HttpProblem(
-                429,
-                "too_many_requests",
-                "this address has asked too often",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
 
 
 class BoardPageHandler(PageHandler):
@@ -86,6 +68,7 @@ class _BoardHandler(JsonHandler):
             raise problem(found)
         if isinstance(found, Login):
             self._until = found.ends_ms / 1000
+            self.set_header(OPERATOR_HEADER, found.user)
 
     def send(self, document: bytes) -> None:
         """Finish with ``document``, which is JSON."""
@@ -161,9 +144,7 @@ class BoardLoginHandler(JsonHandler):
 
     async def post(self) -> None:
         self._pace.mind(self.request)
-        origin = self.request.headers.get("Origin")
-        if origin is not None and not is_of_host(origin, self.request.headers.get("Host")):
-            raise HttpProblem(403, "permission_denied", "not for other pages")
+        origin = _own_origin(self.request)
         token = self.get_body_argument("token", "")
         if len(token) > MAX_COOKIE_TOKEN:
             raise HttpProblem(403, "too_long", f"a cookie holds {MAX_COOKIE_TOKEN} characters")
@@ -179,6 +160,30 @@ class BoardLoginHandler(JsonHandler):
         self.set_status(204)
 
 
+class BoardLogoutHandler(JsonHandler):
+    """``POST /board/logout``: 204, and the browser forgets the cookie.
+
+    The token itself is good until it ends: frontdesks hear of no revocations.
+    """
+
+    def initialize(self, pace: AskerPace) -> None:
+        self._pace = pace
+
+    def post(self) -> None:
+        self._pace.mind(self.request)
+        _own_origin(self.request)
+        self.clear_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
+        self.set_status(204)
+
+
+def _own_origin(request: HTTPServerRequest) -> str | None:
+    """The origin of the page that asks, if it says one; HttpProblem for a page of another."""
+    origin: str | None = request.headers.get("Origin")
+    if origin is not None and not is_of_host(origin, request.headers.get("Host")):
+        raise HttpProblem(403, "permission_denied", "not for other pages")
+    return origin
+
+
 def problem(refusal: Refusal) -> HttpProblem:
     """``refusal`` as an answer."""
     asks = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
@@ -187,11 +192,16 @@ def problem(refusal: Refusal) -> HttpProblem:
 
 def board_routes(board: Board, access: BoardAccess, balancers: Sequence[Network]) -> list[Any]:
     """Tornado routes of the board; ``balancers`` say in X-Forwarded-For who asks."""
-    told = {"board": board, "access": access, "pace": AskerPace(BOARD_RATE, balancers)}
+    told: dict[str, Any] = {
+        "board": board,
+        "access": access,
+        "pace": AskerPace(BOARD_RATE, balancers),
+    }
     return [
         (r"/board", BoardPageHandler, {"path": FOLDER}),
         (r"/board\.json", BoardDocumentHandler, told),
         (r"/board/stream", BoardStreamHandler, told),
         (r"/board/plots\.json", BoardPlotsHandler, told),
         (r"/board/login", BoardLoginHandler, told),
+        (r"/board/logout", BoardLogoutHandler, {"pace": told["pace"]}),
     ]

@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode, urljoin
 
-from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.control import LoadReport
+from newsfabric.fetching import fetch
 from wholesale.http import RETRY, HttpProblem
 
 logger = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class CatchingUp:
             follow_redirects=False,
         )
         try:
-            response: HTTPResponse = await self._http.fetch(request, raise_error=False)
+            response = await fetch(self._http, request, raise_error=False)
         except (OSError, ValueError, HTTPClientError) as exc:
             logger.debug("%s can't be asked: %s", box.box, exc)
             return None

@@ -19,6 +19,8 @@ ASK_EVERY: Final = 2.0
 ASK_AGAIN: Final = 0.5
 OLD_AFTER: Final = 5.0
 _MISSES: Final = 2
+# Of a region, whose newest event is remembered.
+_FRONTDESKS: Final = 8
 # Of an event elsewhere, whatever is said there.
 _OLDEST_MS: Final = 7 * 86_400_000
 _NOTHING: Final[dict[str, Any]] = {
@@ -51,9 +53,8 @@ class _Other:
     misses: int = 0
     why: str = ""
     away: bool | None = None
-    # The newest of its events that we have, and of which frontdesk.
-    frontdesk: str = ""
-    seq: int = 0
+    # The newest of its events that we have, for each of its frontdesks: several may answer in turn.
+    seqs: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Elsewhere:
@@ -67,13 +68,15 @@ class Elsewhere:
         """The region's frontdesk has said how it is."""
         other = self._others[region]
         other.answer, other.since, other.misses, other.why = answer, now, 0, ""
-        if answer.frontdesk != other.frontdesk:
-            other.frontdesk, other.seq = answer.frontdesk, 0
+        newest = other.seqs.pop(answer.frontdesk, 0)
         for event in answer.events:
-            if event["seq"] > other.seq:
-                other.seq = event["seq"]
+            if event["seq"] > newest:
+                newest = event["seq"]
                 at = now - min(_OLDEST_MS, max(0, answer.now_ms - event["at_ms"])) / 1000
                 self._events.add(region, event["kind"], event["who"], event["text"], at)
+        other.seqs[answer.frontdesk] = newest
+        if len(other.seqs) > _FRONTDESKS:
+            del other.seqs[next(iter(other.seqs))]
 
     def failed(self, region: str, why: str) -> None:
         """It hasn't, for the reason ``why``."""

@@ -1,5 +1,8 @@
 """The last hundred events that a frontdesk knows of, for the board. Pure.
 
+When there is no room the region with most of them gives up its oldest, and in it who has most:
+nobody can hide what others did by doing much.
+
 They are in memory alone: a frontdesk that starts anew begins with none. Numbers go on across a
 restart all the same, because they count on from the time at which the log began: a page that has
 seen number n may ask for what is newer, whichever process answers.
@@ -48,7 +51,8 @@ class Events:
 
     def __init__(self, began_ms: int) -> None:
         self._last = began_ms
-        self._events: collections.deque[Event] = collections.deque(maxlen=MOST)
+        # The oldest first.
+        self._events: list[Event] = []
 
     @property
     def last(self) -> int:
@@ -60,6 +64,16 @@ class Events:
         self._last += 1
         event = Event(self._last, now, region, kind, who[:MAX_TEXT], text[:MAX_TEXT])
         self._events.append(event)
+        if len(self._events) > MOST:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        # Of equals the one that has the oldest.
+        regions = collections.Counter(event.region for event in self._events)
+        (region, _), *_ = regions.most_common(1)
+        whos = collections.Counter(e.who for e in self._events if e.region == region)
+        (who, _), *_ = whos.most_common(1)
+        self._events.remove(next(e for e in self._events if (e.region, e.who) == (region, who)))
 
     def document(
         self, now: float, now_ms: int, *, after: int = 0, region: str | None = None

@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import tornado.web
@@ -17,9 +17,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
-from newsfabric.networks import Network, asker
 from newsfabric.numbers import whole_number
-from newsfabric.pace import Pace
 from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -36,7 +34,7 @@ from wholesale.frontdesk.boxes import Boxes
 from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.frontdesk.publication import parse_publication
 from wholesale.frontdesk.repeats import Name, Repeats
-from wholesale.http import RETRY, HttpProblem, JsonHandler
+from wholesale.http import RETRY, AskerPace, HttpProblem, JsonHandler
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +90,7 @@ class HistoryHandler(OpenHandler):
         boxes: Boxes,
         catching_up: CatchingUp,
         failing: Seldom,
-        pace: Pace,
-        balancers: Sequence[Network],
+        pace: AskerPace,
     ) -> None:
         self._failing = failing
         self._store = store
@@ -101,19 +98,9 @@ class HistoryHandler(OpenHandler):
         self._boxes = boxes
         self._catching_up = catching_up
         self._pace = pace
-        self._balancers = balancers
 
     async def get(self) -> None:
-        forwarded = ",".join(self.request.headers.get_list("X-Forwarded-For"))
-        who = asker(self.request.remote_ip or "", forwarded, self._balancers)
-        wait = self._pace.ask(who, time.monotonic())
-        if wait:
-            raise HttpProblem(
-                429,
-                "too_many_requests",
-                "this address has asked too often",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
+        self._pace.mind(self.request)
         if "after" in self.request.query_arguments:
             await self._catch_up()
         else:

@@ -1,26 +1,31 @@
 """Who is there: the processes of a region by what they said last, and when that was. Pure.
 
-A process that is silent for :data:`GONE_AFTER` is gone; ten minutes later it is forgotten. Times
-are of this frontdesk's monotonic clock alone: what a process says of its own clock is used only to
-tell an old report from a new one, and not even for that when two of them say otherwise.
+A process that is silent for :data:`GONE_AFTER` is gone; ten minutes later it is forgotten, or half
+a minute later if it had said that it drains: nobody has to look where it is. Times are of this
+frontdesk's monotonic clock alone: what a process says of its own clock is used only to tell an old
+report from a new one, and not even for that when two of them say otherwise.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
 from newsfabric.control import LoadReport
-from newsfabric.reports import Report
+from newsfabric.reports import KINDS, Report
 from newsfabric.settings import is_name
 from newsfabric.topology.roles import user_name
 
 GONE_AFTER: Final = 2.5
 FORGOTTEN_AFTER: Final = 600.0
+LEFT_FORGOTTEN_AFTER: Final = 30.0
 # Bounds, because reports come from outside. Those of boxes are Boxes' own.
 MAX_BOXES: Final = 1000
 MAX_SERVICES: Final = 200
+# All services of a kind have one login, by which one of them could make up names.
+MAX_OF_KIND: Final = MAX_SERVICES // (len(KINDS) - 1)
 # Reports that look old before it is believed that a clock was set back.
 _OLD_ONES: Final = 2
 
@@ -70,7 +75,7 @@ class Presence:
     def __init__(self, region: str) -> None:
         self._region = region
         self._known: dict[Key, Known] = {}
-        self._counts = {True: 0, False: 0}
+        self._counts: collections.Counter[str] = collections.Counter()
 
     def __iter__(self) -> Iterator[Known]:
         return iter(self._known.values())
@@ -104,32 +109,34 @@ class Presence:
     def forget(self, now: float) -> None:
         """Forget those who have been gone for long."""
         for key, known in list(self._known.items()):
-            if known.gone and now - known.heard > FORGOTTEN_AFTER:
+            after = LEFT_FORGOTTEN_AFTER if known.left else FORGOTTEN_AFTER
+            if known.gone and now - known.heard > after:
                 self._drop(key)
 
     def _place(self, key: Key, now: float) -> Known | None:
         known = self._known.get(key)
         if known is not None:
             return known
-        box = key[0] == BOX
-        if self._counts[box] >= (MAX_BOXES if box else MAX_SERVICES):
-            self._make_room(box)
-        if self._counts[box] >= (MAX_BOXES if box else MAX_SERVICES):
+        kind = key[0]
+        most = MAX_BOXES if kind == BOX else MAX_OF_KIND
+        if self._counts[kind] >= most:
+            self._make_room(kind)
+        if self._counts[kind] >= most:
             return None
-        self._counts[box] += 1
+        self._counts[kind] += 1
         self._known[key] = Known(*key, heard=now)
         return self._known[key]
 
-    def _make_room(self, box: bool) -> None:
-        """One of those who are gone, the longest of them, has to go."""
+    def _make_room(self, kind: str) -> None:
+        """One of that kind who is gone, the longest of them, has to go."""
         gone = [
             (known.heard, key)
             for key, known in self._known.items()
-            if known.gone and (key[0] == BOX) == box
+            if known.gone and key[0] == kind
         ]
         if gone:
             self._drop(min(gone)[1])
 
     def _drop(self, key: Key) -> None:
         del self._known[key]
-        self._counts[key[0] == BOX] -= 1
+        self._counts[key[0]] -= 1

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from newsfabric.control import LoadReport
-from newsfabric.fields import MAX_COUNT
+from newsfabric.json_fields import MAX_COUNT
 from newsfabric.reports import MAX_BUSIEST, Busy, NodeSeen, ShovelSeen
 from wholesale.frontdesk.presence import BOX, Known
 
 #: Seconds without a canary after which a shovel brings nothing (newsfabric.watch).
 SILENT_AFTER_MS: Final = 10_000
 MAX_REASONS: Final = 16
+# Twice as many as it has. Other frontdesks take so many from a thousand boxes, and no more.
+SHOVELS_OF_A_BOX: Final = 8
 # Of a number with a fraction, and surely below MAX_COUNT when it has been rounded.
 _MOST: Final = 1e18
 
@@ -41,10 +44,12 @@ def shovels_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], 
     """The shovels that keepers and boxes tell of; where two tell of one, who is fresher."""
     found: dict[tuple[str, str], Seen] = {}
     for known in processes:
-        for shovel in known.report.shovels if known.report is not None else ():
-            # A box tells of its own shovels, and of nobody else's.
-            if known.kind == BOX and shovel.runs_on != known.name:
-                continue
+        listed = known.report.shovels if known.report is not None else ()
+        # A box tells of its own shovels, and of nobody else's.
+        if known.kind == BOX:
+            own = (shovel for shovel in listed if shovel.runs_on == known.name)
+            listed = tuple(itertools.islice(own, SHOVELS_OF_A_BOX))
+        for shovel in listed:
             if known.kind not in (BOX, "keeper"):
                 continue
             _put(found, (shovel.runs_on, shovel.name), shovel, known, now)
@@ -123,6 +128,7 @@ def service_page(known: Known, now: float) -> dict[str, Any]:
         "waiting_for": waiting_for(known),
         "age_ms": _ms(now - known.heard),
         "started_ms": known.report.started_ms,
+        "left": known.left,
         "figures": dict(known.report.figures),
     }
 
@@ -146,6 +152,7 @@ def box_page(known: Known, now: float) -> dict[str, Any]:
         "version": "" if report is None else report.version,
         "age_ms": _ms(now - known.heard),
         "started_ms": 0 if report is None else report.started_ms,
+        "left": known.left,
         "figures": dict(figures),
     }
 

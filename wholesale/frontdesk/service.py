@@ -17,11 +17,12 @@ from tornado.httpserver import HTTPServer
 from newsfabric import control, reports, topology
 from newsfabric.amqp import Consumer, Declare, Link
 from newsfabric.amqp.message import Delivery
+from newsfabric.bearer import check_private
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures, Wanted
 from newsfabric.networks import Network, Places
 from newsfabric.operators import OperatorsApplication
-from newsfabric.pace import HISTORY_RATE, Pace, Rate
+from newsfabric.pace import HISTORY_RATE, Rate
 from newsfabric.reporting import Reporting, Speaker
 from newsfabric.reports import Report
 from newsfabric.seldom import Seldom
@@ -31,8 +32,9 @@ from newsfabric.service import (
     health_routes,
     listen,
     operators_routes,
+    up,
 )
-from newsfabric.settings import Fabric
+from newsfabric.settings import Fabric, ServerFiles
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
@@ -56,7 +58,7 @@ from wholesale.frontdesk.pages import page_routes
 from wholesale.frontdesk.picture import Place
 from wholesale.frontdesk.presence import login_of
 from wholesale.frontdesk.repeats import Repeats
-from wholesale.http import NotFoundHandler, application
+from wholesale.http import AskerPace, NotFoundHandler, application
 from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)
@@ -83,11 +85,14 @@ FIGURES: Final = (
 class FrontdeskSettings:
     """How one frontdesk runs. ``port`` 0 takes a free one; without ``api_keys`` none is asked for.
 
+    One address may have ``per_address`` connections (0: any number).
     Metrics are on ``admin_port`` of loopback (None: nowhere), asked by an address or one of
     ``admin_hosts``. One address may ask for ``history`` at ``history_rate``; what balancers in the
     networks ``proxy_from`` say of whom they ask for is believed. ``login`` is the user that it logs
     in as, by which it vouches for those whose key it has seen. Boxes whose URLs lead elsewhere than
     to ``gateways_at`` are ignored (None: they may lead anywhere).
+    With ``tls`` ``port`` is https; ``authorities`` are trusted, beside those of this machine, when
+    other regions' frontdesks are asked.
     The ``board`` is for operators who log in, or on loopback for everybody there.
     A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
     a time, and ``drain_seconds`` once the frontdesk was told to stop.
@@ -97,8 +102,11 @@ class FrontdeskSettings:
     region: str
     host: str = "127.0.0.1"
     port: int = 0
+    tls: ServerFiles | None = None
+    authorities: Path | None = None
     admin_port: int | None = None
     admin_hosts: tuple[str, ...] = ()
+    per_address: int = 0
     history_rate: Rate = HISTORY_RATE
     api_keys: tuple[ApiKey, ...] = ()
     login: str | None = None
@@ -138,8 +146,9 @@ class FrontdeskService:
         self._client = client
         self._store = store
         self.boxes = Boxes(settings.region)
+        self._forged = Seldom()
         self._catching_up = CatchingUp()
-        self._history_pace = Pace(settings.history_rate)
+        self._history_pace = AskerPace(settings.history_rate, settings.proxy_from)
         # Exclusive queues are this connection's own; the suffix keeps two processes apart.
         self._queue = f"{topology.FRONTDESK_QUEUES}{settings.name}.{secrets.token_hex(4)}"
         self._draining = False
@@ -179,9 +188,17 @@ class FrontdeskService:
         if self._board_access.keys is not None:
             await self._board_access.keys.start()
         pages = application(self._routes(receipts))
-        server, self.port = listen(pages, host=self.settings.host, port=self.settings.port)
+        settings = self.settings
+        server, self.port = listen(
+            pages,
+            host=settings.host,
+            port=settings.port,
+            tls=settings.tls,
+            per_address=settings.per_address,
+        )
         admin = self._listen_for_operators()
         self.listening.set()
+        up()
         try:
             async with asyncio.TaskGroup() as tasks:
                 beside = [tasks.create_task(work) for work in self._beside()]
@@ -241,7 +258,6 @@ class FrontdeskService:
             # Anybody may ask while the store is away.
             "failing": Seldom(),
             "pace": self._history_pace,
-            "balancers": self.settings.proxy_from,
         }
         return [
             (r"/endpoints\.json", EndpointsHandler, endpoints),
@@ -309,8 +325,10 @@ class FrontdeskService:
             return
         # A broker has checked whom the box logged in as; the rest is its own word. (The routing
         # key is too: RabbitMQ's topic permissions don't look at what a queue dead-letters.)
-        if delivery.message.properties.user_id != user_name("box", report.box):
+        sender = delivery.message.properties.user_id
+        if sender != user_name("box", report.box):
             counters.REPORT_FORGED.inc()
+            self._tell_forged(report.box, sender)
             return
         allowed = self.settings.gateways_at
         urls = (report.sockjs_url, report.websocket_url, report.sse_url)
@@ -323,6 +341,12 @@ class FrontdeskService:
         (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()
         if taken:
             self._board.picture.load(report, now)
+
+    def _tell_forged(self, box: str, sender: str | None) -> None:
+        unsaid = self._forged.may_say(time.monotonic())
+        if unsaid is not None:
+            text = "a load report of %.80r came from user %.80r: not believed (and %d more)"
+            logger.warning(text, box, sender, unsaid)
 
     def _take_seen(self, delivery: Delivery) -> None:
         try:
@@ -364,10 +388,13 @@ class FrontdeskService:
             others={other.name: other.frontdesk_url for other in fabric.others(own.name)},
         )
         token_file = settings.board.token_file
+        if token_file is not None and not settings.board.token_over_http:
+            check_private(place.others.values())
         return Board(
             place,
             reaches=lambda: (self._core.connected, self._client.connected),
             token_file=None if token_file is None else Path(token_file),
+            authorities=self.settings.authorities,
         )
 
     async def _finish(self, receipts: Receipts) -> None:

@@ -63,6 +63,8 @@ class Marking:
         self._now_ms = now_ms
         self._patience = Patience(store, counters.STORE_RETRIES)
         self._waiting = Waiting()
+        # Asked for, not told: while a batch waits for the store nothing else here goes on.
+        counters.WAITING.set_function(lambda: len(self._waiting))
         self._progress = Progress()
         self._wake = asyncio.Event()
         self._failing = Seldom()
@@ -103,7 +105,6 @@ class Marking:
         """Carry marks out, batch by batch, until cancelled."""
         while True:
             jobs = self._waiting.take(MAX_BATCH, time.monotonic())
-            counters.WAITING.set(len(self._waiting))
             if jobs:
                 await self._carry_out(jobs)
                 continue

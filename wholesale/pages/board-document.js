@@ -23,7 +23,7 @@
 /**
  * @typedef {object} Process what boxes and services have in common
  * @property {string} name
- * @property {string} state `ready`, `starting`, `draining` or `gone`
+ * @property {string} state `ready`, `starting`, `draining`, `gone` or `left`
  * @property {string[]} waiting_for
  * @property {string} version
  * @property {number} age_ms
@@ -165,6 +165,9 @@ const oneOf = (value, words, otherwise) => words.find((word) => word === value) 
 /** @param {unknown} value */
 const processState = (value) => oneOf(value, ["ready", "starting", "draining", "gone"], "starting");
 
+/** @param {Record<string, unknown>} fields a process; one that was told to go, and is gone, has `left` */
+const stateOf = ({ state, left }) => (state === "gone" && left === true ? "left" : processState(state));
+
 /** @param {unknown} value @returns {string} the board of a frontdesk at an http(s) address */
 function boardUrl(value) {
   if (typeof value !== "string" || value.length > 2048) return "";
@@ -208,7 +211,7 @@ function process(fields) {
   const figures = Object.entries(object(fields.figures)).slice(0, MAX_FIGURES);
   return {
     name: text(fields.name),
-    state: processState(fields.state),
+    state: stateOf(fields),
     waiting_for: texts(fields.waiting_for),
     version: text(fields.version),
     age_ms: number(fields.age_ms),

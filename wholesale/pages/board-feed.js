@@ -15,6 +15,9 @@ const SILENCE_MS = 5000;
 
 /** @typedef {{state: "asking" | "live" | "lost" | "locked", reason: string, retryAt: number}} Link retryAt: of performance.now() */
 
+/** In answers to whoever is logged in: as whom. */
+const OPERATOR = "Newsfabric-Operator";
+
 export class Feed {
   /**
    * @param {(document: BoardDocument, anew: boolean) => void} onDocument anew: with all events there are
@@ -30,6 +33,8 @@ export class Feed {
     this.timer = undefined;
     this.isAsking = false;
     this.isLocked = false;
+    /** Who is logged in; empty where no login is needed. */
+    this.operator = "";
   }
 
   start() {
@@ -57,6 +62,12 @@ export class Feed {
     return answer.ok;
   }
 
+  /** Has the browser forget the login; throws if nobody answers. */
+  async logout() {
+    const answer = await fetch("/board/logout", { method: "POST", signal: AbortSignal.timeout(ANSWER_MS) });
+    if (!answer.ok) throw new Error(`the frontdesk answered ${answer.status}`);
+  }
+
   async #ask() {
     clearTimeout(this.timer);
     this.isAsking = true;
@@ -64,6 +75,7 @@ export class Feed {
       const answer = await fetch("/board.json", { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
       if (answer.status === 401 || answer.status === 403) return this.#lock();
       if (!answer.ok) return this.#lose(`it answered ${answer.status}`);
+      this.operator = answer.headers.get(OPERATOR) ?? "";
       this.onDocument(readDocument(await answer.json()), true);
       this.#follow();
     } catch (error) {

@@ -2,7 +2,7 @@
 
 import { byId, el, Keyed, metricLink, setAttribute, setHidden, setText } from "./board-dom.js";
 import { dateOf, now } from "./board-lists.js";
-import { count, delay, figure, METRICS, metricOf, metricUrl, rate, SHOVEL_WORDS, shovelState, span, stateWords } from "./board-words.js";
+import { count, delay, figure, METRICS, metricOf, metricUrl, rate, SHOVEL_WORDS, shovelRate, shovelState, span, stateWords } from "./board-words.js";
 
 /** @import {BoardDocument, Box, Cluster, Service, Shovel} from "./board-document.js" */
 
@@ -33,7 +33,7 @@ export class Inspector {
         setText(view.way, `${shovel.source} → ${shovel.runs_on}`);
         setText(view.state, SHOVEL_WORDS[state] ?? "");
         setText(view.age, span(shovel.canary_age_ms));
-        setText(view.found, rate(shovel.messages_per_second));
+        setText(view.found, shovelRate(shovel));
       },
     );
     byId("inspector-close").addEventListener("click", () => this.dialog.close());
@@ -167,7 +167,7 @@ const aboutShovel = (shovel) => ({
     fact("Way", `${shovel.source} → ${shovel.runs_on}`),
     fact("RabbitMQ says", shovel.state),
     fact("Canary", `${SHOVEL_WORDS[shovelState(shovel)]}, ${span(shovel.canary_age_ms)} old`, METRICS.canary),
-    fact("Messages", rate(shovel.messages_per_second), METRICS.routed),
+    fact("Messages", shovelRate(shovel), METRICS.routed),
     fact("Made anew", `${count(shovel.restarts)} times`, METRICS.restarts),
   ],
   figures: {},

@@ -1,7 +1,7 @@
 /** Everything that isn't the map or a plot: totals, concerns, regions with boxes and services, shovels, events. */
 
 import { byId, el, Keyed, metricLink, roving, setAttribute, setHidden, setShare, setText } from "./board-dom.js";
-import { ago, concerns, count, delay, grandTotals, METRICS, OLD_MS, own, rate, share, SHOVEL_WORDS, shovelState, span, stateWords, verdict } from "./board-words.js";
+import { ago, concerns, count, delay, grandTotals, METRICS, OLD_MS, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateWords, verdict } from "./board-words.js";
 
 /** @import {BoardDocument, BoardEvent, Box, Busy, Region, Service, Shovel} from "./board-document.js" */
 /** @import {Concern} from "./board-words.js" */
@@ -193,7 +193,7 @@ function fillTile(view, box) {
 
 /** @param {Box} box @param {boolean} isOld */
 function lastLine(box, isOld) {
-  if (box.state === "gone" || box.waiting_for.length) return stateWords(box);
+  if (box.state === "gone" || box.state === "left" || box.waiting_for.length) return stateWords(box);
   return isOld ? `last heard ${ago(box.age_ms)}` : `${box.engine} ${box.version}`;
 }
 
@@ -266,7 +266,7 @@ export class ShovelList {
         setText(view.way, `${shovel.source} → ${shovel.runs_on}`);
         setText(view.state, SHOVEL_WORDS[state] ?? "");
         setText(/** @type {HTMLElement} */ (view.age), span(shovel.canary_age_ms));
-        setText(/** @type {HTMLElement} */ (view.rate), rate(shovel.messages_per_second));
+        setText(/** @type {HTMLElement} */ (view.rate), shovelRate(shovel));
         setText(/** @type {HTMLElement} */ (view.restarts), count(shovel.restarts));
       },
     );

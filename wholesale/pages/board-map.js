@@ -2,7 +2,7 @@
 
 import { byId, setAttribute, setShare, setText, svg } from "./board-dom.js";
 import { layout, thickness } from "./board-layout.js";
-import { count, delay, METRICS, own, rate, share, SHOVEL_WORDS, shovelState, span, stateWords } from "./board-words.js";
+import { count, delay, METRICS, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateWords } from "./board-words.js";
 
 /** @import {BoardDocument, Region, Shovel} from "./board-document.js" */
 /** @import {Layout, PlacedBox, PlacedCluster, PlacedRegion, PlacedShovel} from "./board-layout.js" */
@@ -218,5 +218,5 @@ function told({ regions }, kind, key) {
 /** @param {Shovel} shovel */
 function shovelLines(shovel) {
   const state = SHOVEL_WORDS[shovelState(shovel)] ?? shovel.state;
-  return [shovel.name, `${shovel.source} → ${shovel.runs_on}`, `${state}, ${span(shovel.canary_age_ms)} old`, `${rate(shovel.messages_per_second)}, restarted ${shovel.restarts} times`, METRICS.canary];
+  return [shovel.name, `${shovel.source} → ${shovel.runs_on}`, `${state}, ${span(shovel.canary_age_ms)} old`, `${shovelRate(shovel)}, restarted ${shovel.restarts} times`, METRICS.canary];
 }

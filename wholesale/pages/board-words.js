@@ -107,6 +107,9 @@ export function shovelState({ state, canary_age_ms: age }) {
   return age > LATE_MS ? "late" : "fresh";
 }
 
+/** @param {Shovel} shovel @returns {string} "4.2/s"; of a box's, which nobody counts, that */
+export const shovelRate = ({ state, messages_per_second: found }) => (found === null && state !== "unknown" ? "not counted" : rate(found));
+
 /** @type {Record<string, string>} */
 export const SHOVEL_WORDS = {
   fresh: "canaries on time",
@@ -119,6 +122,7 @@ export const SHOVEL_WORDS = {
 /** @param {Process} process @returns {string} "draining", "starting: its feeds" */
 export function stateWords({ state, waiting_for: waiting, age_ms: age }) {
   if (state === "gone") return `silent for ${span(age)}`;
+  if (state === "left") return `left ${span(age)} ago`;
   return waiting.length ? `${state}: ${waiting.join("; ")}` : state;
 }
 
@@ -184,11 +188,10 @@ const ofNodes = ({ clusters }) =>
     .map(({ node, running, alarm }) => part(node, running ? "warn" : "bad", running ? `${alarm} alarm` : "not running"));
 
 /** @param {Region} region @returns {Concern[]} */
-const ofProcesses = ({ services, boxes, state }) =>
+const ofProcesses = ({ services, boxes }) =>
   [...services, ...boxes]
-    .filter((process) => process.state !== "ready")
-    // One that left as it was told to is listed for a while, and its region is well.
-    .map((process) => part(process.name, process.state === "gone" && state !== "well" ? "bad" : "warn", stateWords(process)));
+    .filter((process) => process.state !== "ready" && process.state !== "left")
+    .map((process) => part(process.name, process.state === "gone" ? "bad" : "warn", stateWords(process)));
 
 /** @param {string} name @param {Level} level @param {string} text @returns {Concern} */
 const part = (name, level, text) => ({ key: name, kind: "part", about: name, title: name, level, text });

@@ -114,6 +114,8 @@ function onLink(found) {
     byId("token").focus();
   }
   if (found.state === "lost") showOthers();
+  setHidden(byId("operator"), !feed.operator || found.state === "locked");
+  setText(byId("operator-says"), feed.operator);
   if (found.state === "live") setText(byId("lost-says"), "");
   showAges();
 }
@@ -160,6 +162,17 @@ async function onLogin(event) {
   }
 }
 
+async function onLogout() {
+  try {
+    await feed.logout();
+    // What was seen must not stay in the page.
+    location.reload();
+  } catch (error) {
+    setText(byId("operator-says"), `Not logged out: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+byId("logout").addEventListener("click", () => void onLogout());
 byId("login").addEventListener("submit", (event) => void onLogin(/** @type {SubmitEvent} */ (event)));
 byId("retry").addEventListener("click", () => feed.again());
 setInterval(showAges, AGES_MS);

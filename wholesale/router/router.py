@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from newsfabric import control, topology, tracing
+from newsfabric import control, otel_tracer, topology
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError
+from newsfabric.otel_tracer import Tracer
 from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
-from newsfabric.tracing import Tracer
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.answering import Answering
@@ -105,7 +105,7 @@ class Router:
             now_ms=now_ms,
             now=now,
             sightings=races.sightings,
-            tracer=tracer or tracing.current(),
+            tracer=tracer or otel_tracer.current(),
             traffic=traffic or Traffic(),
         )
         self._routing = Routing(publisher=routes, settling=settling, now=now)

@@ -16,7 +16,7 @@ from newsfabric.topics import TopicTable
 from wholesale.core_service import CoreService, CoreSettings
 from wholesale.router import counters
 from wholesale.router.router import Identity, Router, wall_clock_ms
-from wholesale.router.tracing import trace_routes
+from wholesale.router.trace_answers import trace_routes
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from newsfabric.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.errors import Rejected
+from newsfabric.otel_tracer import Tracer
 from newsfabric.seldom import Seldom
 from newsfabric.sightings import Sightings
-from newsfabric.tracing import Tracer
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.answering import Answering

@@ -50,6 +50,8 @@ class Storing:
         self._wake = asyncio.Event()
         self._writing: list[Job] = []
         self._patience = Patience(store, counters.STORE_RETRIES)
+        # Asked for, not told: while a write waits for the store nothing else here goes on.
+        counters.WAITING.set_function(lambda: len(self._writing) + len(self._waiting))
 
     @property
     def store_answers(self) -> bool:
@@ -87,7 +89,6 @@ class Storing:
 
     async def _store_some(self) -> None:
         self._writing = self._in_time(self._waiting.take(MAX_BATCH))
-        counters.WAITING.set(len(self._waiting))
         counters.STORE.entered(len(self._writing))
         stored = await self._number_and_write(self._writing)
         self._writing = []

@@ -88,7 +88,7 @@ def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capac
     )
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG, short_help="Say how many boxes a crowd needs.")
 @click.option(
     "--readers", type=click.IntRange(1, 10**10), required=True, help="How many there will be."
 )
@@ -96,7 +96,12 @@ def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capac
     "--already", type=click.IntRange(0), default=0, show_default=True, help="How many there are."
 )
 @click.option(
-    "--within", callback=seconds, default="10m", show_default=True, help="They come evenly in that."
+    "--within",
+    callback=seconds,
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    help="They come evenly in that: 90s, 10m, 1h.",
 )
 @only_plan_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

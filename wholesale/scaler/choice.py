@@ -85,7 +85,7 @@ class Choice:
         self._obeyed: set[str] = set()
         self._disobedient: dict[str, float] = {}
         self._drained_at = -math.inf
-        # Failed boxes that say nothing, and since when they are told to drain.
+        # Boxes to be ended that say nothing, and since when they are told to drain.
         self._dismissed: dict[str, float] = {}
         self._replaced: collections.deque[float] = collections.deque()
 
@@ -101,18 +101,24 @@ class Choice:
             return dataclasses.replace(decision, notes=("it has just begun to listen",))
         decision = self._more(decision, sight, now)
         if not driver_well or sight.listed is None:
+            # Nobody is told anything: who is told later has all the time again.
+            self._dismissed.clear()
             return decision
         drain = self._fewer(decision, sight, now)
-        replaced = self._replace(sight, now)
+        done, replaced = self._done(sight, now), self._replace(sight, now)
+        self._forget_dismissals(sight)
         return dataclasses.replace(
             decision,
             drain=(*drain, *self._tell(self._dismissed, now, OBEY)),
-            end=(*self._done(sight), *replaced),
+            end=(*done, *replaced),
         )
 
     def restart(self, now: float) -> None:
         """Nothing was heard for a while: what was enough before says nothing."""
         self._level.restart(now)
+        # Who was drained may have been started again.
+        self._obeyed.clear()
+        self._dismissed.clear()
 
     # --- more -----------------------------------------------------------------------------
 
@@ -202,11 +208,14 @@ class Choice:
         for name, since in list(self._ordered.items()):
             if kinds.get(name) not in ("ready", "unready"):
                 self._forget_order(name)
-                self._obeyed.add(name)
+                # Silence is no obedience.
+                if kinds.get(name) == "leaving":
+                    self._obeyed.add(name)
             elif now - since > OBEY:
                 self._forget_order(name)
                 self._disobedient[name] = now
-        self._obeyed &= kinds.keys()
+        # One that is back may leave another time because of somebody else.
+        self._obeyed = {name for name in self._obeyed if kinds.get(name) == "leaving"}
         for name, since in list(self._disobedient.items()):
             if name not in kinds or now - since > self._plan.patience:
                 del self._disobedient[name]
@@ -217,24 +226,23 @@ class Choice:
 
     # --- gone -----------------------------------------------------------------------------
 
-    def _done(self, sight: Sight) -> tuple[str, ...]:
-        return tuple(
-            box.name
-            for box in sight.of("leaving")
-            if box.listed and box.empty_for is not None and box.empty_for >= self._rest(box)
-        )
+    def _done(self, sight: Sight, now: float) -> tuple[str, ...]:
+        hears = self._hears_nearly_all(sight)
+        return tuple(box.name for box in _empty(sight) if self._is_done(box, now, hears=hears))
 
-    def _rest(self, box: Box) -> float:
-        return ENDED_AFTER if box.name in self._obeyed else OTHERS_ENDED_AFTER
+    def _is_done(self, box: Box, now: float, *, hears: bool) -> bool:
+        assert box.empty_for is not None
+        if box.name in self._obeyed:
+            return box.empty_for >= ENDED_AFTER
+        if box.empty_for < OTHERS_ENDED_AFTER:
+            return False
+        # It may be back, unheard: an upgrade does that.
+        return box.silent_for is None or (hears and self._was_dismissed(box, now))
 
     def _replace(self, sight: Sight, now: float) -> tuple[str, ...]:
         while self._replaced and now - self._replaced[0] > _HOUR:
             self._replaced.popleft()
         failed = [box for box in sight.of("failed") if box.listed]
-        names = {box.name for box in failed}
-        for name in [name for name in self._dismissed if name not in names]:
-            del self._dismissed[name]
-            self._told.pop(name, None)
         soon = self._replaced and now - self._replaced[-1] < REPLACE_EVERY
         if soon or len(self._replaced) >= self._replaceable(sight):
             return ()
@@ -252,6 +260,12 @@ class Choice:
         """Whether a box that says nothing has had the time to let its readers go, if it has any."""
         since = self._dismissed.setdefault(box.name, now)
         return now - since >= OBEY + self._plan.drain
+
+    def _forget_dismissals(self, sight: Sight) -> None:
+        names = {box.name for box in (*sight.of("failed"), *_empty(sight)) if box.listed}
+        for name in [name for name in self._dismissed if name not in names]:
+            del self._dismissed[name]
+            self._told.pop(name, None)
 
     def _hears_nearly_all(self, sight: Sight) -> bool:
         lost = len(sight.of("silent", "unknown"))
@@ -325,6 +339,11 @@ def _kept(sight: Sight, plan: Plan) -> int:
     kept: Demand = sight.kept_for
     more = dataclasses.replace(kept, readers=kept.readers * MARGIN, missing=kept.missing * MARGIN)
     return wish(more, plan).boxes
+
+
+def _empty(sight: Sight) -> list[Box]:
+    """Boxes of the driver's that were drained and said that nobody is there."""
+    return [box for box in sight.of("leaving") if box.listed and box.empty_for is not None]
 
 
 def _few(names: Sequence[str]) -> str:

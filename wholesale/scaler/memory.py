@@ -118,6 +118,9 @@ class Memory:
         self._plan = plan
         self._heard: dict[str, _Heard] = {}
         self._born: dict[str, tuple[float, str]] | None = None
+        # Boxes that were there when this scaler began to listen: ages are by somebody's clock.
+        self._elders: set[str] = set()
+        self._lists_elders = True
         self._listening_since: float | None = None
         self._looked = -math.inf
         self._per_box = plan.per_box
@@ -144,10 +147,15 @@ class Memory:
         """The driver's list, just come; None if it has none."""
         if instances is None:
             self._born = None
+            self._lists_elders = True
             return
         self._born = {
             each.name: (now - each.age_seconds, each.zone) for each in instances[:MOST_BOXES]
         }
+        if self._lists_elders:
+            self._elders.update(self._born)
+            self._lists_elders = False
+        self._elders &= self._born.keys()
         for name in self._born.keys() & self._heard.keys():
             self._heard[name].listed = True
 
@@ -161,9 +169,12 @@ class Memory:
             self._listening_since = now
             self._history.clear()
             self._peaks.clear()
+            self._elders.update(self._born or ())
             for known in self._heard.values():
-                # Nobody knows what they said meanwhile.
+                # Nobody knows what they said meanwhile: who was empty may have readers again.
                 known.seen = max(known.seen, now - SILENT_AFTER)
+                if known.empty_since is not None:
+                    known.empty_since = now
         self._looked = now
         self._forget_gone(now)
         said = self._boxes(now)
@@ -189,9 +200,10 @@ class Memory:
         at, zone = born.get(name, (None, ""))
         silent = math.inf if heard is None else max(0.0, now - heard.seen)
         empty = None if heard is None or heard.empty_since is None else now - heard.empty_since
+        kind = self._unheard(name, at, now) if heard is None else self._kind(name, heard, at, now)
         return Box(
             name=name,
-            kind=self._unheard(at, now) if heard is None else self._kind(heard, at, now),
+            kind=kind,
             readers=0 if heard is None else heard.readers,
             capacity=0 if heard is None else heard.capacity,
             silent_for=silent if silent > SILENT_AFTER else None,
@@ -200,7 +212,7 @@ class Memory:
             zone=zone,
         )
 
-    def _kind(self, heard: _Heard, born: float | None, now: float) -> Kind:
+    def _kind(self, name: str, heard: _Heard, born: float | None, now: float) -> Kind:
         if heard.state == "draining":
             return "leaving"
         silent = now - heard.seen > SILENT_AFTER
@@ -216,19 +228,22 @@ class Memory:
         at = heard.first if born is None else born
         if now - at <= self._plan.overdue:
             return "booting"
-        if self._heard_all_of(at) or (not silent and heard.readers == 0 and heard.capacity > 0):
+        by_its_word = not silent and heard.readers == 0 and heard.capacity > 0
+        if by_its_word or self._heard_all_of(name, at):
             return "failed" if heard.readers == 0 else "unready"
         return "silent" if silent else "unready"
 
-    def _unheard(self, born: float | None, now: float) -> Kind:
+    def _unheard(self, name: str, born: float | None, now: float) -> Kind:
         assert born is not None
         if now - born <= self._plan.overdue:
             return "booting"
-        return "failed" if self._heard_all_of(born) else "unknown"
+        return "failed" if self._heard_all_of(name, born) else "unknown"
 
-    def _heard_all_of(self, born: float) -> bool:
+    def _heard_all_of(self, name: str, born: float) -> bool:
         """Whether this scaler listened all the time since ``born``: then silence is a fact."""
-        return self._listening_since is not None and born >= self._listening_since
+        if self._listening_since is None or name in self._elders:
+            return False
+        return born >= self._listening_since
 
     def _believed(self, box: Box) -> Box:
         most = int(self._per_box * _MOST_CARRIED)

@@ -63,7 +63,11 @@ def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         field = name.replace("-", "_")
         default = getattr(_DEFAULT, field)
         if kind is seconds:
-            typed: dict[str, Any] = {"callback": seconds, "default": f"{default:g}s"}
+            typed: dict[str, Any] = {
+                "callback": seconds,
+                "default": f"{default:g}s",
+                "metavar": "DURATION",
+            }
         else:
             typed = {"type": kind, "default": default}
         with_plan = click.option(

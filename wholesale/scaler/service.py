@@ -22,7 +22,8 @@ from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
 from newsfabric.operators import OperatorsApplication
 from newsfabric.reporting import Reporting, Speaker
-from newsfabric.service import DocumentHandler, Readiness, listen, operators_routes
+from newsfabric.service import DocumentHandler, Readiness, listen, operators_routes, up
+from newsfabric.settings import ServerFiles
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
 from wholesale.http import NotFoundHandler
@@ -47,7 +48,8 @@ _KINDS: Final = ("ready", "booting", "unready", "leaving", "silent", "unknown", 
 class ScalerSettings:
     """How one scaler runs. ``port`` 0 takes a free one; ``driver`` is its name, for people.
 
-    ``login`` is whom it logs in as, by which frontdesks know its reports.
+    With ``tls`` the port is https. ``login`` is whom it logs in as, by which frontdesks know its
+    reports.
     """
 
     name: str
@@ -56,6 +58,7 @@ class ScalerSettings:
     driver: str = "none"
     host: str = "127.0.0.1"
     port: int = 0
+    tls: ServerFiles | None = None
     admin_hosts: tuple[str, ...] = ()
     plan: Plan = dataclasses.field(default_factory=Plan)
 
@@ -121,8 +124,9 @@ class ScalerService:
             names=settings.admin_hosts,
             default_handler_class=NotFoundHandler,
         )
-        server, self.port = listen(pages, host=settings.host, port=settings.port)
+        server, self.port = listen(pages, host=settings.host, port=settings.port, tls=settings.tls)
         self.listening.set()
+        up()
         try:
             await self._work(stop)
         finally:
@@ -171,23 +175,26 @@ class ScalerService:
         return decision
 
     async def _order(self, orders: Publisher, boxes: tuple[str, ...]) -> None:
-        for box in boxes:
-            order = Drain(
-                region=self.settings.region,
-                box=box,
-                by=self.settings.name,
-                sent_ms=time.time_ns() // 1_000_000,
-            )
-            try:
-                async with asyncio.timeout(EVERY):
-                    await orders.publish(topology.POSTOFFICE, encode_drain(order))
-            except (LinkError, TimeoutError) as exc:
-                # It is said again in a few seconds, until the box obeys.
-                counters.DRAINS.labels("failed").inc()
-                logger.info("drain of %s: %s", box, exc)
-            else:
-                counters.DRAINS.labels("sent").inc()
-                logger.info("%s is told to drain", box)
+        # All at once: a core in alarm takes none of them, and decisions must go on.
+        await asyncio.gather(*(self._order_one(orders, box) for box in boxes))
+
+    async def _order_one(self, orders: Publisher, box: str) -> None:
+        order = Drain(
+            region=self.settings.region,
+            box=box,
+            by=self.settings.name,
+            sent_ms=time.time_ns() // 1_000_000,
+        )
+        try:
+            async with asyncio.timeout(EVERY):
+                await orders.publish(topology.POSTOFFICE, encode_drain(order))
+        except (LinkError, TimeoutError) as exc:
+            # It is said again in a few seconds, until the box obeys.
+            counters.DRAINS.labels("failed").inc()
+            logger.info("drain of %s: %s", box, str(exc) or "the core doesn't take it")
+        else:
+            counters.DRAINS.labels("sent").inc()
+            logger.info("%s is told to drain", box)
 
     # --- ears -----------------------------------------------------------------------------
 

@@ -110,9 +110,9 @@ def _usable(demand: Demand, plan: Plan) -> str:
 
 def _spread(full: int, plan: Plan) -> str:
     if plan.zones == 1:
-        return "carry them full; there is one zone"
-    return f"leave the {full} that carry them full when one of {plan.zones} zones is lost"
+        return "carry them when full; there is one zone"
+    return f"so that {full}, when full, carry them after one of {plan.zones} zones is lost"
 
 
 def _doors(demand: Demand, plan: Plan) -> str:
-    return f"take {demand.connects:,.0f} arrivals a second, each {plan.connects_per_box:,.0f}"
+    return f"take {demand.connects:,.0f} arrivals a second, {plan.connects_per_box:,.0f} each"

@@ -316,11 +316,11 @@ impl Reactor {
                 Framing::Raw => raw += 1,
                 Framing::SockJs => sockjs += 1,
             }
-            match &chunk.publications[..] {
+            let taken = match &chunk.publications[..] {
                 [one] => self.send_one(*slot, one),
                 all => self.send_batch(*slot, all, &mut together),
-            }
-            held += u64::from(self.slab.at(*slot).blocked);
+            };
+            held += u64::from(!taken);
         }
         let many = chunk.publications.len() as u64;
         self.counters().add_many(Count::DeliveriesWebSocket, raw * many);
@@ -340,24 +340,26 @@ impl Reactor {
         }
     }
 
-    fn send_one(&mut self, slot: u32, publication: &Arc<Publication>) {
+    /// Whether the kernel took all of it.
+    fn send_one(&mut self, slot: u32, publication: &Arc<Publication>) -> bool {
         let connection = self.slab.at(slot);
         let (framing, deflate) = (connection.framing, connection.deflate);
         let frame = publication.frame(framing, deflate, &mut self.maker);
-        self.deliver(slot, frame, publication);
+        self.deliver(slot, frame, publication)
     }
 
-    /// Several at once: one `send` of the frames put together, unless the reader is behind.
-    fn send_batch(&mut self, slot: u32, all: &[Arc<Publication>], together: &mut Together) {
+    /// Several at once: one `send` of the frames put together, unless the reader is behind. Whether
+    /// the kernel took them all.
+    fn send_batch(&mut self, slot: u32, all: &[Arc<Publication>], together: &mut Together) -> bool {
         let connection = self.slab.at(slot);
         let (framing, deflate) = (connection.framing, connection.deflate);
         let mut done = 0;
         if !connection.blocked && deflate.is_none() {
             let bytes = together.of(framing, all, &mut self.maker);
             match self.send_now(slot, bytes) {
-                Some(sent) if sent == bytes.len() => return,
+                Some(sent) if sent == bytes.len() => return true,
                 Some(sent) => done = sent,
-                None => return,
+                None => return false,
             }
         }
         for one in all {
@@ -365,13 +367,14 @@ impl Reactor {
             if done >= frame.len() {
                 done -= frame.len();
             } else if self.slab.at(slot).phase != Phase::Open {
-                return;
+                return false;
             } else if self.slab.at(slot).blocked {
                 self.deliver(slot, frame, one);
             } else {
                 self.keep_rest(slot, frame.clone(), std::mem::take(&mut done));
             }
         }
+        !self.slab.at(slot).blocked
     }
 }
 

@@ -55,8 +55,13 @@ impl Reactor {
         }
     }
 
-    /// Send one message's frame, or keep it under its topic's policy.
-    pub(crate) fn deliver(&mut self, slot: u32, frame: &Frame, publication: &Arc<Publication>) {
+    /// Send one message's frame, or keep it under its topic's policy. Whether the kernel took all of it.
+    pub(crate) fn deliver(
+        &mut self,
+        slot: u32,
+        frame: &Frame,
+        publication: &Arc<Publication>,
+    ) -> bool {
         if self.slab.at(slot).blocked {
             let now_ms = self.now_ms;
             let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
@@ -65,10 +70,15 @@ impl Reactor {
             if !fits {
                 self.close(slot, "slow_reader", None);
             }
-        } else if let Some(sent) = self.send_now(slot, frame)
-            && sent < frame.len()
-        {
-            self.keep_rest(slot, frame.clone(), sent);
+            return false;
+        }
+        match self.send_now(slot, frame) {
+            Some(sent) if sent == frame.len() => true,
+            Some(sent) => {
+                self.keep_rest(slot, frame.clone(), sent);
+                false
+            }
+            None => false,
         }
     }
 

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import time
 from collections.abc import AsyncIterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,25 @@ async def test_a_login_sets_a_cookie_that_scripts_cant_read(topics: TopicTable, 
         assert document(await house.fetch("/board.json", headers=sent))["region"] == "oregon"
 
 
+async def test_an_answer_says_who_is_logged_in(topics: TopicTable, tmp_path: Path):
+    async with guarded(topics, tmp_path) as house:
+        known = await house.fetch("/board.json", headers=bearer(user="ada", operator=True))
+        stranger = await house.fetch("/board.json")
+    assert known.headers["Newsfabric-Operator"] == "ada"
+    assert "Newsfabric-Operator" not in stranger.headers
+
+
+async def test_a_logout_has_the_browser_forget_the_cookie(topics: TopicTable, tmp_path: Path):
+    async with guarded(topics, tmp_path) as house:
+        response = await house.fetch("/board/logout", method="POST", body="")
+    assert response.code == 204
+    name, *attributes = response.headers["Set-Cookie"].split("; ")
+    assert name == 'newsfabric_board=""'
+    assert {"Path=/", "HttpOnly", "SameSite=Strict"} <= set(attributes)
+    (expires,) = [value for value in attributes if value.startswith("expires=")]
+    assert parsedate_to_datetime(expires.removeprefix("expires=")).timestamp() < time.time()
+
+
 async def test_over_https_the_cookie_stays_there(topics: TopicTable, tmp_path: Path):
     async with guarded(topics, tmp_path) as house:
         headers = {"Origin": f"https://127.0.0.1:{house.service.port}"}
@@ -264,12 +284,16 @@ async def test_a_bad_token_logs_nobody_in(topics: TopicTable, tmp_path: Path, bo
         assert "Set-Cookie" not in response.headers
 
 
-async def test_another_sites_page_logs_nobody_in(topics: TopicTable, tmp_path: Path):
+@pytest.mark.parametrize("path", ["/board/login", "/board/logout"])
+async def test_another_sites_page_logs_nobody_in_or_out(
+    topics: TopicTable, tmp_path: Path, path: str
+):
     async with guarded(topics, tmp_path) as house:
         body = f"token={token(operator=True)}"
         headers = {"Origin": "https://evil.example"}
-        response = await house.fetch("/board/login", method="POST", body=body, headers=headers)
+        response = await house.fetch(path, method="POST", body=body, headers=headers)
         assert response.code == 403
+        assert "Set-Cookie" not in response.headers
 
 
 async def test_who_asks_too_often_has_to_wait(
@@ -350,6 +374,18 @@ async def test_another_regions_frontdesk_is_asked_with_our_token(
                     pass
             assert [one["name"] for one in found["services"]] == ["dublin-frontdesk-1"]
             assert found["age_ms"] < 5000
+
+
+async def test_a_token_is_not_taken_over_plain_http_to_other_machines_unless_one_says_so(
+    topics: TopicTable, tmp_path: Path
+):
+    board = BoardSettings(token_file=str(tmp_path / "token"))
+    with pytest.raises(ConfigError, match=r"http://dublin\.example: a token is sent over https"):
+        async with open_house(topics, dataclasses.replace(SETTINGS, board=board)):
+            pass
+    meant = dataclasses.replace(board, token_over_http=True)
+    async with open_house(topics, dataclasses.replace(SETTINGS, board=meant)) as house:
+        assert (await house.fetch("/board.json")).code == 200
 
 
 async def test_a_region_that_wants_another_token_is_away_and_says_so(

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loads import load
 
 from newsfabric.control import LoadReport
 from wholesale.frontdesk.boxes import MAX_OFFERED, Boxes
 
 
 def report(box: str = "oregon-retail-1", connections: int = 0, **fields: object) -> LoadReport:
-    made = LoadReport(
-        region="oregon",
-        box=box,
-        state="ready",
-        connections=connections,
-        capacity=1000,
-        deliveries_per_second=0.0,
-        connects_per_second=0.0,
-        sockjs_url=f"http://{box}/sockjs",
-        websocket_url=f"ws://{box}/websocket",
-        sse_url=f"http://{box}/events",
-        sent_ms=1,
-    )
-    return dataclasses.replace(made, **fields)  # type: ignore[arg-type]
+    urls = {
+        "sockjs_url": f"http://{box}/sockjs",
+        "websocket_url": f"ws://{box}/websocket",
+        "sse_url": f"http://{box}/events",
+    }
+    return load(**{"box": box, "connections": connections, "capacity": 1000} | urls | fields)
 
 
 def boxes(*reports: LoadReport, now: float = 0.0) -> Boxes:

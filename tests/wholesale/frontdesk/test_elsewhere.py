@@ -198,3 +198,21 @@ def test_an_answer_with_anything_anywhere_is_read_or_refused(data: st.DataObject
     elsewhere.answered("oregon", answer, 0.0)
     elsewhere.look(0.0)
     assert orjson.dumps(elsewhere.documents(0.0))
+
+
+def test_two_frontdesks_that_answer_in_turn_say_nothing_twice(events: Events, elsewhere: Elsewhere):
+    one, two = (dublin(answered(), frontdesk=f"dublin-frontdesk-{n}") for n in (1, 2))
+    for second in range(20):
+        elsewhere.answered("dublin", (one, two)[second % 2], 10.0 + second)
+    said = [event["kind"] for event in events.document(40.0, 0)]
+    assert said == ["process_gone", "process_gone"]
+
+
+def test_frontdesks_without_number_are_no_memory(events: Events, elsewhere: Elsewhere):
+    for n in range(1000):
+        elsewhere.answered("dublin", dublin(frontdesk=f"invented-{n}"), 10.0 + n)
+    assert len(elsewhere._others["dublin"].seqs) <= 8
+    # The one that answers now is known.
+    before = events.last
+    elsewhere.answered("dublin", dublin(frontdesk="invented-999"), 2000.0)
+    assert events.last == before

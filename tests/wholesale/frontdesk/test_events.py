@@ -43,3 +43,25 @@ def test_texts_are_bounded():
     events.add("oregon", "node_away", "a" * 999, "b" * 999, 0.0)
     (event,) = events.document(0.0, 0)
     assert (len(event["who"]), len(event["text"])) == (MAX_TEXT, MAX_TEXT)
+
+
+def test_who_has_most_to_say_pushes_out_its_own_events_first():
+    events = Events(0)
+    events.add("oregon", "process_gone", "oregon-router-1", "…", 0.0)
+    for n in range(10 * MOST):
+        events.add("oregon", "box_draining", "oregon-retail-7", "…", float(n))
+    listed = events.document(1000.0, 0)
+    assert len(listed) == MOST
+    assert listed[0]["who"] == "oregon-router-1"
+    assert [event["seq"] for event in listed] == sorted(event["seq"] for event in listed)
+
+
+def test_a_region_that_has_most_to_say_pushes_out_its_own_events_first():
+    events = Events(0)
+    for n in range(MOST // 2):
+        events.add("oregon", "node_away", f"node-{n}", "…", float(n))
+    for n in range(10 * MOST):
+        events.add("dublin", "node_away", f"invented-{n}", "…", float(n))
+    regions = [event["region"] for event in events.document(1000.0, 0)]
+    assert regions.count("oregon") == regions.count("dublin") == MOST // 2
+    assert events.document(1000.0, 0)[-1]["who"] == f"invented-{10 * MOST - 1}"

@@ -17,11 +17,11 @@ import orjson
 import pytest
 from clusters import client_cluster, core_cluster, reported
 from core_desk import EPOCH, Desk, running
+from loads import load
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
 from newsfabric.amqp import Consumer, Delivery, Publisher
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import LoadReport
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.pace import Rate
 from newsfabric.settings import Fabric, Node, Region
@@ -109,19 +109,7 @@ async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
 
 async def report_a_box(core: StubBroker) -> None:
     """Report one, again and again, so that there is a gateway to send readers to."""
-    report = LoadReport(
-        region="oregon",
-        box="oregon-retail-1",
-        state="ready",
-        connections=1,
-        capacity=100_000,
-        deliveries_per_second=0,
-        connects_per_second=0,
-        sockjs_url="http://r1.example/sockjs",
-        websocket_url="ws://r1.example/websocket",
-        sse_url="http://r1.example/events",
-        sent_ms=1,
-    )
+    report = load(capacity=100_000)
     while True:
         core.publish("upstream", reported(report))
         await asyncio.sleep(1)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from pictures import BOX, KEEPER, LOAD, NODE, NOW_MS, PLACE, ROUTER, SHOVEL, Told
 
 from newsfabric.numbers import is_number
-from newsfabric.reports import KINDS, Busy, Report
+from newsfabric.reports import KINDS, MAX_SHOVELS, Busy, Report
 from wholesale.frontdesk.answers_elsewhere import parse_answer
 from wholesale.frontdesk.picture import QUIET_AT_FIRST
-from wholesale.frontdesk.presence import MAX_BOXES, MAX_SERVICES, login_of
+from wholesale.frontdesk.presence import MAX_BOXES, MAX_OF_KIND, MAX_SERVICES, login_of
+from wholesale.frontdesk.region_page import SHOVELS_OF_A_BOX
 
 FIGURES = {
     "gateway_publications": 3.0,
@@ -49,6 +50,7 @@ def test_a_box_is_shown_with_its_load_and_its_figures(told: Told):
         "version": "1.0",
         "age_ms": 1000,
         "started_ms": 1,
+        "left": False,
         "figures": FIGURES,
     }
 
@@ -64,6 +66,7 @@ def test_a_service_is_shown_with_why_it_waits(told: Told):
         "waiting_for": ["store"],
         "age_ms": 1000,
         "started_ms": 1,
+        "left": False,
         "figures": {},
     }
     assert region["state"] == "troubled"
@@ -178,6 +181,15 @@ def test_who_was_gone_for_ten_minutes_is_forgotten(told: Told):
     assert told.region()["services"] == []
 
 
+def test_who_has_drained_is_listed_for_half_a_minute_and_not_missed(told: Told):
+    told.pass_by(2, dataclasses.replace(ROUTER, state="draining"), BOX, LOAD)
+    told.pass_by(25, BOX, LOAD)
+    assert [one["state"] for one in told.region()["services"]] == ["gone"]
+    assert told.region()["state"] == "well"
+    told.pass_by(10, BOX, LOAD)
+    assert told.region()["services"] == []
+
+
 def test_who_is_there_when_the_frontdesk_begins_is_no_news(told: Told):
     told.pass_by(QUIET_AT_FIRST, ROUTER, BOX, LOAD)
     told.pass_by(3, ROUTER, BOX, LOAD)
@@ -212,6 +224,10 @@ def test_a_box_that_was_told_to_go_isnt_missed(told: Told):
     ]
     assert told.texts()[-1] == "oregon-retail-1 has left, as it was told to"
     assert told.region()["state"] == "well"
+    assert [(one["name"], one["state"], one["left"]) for one in told.region()["boxes"]] == [
+        ("oregon-retail-1", "gone", True),
+        ("oregon-retail-2", "ready", False),
+    ]
 
 
 def test_who_was_started_anew_at_once_is_seen(told: Told):
@@ -390,14 +406,41 @@ def test_what_isnt_of_this_region_or_no_name_is_ignored(told: Told, field: dict[
 def test_there_are_only_so_many_names(told: Told):
     boxes = [dataclasses.replace(LOAD, box=f"b-{n}") for n in range(MAX_BOXES + 5)]
     assert told.hear(*boxes).count(True) == MAX_BOXES
-    routers = [dataclasses.replace(ROUTER, name=f"r-{n}") for n in range(MAX_SERVICES + 5)]
-    assert told.hear(*routers).count(True) == MAX_SERVICES
+    routers = [dataclasses.replace(ROUTER, name=f"r-{n}") for n in range(MAX_OF_KIND + 5)]
+    assert told.hear(*routers).count(True) == MAX_OF_KIND
 
 
 def test_who_is_gone_makes_room_for_who_comes(told: Told):
-    told.hear(*(dataclasses.replace(ROUTER, name=f"r-{n}") for n in range(MAX_SERVICES)))
+    told.hear(*(dataclasses.replace(ROUTER, name=f"r-{n}") for n in range(MAX_OF_KIND)))
     told.pass_by(4)
     assert told.hear(dataclasses.replace(ROUTER, name="new")) == [True]
+
+
+def test_names_that_one_login_makes_up_push_out_nobody_of_another(told: Told):
+    told.hear(KEEPER)
+    told.pass_by(4)
+    for n in range(3 * MAX_SERVICES):
+        told.hear(dataclasses.replace(ROUTER, name=f"r-{n}"))
+    services = {one["name"]: one["state"] for one in told.region()["services"]}
+    assert services[KEEPER.name] == "gone"
+    assert len(services) == MAX_OF_KIND + 1
+    assert told.hear(dataclasses.replace(ROUTER, kind="mailbox", name="m-1")) == [True]
+
+
+def test_shovels_that_boxes_make_up_leave_the_region_readable(told: Told):
+    made_up = tuple(
+        dataclasses.replace(SHOVEL, name=f"s-{n}", runs_on="") for n in range(MAX_SHOVELS)
+    )
+    for n in range(30):
+        name = f"b-{n}"
+        shovels = tuple(dataclasses.replace(one, runs_on=name) for one in made_up)
+        told.hear(dataclasses.replace(BOX, name=name, shovels=shovels))
+    told.hear(dataclasses.replace(KEEPER, shovels=(SHOVEL,)))
+    document = told.document(own=True)
+    assert parse_answer(orjson.dumps(document), "oregon").region["name"] == "oregon"
+    shown = {(one["runs_on"], one["name"]) for one in document["regions"][0]["shovels"]}
+    assert (SHOVEL.runs_on, SHOVEL.name) in shown
+    assert len(shown) == 30 * SHOVELS_OF_A_BOX + 1
 
 
 # --- whatever is said

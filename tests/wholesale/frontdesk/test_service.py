@@ -99,7 +99,9 @@ async def test_a_strangers_message_among_the_load_reports_is_ignored(house: Hous
     assert (await house.fetch("/endpoints.json")).code == 200
 
 
-async def test_what_a_box_reports_in_anothers_name_is_dropped(house: House):
+async def test_what_a_box_reports_in_anothers_name_is_dropped_and_said(
+    house: House, caplog: pytest.LogCaptureFixture
+):
     before = counters.REPORT_FORGED._value.get()
     forged = dataclasses.replace(LOAD, box="oregon-retail-2")
     house.core.publish("upstream", reported(forged, by="oregon-retail-1"))
@@ -110,6 +112,11 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped(house: House):
     gateways = said(await house.fetch("/endpoints.json"))["gateways"]
     assert len(gateways) == 1
     assert f'outcome="forged"}} {before + 2}' in await metrics(house)
+    # The second within ten seconds is left unsaid.
+    assert [line for line in caplog.messages if "load report" in line] == [
+        "a load report of 'oregon-retail-2' came from user 'box.oregon-retail-1': not believed"
+        " (and 0 more)"
+    ]
 
 
 # --- publish

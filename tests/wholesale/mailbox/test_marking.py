@@ -14,7 +14,7 @@ import pytest
 from core_desk import EPOCH, Desk, running, until
 from envelopes import START_MS, envelope
 
-from newsfabric import topology
+from newsfabric import metrics, topology
 from newsfabric.amqp import Message, Properties
 from newsfabric.envelope import Envelope
 from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
@@ -113,6 +113,22 @@ async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_
     assert noted.topic == "marks.billing"
     assert noted.properties.type is None
     assert json.loads(noted.body) == said | {"user": "42", "message_id": "bill-7"}
+
+
+async def test_what_waits_is_told_while_the_store_doesnt_answer(desk: Desk):
+    assert isinstance(desk.store, FailingStore)
+    desk.store.fails = [("mark", StoreUnavailable("away"))] * 1000
+    async with marking(desk):
+        send(desk, marked())
+        # The first is under way.
+        await until(lambda: len(desk.store.fails) < 1000)  # type: ignore[attr-defined]
+        send(desk, *[marked("dismiss")] * 5)
+        await until(lambda: waiting() == 5)
+
+
+def waiting() -> float | None:
+    """What Prometheus would be told of this process."""
+    return metrics.REGISTRY.get_sample_value("newsfabric_mailbox_waiting_marks")
 
 
 async def test_a_router_takes_both_and_neither_hides_the_other(desk: Desk):

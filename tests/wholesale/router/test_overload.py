@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from core_desk import EPOCH, Desk, message, running, until
 
+from newsfabric import metrics
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.envelope import Envelope
@@ -97,6 +98,22 @@ async def test_gold_passes_whatever_waits_in_the_broker_before_it(desk: Desk):
         await desk.none_owed(router)
         # The copies of gold in the other queue are known by then.
         assert sorted(set(routed(desk))) == sorted(routed(desk))
+
+
+async def test_what_waits_is_told_while_the_store_holds_a_write(desk: Desk):
+    async with running(desk, queues=QUEUES, prefetch=PREFETCH):
+        store = await overloaded(desk)
+        desk.publish(*many("silver", 30, first=1))
+        await until(lambda: told_to_wait() == 31)
+        store.open()
+        await until(lambda: told_to_wait() == 0)
+
+
+def told_to_wait() -> float:
+    """What Prometheus would be told of this process."""
+    waiting = metrics.REGISTRY.get_sample_value("newsfabric_router_waiting_messages")
+    assert waiting is not None
+    return waiting
 
 
 @pytest.mark.promise("O2")

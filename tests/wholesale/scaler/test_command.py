@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from wholesale.scaler.drivers import DriverError, DriverLimit, Instance
+from wholesale.scaler.drivers import DriverError, DriverLimit, Instance, command
 from wholesale.scaler.drivers.command import CommandDriver
 
 
@@ -120,6 +122,24 @@ async def test_the_program_isnt_told_our_login(
     text = text_of(said)
     assert "s3cret-word" not in text
     assert "SITE_KEY=its own" in text
+
+
+async def test_a_child_in_a_session_of_its_own_that_keeps_the_pipes_costs_no_descriptor(
+    tmp_path: Path, said: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_LAST_WORDS", 0.2)
+    asking = driver(tmp_path, "setsid sleep 1000 &\necho $! >> $said", seconds=0.5)
+    counts = []
+    for _ in range(4):
+        with pytest.raises(DriverError, match="not done within"):
+            await asking.want(1)
+        # The loop closes what it was told to in its next turns.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        counts.append(len(os.listdir("/proc/self/fd")))
+    for pid in text_of(said).split():
+        os.kill(int(pid), signal.SIGKILL)
+    assert counts[-1] <= counts[0]
 
 
 async def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:

@@ -142,6 +142,29 @@ async def test_what_is_decided_is_told_the_driver_and_the_boxes(
     ]
 
 
+class Blocked:
+    """A core in alarm: it takes nothing, and says nothing."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def publish(self, exchange: str, message: Message) -> None:
+        self.asked += 1
+        await asyncio.Event().wait()
+
+
+async def test_a_core_that_takes_no_orders_holds_up_the_decisions_for_a_second_at_most(
+    place: Place,
+) -> None:
+    core: Any = Blocked()
+    boxes = tuple(f"b{n}" for n in range(50))
+    failed = counters.DRAINS.labels("failed")._value.get()
+    async with asyncio.timeout(10.0):
+        await place.service._order(core, boxes)
+    assert core.asked == len(boxes)
+    assert counters.DRAINS.labels("failed")._value.get() == failed + len(boxes)
+
+
 async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: Place) -> None:
     place.hear(report("b1", 900))
     await until(lambda: place.service.brain.decision)

@@ -119,12 +119,16 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Kill it, and read on: a pipe is closed when its end was read."""
     _kill(process)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS):
-            for pipe in _pipes(process):
-                while await pipe.read(65_536):
-                    pass
-            await process.wait()
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                for pipe in _pipes(process):
+                    while await pipe.read(65_536):
+                        pass
+                await process.wait()
+    finally:
+        # What it started in a session of its own may have them yet. There is no public way.
+        process._transport.close()  # type: ignore[attr-defined]
 
 
 def _instance(line: bytes) -> Instance:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_collector import PARENT, TRACE, span
 
-from newsfabric.spans import (
+from newsfabric.otel_spans import (
     Context,
     SpanEvent,
     context_of,

@@ -1,4 +1,6 @@
-"""One message's way through the fabric, put together from what each process remembers. Pure.
+"""What ``newsfabric trace`` shows: one message's way, from what each process remembers. Pure.
+
+Not OpenTelemetry's spans, which are newsfabric.otel_spans and are sent by newsfabric.otel_tracer.
 
 Routers and gateways answer ``/trace/ID`` from a ring of their last messages, routers ``/stored/ID``
 from their store. Every time is the clock of the process that names it: between machines the

@@ -24,14 +24,15 @@ from urllib.parse import urlsplit
 
 import click
 import orjson
-from tornado.httpclient import HTTPClientError
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric import metrics
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError
+from newsfabric.fetching import NO_ANSWER, fetch
+from newsfabric.otel_spans import Context, Span, context_of, otlp
 from newsfabric.seldom import Complaints
-from newsfabric.spans import Context, Span, context_of, otlp
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +44,8 @@ _TIMEOUT: Final = 5.0
 # At the end of the process, for what waits then.
 _FAREWELL: Final = 2.0
 _MAX_ANSWER: Final = 64 * 1024
-# OTLP 1.0, "Retryable Response Codes"; 599 is Tornado's for no answer at all.
-_AGAIN: Final = frozenset({429, 502, 503, 504, 599})
+# OTLP 1.0, "Retryable Response Codes".
+_AGAIN: Final = frozenset({429, 502, 503, 504, NO_ANSWER})
 
 SPANS: Final = metrics.counter(
     "traces_spans", "Spans for the collector of traces by what became of them", ["outcome"]
@@ -165,19 +166,19 @@ class Tracer:
         return True
 
     async def _post(self, http: SimpleAsyncHTTPClient, body: bytes) -> tuple[int, bytes]:
+        request = HTTPRequest(
+            f"{self._settings.endpoint.rstrip('/')}/v1/traces",
+            method="POST",
+            body=body,
+            headers={"Content-Type": "application/json"},
+            connect_timeout=_TIMEOUT,
+            request_timeout=_TIMEOUT,
+            follow_redirects=False,
+        )
         try:
-            answer = await http.fetch(
-                f"{self._settings.endpoint.rstrip('/')}/v1/traces",
-                method="POST",
-                body=body,
-                headers={"Content-Type": "application/json"},
-                connect_timeout=_TIMEOUT,
-                request_timeout=_TIMEOUT,
-                follow_redirects=False,
-                raise_error=False,
-            )
+            answer = await fetch(http, request, raise_error=False)
         except (OSError, HTTPClientError, ValueError):
-            return 599, b""
+            return NO_ANSWER, b""
         return answer.code, answer.body
 
     def _complain(self, text: str) -> None:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from newsfabric.envelope import id_of, identity_of, identity_text
+from newsfabric.message_trace import (
+    Asked,
+    Evidence,
+    candidates,
+    hop_text,
+    identities,
+    ids,
+    refusals,
+    trace,
+)
 from newsfabric.sightings import Copy, Sighting, Sightings
-from newsfabric.trace import Asked, Evidence, candidates, hop_text, identities, ids, refusals, trace
 
 NOW = 1_800_000_000_000
 IDENTITY = 0x1234567890ABCDEF123

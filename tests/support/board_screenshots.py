@@ -1,4 +1,4 @@
-"""Makes docs/board-light.png, -dark.png and -phone.png: ``python tests/support/board_pictures.py``.
+"""Makes docs/board-light.png, -dark.png and -phone.png when it is run as a program.
 
 The fabric in them is made up, and always the same. Chromium must be installed; if ``pngquant`` is,
 the pictures become a third of their size.
@@ -37,7 +37,7 @@ async def main() -> None:
     async with opened_desk(fabric) as desk, browsing() as browser:
         living = asyncio.create_task(desk.live())
         for name, options in PICTURES.items():
-            await _take(browser, desk.url, DOCS / f"{name}.png", options)
+            await _take(browser, desk.page_url, DOCS / f"{name}.png", options)
         living.cancel()
 
 

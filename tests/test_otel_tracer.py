@@ -9,9 +9,9 @@ import sys
 import pytest
 from trace_collector import Collector, open_collector, span
 
-from newsfabric import tracing
+from newsfabric import otel_tracer
 from newsfabric.errors import ConfigError
-from newsfabric.tracing import BATCH, ROOM, SPANS, Tracer, TraceSettings
+from newsfabric.otel_tracer import BATCH, ROOM, SPANS, Tracer, TraceSettings
 
 
 def count(outcome: str) -> float:
@@ -20,13 +20,13 @@ def count(outcome: str) -> float:
 
 def running(collector: Collector, sample: float = 0.0):
     settings = TraceSettings(endpoint=collector.url, sample=sample)
-    return tracing.running(settings, instance="r1", region="oregon")
+    return otel_tracer.running(settings, instance="r1", region="oregon")
 
 
 async def test_spans_reach_the_collector() -> None:
     sent = count("sent")
     async with open_collector() as collector, running(collector) as tracer:
-        assert tracing.current() is tracer
+        assert otel_tracer.current() is tracer
         tracer.add([span(span_id=f"{n:016x}") for n in range(1, 300)])
         found = await collector.has(299)
     assert [int(one.span_id, 16) for one in found] == list(range(1, 300))
@@ -36,11 +36,11 @@ async def test_spans_reach_the_collector() -> None:
 
 
 async def test_without_an_endpoint_nothing_is_traced() -> None:
-    async with tracing.running(TraceSettings(sample=1.0), instance="r1", region="r") as tracer:
+    async with otel_tracer.running(TraceSettings(sample=1.0), instance="r1", region="r") as tracer:
         assert not tracer.is_on
         assert tracer.context(1, "00-" + "1" * 32 + "-" + "1" * 16 + "-01") is None
         tracer.add([span()])
-    assert tracing.current().context(1, None) is None
+    assert otel_tracer.current().context(1, None) is None
 
 
 async def test_what_finds_no_room_is_dropped_and_counted() -> None:
@@ -98,7 +98,7 @@ async def test_at_the_end_what_waits_is_sent() -> None:
 async def test_at_the_end_a_collector_that_is_away_holds_nobody_up() -> None:
     dropped = count("dropped")
     settings = TraceSettings(endpoint="http://127.0.0.1:1")
-    async with tracing.running(settings, instance="r1", region="oregon") as tracer:
+    async with otel_tracer.running(settings, instance="r1", region="oregon") as tracer:
         tracer.add([span()] * 3)
     assert count("dropped") == dropped + 3
 

@@ -1,0 +1,115 @@
+"""Takes a service of a running world away and runs another one of its kind in its place.
+
+It has the same name, ports and login, so that nobody else notices; but what it is told differs, or
+its limits do (tests/support/limited.py). Afterwards the world's own is dead, until somebody mends
+the world (:meth:`worlds.World.mend`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from worlds import ROOT, World
+
+from newsfabric.world.layout import Program, WorldLayout, lay_out
+from newsfabric.world.processes import MARKER
+from newsfabric.world.state import running_world
+
+LIMITED = Path(__file__).parent / "limited.py"
+PATIENCE = 60.0
+
+
+def layout_of(world: World, *, scale: tuple[int, int] | None = None) -> WorldLayout:
+    """How the world lies; with ``scale`` as if it had scalers."""
+    layout, notes = running_world(world.state)
+    if scale is None:
+        return layout
+    return lay_out(dataclasses.replace(notes.options, scale=scale), world.state)
+
+
+def program_of(layout: WorldLayout, name: str) -> Program:
+    """What runs the service called ``name``."""
+    programs = (p for region in layout.regions for p in layout.programs(region))
+    return next(program for program in programs if program.name == name)
+
+
+@contextlib.contextmanager
+def instead(
+    world: World,
+    *names: str,
+    limits: Mapping[str, Any] | None = None,
+    variables: Mapping[str, str] | None = None,
+    ready: bool = True,
+    **options: object,
+) -> Iterator[None]:
+    """Kill these parts of the world; run the first again with ``limits`` and other ``options``,
+    and with ``variables`` in its environment.
+
+    Begins when it is ready, unless it can't be.
+    """
+    killed = world.run("chaos", "kill", *names)
+    assert killed.returncode == 0, killed.stderr
+    program = program_of(layout_of(world), names[0])
+    told = (*program.variables, *(variables or {}).items())
+    program = dataclasses.replace(program, variables=told)
+    with running(world, program, limits=limits, **options):
+        if ready:
+            _await_ready(program)
+        yield
+
+
+@contextlib.contextmanager
+def running(
+    world: World, program: Program, *, limits: Mapping[str, Any] | None = None, **options: object
+) -> Iterator[subprocess.Popen[bytes]]:
+    """``program`` until the block is left; of options that are given twice the last one counts."""
+    _, dash_m, *words = program.command
+    assert dash_m == "-m"
+    more = [word for name, value in options.items() for word in (_option(name), str(value))]
+    command = [sys.executable, str(LIMITED), json.dumps(dict(limits or {})), *words, *more]
+    environment = os.environ | dict(program.variables) | {MARKER: str(world.state)}
+    with (world.state / "logs" / f"{program.name}-instead.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _await_ready(program: Program) -> None:
+    words = program.command
+    url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/healthz/ready"
+    deadline = time.monotonic() + PATIENCE
+    while not _answers(url):
+        assert time.monotonic() < deadline, f"{program.name} isn't ready"
+        time.sleep(0.1)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
