@@ -24,7 +24,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel release bundle check-ansible fleet fleet-down test-fleet check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,18 +110,20 @@ chaos: setup ## Break everything for ten minutes and account for each message (C
 	@$(BIN)/newsfabric chaos run --state .world-chaos --report chaos-report $(CHAOS_ARGS); \
 	    result=$$?; $(BIN)/newsfabric down --state .world-chaos; exit $$result
 
-fleet: python ## Boot fifteen real machines here and run the fabric on them, as root (FLEET_SIZE=6)
+fleet-image: python
 	@$(FLEET) check
 	@scripts/setup ansible
 	@scripts/setup cassandra
 	@$(MAKE) --no-print-directory bundle
+	@$(FLEET) image
+
+fleet: fleet-image ## Boot fifteen real machines here and run the fabric on them, as root (FLEET_SIZE=6)
 	@$(FLEET) deploy --size $(FLEET_SIZE)
 
 fleet-down: python ## End the fleet; leaves nothing but its image
 	@$(FLEET) down
 
-test-fleet: python ## Test the fleet on real machines, as root (PYTEST_ARGS=…)
-	@$(FLEET) image
+test-fleet: fleet-image ## Test the fleet on real machines, as root (PYTEST_ARGS=…)
 	$(BIN)/pytest -m fleet $(PYTEST_ARGS)
 
 check-terraform: ## Check deploy/terraform: format, schema, tests with a mocked provider (needs tofu or terraform)
