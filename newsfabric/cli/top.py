@@ -17,7 +17,7 @@ from newsfabric.errors import ConfigError
 from newsfabric.hosts.described import read_hosts
 from newsfabric.top.desks import Desks, fetch_once, is_desk_url, login_from
 from newsfabric.top.lines import Sort, View
-from newsfabric.top.screen import listing
+from newsfabric.top.screen import has_gone, listing
 from newsfabric.top.state import MAX_FILTER, Followed, State
 from newsfabric.top.terminal import Top
 from newsfabric.world.state import running_world
@@ -89,6 +89,8 @@ def run_top(
         for row in listing(board, state, page.width):
             row.rstrip()
             page.print(row, no_wrap=True)
+        if state.followed is not None and has_gone(board, state.followed):
+            sys.exit(1)
 
 
 def _print(document: dict[str, Any]) -> None:

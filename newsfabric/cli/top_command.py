@@ -72,7 +72,7 @@ def top(
     """Show the operations board in a terminal: regions, boxes, services, shovels, what happens.
 
     It asks one region's frontdesk, and the next one when that is silent. Where stdout is no
-    terminal it prints the board once.
+    terminal it prints the board once, and exits with 1 if the --box isn't on it.
     """
     from newsfabric.cli.top import desk_urls, run_top
 

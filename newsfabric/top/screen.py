@@ -133,6 +133,18 @@ def listing(board: Board, state: State, width: int) -> list[Text]:
     return rows + _table(lines, dataclasses.replace(state, selected="-"), width, len(lines) + 1)
 
 
+def has_gone(board: Board, followed: Followed) -> bool:
+    """Whether what is followed should be on the board and isn't.
+
+    Of topics and publishers a board has the busiest only, so nothing can be said of them.
+    """
+    if followed.view is View.BOXES:
+        return _find(board.all(lambda region: region.boxes), followed) is None
+    if followed.view is View.SERVICES:
+        return _find(board.all(lambda region: region.services), followed) is None
+    return False
+
+
 # --- the top ---
 
 

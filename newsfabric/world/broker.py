@@ -314,7 +314,12 @@ class LocalNode:
         """Run ``rabbitmqctl`` on the node and return what it prints."""
         command = [str(self._home.sbin / "rabbitmqctl"), "--quiet", *arguments]
         done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, timeout=60, check=False
+            command,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT,
+            check=False,
         )
         if done.returncode != 0:
             raise WorldError(f"rabbitmqctl {' '.join(arguments)}: {done.stderr.strip()}")

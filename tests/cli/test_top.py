@@ -256,6 +256,22 @@ async def test_once_prints_everything_without_a_terminal() -> None:
     assert "\x1b" not in out
 
 
+@pytest.mark.parametrize(
+    ("followed", "code"),
+    [
+        (("--box", "oregon-retail-1"), 0),
+        (("--box", "oregon-retail-2"), 1),
+        # A board has the busiest topics only: a quiet one is nothing wrong.
+        (("--topic", "news.quiet"), 0),
+    ],
+)
+async def test_once_fails_if_the_box_isnt_there(followed: tuple[str, ...], code: int) -> None:
+    async with open_desk(oregon(box("oregon-retail-1"))) as desk:
+        done, out, err = await printed("--once", "--frontdesk", desk.url, *followed)
+    assert (done, err) == (code, "")
+    assert ("is not on this board" in out) == bool(code)
+
+
 async def test_json_once_is_the_document_and_harmless() -> None:
     async with open_desk(oregon(box(HOSTILE))) as desk:
         code, out, _ = await printed("--once", "--json", "--frontdesk", desk.url)
