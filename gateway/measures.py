@@ -12,6 +12,7 @@ from newsfabric import metrics
 from newsfabric.closing import NO_PONG, SLOW_READER
 from newsfabric.figures import Wanted
 from newsfabric.tallied import Tally
+from newsfabric.tls import CERTIFICATES_END
 
 READERS = metrics.gauge(
     "gateway_readers", "Connections of readers that are open now", ["transport"]
@@ -115,6 +116,7 @@ FIGURES = (
     Wanted(REPAIR),
     Wanted(RECOVERED),
     Wanted(JOURNAL_FAILURES),
+    Wanted(CERTIFICATES_END, "use"),
 )
 
 

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from prometheus_client import Counter
@@ -21,6 +21,7 @@ from newsfabric.amqp import Link, Publisher
 from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
 from newsfabric.reports import (
+    CERTIFICATE_ENDS,
     MAX_FIGURES,
     MAX_REASONS,
     MAX_TEXT,
@@ -139,9 +140,10 @@ class Reporting:
             self._outcomes.labels("sent").inc()
 
     async def report(self) -> Report:
-        """What it says now. Figures in what ``more`` brings stand beside its own."""
+        """What it says now. Figures in what ``more`` brings are beside its own, or replace them."""
         more = {} if self._more is None else await self._more()
-        figures = self._figures.read(asyncio.get_running_loop().time()) | more.pop("figures", {})
+        own = self._figures.read(asyncio.get_running_loop().time())
+        figures = _beside(own, more.pop("figures", {}))
         return make_report(
             self.speaker,
             self._readiness(),
@@ -150,3 +152,13 @@ class Reporting:
             sent_ms=time.time_ns() // 1_000_000,
             **more,
         )
+
+
+def _beside(own: dict[str, float], others: Mapping[str, float]) -> dict[str, float]:
+    """``own`` and ``others``; of two certificates the one that ends first."""
+    sooner = {
+        name: min(ends, others[name])
+        for name, ends in own.items()
+        if name in others and name.startswith(CERTIFICATE_ENDS)
+    }
+    return {**own, **others, **sooner}

@@ -35,6 +35,8 @@ MAX_FIGURES: Final = 96
 MAX_SHOVELS: Final = 256
 MAX_NODES: Final = 64
 MAX_BUSIEST: Final = 20
+#: Begin of the figures that say when a certificate ends, as Unix time; its use follows.
+CERTIFICATE_ENDS: Final = "tls_certificate_expiry_timestamp_seconds."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

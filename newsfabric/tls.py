@@ -26,7 +26,7 @@ from newsfabric.settings import ServerFiles, TlsFiles
 
 logger = logging.getLogger(__name__)
 
-EXPIRY: Final = metrics.gauge(
+CERTIFICATES_END: Final = metrics.gauge(
     "tls_certificate_expiry_timestamp_seconds",
     "When the certificate that this process shows or trusts ends, as Unix time; of several "
     "authorities in one file, when the last of them does",
@@ -165,7 +165,7 @@ _HELD: Final[dict[str, dict[Path, _Ending]]] = {}
 def _hold(use: str, file: Path) -> None:
     held = _HELD.setdefault(use, {})
     held.setdefault(file, _Ending(use, file))
-    EXPIRY.labels(use).set_function(lambda: min(one.ends() for one in held.values()))
+    CERTIFICATES_END.labels(use).set_function(lambda: min(one.ends() for one in held.values()))
 
 
 def _ends_in(pem: bytes) -> list[datetime.datetime]:

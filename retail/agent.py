@@ -44,6 +44,7 @@ from newsfabric.reports import MAX_REASONS, ShovelSeen
 from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
 from newsfabric.settings import Credentials
+from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topology import (
     POSTOFFICE,
     UPSTREAM,
@@ -89,6 +90,7 @@ FIGURES: Final = (
     Wanted(REPORTS, "outcome"),
     Wanted(FEEDS),
     Wanted(DRAINS, "outcome"),
+    Wanted(CERTIFICATES_END, "use"),
 )
 
 

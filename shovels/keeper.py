@@ -27,6 +27,7 @@ from newsfabric.reporting import Reporting, Speaker
 from newsfabric.reports import MAX_SHOVELS, ShovelSeen
 from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
+from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Cluster, Link, mask, region_links
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, restart, states
@@ -68,6 +69,7 @@ FIGURES: Final = (
     Wanted(RESTARTS),
     Wanted(SENT, "outcome"),
     Wanted(ARRIVED),
+    Wanted(CERTIFICATES_END, "use"),
 )
 
 

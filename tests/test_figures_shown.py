@@ -11,10 +11,12 @@ import shovels.keeper
 from gateway import measures
 from newsfabric.figures import Figures, Wanted
 from newsfabric.metrics import REGISTRY
-from newsfabric.reports import MAX_FIGURES
+from newsfabric.reports import CERTIFICATE_ENDS, MAX_FIGURES
+from newsfabric.tls import CERTIFICATES_END
 from wholesale.frontdesk import plots, region_page, service
 from wholesale.mailbox import counters as mailbox
 from wholesale.router import counters as router
+from wholesale.scaler import counters as scaler
 
 REPORTED = {
     "gateway": measures.FIGURES,
@@ -23,6 +25,7 @@ REPORTED = {
     "router": router.FIGURES,
     "mailbox": mailbox.FIGURES,
     "frontdesk": service.FIGURES,
+    "scaler": scaler.FIGURES,
 }
 
 
@@ -51,6 +54,13 @@ def test_what_the_board_shows_of_boxes_they_report():
 def test_what_the_board_shows_of_routers_they_report():
     shown = {region_page.ROUTED.removesuffix(".route"), plots.STORE_P99.removesuffix(".p99")}
     assert shown <= _named(router.FIGURES)
+
+
+@pytest.mark.parametrize("kind", REPORTED)
+def test_everybody_reports_when_its_certificates_end(kind: str):
+    (ends,) = (one for one in REPORTED[kind] if one.metric is CERTIFICATES_END)
+    assert f"{ends.family.removeprefix('newsfabric_')}." == CERTIFICATE_ENDS
+    assert ends.label == "use"
 
 
 def test_a_measured_delay_is_a_figure():

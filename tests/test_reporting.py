@@ -130,6 +130,24 @@ async def test_more_can_say_another_state_and_adds_figures():
     assert report.figures == {"router_waiting": 0.0, "x": 1.0}
 
 
+async def test_of_two_certificates_the_one_that_ends_first_is_told():
+    ends, later = "tls_certificate_expiry_timestamp_seconds", 2_000_000_000.0
+    for gateways, told in ((later + 1, later), (later - 1, later - 1)):
+        process = Process(more={"figures": {f"{ends}.authority": gateways, "router_waiting": 7.0}})
+        own = Gauge(f"newsfabric_{ends}", "…", ["use"], registry=process.registry)
+        own.labels("authority").set(later)
+        wanted = [Wanted(process.waiting), Wanted(own, "use")]
+        process.reporting = Reporting(
+            SPEAKER,
+            figures=Figures(wanted, process.registry),
+            readiness=lambda: READY,
+            more=process._more,
+            outcomes=process.outcomes,
+        )
+        report = await process.reporting.report()
+        assert report.figures == {"router_waiting": 7.0, f"{ends}.authority": told}
+
+
 async def test_what_it_says_is_bounded():
     figures = {f"f{n}": 1.0 for n in range(2 * MAX_FIGURES)}
     process = Process(more={"figures": figures})

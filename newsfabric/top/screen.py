@@ -410,7 +410,7 @@ def _figures(width: int, figures: Iterable[tuple[str, float]]) -> Iterator[Text]
     across = max(1, (width + 2) // (cell + 2))
     pieces = []
     for name, value in sorted(figures):
-        text = words.figure(value)
+        text = words.figure(name, value)
         room = min(cell, width) - cell_len(text) - 1
         pieces.append(f"{set_cell_size(name, max(1, room))} {text}")
     down = -(-len(pieces) // across)

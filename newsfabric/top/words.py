@@ -6,6 +6,8 @@ import time
 from typing import Final
 
 UNKNOWN: Final = "-"
+#: The last second of the year 9999.
+LAST_DATE: Final = 253_402_300_799
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -66,8 +68,11 @@ def clock(at_ms: float | None) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(at_ms / 1000))
 
 
-def figure(value: float) -> str:
-    """A metric's value."""
+def figure(name: str, value: float) -> str:
+    """The value of the metric ``name``; a time is a date."""
+    metric = name.partition(".")[0]
+    if metric.endswith("_timestamp_seconds") and 0 <= value <= LAST_DATE:
+        return time.strftime("%Y-%m-%d", time.gmtime(value))
     return f"{value:.6g}"
 
 

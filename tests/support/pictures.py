@@ -80,7 +80,7 @@ class Told:
         return self.picture.document(self.now, NOW_MS + round(self.now * 1000), **options)
 
     def region(self) -> dict[str, Any]:
-        return self.picture.region(self.now)
+        return self.picture.region(self.now, NOW_MS + round(self.now * 1000))
 
     def events(self) -> list[tuple[str, str]]:
         return [(event["kind"], event["who"]) for event in self.document(own=True)["events"]]

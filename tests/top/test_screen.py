@@ -89,7 +89,9 @@ def test_the_selected_line_is_always_on_the_screen() -> None:
 
 def test_one_box_is_followed_with_its_figures_and_bars() -> None:
     made = document()
-    made["regions"][0]["boxes"][0] |= {"figures": {"gateway_delay_seconds.p99": 0.0115}}
+    made["regions"][0]["boxes"][0] |= {
+        "figures": {"gateway_delay_seconds.p99": 0.0115, "x_timestamp_seconds.y": 1797206400}
+    }
     trail = Trail()
     followed = Followed(View.BOXES, "oregon-retail-1", None)
     for readers in (0, 5, 10):
@@ -100,6 +102,7 @@ def test_one_box_is_followed_with_its_figures_and_bars() -> None:
     assert "box oregon-retail-1\nready\nreaders 10 of 1000   engine native" in text
     assert "readers                 10  ▁▅█" in text
     assert "gateway_delay_seconds.p99       0.0115" in text
+    assert "x_timestamp_seconds.y       2026-12-14" in text
 
 
 def test_a_topic_is_followed_in_each_region() -> None:

@@ -113,6 +113,7 @@ describe("words", () => {
 
   it("give a figure the unit its name tells", () => {
     assert.deepEqual([words.figure("store_write_seconds.p99", 0.0124), words.figure("gateway_outbox_bytes", 20_480), words.figure("gateway_closes.drain", 1.5), words.figure("x_y", -3)], ["12 ms", "20.5kB", "1.5", "-3"]);
+    assert.deepEqual([1_797_206_400, -1, 1e18].map((value) => words.figure("tls_certificate_expiry_timestamp_seconds.server", value)), ["2026-12-14", "-1", "1000000000000000000"]);
   });
 
   it("call a shovel what its canaries say, not what RabbitMQ says", () => {
@@ -174,6 +175,12 @@ describe("concerns", () => {
     const why = "f1 reaches no node of oregon/core: it hears nobody";
     const found = listed(region("oregon", { state: "troubled", why: [why], services: [{ name: "f1", state: "starting" }] }));
     assert.deepEqual(found, [["bad", why, ""], ["warn", "f1", "starting"]]);
+  });
+
+  it("of a region that is well are to be watched", () => {
+    const why = "server certificate ends on 2026-12-14: oregon-frontdesk-1";
+    assert.deepEqual(listed(region("oregon", { why: [why] })), [["warn", why, ""]]);
+    assert.equal(words.verdict(read(region("oregon", { why: [why] }))).level, "warn");
   });
 
   it("count silent shovels where there are many", () => {

@@ -84,7 +84,7 @@ class Board:
         if now >= self._next_point:
             self._next_point = now + EVERY_MS / 1000
             self._plots_made = None
-            for region in [picture.region(now), *picture.elsewhere.documents(now)]:
+            for region in [picture.region(now, _wall_ms()), *picture.elsewhere.documents(now)]:
                 known = region["state"] != "away"
                 self.plots.add(region["name"], point_of(region) if known else {}, now)
         if now >= self._next_update or picture.events.last != self._told:

@@ -20,6 +20,7 @@ from newsfabric.control import LoadReport
 from newsfabric.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk import region_page
 from wholesale.frontdesk.elsewhere import Elsewhere
+from wholesale.frontdesk.endings import endings
 from wholesale.frontdesk.events import EventKind, Events
 from wholesale.frontdesk.presence import BOX, GONE_AFTER, Known, Presence
 from wholesale.frontdesk.region_page import MAX_REASONS, Seen, shovel_moves, state_of
@@ -196,12 +197,12 @@ class Picture:
             "region": place.region,
             "version": place.version,
             "now_ms": now_ms,
-            "regions": [self.region(now), *([] if own else self.elsewhere.documents(now))],
+            "regions": [self.region(now, now_ms), *([] if own else self.elsewhere.documents(now))],
             "events": self.events.document(now, now_ms, after=after, region=region),
         }
 
-    def region(self, now: float) -> dict[str, Any]:
-        """The own region."""
+    def region(self, now: float, now_ms: int) -> dict[str, Any]:
+        """The own region. A certificate that ends soon is a reason, but no trouble yet."""
         place = self.place
         listed = sorted(self._presence, key=lambda known: (known.kind, known.name))
         # Who left as it was told to isn't missed.
@@ -212,12 +213,18 @@ class Picture:
         clusters = region_page.cluster_pages(
             place.planned, region_page.nodes_of(listed, now), core_away=away
         )
-        why = [*self._links_wrong(), *_wrong(listed, clusters, shovels)]
+        ending = endings(listed, now_ms)
+        wrong = [
+            *self._links_wrong(),
+            *_wrong(listed, clusters, shovels),
+            *(one.text for one in ending if one.trouble),
+        ]
+        why = [*wrong, *(one.text for one in ending if not one.trouble)]
         return {
             "name": place.region,
             "frontdesk_url": place.frontdesk_url,
             "age_ms": 0,
-            "state": "troubled" if why else "well",
+            "state": "troubled" if wrong else "well",
             "why": why[:MAX_REASONS],
             "totals": region_page.totals_page(listed),
             "clusters": clusters,

@@ -36,6 +36,7 @@ from newsfabric.service import (
 )
 from newsfabric.settings import Fabric, ServerFiles
 from newsfabric.store import Store
+from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
@@ -78,6 +79,7 @@ FIGURES: Final = (
     Wanted(counters.PUBLISHED, "status"),
     Wanted(counters.PUBLISH_SECONDS),
     Wanted(counters.BOARD_STREAMS),
+    Wanted(CERTIFICATES_END, "use"),
 )
 
 

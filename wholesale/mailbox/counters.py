@@ -7,6 +7,7 @@ from typing import Final
 from newsfabric import metrics
 from newsfabric.figures import Wanted
 from newsfabric.mailbox import MARK_KINDS
+from newsfabric.tls import CERTIFICATES_END
 
 _MARKS = metrics.counter("mailbox_marks", "Marks written and announced", ["mark"])
 _IGNORED = metrics.counter("mailbox_ignored_marks", "Marks that came to nothing", ["why"])
@@ -35,4 +36,5 @@ FIGURES: Final = (
     Wanted(PUBLISH_RETRIES),
     Wanted(WAITING),
     Wanted(SECONDS),
+    Wanted(CERTIFICATES_END, "use"),
 )

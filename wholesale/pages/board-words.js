@@ -77,6 +77,12 @@ export const METRICS = {
   routed: "newsfabric_router_stage_left_messages",
 };
 
+/** The last second of the year 9999. */
+const LAST_DATE = 253_402_300_799;
+
+/** @param {number} seconds Unix time @returns {string} "2026-12-14" */
+const dateOf = (seconds) => (seconds >= 0 && seconds <= LAST_DATE ? new Date(seconds * 1000).toISOString().slice(0, 10) : String(seconds));
+
 /** @param {string} figure `gateway_delay_seconds.p99` @returns {string} the metric it was read from */
 export const metricOf = (figure) => `newsfabric_${figure.split(".", 1)[0]}`;
 
@@ -86,6 +92,7 @@ export const metricUrl = (metric) => `/board/metrics#${encodeURIComponent(metric
 /** @param {string} figure @param {number} value @returns {string} with its unit, as far as the name tells it */
 export function figure(figure, value) {
   const [metric] = figure.split(".", 1);
+  if (metric?.endsWith("_timestamp_seconds")) return dateOf(value);
   if (metric?.endsWith("_seconds")) return value < 0 ? String(value) : delay(value * 1000);
   if (metric?.endsWith("_bytes")) return `${short(Math.max(0, value))}B`;
   return value < 0 ? String(value) : short(value);
@@ -164,7 +171,8 @@ function inRegion(region) {
     kind: /** @type {const} */ ("region"),
     about: region.name,
     title: why,
-    level: /** @type {Level} */ ("bad"),
+    // A region that is well names what will go wrong, if nobody does anything.
+    level: /** @type {Level} */ (region.state === "well" ? "warn" : "bad"),
     text: "",
   }));
   const silent = shovels.filter(({ level }) => level === "bad");

@@ -7,6 +7,7 @@ from typing import Final
 from newsfabric import metrics
 from newsfabric.envelope import REJECT_REASONS
 from newsfabric.figures import Wanted
+from newsfabric.tls import CERTIFICATES_END
 
 INTERNAL: Final = "internal"
 
@@ -70,6 +71,7 @@ FIGURES: Final = (
     Wanted(WAITING),
     Wanted(SECONDS),
     Wanted(STORE_SECONDS),
+    Wanted(CERTIFICATES_END, "use"),
 )
 
 REJECTED: Final = {reason: _REJECTED.labels(reason) for reason in (*REJECT_REASONS, INTERNAL)}

@@ -6,6 +6,7 @@ from typing import Final
 
 from newsfabric import metrics
 from newsfabric.figures import Wanted
+from newsfabric.tls import CERTIFICATES_END
 
 LOAD_REPORTS = metrics.counter(
     "scaler_load_reports", "Load reports, by what came of them", ["outcome"]
@@ -45,4 +46,5 @@ FIGURES: Final = (
     Wanted(DRIVER_WELL),
     Wanted(LOAD_REPORTS, "outcome"),
     Wanted(DECIDE_SECONDS),
+    Wanted(CERTIFICATES_END, "use"),
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pictures import BOX, KEEPER, LOAD, NODE, NOW_MS, PLACE, ROUTER, SHOVEL, Told
 
 from newsfabric.numbers import is_number
-from newsfabric.reports import KINDS, MAX_SHOVELS, Busy, Report
+from newsfabric.reports import CERTIFICATE_ENDS, KINDS, MAX_SHOVELS, Busy, Report
 from wholesale.frontdesk.answers_elsewhere import parse_answer
 from wholesale.frontdesk.picture import QUIET_AT_FIRST
 from wholesale.frontdesk.presence import MAX_BOXES, MAX_OF_KIND, MAX_SERVICES, login_of
@@ -94,6 +94,63 @@ def test_a_region_where_all_is_as_it_should_be_is_well(told: Told):
     (shovel,) = region["shovels"]
     assert shovel["canary_age_ms"] == 1100
     assert shovel["messages_per_second"] == 12.5
+
+
+def _ends(process: Report, days: float, use: str = "server") -> Report:
+    """``process`` with a certificate that ends in so many days."""
+    ends = NOW_MS / 1000 + days * 86_400
+    return dataclasses.replace(process, figures={f"{CERTIFICATE_ENDS}{use}": ends})
+
+
+def _why(told: Told, *said: Report) -> tuple[str, list[str]]:
+    told.pass_by(1, LOAD, *said)
+    region = told.region()
+    return region["state"], region["why"]
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "why"),
+    [
+        (30.5, "well", []),
+        (29.5, "well", ["server certificate ends on 2025-01-30: oregon-router-1"]),
+        (2.5, "well", ["server certificate ends on 2025-01-03: oregon-router-1"]),
+        (1.5, "troubled", ["server certificate ends on 2025-01-02: oregon-router-1"]),
+        (-0.5, "troubled", ["server certificate ended on 2024-12-31: oregon-router-1"]),
+        (-1e12, "troubled", ["server certificate ended on 1970-01-01: oregon-router-1"]),
+        (1e12, "well", []),
+    ],
+)
+def test_a_certificate_that_ends_soon_is_a_reason_and_at_last_trouble(
+    told: Told, days: float, state: str, why: list[str]
+):
+    assert _why(told, BOX, _ends(ROUTER, days)) == (state, why)
+
+
+def test_certificates_that_end_on_one_day_are_one_reason(told: Told):
+    others = [
+        dataclasses.replace(_ends(ROUTER, 9.1, "authority"), name=f"oregon-router-{n}")
+        for n in (3, 1, 2)
+    ]
+    _, why = _why(told, BOX, *others, _ends(KEEPER, 3.2))
+    assert why == [
+        "server certificate ends on 2025-01-04: oregon-shovels",
+        "authority certificate ends on 2025-01-10: oregon-router-1 and 2 more",
+    ]
+
+
+def test_what_is_wrong_now_is_said_before_what_will_be(told: Told):
+    state, why = _why(told, BOX, _ends(ROUTER, 9), dataclasses.replace(KEEPER, state="starting"))
+    assert state == "troubled"
+    assert why == [
+        "oregon-shovels is not ready",
+        "server certificate ends on 2025-01-10: oregon-router-1",
+    ]
+
+
+def test_who_is_gone_has_no_certificate_that_ends(told: Told):
+    told.pass_by(1, ROUTER, BOX, LOAD, _ends(KEEPER, 3))
+    told.pass_by(4, ROUTER, BOX, LOAD)
+    assert told.region()["why"] == ["oregon-shovels is silent"]
 
 
 def test_totals_are_of_those_who_are_there(told: Told):
