@@ -168,7 +168,7 @@ def _host_variables(folders: Folders, machine: Machine) -> dict[str, str]:
     return {
         "ansible_host": machine.name,
         "ansible_ssh_common_args": f"-F {shlex.quote(str(folders.ssh_config))}",
-        # Machines of two fleets have the same names and addresses: a connection that is kept is of one of them.
+        # Of two fleets the machines have the same names: a connection that is kept is of one.
         "ansible_control_path": f"%(directory)s/{folders.namespace}-%%h",
         "ansible_python_interpreter": "/usr/bin/python3",
         "newsfabric_address": machine.address,
