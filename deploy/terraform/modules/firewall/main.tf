@@ -37,6 +37,12 @@ locals {
     { to = "store", group = "store", cidrs = [], port = var.ports.gossip, why = "the cluster's nodes, over TLS" },
     { to = "store", group = null, cidrs = local.far_store, port = var.ports.gossip, why = "other regions' nodes, over TLS" },
     { to = "store", group = null, cidrs = concat(local.far_brokers, local.far_edge), port = var.ports.cql, why = "other regions read here while theirs has no quorum" },
+    { to = "client", group = "client", cidrs = [], port = var.ports.node_exporter, why = "Prometheus, which is on client nodes" },
+    { to = "core", group = "client", cidrs = [], port = var.ports.node_exporter, why = "Prometheus" },
+    { to = "store", group = "client", cidrs = [], port = var.ports.node_exporter, why = "Prometheus" },
+    { to = "retail", group = "client", cidrs = [], port = var.ports.node_exporter, why = "Prometheus" },
+    { to = "core", group = "client", cidrs = [], port = var.ports.metrics, why = "Prometheus: metrics of processes, and nothing else of them" },
+    { to = "retail", group = "client", cidrs = [], port = var.ports.metrics, why = "Prometheus: metrics of processes, and nothing else of them" },
     ], var.readers_edge == "nlb" ? [
     { to = "readers-door", group = null, cidrs = local.internet, port = 443, why = "readers" },
     { to = "retail", group = "readers-door", cidrs = [], port = var.ports.readers, why = "what the balancer lets through to a gateway" },
@@ -50,6 +56,7 @@ locals {
     { to = "proxy", group = "proxy", cidrs = [], port = var.ports.erlang, why = "the cluster's nodes" },
     { to = "proxy", group = null, cidrs = local.far_brokers, port = var.ports.amqps, why = "regions' shovels and canaries" },
     { to = "proxy", group = null, cidrs = local.far_brokers, port = var.ports.management, why = "regions' keepers" },
+    { to = "proxy", group = null, cidrs = local.far_brokers, port = var.ports.node_exporter, why = "Prometheus of the nearest region" },
   ]
 
   openings = var.kind == "region" ? local.region_openings : local.proxy_openings
@@ -61,6 +68,7 @@ locals {
     { from = "core", cidrs = local.far_store, port = var.ports.cql, why = "reads while this region has no quorum" },
     { from = "core", cidrs = local.internet, port = 443, why = "token keys, other regions' boards, AWS" },
     { from = "client", cidrs = local.far_proxies, port = var.ports.amqps, why = "shovels of what is published at proxies" },
+    { from = "client", cidrs = local.far_proxies, port = var.ports.node_exporter, why = "Prometheus" },
     { from = "client", cidrs = local.internet, port = 443, why = "AWS" },
     { from = "store", cidrs = local.far_store, port = var.ports.gossip, why = "other regions' nodes" },
     { from = "store", cidrs = local.internet, port = 443, why = "AWS, by endpoints alone: there is no route further" },

@@ -61,14 +61,16 @@ variable "far" {
 variable "ports" {
   description = "Ports, as Ansible's group_vars have them. A box's port for readers and a frontdesk's are those behind a balancer."
   type = object({
-    amqps      = optional(number, 5671)
-    management = optional(number, 15671)
-    epmd       = optional(number, 4369)
-    erlang     = optional(number, 25672)
-    cql        = optional(number, 9042)
-    gossip     = optional(number, 7001)
-    readers    = optional(number, 8080)
-    frontdesk  = optional(number, 15080)
+    amqps         = optional(number, 5671)
+    management    = optional(number, 15671)
+    epmd          = optional(number, 4369)
+    erlang        = optional(number, 25672)
+    cql           = optional(number, 9042)
+    gossip        = optional(number, 7001)
+    readers       = optional(number, 8080)
+    frontdesk     = optional(number, 15080)
+    node_exporter = optional(number, 9100)
+    metrics       = optional(number, 9106)
   })
   default = {}
 
