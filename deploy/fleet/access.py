@@ -168,6 +168,8 @@ def _host_variables(folders: Folders, machine: Machine) -> dict[str, str]:
     return {
         "ansible_host": machine.name,
         "ansible_ssh_common_args": f"-F {shlex.quote(str(folders.ssh_config))}",
+        # Of two fleets the machines have the same names: a connection that is kept is of one.
+        "ansible_control_path": f"%(directory)s/{folders.namespace}-%%h",
         "ansible_python_interpreter": "/usr/bin/python3",
         "newsfabric_address": machine.address,
         "zone": machine.zone,

@@ -66,6 +66,18 @@ def test_the_inventory_has_a_group_for_each_role_and_region(tmp_path: Path) -> N
     assert (variables["newsfabric_address"], variables["zone"]) == ("10.77.1.102", "oregon-b")
 
 
+def test_two_fleets_never_share_a_connection_that_ansible_keeps(tmp_path: Path) -> None:
+    kept = [
+        access.inventory(Folders.at(tmp_path / name), machines_of(6))["_meta"]["hostvars"][host]
+        for name, host in (("a", "oregon-core-1"), ("b", "oregon-core-1"))
+    ]
+    first, second = (one["ansible_control_path"] for one in kept)
+    assert first != second
+    # ssh puts the host there, Ansible its folder.
+    assert all(path % {"directory": "/d"} for path in (first, second))
+    assert (first % {"directory": "/d"}).endswith("-%h")
+
+
 def test_ssh_is_told_of_every_machine_and_trusts_only_known_keys(tmp_path: Path) -> None:
     folders = Folders.at(tmp_path)
     access.write_ssh_config(folders, Network("nf-none"), {"oregon-core-1": "ssh-ed25519 AAAA x\n"})
