@@ -1,9 +1,15 @@
 """Readers of a fleet, and one who publishes for them: ``fleet run python -m tests.fleet.crowd``.
 
-Prints ``ready`` when all readers are connected and subscribed. Publishes over HTTP until its
-standard input ends, and then prints one line of JSON: how many messages each reader should have
-got, how many readers were disconnected, and how many messages were lost and doubled, summed over
-all readers.
+It is told a region's frontdesk, or several: of the first readers ask where to connect, and each
+takes messages while those before it don't. Prints ``ready`` when all readers are connected and
+subscribed. Publishes over HTTP until its standard input ends, and then prints one line of JSON: how
+many messages each reader should have got, how many readers were disconnected, and how many messages
+were lost and doubled, summed over all readers.
+
+With several frontdesks, readers who are disconnected come again: they ask one frontdesk after the
+other, and go on from their position, as the readers' library does. It drops by identity what it has
+had, so a message is doubled if it came under two. The report has the seconds from the first
+disconnect to the last, and how many there were in the fullest of them.
 """
 
 from __future__ import annotations
@@ -11,12 +17,16 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import itertools
 import json
 import random
 import sys
+import time
+from collections.abc import Sequence
 
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
+from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
 from newsfabric.reader import Gateway, Reader, connect, fetch_endpoints
 
@@ -29,39 +39,74 @@ _PATIENCE_SECONDS = 60.0
 
 @dataclasses.dataclass
 class Seat:
-    """A reader and what it got: how often each number came."""
+    """A reader and what it got: under which identities each number came, and how often in all.
 
-    got: collections.Counter[int]
+    ``left`` is when it was disconnected, in seconds; ``position`` is where it goes on.
+    """
+
+    got: collections.defaultdict[int, list[int]]
     disconnected: str | None = None
+    position: str | None = None
+    left: list[float] = dataclasses.field(default_factory=list)
 
 
 async def _sit(seat: Seat, reader: Reader) -> None:
+    """Until it is disconnected."""
     try:
         async with reader:
             async for push in reader:
+                seat.position = push.position or seat.position
                 if push.is_message:
-                    seat.got[push.fields["body"]["number"]] += 1
+                    identity = identity_of_id(str(push.fields["id"]))
+                    seat.got[push.fields["body"]["number"]].append(identity)
     except Disconnected as exc:
         seat.disconnected = str(exc)
+        seat.left.append(time.monotonic())
 
 
-async def _take_seat(gateway: Gateway, gate: asyncio.Semaphore) -> Reader:
+async def _sit_again_and_again(seat: Seat, reader: Reader, desks: Sequence[str]) -> None:
+    """Until cancelled."""
+    while True:
+        await _sit(seat, reader)
+        reader = await _come_again(seat, desks)
+
+
+async def _come_again(seat: Seat, desks: Sequence[str]) -> Reader:
+    while True:
+        await asyncio.sleep(random.uniform(0, 2 * _RETRY_SECONDS))
+        for desk in desks:
+            try:
+                endpoints = await fetch_endpoints(f"{desk}/endpoints.json")
+                if endpoints.gateways:
+                    return await _subscribed(endpoints.choose(random.Random()), seat)
+            except (OSError, Disconnected, TimeoutError):
+                continue
+
+
+async def _take_seat(seat: Seat, gateway: Gateway, gate: asyncio.Semaphore) -> Reader:
     async with gate:
+        return await _subscribed(gateway, seat)
+
+
+async def _subscribed(gateway: Gateway, seat: Seat) -> Reader:
+    async with asyncio.timeout(_PATIENCE_SECONDS):
         reader = await connect(gateway, "websocket")
-        await reader.subscribe(TOPIC)
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            while (await anext(reader)).type != "subscribed":
-                pass
+        await reader.subscribe(TOPIC, position=seat.position)
+        while (push := await anext(reader)).type != "subscribed":
+            pass
+        # What is replayed is older than this one.
+        seat.position = seat.position or push.position
         return reader
 
 
-async def _publish(url: str, key: str, number: int) -> None:
+async def _publish(desks: Sequence[str], key: str, number: int) -> None:
     """Send it until it is routed; sent again under its id, it is routed once."""
     message = {"topic": TOPIC, "body": {"number": number}, "message_id": f"crowd-{number}"}
     headers = {"X-API-Key": key, "Content-Type": "application/json"}
-    request = HTTPRequest(url, method="POST", headers=headers, body=json.dumps(message))
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while True:
+        for desk in itertools.cycle(desks):
+            url = f"{desk}/publish"
+            request = HTTPRequest(url, method="POST", headers=headers, body=json.dumps(message))
             try:
                 await AsyncHTTPClient().fetch(request)
             except (OSError, HTTPClientError):
@@ -70,29 +115,46 @@ async def _publish(url: str, key: str, number: int) -> None:
                 return
 
 
+def _leaving(times: Sequence[float]) -> dict[str, float]:
+    """How evenly readers were disconnected, over whole seconds from the first one on."""
+    if not times:
+        return {}
+    began = min(times)
+    seconds = collections.Counter(int(at - began) for at in times)
+    lasted = max(1.0, max(times) - began)
+    return {
+        "left": len(times),
+        "left_in_seconds": round(lasted, 1),
+        "fullest_second": max(seconds.values()),
+    }
+
+
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-async def run(frontdesk: str, key: str, readers: int, per_second: float) -> None:
+async def run(desks: Sequence[str], key: str, readers: int, per_second: float) -> None:
     """Seat ``readers``, publish until standard input ends, and print what came of it."""
-    gateways = (await fetch_endpoints(f"{frontdesk}/endpoints.json")).gateways
+    gateways = (await fetch_endpoints(f"{desks[0]}/endpoints.json")).gateways
     gate = asyncio.Semaphore(_AT_ONCE)
     first = random.randrange(10**9)
+    seats = [Seat(collections.defaultdict(list)) for _ in range(readers)]
     taken = await asyncio.gather(
-        *(_take_seat(gateways[each % len(gateways)], gate) for each in range(readers))
+        *(_take_seat(seat, gateways[each % len(gateways)], gate) for each, seat in enumerate(seats))
     )
-    seats = [Seat(collections.Counter()) for _ in taken]
     sitting = [
-        asyncio.create_task(_sit(seat, reader)) for seat, reader in zip(seats, taken, strict=True)
+        asyncio.create_task(
+            _sit(seat, reader) if len(desks) == 1 else _sit_again_and_again(seat, reader, desks)
+        )
+        for seat, reader in zip(seats, taken, strict=True)
     ]
     _say("ready")
     end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     sent: list[asyncio.Task[None]] = []
     while not end.done():
         number = first + len(sent)
-        sent.append(asyncio.create_task(_publish(f"{frontdesk}/publish", key, number)))
+        sent.append(asyncio.create_task(_publish(desks, key, number)))
         await asyncio.sleep(1 / per_second)
     await asyncio.gather(*sent)
     await asyncio.sleep(_SETTLE_SECONDS)
@@ -101,8 +163,14 @@ async def run(frontdesk: str, key: str, readers: int, per_second: float) -> None
         "readers": len(seats),
         "messages": len(wanted),
         "disconnected": sum(seat.disconnected is not None for seat in seats),
-        "lost": sum(seat.got[number] == 0 for seat in seats for number in wanted),
-        "doubled": sum(max(0, seat.got[number] - 1) for seat in seats for number in wanted),
+        "lost": sum(not seat.got[number] for seat in seats for number in wanted),
+        "doubled": sum(
+            max(0, len(set(got) if len(desks) > 1 else got) - 1)
+            for seat in seats
+            for number in wanted
+            if (got := seat.got[number])
+        ),
+        **_leaving([at for seat in seats for at in seat.left]),
         "why": sorted({seat.disconnected for seat in seats if seat.disconnected})[:5],
     }
     _say(json.dumps(report))
@@ -112,5 +180,5 @@ async def run(frontdesk: str, key: str, readers: int, per_second: float) -> None
 
 
 if __name__ == "__main__":
-    _frontdesk, _key, _readers, _per_second = sys.argv[1:]
-    asyncio.run(run(_frontdesk, _key, int(_readers), float(_per_second)))
+    _frontdesks, _key, _readers, _per_second = sys.argv[1:]
+    asyncio.run(run(_frontdesks.split(","), _key, int(_readers), float(_per_second)))

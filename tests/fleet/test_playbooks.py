@@ -14,28 +14,9 @@ import pytest
 from fleet import access
 from fleet.fleet import Fleet
 from fleet.plan import machines_of
-from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
+from tests.fleet.fabrics import changes, played
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(1800)]
-
-_RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.M)
-
-
-def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """A playbook that has ended, and what it said."""
-    return subprocess.run(
-        command(PLAYBOOKS / name, INVENTORY, options),
-        env=environment(fleet.folders),
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-
-
-def changes(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-    """How many tasks have changed each machine."""
-    return {found[1]: int(found[2]) for found in _RECAP.finditer(done.stdout)}
 
 
 def installed(fleet: Fleet, name: str) -> bool:

@@ -1,0 +1,139 @@
+"""Sends a message through the fabric, and sees it come to each box exactly once.
+
+Run on a core node, by the release's Python. It reads at each of the boxes that it is told,
+publishes one message through this region's frontdesk, and waits until each box has brought that of
+each region that is told; it says which haven't. The API key is read from a file, and shown nowhere.
+"""
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+
+from newsfabric.errors import Disconnected
+from newsfabric.fetching import fetch
+from newsfabric.reader import Gateway, Reader, connect
+
+# The topic that everyone may publish to, and nobody reads.
+TOPIC = "fabric.canary"
+# What another region's program sent before we had subscribed comes again.
+REWIND = "2m"
+# After the last one, a second copy would have come.
+LINGER = 2.0
+PAUSE = 1.0
+
+
+def gateway(address: str) -> Gateway:
+    """The gateway at ``host:port``."""
+    return Gateway(
+        sockjs_url=f"http://{address}/sockjs",
+        websocket_url=f"ws://{address}/websocket",
+        sse_url=f"http://{address}/events",
+    )
+
+
+def key(path: Path) -> str:
+    """The first key in a frontdesk's file: a line is ``KEY`` or ``APP_ID KEY``."""
+    lines = (line.split() for line in path.read_text().splitlines())
+    return next(words[-1] for words in lines if words and not words[0].startswith("#"))
+
+
+async def publish(told: argparse.Namespace) -> list[str]:
+    """Send it until the frontdesk says that it is routed; what is wrong."""
+    message = {
+        "topic": TOPIC,
+        "body": {"run": told.run, "region": told.region},
+        "message_id": f"verify-{told.run}-{told.region}",
+    }
+    request = HTTPRequest(
+        f"{told.frontdesk}/publish",
+        method="POST",
+        headers={"X-API-Key": key(told.keys), "Content-Type": "application/json"},
+        body=json.dumps(message),
+        ca_certs=os.environ.get("NEWSFABRIC_TLS_CA_FILE"),
+    )
+    deadline = time.monotonic() + told.timeout
+    while True:
+        try:
+            await fetch(AsyncHTTPClient(), request)
+        except (OSError, HTTPClientError, ValueError) as exc:
+            if time.monotonic() > deadline:
+                return [f"{told.frontdesk} didn't take the message of {told.region}: {exc}"]
+            await asyncio.sleep(PAUSE)
+        else:
+            return []
+
+
+async def begin(address: str, seconds: float) -> Reader | str:
+    """A reader at a box, subscribed; or why there is none."""
+    try:
+        async with asyncio.timeout(seconds):
+            reader = await connect(gateway(address), "websocket")
+            await reader.subscribe(TOPIC, rewind=REWIND)
+            while (push := await anext(reader)).type != "subscribed":
+                if push.type == "error":
+                    return str(push.fields.get("reason"))
+            return reader
+    except (OSError, Disconnected, TimeoutError) as exc:
+        return str(exc) or "no answer"
+
+
+async def count(reader: Reader, told: argparse.Namespace) -> collections.Counter[str]:
+    """How often it gets the message of each region, until a second copy would have come."""
+    got: collections.Counter[str] = collections.Counter()
+    clock = asyncio.get_running_loop().time
+    with contextlib.suppress(TimeoutError, Disconnected):
+        async with reader, asyncio.timeout(told.timeout) as limit:
+            async for push in reader:
+                body = push.fields.get("body") if push.is_message else None
+                if isinstance(body, dict) and body.get("run") == told.run:
+                    got[str(body.get("region"))] += 1
+                    if all(got[region] for region in told.expect):
+                        limit.reschedule(clock() + LINGER)
+    return got
+
+
+async def run(told: argparse.Namespace) -> list[str]:
+    """What is wrong, of the frontdesk and of all boxes."""
+    boxes = dict(name.partition("=")[::2] for name in told.box)
+    begun = await asyncio.gather(*(begin(at, told.timeout) for at in boxes.values()))
+    taken = dict(zip(boxes, begun, strict=True))
+    wrong = [
+        f"{name} ({boxes[name]}) takes no reader: {reader}"
+        for name, reader in taken.items()
+        if isinstance(reader, str)
+    ]
+    readers = {name: reader for name, reader in taken.items() if not isinstance(reader, str)}
+    wrong += await publish(told)
+    found = await asyncio.gather(*(count(reader, told) for reader in readers.values()))
+    return wrong + [
+        f"{name} ({boxes[name]}) got the message of {region} {got[region]} times, not once"
+        for name, got in zip(readers, found, strict=True)
+        for region in told.expect
+        if got[region] != 1
+    ]
+
+
+def main() -> None:
+    """As the module says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--frontdesk", required=True)
+    parser.add_argument("--keys", required=True, type=Path)
+    parser.add_argument("--region", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--expect", action="append", required=True, metavar="REGION")
+    parser.add_argument("--box", action="append", default=[], metavar="NAME=HOST:PORT")
+    parser.add_argument("--timeout", type=float, default=30.0)
+    if wrong := asyncio.run(run(parser.parse_args())):
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Playbooks of boxes, regions and backups, on two regions that are as small as they go."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from fleet.fleet import Fleet
+from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
+from tests.fleet.fabrics import Crowd, asked, changes, desk, on, played, plays, publish
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+ROLES = ("client", "core", "store", "retail")
+TOPIC = "news.breaking"
+
+
+def boxes(fleet: Fleet, region: str) -> int:
+    """How many boxes a frontdesk offers."""
+    return len(asked(fleet, f"{desk(region)}/endpoints.json")["gateways"])
+
+
+def headlines(fleet: Fleet, region: str) -> list[str]:
+    found = asked(fleet, f"{desk(region)}/history?topic={TOPIC}&limit=100")
+    return [message["body"].get("headline", "") for message in found["messages"]]
+
+
+@pytest.fixture
+def two_regions(empty_fleet: Fleet, port_base: int) -> Fleet:
+    """A fabric of ten machines: a second region beside those of the fleet of six."""
+    empty_fleet.up(6, port_base=port_base)
+    empty_fleet.boot([f"dublin-{role}-1" for role in ROLES], new=False)
+    plays(empty_fleet, "site.yml")
+    return empty_fleet
+
+
+def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(two_regions: Fleet) -> None:
+    fleet = two_regions
+
+    refused = played(fleet, "evacuate-region.yml", "--extra-vars", "region=oregon")
+    assert "tokyo hands over to oregon what isn't gold" in refused.stdout
+    assert sum(changes(refused).values()) == 0
+
+    with Crowd(fleet, ("dublin", "oregon"), readers=200, per_second=5) as crowd:
+        plays(fleet, "evacuate-region.yml", "--extra-vars", "region=dublin")
+        assert "inactive" in on(fleet, "dublin-core-1", "systemctl is-active rabbitmq-server")
+        assert boxes(fleet, "oregon") == 2
+        deployed = played(fleet, "deploy.yml")
+        assert "dublin-core-1 is evacuated: bring it back first" in deployed.stdout
+        plays(fleet, "restore-region.yml", "--extra-vars", "region=dublin")
+        assert boxes(fleet, "dublin") == 1
+    assert crowd.report["left"] == 200
+    assert (crowd.report["lost"], crowd.report["doubled"]) == (0, 0)
+    assert crowd.report["fullest_second"] <= 2 * 200 / crowd.report["left_in_seconds"]
+
+    again = plays(fleet, "site.yml")
+    assert set(changes(again).values()) == {0}
+
+
+def test_a_box_more_is_made_and_drained_and_an_interrupted_run_is_given_again(
+    two_regions: Fleet,
+) -> None:
+    fleet = two_regions
+    new = ("--extra-vars", "boxes=dublin-retail-2")
+    nobody = played(fleet, "scale-out-retail.yml", "--extra-vars", "boxes=dublin-core-1")
+    assert "say with -e boxes=" in nobody.stdout
+
+    fleet.boot(["dublin-retail-2"], new=False)
+    words = command(PLAYBOOKS / "scale-out-retail.yml", INVENTORY, new)
+    with subprocess.Popen(
+        words, env=environment(fleet.folders), stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        # In the middle: its broker is configured, and doesn't run yet.
+        next(line for line in first.stdout if "[rabbitmq : Its settings]" in line)
+        first.kill()
+    touched = plays(fleet, "scale-out-retail.yml", *new)
+    assert "oregon-core-1" not in changes(touched)
+    assert boxes(fleet, "dublin") == 2
+    assert set(changes(plays(fleet, "scale-out-retail.yml", *new)).values()) == {0}
+
+    plays(fleet, "drain-retail.yml", "--limit", "dublin-retail-1")
+    assert boxes(fleet, "dublin") == 1
+    assert "dublin-retail-1 isn't asked: it is drained" in plays(fleet, "verify.yml").stdout
+    # The core alone is broken now, and nothing else is named.
+    on(fleet, "dublin-core-1", "systemctl stop newsfabric-router@1")
+    broken = played(fleet, "verify.yml", "--limit", "dublin-core-1")
+    assert "router-1 of dublin-core-1 doesn't answer" in broken.stdout
+
+
+def test_a_message_of_before_is_read_in_a_new_store(two_regions: Fleet, tmp_path: Path) -> None:
+    fleet = two_regions
+    headline = f"kept at {time.time()}"
+    publish(fleet, "oregon", TOPIC, {"headline": headline})
+    backup = tmp_path / "a-backup"
+    told = ("--extra-vars", f"backup={backup}")
+    plays(fleet, "backup.yml", *told)
+    assert sorted(path.name for path in backup.iterdir()) == [
+        "SHA256SUMS",
+        "oregon-store-1.tar.gz",
+    ]
+    assert set(changes(plays(fleet, "backup.yml", *told)).values()) == {0}
+
+    stores = ["oregon-store-1", "dublin-store-1"]
+    fleet.pull_plug(stores)
+    fleet.boot(stores, new=True)
+    plays(fleet, "site.yml")
+    assert headline not in headlines(fleet, "dublin")
+
+    archive = backup / "oregon-store-1.tar.gz"
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:-1])
+    torn = played(fleet, "restore.yml", *told)
+    assert torn.returncode != 0
+    assert sum(changes(torn).values()) == 0
+    archive.write_bytes(whole)
+
+    plays(fleet, "restore.yml", *told)
+    for region in ("oregon", "dublin"):
+        assert headline in headlines(fleet, region)
