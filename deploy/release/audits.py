@@ -43,7 +43,10 @@ def judge_pip_audit(report: dict[str, Any]) -> str:
     if holes:
         raise Failed("\n".join(["pip-audit knows of holes:", *holes]))
     if not asked:
-        raise Skipped(f"pip-audit: the registry can't be asked about any of {len(packages)}")
+        reasons = "; ".join(sorted({one["skip_reason"] for one in packages})[:1])
+        raise Skipped(
+            f"pip-audit: the registry can't be asked about any of {len(packages)}: {reasons}"
+        )
     return f"pip-audit: no known hole in {len(asked)} of {len(packages)} packages"
 
 
