@@ -8,13 +8,14 @@ A second signal ends it at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import click
@@ -269,3 +270,20 @@ def listen(
     )
     server.add_socket(listener)
     return server, int(listener.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    application: tornado.web.Application,
+    *,
+    host: str,
+    port: int,
+    tls: ServerFiles | None = None,
+) -> AsyncIterator[int]:
+    """:func:`listen` until the block ends, which gets the port; then close every connection."""
+    server, found = listen(application, host=host, port=port, tls=tls)
+    try:
+        yield found
+    finally:
+        server.stop()
+        await server.close_all_connections()

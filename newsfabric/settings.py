@@ -239,6 +239,13 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def check_name(text: str, source: str = "") -> None:
+    """ConfigError for a text that :func:`is_name` refuses; it says ``source``, if one is given."""
+    if not is_name(text):
+        where = f"{source}: " if source else ""
+        raise ConfigError(f"{where}{text!r} is no name (a-z, 0-9 and -, at most 63)")
+
+
 def load_fabric(path: Path) -> Fabric:
     """Read ``fabric.json``; ConfigError names what is wrong where."""
     try:
@@ -298,8 +305,7 @@ def _check(regions: tuple[Region, ...], proxies: tuple[ProxyCluster, ...], sourc
     names = [region.name for region in regions] + [proxy.name for proxy in proxies]
     names += [node.name for node in nodes]
     for name in names:
-        if not is_name(name):
-            raise ConfigError(f"{source}: {name!r} is no name (a-z, 0-9 and -, at most 63)")
+        check_name(name, source)
         if names.count(name) > 1:
             raise ConfigError(f"{source}: {name!r} is there twice")
     for region in regions:

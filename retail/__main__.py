@@ -9,12 +9,11 @@ from collections.abc import Sequence
 import click
 
 from newsfabric import service
-from newsfabric.errors import ConfigError
 from newsfabric.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import (
     ServerFiles,
+    check_name,
     credentials_from,
-    is_name,
     server_files_from,
     without_login,
 )
@@ -64,8 +63,7 @@ def main(
 
     async def serve(stop: asyncio.Event) -> None:
         for word in (name, region):
-            if not is_name(word):
-                raise ConfigError(f"{word!r} is no name (a-z, 0-9 and -, at most 63)")
+            check_name(word)
         for url in (*cores, broker, management, gateway_admin):
             without_login(url, "--core, --broker, --management and --gateway-admin")
         settings = AgentSettings(
@@ -104,13 +102,9 @@ async def run(
         *service.operators_routes(agent.readiness),
     ]
     pages = OperatorsApplication(routes, names=admin_hosts)
-    server, _ = service.listen(pages, host=address[0], port=address[1], tls=tls)
-    service.up()
-    try:
+    async with service.serving(pages, host=address[0], port=address[1], tls=tls):
+        service.up()
         await agent.run(stop)
-    finally:
-        server.stop()
-        await server.close_all_connections()
 
 
 if __name__ == "__main__":

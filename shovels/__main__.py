@@ -10,14 +10,13 @@ from pathlib import Path
 import click
 
 from newsfabric import service
-from newsfabric.errors import ConfigError
 from newsfabric.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import (
     Credentials,
     Fabric,
     ServerFiles,
+    check_name,
     credentials_from,
-    is_name,
     load_fabric,
     server_files_from,
     shovel_credentials_from,
@@ -62,8 +61,8 @@ def main(
     async def keep(stop: asyncio.Event) -> None:
         known = load_fabric(fabric)
         known.region(region)
-        if name is not None and not is_name(name):
-            raise ConfigError(f"{name!r} is no name (a-z, 0-9 and -, at most 63)")
+        if name is not None:
+            check_name(name)
         await run(
             stop,
             name=name,
@@ -101,13 +100,9 @@ async def run(
             *service.operators_routes(keeper.readiness),
         ]
         pages = OperatorsApplication(routes, names=admin_hosts)
-        server, _ = service.listen(pages, host=address[0], port=address[1], tls=tls)
-        service.up()
-        try:
+        async with service.serving(pages, host=address[0], port=address[1], tls=tls):
+            service.up()
             await keeper.run(stop)
-        finally:
-            server.stop()
-            await server.close_all_connections()
 
 
 if __name__ == "__main__":

@@ -107,8 +107,20 @@ def test_the_wheel_holds_no_rust_source(wheel: zipfile.ZipFile) -> None:
     assert [name for name in wheel.namelist() if name.endswith((".rs", "Cargo.toml"))] == []
 
 
-def test_the_wheel_carries_the_licence(wheel: zipfile.ZipFile) -> None:
-    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
+def test_the_wheel_carries_its_licence_and_those_of_what_is_inside(wheel: zipfile.ZipFile) -> None:
+    folder = "newsfabric-0.1.0.dist-info/licenses/"
+    carried = {name for name in wheel.namelist() if name.startswith(folder)}
+    assert carried == {
+        folder + name
+        for name in (
+            "LICENSE",
+            "gateway/dataplane/NOTICES.txt",
+            "newsfabric/static/sockjs.LICENSE.txt",
+            "wholesale/pages/uplot.LICENSE.txt",
+        )
+    }
+    notices = wheel.read(f"{folder}gateway/dataplane/NOTICES.txt")
+    assert notices == (ROOT / "gateway" / "dataplane" / "NOTICES.txt").read_bytes()
 
 
 def test_without_a_data_plane_the_wheel_is_for_every_machine(wheel: zipfile.ZipFile) -> None:

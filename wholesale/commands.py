@@ -27,6 +27,7 @@ from newsfabric.settings import (
 )
 from newsfabric.store import Store, open_store
 from newsfabric.topics import TopicTable, load_topics
+from wholesale.core_service import CoreService, CoreSettings
 from wholesale.frontdesk.access import read_keys
 from wholesale.frontdesk.board_access import BoardSettings
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
@@ -153,72 +154,26 @@ def main() -> None:
 @main.command(epilog=_ROUTER_EXAMPLES)
 @_common
 @trace_options
-def router(
-    *,
-    name: str,
-    log_level: str,
-    host: str,
-    port: int,
-    admin_hosts: tuple[str, ...],
-    **where: Any,
-) -> None:
+def router(**told: Any) -> None:
     """Number, store and route what publishers send.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
     The HTTP port has /healthz/live, /healthz/ready and /metrics.
     """
-
-    async def run(stop: asyncio.Event) -> None:
-        async with _on_core(name, **where) as (own, opened):
-            queues = topology.router_queues()
-            settings = RouterSettings(
-                name=name,
-                region=own.name,
-                queues=queues,
-                login=_login(),
-                host=host,
-                port=port,
-                tls=server_files_from(os.environ),
-                admin_hosts=admin_hosts,
-            )
-            await RouterService(settings, **opened).serve(stop)
-
-    service.run(run, name=name, log_level=log_level)
+    _run_on_core(RouterService, RouterSettings, lambda _own: topology.router_queues(), **told)
 
 
 @main.command(epilog=_MAILBOX_EXAMPLES)
 @_common
-def mailbox(
-    *,
-    name: str,
-    log_level: str,
-    host: str,
-    port: int,
-    admin_hosts: tuple[str, ...],
-    **where: Any,
-) -> None:
+def mailbox(**told: Any) -> None:
     """Keep and announce what users did with their individual messages.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
     The HTTP port has /healthz/live, /healthz/ready and /metrics.
     """
-
-    async def run(stop: asyncio.Event) -> None:
-        async with _on_core(name, **where) as (own, opened):
-            queues = topology.mailbox_queues(len(own.core))
-            settings = MailboxSettings(
-                name=name,
-                region=own.name,
-                queues=queues,
-                login=_login(),
-                host=host,
-                port=port,
-                tls=server_files_from(os.environ),
-                admin_hosts=admin_hosts,
-            )
-            await MailboxService(settings, **opened).serve(stop)
-
-    service.run(run, name=name, log_level=log_level)
+    _run_on_core(
+        MailboxService, MailboxSettings, lambda own: topology.mailbox_queues(len(own.core)), **told
+    )
 
 
 @main.command(epilog=_FRONTDESK_EXAMPLES)
@@ -369,6 +324,35 @@ def scaler(
         )
         async with told.opened(own.name) as (driver, watching), _link(own.core, name) as core:
             await ScalerService(settings, core=core, driver=driver, watching=watching).serve(stop)
+
+    service.run(run, name=name, log_level=log_level)
+
+
+def _run_on_core(
+    make_service: Callable[..., CoreService[Any]],
+    make_settings: Callable[..., CoreSettings],
+    queues: Callable[[Region], tuple[str, ...]],
+    *,
+    name: str,
+    log_level: str,
+    host: str,
+    port: int,
+    admin_hosts: tuple[str, ...],
+    **where: Any,
+) -> None:
+    async def run(stop: asyncio.Event) -> None:
+        async with _on_core(name, **where) as (own, opened):
+            settings = make_settings(
+                name=name,
+                region=own.name,
+                queues=queues(own),
+                login=_login(),
+                host=host,
+                port=port,
+                tls=server_files_from(os.environ),
+                admin_hosts=admin_hosts,
+            )
+            await make_service(settings, **opened).serve(stop)
 
     service.run(run, name=name, log_level=log_level)
 

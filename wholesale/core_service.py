@@ -20,7 +20,7 @@ from newsfabric.amqp.message import Delivery
 from newsfabric.errors import LinkError, StoreError
 from newsfabric.operators import OperatorsApplication
 from newsfabric.reporting import Reporting
-from newsfabric.service import Readiness, listen, operators_routes, up
+from newsfabric.service import Readiness, operators_routes, serving, up
 from newsfabric.settings import ServerFiles
 from newsfabric.store import Store
 from wholesale.failed import Failed
@@ -136,10 +136,10 @@ class CoreService(abc.ABC, Generic[W]):
             names=settings.admin_hosts,
             default_handler_class=NotFoundHandler,
         )
-        server, self.port = listen(pages, host=settings.host, port=settings.port, tls=settings.tls)
-        self.listening.set()
-        up()
-        try:
+        at = serving(pages, host=settings.host, port=settings.port, tls=settings.tls)
+        async with at as self.port:
+            self.listening.set()
+            up()
             work = self._work = await self._make_work()
             failed = Failed(await self._link.publisher(in_flight=1), name=settings.name)
             async with asyncio.TaskGroup() as tasks:
@@ -155,9 +155,6 @@ class CoreService(abc.ABC, Generic[W]):
                 for task in running:
                     task.cancel()
             await self._end(work)
-        finally:
-            server.stop()
-            await server.close_all_connections()
 
     async def _consume(self, work: W, failed: Failed) -> None:
         for queue in self._settings.queues:

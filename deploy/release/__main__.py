@@ -14,14 +14,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from release import artefacts, audits, papers, rehearsals
+from release import artefacts, audits, notices, papers, rehearsals
 from release.steps import Outcome, Release, Step, chosen, run_steps
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
 STEPS: Final = (
     Step("versions", "every manifest says the same version", artefacts.check_versions),
-    Step("wheel", "wheel with the data plane", artefacts.build_wheel),
+    Step("notices", "licence texts of what is in the data plane", notices.check_notices),
+    Step("wheel", "wheel with the data plane", artefacts.build_wheel, ("notices",)),
     Step("npm", "npm package", artefacts.build_npm),
     Step("composer", "Composer package", artefacts.build_composer),
     Step("maven", "Maven repository", artefacts.build_maven),
@@ -39,7 +40,8 @@ STEPS: Final = (
     Step("sbom-npm", "SBOM of the npm package", papers.write_sbom_npm),
     Step("licences", "licences of what is inside", papers.write_licences, ("try-wheel",)),
     Step("pip-audit", "known holes, Python", audits.audit_python, ("try-wheel",)),
-    Step("cargo-deny", "known holes, Rust", audits.audit_rust),
+    Step("cargo-deny", "licences, sources and doubles, Rust", audits.check_rust),
+    Step("cargo-audit", "known holes, Rust", audits.audit_rust),
     Step("npm-audit", "known holes, JavaScript", audits.audit_npm),
     # The last: it covers what the others have written.
     Step("checksums", "SHA256SUMS of all files", artefacts.write_checksums),

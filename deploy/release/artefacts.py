@@ -12,14 +12,14 @@ from pathlib import Path
 
 from release.steps import Failed, Release, Skipped, need, run
 
-_PROGRAM = "target/release/newsfabric-dataplane"
+PROGRAM = "target/release/newsfabric-dataplane"
 _MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_\w+")
 CHECKSUMS = "SHA256SUMS"
 
 
 def build_wheel(release: Release) -> str:
     """A wheel with the data plane inside, tagged with the oldest glibc that it runs on."""
-    if not (release.root / _PROGRAM).is_file():
+    if not (release.root / PROGRAM).is_file():
         raise Skipped(
             "the data plane isn't built, so it would be a wheel without: `make dataplane`"
         )

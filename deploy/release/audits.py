@@ -43,17 +43,46 @@ def judge_pip_audit(report: dict[str, Any]) -> str:
     if holes:
         raise Failed("\n".join(["pip-audit knows of holes:", *holes]))
     if not asked:
-        raise Skipped(f"pip-audit: the registry can't be asked about any of {len(packages)}")
+        reasons = "; ".join(sorted({one["skip_reason"] for one in packages})[:1])
+        raise Skipped(
+            f"pip-audit: the registry can't be asked about any of {len(packages)}: {reasons}"
+        )
     return f"pip-audit: no known hole in {len(asked)} of {len(packages)} packages"
 
 
+def check_rust(release: Release) -> str:
+    """cargo deny: licences, sources and doubles, by ``deny.toml``; asks no registry."""
+    _deny(release, "bans", "licenses", "sources")
+    return "cargo deny: bans, licences and sources"
+
+
 def audit_rust(release: Release) -> str:
-    """cargo deny: advisories, licences, sources and doubles, by ``deny.toml``."""
+    """cargo deny: RustSec's advisories, and crates that were withdrawn."""
+    try:
+        _deny(release, "advisories")
+    except Failed as exc:
+        reason = unreachable(str(exc))
+        if reason is None:
+            raise
+        raise Skipped(f"cargo deny: RustSec's database didn't answer: {reason}") from exc
+    return "cargo deny: no known hole, no crate that was withdrawn"
+
+
+def unreachable(said: str) -> str | None:
+    """Why cargo deny couldn't fetch the advisories; None if it could, whatever it found in them."""
+    if "failed to fetch advisory database" not in said:
+        return None
+    reasons = [line for line in said.splitlines() if line.startswith("fatal:")]
+    return reasons[0].removeprefix("fatal: ") if reasons else "no reason given"
+
+
+def _deny(release: Release, *checks: str) -> None:
     need("cargo", "`make dataplane` installs Rust")
-    if shutil.which("cargo-deny") is None:
-        raise Skipped("cargo-deny is missing: cargo install --locked cargo-deny")
-    run(["cargo", "deny", "--locked", "check"], release.root)
-    return "cargo deny: advisories, bans, licences and sources"
+    installed = release.root / ".tools" / "cargo-deny" / "bin" / "cargo-deny"
+    program = str(installed) if installed.is_file() else shutil.which("cargo-deny")
+    if program is None:
+        raise Skipped("cargo-deny is missing: `scripts/setup cargo_deny` compiles it, for minutes")
+    run([program, "--locked", "check", *checks], release.root)
 
 
 def audit_npm(release: Release) -> str:

@@ -11,7 +11,7 @@ import importlib.metadata
 import json
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,12 +98,14 @@ def rust_components(metadata: Mapping[str, Any]) -> list[Component]:
     )
 
 
-def cargo_metadata(root: Path) -> dict[str, Any]:
-    """What cargo says of the workspace and of all that it needs on this platform."""
+def cargo_metadata(root: Path, platforms: Sequence[str] = ()) -> dict[str, Any]:
+    """What cargo says of the workspace and all that it needs; without ``platforms`` on this one."""
     cargo = need("cargo", "`make dataplane` installs Rust")
-    said = run(["rustc", "-vV"], root)
-    (host,) = (line.split()[1] for line in said.splitlines() if line.startswith("host: "))
-    command = [cargo, "metadata", "--locked", "--format-version", "1", "--filter-platform", host]
+    if not platforms:
+        said = run(["rustc", "-vV"], root)
+        platforms = [line.split()[1] for line in said.splitlines() if line.startswith("host: ")]
+    command = [cargo, "metadata", "--locked", "--format-version", "1"]
+    command += [word for one in platforms for word in ("--filter-platform", one)]
     metadata: dict[str, Any] = json.loads(run(command, root))
     return metadata
 

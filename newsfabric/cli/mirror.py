@@ -25,7 +25,7 @@ from newsfabric.mirror.place import Place
 from newsfabric.mirror.report import COLUMNS, closing_lines, failures, rows
 from newsfabric.mirror.run import Mirror, MirrorOptions, run_mirror
 from newsfabric.operators import OperatorsApplication
-from newsfabric.service import Readiness, listen, operators_routes
+from newsfabric.service import Readiness, operators_routes, serving
 
 logger = logging.getLogger(__name__)
 
@@ -108,12 +108,8 @@ async def _metrics(port: int | None, here: Link, there: Link) -> AsyncIterator[N
         return Readiness.of(original=here.established, other=there.established)
 
     pages = OperatorsApplication(operators_routes(readiness))
-    server, _ = listen(pages, host="127.0.0.1", port=port)
-    try:
+    async with serving(pages, host="127.0.0.1", port=port):
         yield
-    finally:
-        server.stop()
-        await server.close_all_connections()
 
 
 def _say(text: str) -> None:

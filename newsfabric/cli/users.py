@@ -12,7 +12,7 @@ import click
 from newsfabric.cli.options import examples
 from newsfabric.errors import ConfigError
 from newsfabric.passwords import passwords_in
-from newsfabric.settings import is_name, load_fabric
+from newsfabric.settings import check_name, load_fabric
 from newsfabric.topics import load_topics
 from newsfabric.topology import Cluster, Role
 from newsfabric.topology.rights import User, limits, user_definitions
@@ -76,8 +76,7 @@ def place_and_role(where: str, boxes: Iterable[str] = ()) -> tuple[str, Role | N
     such a place or one of ``boxes``."""
     place, _, role = where.partition("/")
     for name in (place, *boxes):
-        if not is_name(name):
-            raise ConfigError(f"{name!r} is no name (a-z, 0-9 and -, at most 63)")
+        check_name(name)
     return place, None if role == _BOX else _role(role)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from release.artefacts import checksums
-from release.audits import judge_npm_audit, judge_pip_audit
+from release.audits import judge_npm_audit, judge_pip_audit, unreachable
 from release.inside import (
     RULES,
     Component,
@@ -206,10 +206,17 @@ def test_checksums_are_of_all_files_but_themselves(tmp_path: Path) -> None:
 
 def test_an_audit_that_looked_nothing_up_is_no_success() -> None:
     unasked = {"dependencies": [{"name": "pika", "skip_reason": "not found on PyPI"}]}
-    with pytest.raises(Skipped, match="can't be asked about any of 1"):
+    with pytest.raises(Skipped, match="can't be asked about any of 1: not found on PyPI"):
         judge_pip_audit(unasked)
     with pytest.raises(Skipped, match="405 Method Not Allowed"):
         judge_npm_audit({"message": "405 Method Not Allowed", "error": {"summary": ""}})
+
+
+def test_advisories_that_could_not_be_fetched_are_told_from_holes() -> None:
+    said = "[ERROR] failed to fetch advisory database https://x with cli\nfatal: no such host\n"
+    assert unreachable(said) == "no such host"
+    assert unreachable(said.splitlines()[0]) == "no reason given"
+    assert unreachable("error[vulnerability]: RUSTSEC-2026-0001") is None
 
 
 def test_an_audit_says_how_many_it_looked_up() -> None:

@@ -57,7 +57,7 @@ def test_a_skipped_step_says_why_and_takes_those_along_that_need_it(here: Releas
 
 def test_a_chosen_step_brings_what_it_needs_in_order() -> None:
     names = [step.name for step in chosen(STEPS, ["licences", "npm"])]
-    assert names == ["wheel", "npm", "try-wheel", "licences"]
+    assert names == ["notices", "wheel", "npm", "try-wheel", "licences"]
 
 
 def test_steps_need_only_earlier_steps() -> None:

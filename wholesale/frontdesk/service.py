@@ -8,14 +8,14 @@ import functools
 import logging
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from tornado.httpserver import HTTPServer
 
 from newsfabric import control, reports, topology
-from newsfabric.amqp import Consumer, Declare, Link
+from newsfabric.amqp import Consumer, Link
 from newsfabric.amqp.message import Delivery
 from newsfabric.bearer import check_private
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
@@ -60,7 +60,7 @@ from wholesale.frontdesk.picture import Place
 from wholesale.frontdesk.presence import login_of
 from wholesale.frontdesk.repeats import Repeats
 from wholesale.http import AskerPace, NotFoundHandler, application
-from wholesale.source import QueueSource
+from wholesale.own_queue import consume_own
 
 logger = logging.getLogger(__name__)
 
@@ -272,11 +272,6 @@ class FrontdeskService:
         ]
 
     async def _await_receipts(self) -> Receipts:
-        async def declare(broker: Declare) -> None:
-            await self._own_queue(broker)
-            await broker.bind(self._queue, topology.RECEIPTS, self._queue)
-
-        await self._client.on_connect(declare)
         settings = self.settings
         receipts = Receipts(
             await self._client.publisher(in_flight=settings.max_pending),
@@ -284,38 +279,34 @@ class FrontdeskService:
             most=settings.max_pending,
             timeout=settings.receipt_seconds,
         )
-        await _consume(self._client, self._queue, receipts.take)
+        await consume_own(
+            self._client,
+            self._queue,
+            receipts.take,
+            exchange=topology.RECEIPTS,
+            key=self._queue,
+            bounds=_BOUNDS,
+        )
         return receipts
 
     async def _watch_boxes(self) -> Consumer:
-        async def declare(broker: Declare) -> None:
-            await self._own_queue(broker)
-            key = control.load_key(self.settings.region, "*")
-            await broker.bind(self._queue, topology.UPSTREAM, key)
-
-        await self._core.on_connect(declare)
-        return await _consume(self._core, self._queue, self._take_report)
+        return await consume_own(
+            self._core,
+            self._queue,
+            self._take_report,
+            exchange=topology.UPSTREAM,
+            key=control.load_key(self.settings.region, "*"),
+            bounds=_BOUNDS,
+        )
 
     async def _watch_reports(self) -> Consumer:
-        queue = f"{self._queue}.reports"
-
-        async def declare(broker: Declare) -> None:
-            await self._own_queue(broker, queue, _REPORT_BOUNDS)
-            key = reports.report_key(self.settings.region, "*")
-            await broker.bind(queue, topology.UPSTREAM, key)
-
-        await self._core.on_connect(declare)
-        return await _consume(self._core, queue, self._take_seen)
-
-    async def _own_queue(
-        self, broker: Declare, queue: str | None = None, bounds: Bounds = _BOUNDS
-    ) -> None:
-        await broker.queue(
-            queue or self._queue,
-            durable=False,
-            exclusive=True,
-            auto_delete=True,
-            arguments=bounds.arguments(),
+        return await consume_own(
+            self._core,
+            f"{self._queue}.reports",
+            self._take_seen,
+            exchange=topology.UPSTREAM,
+            key=reports.report_key(self.settings.region, "*"),
+            bounds=_REPORT_BOUNDS,
         )
 
     def _take_report(self, delivery: Delivery) -> None:
@@ -405,17 +396,3 @@ class FrontdeskService:
                 await receipts.idle()
         except TimeoutError:
             logger.warning("%s leaves %d requests", self.settings.name, receipts.pending)
-
-
-async def _consume(link: Link, queue: str, take: Callable[[Delivery], None]) -> Consumer:
-    """Consume ``queue``, each delivery acknowledged as soon as it was taken."""
-    source = QueueSource()
-
-    def on_delivery(delivery: Delivery) -> None:
-        source.saw(delivery)
-        take(delivery)
-        source.ack(delivery)
-
-    consumer = await link.consumer(queue, on_delivery)
-    source.attach(consumer)
-    return consumer

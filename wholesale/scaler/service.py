@@ -15,18 +15,19 @@ import time
 from typing import Any, Final
 
 from newsfabric import control, topology
-from newsfabric.amqp import Consumer, Declare, Link, Publisher
+from newsfabric.amqp import Link, Publisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.control import Drain, encode_drain
 from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
 from newsfabric.operators import OperatorsApplication
 from newsfabric.reporting import Reporting, Speaker
-from newsfabric.service import DocumentHandler, Readiness, listen, operators_routes, up
+from newsfabric.service import DocumentHandler, Readiness, operators_routes, serving, up
 from newsfabric.settings import ServerFiles
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
 from wholesale.http import NotFoundHandler
+from wholesale.own_queue import consume_own
 from wholesale.scaler import counters
 from wholesale.scaler.acting import Acting
 from wholesale.scaler.brain import Brain, counts
@@ -34,7 +35,6 @@ from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import Driver
 from wholesale.scaler.drivers.cloudwatch import Watching
 from wholesale.scaler.plan import Plan
-from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)
 
@@ -124,17 +124,21 @@ class ScalerService:
             names=settings.admin_hosts,
             default_handler_class=NotFoundHandler,
         )
-        server, self.port = listen(pages, host=settings.host, port=settings.port, tls=settings.tls)
-        self.listening.set()
-        up()
-        try:
+        at = serving(pages, host=settings.host, port=settings.port, tls=settings.tls)
+        async with at as self.port:
+            self.listening.set()
+            up()
             await self._work(stop)
-        finally:
-            server.stop()
-            await server.close_all_connections()
 
     async def _work(self, stop: asyncio.Event) -> None:
-        reports = await self._hear()
+        reports = await consume_own(
+            self._core,
+            self._queue,
+            self._take_report,
+            exchange=topology.UPSTREAM,
+            key=control.load_key(self.settings.region, "*"),
+            bounds=_BOUNDS,
+        )
         orders = await self._core.publisher(in_flight=100)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -197,30 +201,6 @@ class ScalerService:
             logger.info("%s is told to drain", box)
 
     # --- ears -----------------------------------------------------------------------------
-
-    async def _hear(self) -> Consumer:
-        async def declare(broker: Declare) -> None:
-            await broker.queue(
-                self._queue,
-                durable=False,
-                exclusive=True,
-                auto_delete=True,
-                arguments=_BOUNDS.arguments(),
-            )
-            key = control.load_key(self.settings.region, "*")
-            await broker.bind(self._queue, topology.UPSTREAM, key)
-
-        await self._core.on_connect(declare)
-        source = QueueSource()
-
-        def take(delivery: Delivery) -> None:
-            source.saw(delivery)
-            self._take_report(delivery)
-            source.ack(delivery)
-
-        consumer = await self._core.consumer(self._queue, take)
-        source.attach(consumer)
-        return consumer
 
     def _take_report(self, delivery: Delivery) -> None:
         try:
