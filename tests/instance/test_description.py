@@ -13,7 +13,6 @@ from newsfabric.errors import ConfigError
 from newsfabric.instance.description import INSTANCE_ID, parse, role_of
 from tests.support.instances import DOCUMENT
 
-
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
 VALUES = st.recursive(
     LEAVES,
