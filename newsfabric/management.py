@@ -208,6 +208,10 @@ class Management:
         """Add what ``document``, a part of a ``definitions.json``, says; what is there stays."""
         await self._send("POST", "/definitions", document)
 
+    async def user_names(self) -> set[str]:
+        """The cluster's users."""
+        return {_text(entry, "name") for entry in _objects(await self._get("/users?columns=name"))}
+
     async def delete_user(self, name: str) -> None:
         """Forget a user; its connections are closed."""
         await self._delete(f"/users/{_quote(name)}")

@@ -15,13 +15,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SERVICES = {"gateway", "wholesale", "retail", "shovels"}
 SHIPPED = {"newsfabric", *SERVICES}
-#: Libraries that only one place may import, so that one place knows their faults.
+#: Libraries that only these places may import, so that one place knows their faults.
 RESERVED = {
-    "pika": "newsfabric/amqp/",
-    "sockjs": "gateway/sockjs.py",
-    "cassandra": "newsfabric/store/_cassandra_",
-    "boto3": "wholesale/scaler/drivers/aws.py",
-    "botocore": "wholesale/scaler/drivers/aws.py",
+    "pika": ("newsfabric/amqp/",),
+    "sockjs": ("gateway/sockjs.py",),
+    "cassandra": ("newsfabric/store/_cassandra_",),
+    # Two, since a box has no scaler: each has an error of its own for what AWS has against it.
+    "boto3": ("wholesale/scaler/drivers/aws.py", "newsfabric/instance/cloud.py"),
+    "botocore": ("wholesale/scaler/drivers/aws.py", "newsfabric/instance/cloud.py"),
 }
 
 
@@ -42,7 +43,7 @@ def _breaches(path: str, package: str, source: str) -> Iterator[str]:
         if imported in SERVICES and imported != package:
             yield f"imports {imported}"
         elif imported in RESERVED and not path.startswith(RESERVED[imported]):
-            yield f"imports {imported}, which belongs to {RESERVED[imported]}"
+            yield f"imports {imported}, which belongs to {', '.join(RESERVED[imported])}"
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:

@@ -1,0 +1,125 @@
+"""``admit``: gives each box of the group its user on the core, and its password by Secrets Manager.
+
+Runs beside core nodes, two of them or more; none leads, and both make the same. Who may log in as
+a box is decided here: a box that stands in no group gets nothing. A password is known to the core
+(as a hash), to Secrets Manager, and to that one machine (docs/design/0024-users-and-rights.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from typing import Final, Protocol
+
+from newsfabric.errors import ManagementError, NewsfabricError
+from newsfabric.instance.admitting import Admissions
+from newsfabric.instance.cloud import CloudError
+from newsfabric.seldom import Complaints
+from newsfabric.topology.rights import user_definitions
+from newsfabric.topology.roles import core_box, user_name
+
+logger = logging.getLogger(__name__)
+
+EVERY_SECONDS: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The boxes that are admitted: of ``group``, in the fabric's ``region``.
+
+    ``prefix`` begins their secrets' names, ``machines`` their ARNs, ``key`` encrypts (or None).
+    """
+
+    region: str
+    group: str
+    prefix: str
+    machines: str
+    key: str | None = None
+
+
+class Passwords(Protocol):
+    """What ``admit`` asks of AWS; each call blocks."""
+
+    def instances(self, group: str) -> set[str]:
+        """The group's instances."""
+        ...
+
+    def box_password(self, prefix: str, box: str, machine: str, key: str | None) -> str:
+        """The password of ``box``, made if need be."""
+        ...
+
+    def forget_box(self, prefix: str, box: str) -> None:
+        """Delete it."""
+        ...
+
+
+class Users(Protocol):
+    """The core's users (:class:`newsfabric.management.Management`)."""
+
+    async def user_names(self) -> set[str]:
+        """All of them."""
+        ...
+
+    async def import_definitions(self, document: dict[str, object]) -> None:
+        """Add some."""
+        ...
+
+    async def delete_user(self, name: str) -> None:
+        """Take one away."""
+        ...
+
+
+class Admission:
+    """Admits boxes, step by step."""
+
+    def __init__(self, place: Place, cloud: Passwords, users: Users) -> None:
+        self._place, self._cloud, self._users = place, cloud, users
+        self._admissions = Admissions()
+
+    async def step(self, now: float) -> None:
+        """Look once at ``now``; CloudError or ManagementError if that or a change fails."""
+        place = self._place
+        listed = await asyncio.to_thread(self._cloud.instances, place.group)
+        begin = user_name("box", "")
+        names = await self._users.user_names()
+        known = {name.removeprefix(begin) for name in names if name.startswith(begin)}
+        change = self._admissions.step(now, listed, known)
+        for box in change.admit:
+            await self._admit(box)
+        for box in change.forget:
+            await asyncio.to_thread(self._cloud.forget_box, place.prefix, box)
+            await self._users.delete_user(user_name("box", box))
+            self._admissions.forgotten(box)
+            logger.info("box %s has gone, and its user", box)
+
+    async def _admit(self, box: str) -> None:
+        place = self._place
+        password = await asyncio.to_thread(
+            self._cloud.box_password, place.prefix, box, place.machines + box, place.key
+        )
+        user = core_box(place.region, box)
+        await self._users.import_definitions({**user_definitions([user], {user.name: password})})
+        self._admissions.admitted(box)
+        logger.info("box %s has a user", box)
+
+
+async def admit(stop: asyncio.Event, admission: Admission) -> None:
+    """Step every few seconds until ``stop``; what fails is said seldom and tried again."""
+    complaints = Complaints()
+    while not stop.is_set():
+        try:
+            await admission.step(time.monotonic())
+            complaints.over()
+        except (CloudError, ManagementError) as exc:
+            _complain(complaints, exc)
+        try:
+            await asyncio.wait_for(stop.wait(), EVERY_SECONDS)
+        except TimeoutError:
+            continue
+
+
+def _complain(complaints: Complaints, error: NewsfabricError) -> None:
+    if complaints.is_news(str(error), time.monotonic()):
+        logger.warning("%s", error)

@@ -1,0 +1,140 @@
+"""``leave``: notices that AWS ends this box, drains it, and tells AWS when that is done.
+
+The drain is the agent's and the gateway's own: they are stopped, the agent first, as
+``drain-retail.yml`` does it. :mod:`newsfabric.instance.leaving` decides; this asks and acts. AWS
+that can't be reached doesn't keep the box from draining: the hook ends by its own time then.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from newsfabric.errors import NewsfabricError
+from newsfabric.instance.cloud import CloudError
+from newsfabric.instance.leaving import Leaving, Step
+from newsfabric.instance.metadata import MetadataError
+from newsfabric.seldom import Complaints
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 5.0
+#: In this order: the agent needs the gateway for its drain.
+_STOP: Final = ("newsfabric-retail-agent.service", "newsfabric-gateway.service")
+
+
+class Told(Protocol):
+    """The machine's metadata."""
+
+    def target_state(self) -> str | None:
+        """Where the group is bringing this instance."""
+        ...
+
+
+class Hook(Protocol):
+    """The hook that waits for this box."""
+
+    def beat(self, group: str, hook: str, box: str) -> None:
+        """The drain goes on."""
+        ...
+
+    def complete(self, group: str, hook: str, box: str) -> None:
+        """The instance may go."""
+        ...
+
+
+class Drain(Protocol):
+    """The box's own drain."""
+
+    def begin(self) -> None:
+        """Begin; at once."""
+        ...
+
+    def over(self) -> bool:
+        """Whether it has ended, well or not."""
+        ...
+
+
+class StoppedServices:
+    """Drains by stopping the services, one after the other, in the background."""
+
+    def __init__(self) -> None:
+        self._left = list(_STOP)
+        self._stopping: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Stop the first."""
+        self._next()
+
+    def over(self) -> bool:
+        """Whether all have stopped."""
+        if self._stopping is not None and self._stopping.poll() is not None:
+            if self._stopping.returncode != 0:
+                logger.warning("systemctl stop: exit code %d", self._stopping.returncode)
+            self._next()
+        return self._stopping is None
+
+    def _next(self) -> None:
+        unit = self._left.pop(0) if self._left else None
+        self._stopping = None if unit is None else subprocess.Popen(["systemctl", "stop", unit])
+
+
+class Watch:
+    """Watches for the end of ``box``, whose hook is ``hook`` of ``group``."""
+
+    def __init__(
+        self,
+        leaving: Leaving,
+        *,
+        place: tuple[str, str, str],
+        metadata: Told,
+        cloud: Hook,
+        drain: Drain,
+    ) -> None:
+        self._leaving, self._place = leaving, place
+        self._metadata, self._cloud, self._drain = metadata, cloud, drain
+        self._draining = False
+        self._complaints = Complaints()
+
+    def look(self, now: float) -> bool:
+        """Look once at ``now`` and act; whether AWS has been told that the box may go."""
+        drained = self._draining and self._drain.over()
+        match self._leaving.step(now, self._state(now), drained=drained):
+            case Step.DRAIN:
+                logger.info("AWS ends this box: it drains")
+                self._draining = True
+                self._drain.begin()
+            case Step.BEAT:
+                self._tell(now, self._cloud.beat)
+            case Step.COMPLETE:
+                if not drained:
+                    logger.warning("the drain has had its time: the box goes as it is")
+                if self._tell(now, self._cloud.complete):
+                    self._leaving.told()
+            case Step.GONE:
+                return True
+            case Step.STAY | Step.WAIT:
+                pass
+        return False
+
+    def _state(self, now: float) -> str | None:
+        try:
+            return self._metadata.target_state()
+        except MetadataError as exc:
+            self._complain(exc, now)
+            return None
+
+    def _tell(self, now: float, call: Callable[[str, str, str], None]) -> bool:
+        try:
+            call(*self._place)
+        except CloudError as exc:
+            self._complain(exc, now)
+            return False
+        self._complaints.over()
+        return True
+
+    def _complain(self, error: NewsfabricError, now: float) -> None:
+        if self._complaints.is_news(str(error), now):
+            logger.warning("%s", error)
