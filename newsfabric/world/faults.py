@@ -16,9 +16,10 @@ from typing import Final, Literal
 from newsfabric.errors import WorldError
 from newsfabric.world.cassandra_home import find_cassandra
 from newsfabric.world.dataplanes import dataplanes
-from newsfabric.world.layout import LINKS, WorldLayout
+from newsfabric.world.layout import WorldLayout
 from newsfabric.world.parts import Part, links
 from newsfabric.world.processes import ProcessId, kill, pause, unpause
+from newsfabric.world.programs import LINKS
 from newsfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
 from newsfabric.world.running import Running
 from newsfabric.world.state import changing, running_world

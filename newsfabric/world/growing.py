@@ -41,6 +41,7 @@ from newsfabric.world.broker import answers
 from newsfabric.world.dataplanes import dataplanes
 from newsfabric.world.layout import MAX_BOXES, Box, RegionLayout, WorldLayout, lay_out
 from newsfabric.world.processes import ProcessId, ticks_since_boot
+from newsfabric.world.programs import box_programs
 from newsfabric.world.rabbitmq_home import find_rabbitmq
 from newsfabric.world.running import Running
 from newsfabric.world.start import check_ports_of, write_definitions
@@ -140,7 +141,7 @@ def _start_one(layout: WorldLayout, notes: Notes, region: str) -> tuple[WorldLay
     check_ports_of(box)
     write_definitions(grown, load_topics(grown.paths.topics))
     _admit(grown, place, box)
-    programs = grown.box_programs(place, box)
+    programs = box_programs(grown, place, box)
     names = (box.broker.name, *(program.name for program in programs))
     notes = dataclasses.replace(
         notes,
@@ -174,7 +175,7 @@ def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, 
     planes = {plane.socket: plane.process for plane in dataplanes(state)}
     options = layout.options
     for region, box in found:
-        programs = [program.name for program in layout.box_programs(region, box)]
+        programs = [program.name for program in box_programs(layout, region, box)]
         services += [p for name in programs if (p := notes.processes.get(name)) is not None]
         if box.control_socket in planes:
             services.append(planes[box.control_socket])
@@ -238,7 +239,7 @@ async def _delete_user(region: RegionLayout, name: str) -> None:
 def _processes(
     layout: WorldLayout, notes: Notes, region: RegionLayout, box: Box
 ) -> list[ProcessId]:
-    names = (box.broker.name, *(p.name for p in layout.box_programs(region, box)))
+    names = (box.broker.name, *(p.name for p in box_programs(layout, region, box)))
     return [found for name in names if (found := notes.processes.get(name)) is not None]
 
 

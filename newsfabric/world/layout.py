@@ -1,7 +1,8 @@
-"""What a world consists of, as values: regions, brokers, boxes, programs, and every port.
+"""What a world consists of, as values: regions, brokers, boxes, and every port.
 
 Pure: paths are made, not looked at. Everything follows from :class:`WorldOptions`, so the same
-options always mean the same names and ports, and nothing else has to be written down.
+options always mean the same names and ports, and nothing else has to be written down. The commands
+of its services are made from it in :mod:`newsfabric.world.programs`.
 
 Ports count from ``port_base`` (docs/world.md has the table)::
 
@@ -22,23 +23,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 from newsfabric.errors import ConfigError
 from newsfabric.settings import (
-    AMQP_LOGIN,
-    SHOVEL_LOGIN,
     Fabric,
     Node,
     ProxyCluster,
     Region,
     is_name,
-    login_variables,
 )
-from newsfabric.topology.roles import Service, user_name
 from newsfabric.world.broker import HOST, Broker, entrance
 from newsfabric.world.cassandra import StoreNode, tokens
 from newsfabric.world.links import (
@@ -65,21 +61,9 @@ _SCALERS: Final = 2
 _STORE, _CLIENT, _CORE, _BOX, _MAILBOX, _DESK_ADMIN, _SCALER = 4, 10, 25, 40, 94, 96, 97
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
-# A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
-# patience.
-_DRAIN_SECONDS: Final = 2
-# Who says how many readers a box takes has a crowd, which mustn't run to the next box all at once.
-_CROWD_DRAIN_SECONDS: Final = 8
-
-# A box boots in seconds here, and there is one zone. Who tries this wants to see boxes go, too.
-_SCALER_PLAN: Final = {"boot": "20s", "drain": "15s", "zones": 1, "calm": "30s"}
-
 # What the world's own tokens say (newsfabric.world.issuer).
 READERS_AUDIENCE: Final = "newsfabric"
 READERS_ISSUER: Final = "newsfabric-world"
-
-# The process that is all links between regions.
-LINKS: Final = "links"
 
 # The proxy cluster's name.
 PROXY: Final = "proxy"
@@ -270,15 +254,6 @@ class RegionLayout:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """One service process: its name, the command that runs it, and what its environment adds."""
-
-    name: str
-    command: tuple[str, ...]
-    variables: tuple[tuple[str, str], ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorldLayout:
     """A whole world. Make it with :func:`lay_out`."""
 
@@ -297,14 +272,6 @@ class WorldLayout:
     def toxiproxy_port(self) -> int:
         """Where Toxiproxy's API is, if it is used."""
         return self.epmd_port + API
-
-    def links_program(self) -> Program | None:
-        """Toxiproxy, if it is used."""
-        if not self.proxies:
-            return None
-        assert self.options.toxiproxy is not None
-        words = ("-host", HOST, "-port", str(self.toxiproxy_port), "-config", str(self.paths.links))
-        return Program(name=LINKS, command=(self.options.toxiproxy, *words))
 
     def fabric(self) -> Fabric:
         """All of it, as nobody in particular sees it."""
@@ -371,127 +338,6 @@ class WorldLayout:
             yield from _region_ports(region)
         for broker in self.proxy_nodes:
             yield from _broker_ports(broker)
-
-    def programs(self, region: RegionLayout) -> tuple[Program, ...]:
-        """The services of ``region``, in the order in which they are started."""
-        return (
-            self._keeper(region),
-            *(self._agent(region, box) for box in region.boxes),
-            *(self._router(region, n) for n in range(1, _ROUTERS + 1)),
-            *(self._mailbox(region, n) for n in range(1, _MAILBOXES + 1)),
-            *(self._gateway(region, box) for box in region.boxes),
-            self._frontdesk(region),
-            *(self._scaler(region, n) for n in range(1, len(region.scaler_ports) + 1)),
-        )
-
-    def box_programs(self, region: RegionLayout, box: Box) -> tuple[Program, ...]:
-        """The services of one box of ``region``."""
-        return (self._agent(region, box), self._gateway(region, box))
-
-    def _keeper(self, region: RegionLayout) -> Program:
-        paths = self.paths
-        seen = paths.fabric_seen_from(region.name)
-        options = {"region": region.name, "fabric": seen, "topics": paths.topics}
-        program = _program(region.keeper_name, "shovels", options | {"port": region.keeper_port})
-        keeper = self._logs_in(program, "keeper", region.name)
-        return self._logs_in(keeper, "shovel", region.name, SHOVEL_LOGIN)
-
-    def _router(self, region: RegionLayout, n: int) -> Program:
-        name = region.router_name(n)
-        options = self._wholesale(name, region) | {"port": region.router_ports[n - 1]}
-        return self._logs_in(_program(name, "wholesale router", options), "router", region.name)
-
-    def _mailbox(self, region: RegionLayout, n: int) -> Program:
-        name = region.mailbox_name(n)
-        options = self._wholesale(name, region) | {"port": region.mailbox_ports[n - 1]}
-        return self._logs_in(_program(name, "wholesale mailbox", options), "mailbox", region.name)
-
-    def _scaler(self, region: RegionLayout, n: int) -> Program:
-        assert self.options.scale is not None
-        least, most = self.options.scale
-        name = region.scaler_name(n)
-        options: dict[str, object] = {
-            "name": name,
-            "region": region.name,
-            "fabric": self.paths.fabric_seen_from(region.name),
-            "port": region.scaler_ports[n - 1],
-            "driver": "world",
-            "world": self.paths.state,
-            "least": least,
-            "most": most,
-            **_SCALER_PLAN,
-        }
-        if self.options.box_capacity is not None:
-            options["per-box"] = self.options.box_capacity
-        program = _program(name, "wholesale scaler", options)
-        return self._logs_in(program, "scaler", region.name)
-
-    def _frontdesk(self, region: RegionLayout) -> Program:
-        name = region.frontdesk_name
-        options = self._wholesale(name, region) | {
-            "host": HOST,
-            "port": region.frontdesk_port,
-            "admin-port": region.frontdesk_admin_port,
-        }
-        program = _program(name, "wholesale frontdesk", options)
-        return self._logs_in(program, "frontdesk", region.name)
-
-    def _logs_in(
-        self, program: Program, service: Service, place: str, prefix: str = AMQP_LOGIN
-    ) -> Program:
-        """``program``, told the user that it is and where the password lies."""
-        name = user_name(service, place)
-        said = login_variables(name, self.paths.users / name, prefix)
-        return dataclasses.replace(program, variables=(*program.variables, *said.items()))
-
-    def _wholesale(self, name: str, region: RegionLayout) -> dict[str, object]:
-        return {
-            "name": name,
-            "region": region.name,
-            "fabric": self.paths.fabric_seen_from(region.name),
-            "topics": self.paths.topics,
-            "store": self.store_url(region),
-        }
-
-    def _gateway(self, region: RegionLayout, box: Box) -> Program:
-        capacity = self.options.box_capacity
-        options: dict[str, object] = {
-            "name": box.name,
-            "region": region.name,
-            "broker": box.broker.amqp_url,
-            "topics": self.paths.topics,
-            "store": self.store_url(region),
-            "host": HOST,
-            "port": box.reader_port,
-            "admin-port": box.admin_port,
-            "drain-seconds": _DRAIN_SECONDS if capacity is None else _CROWD_DRAIN_SECONDS,
-            "token-keys": self.paths.token_keys,
-            "token-audience": READERS_AUDIENCE,
-            "token-issuer": READERS_ISSUER,
-        }
-        if capacity is not None:
-            options["capacity"] = capacity
-        if box.control_socket is not None:
-            options["dataplane-socket"] = box.control_socket
-        program = self._logs_in(_program(box.gateway, "gateway", options), "box", box.name)
-        others = (other for other in self.regions if other is not region)
-        urls = (one.endpoints_url for one in (region, *others))
-        words = (word for url in urls for word in ("--endpoints", url))
-        return dataclasses.replace(program, command=(*program.command, *words))
-
-    def _agent(self, region: RegionLayout, box: Box) -> Program:
-        options = {
-            "name": box.name,
-            "region": region.name,
-            "broker": box.broker.amqp_url,
-            "management": box.broker.management_url,
-            "gateway-admin": box.admin_url,
-            "port": box.agent_port,
-        }
-        program = _program(f"{box.name}-agent", "retail", options)
-        program = self._logs_in(program, "box", box.name)
-        cores = (word for broker in region.core for word in ("--core", broker.amqp_url))
-        return dataclasses.replace(program, command=(*program.command, *cores))
 
 
 def lay_out(options: WorldOptions, state: Path) -> WorldLayout:
@@ -631,11 +477,6 @@ def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:
 def _control_socket(paths: Paths, port: int) -> Path | None:
     path = paths.sockets / str(port)
     return path if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES else None
-
-
-def _program(name: str, module: str, options: dict[str, object]) -> Program:
-    words = (word for key, value in options.items() for word in (f"--{key}", str(value)))
-    return Program(name=name, command=(sys.executable, "-m", *module.split(), *words))
 
 
 def _node(broker: Broker) -> Node:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from newsfabric.errors import ConfigError
-from newsfabric.world.layout import LINKS, PROXY, Box, RegionLayout, WorldLayout
+from newsfabric.world.layout import PROXY, Box, RegionLayout, WorldLayout
+from newsfabric.world.programs import LINKS
 
 Kind = Literal[
     "client node",

@@ -14,8 +14,9 @@ from newsfabric.errors import WorldError
 from newsfabric.world import cassandra
 from newsfabric.world.broker import Broker, broker_command, environment, epmd_command, prepare
 from newsfabric.world.cassandra_home import CassandraHome
-from newsfabric.world.layout import LINKS, Program, WorldLayout
+from newsfabric.world.layout import WorldLayout
 from newsfabric.world.processes import MARKER, last_lines, process_id, spawn
+from newsfabric.world.programs import LINKS, Program, links_program, region_programs
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.world.state import Notes, shown, write_notes
 
@@ -26,7 +27,7 @@ def planned(layout: WorldLayout) -> dict[str, None]:
     """The names of all processes of ``layout``, none of them started."""
     stores = (node.name for node in layout.store_nodes())
     brokers = (broker.name for broker in layout.brokers())
-    programs = (p.name for region in layout.regions for p in layout.programs(region))
+    programs = (p.name for region in layout.regions for p in region_programs(layout, region))
     links = (LINKS,) if layout.proxies else ()
     return dict.fromkeys((EPMD, *links, *stores, *brokers, *programs))
 
@@ -54,7 +55,7 @@ class Running:
 
     def start_links(self) -> None:
         """Start Toxiproxy, if it is used."""
-        if (links := self.layout.links_program()) is not None:
+        if (links := links_program(self.layout)) is not None:
             self._start(links.name, links.command, without_secrets(os.environ))
 
     def start_store(self) -> None:
@@ -105,7 +106,7 @@ class Running:
             self.start_store_node(stores[name])
             return
         regions = self.layout.regions
-        programs = {p.name: p for region in regions for p in self.layout.programs(region)}
+        programs = {p.name: p for region in regions for p in region_programs(self.layout, region)}
         self.start_program(programs[name])
 
     def update(self, notes: Notes) -> None:

@@ -28,6 +28,7 @@ from newsfabric.world.canary import Canaries
 from newsfabric.world.issuer import make_keys
 from newsfabric.world.layout import PROXY, Box, RegionLayout, WorldLayout, box_ports
 from newsfabric.world.links import configuration
+from newsfabric.world.programs import region_programs
 from newsfabric.world.running import Running
 from newsfabric.world.state import write_private
 from newsfabric.world.store_start import bring_up_store
@@ -192,7 +193,7 @@ class _Region:
         await self._part(f"brokers of {region.name}", self._brokers)
         self._waiting.pop(region.name, None)
         await self._stored
-        for program in self._running.layout.programs(region):
+        for program in region_programs(self._running.layout, region):
             self._running.start_program(program)
         self._canaries.release(region)
         await self._part(f"canaries in {region.name}", self._arrivals)

@@ -26,6 +26,7 @@ from newsfabric.world.broker import HOST, Broker
 from newsfabric.world.dataplanes import dataplanes
 from newsfabric.world.layout import PROXY, Box, RegionLayout, WorldLayout
 from newsfabric.world.processes import ProcessId, process_id
+from newsfabric.world.programs import region_programs
 from newsfabric.world.running import EPMD
 from newsfabric.world.state import Notes
 
@@ -196,7 +197,7 @@ def _region(
         ],
         "services": [
             _process(program.name, running)
-            for program in layout.programs(region)
+            for program in region_programs(layout, region)
             if program.name not in gateways
         ],
         "shovels": [

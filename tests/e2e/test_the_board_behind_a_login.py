@@ -23,6 +23,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from worlds import PORTS, World
 
 from newsfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
+from newsfabric.world.programs import region_programs
 from newsfabric.world.state import running_world
 
 pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
@@ -98,7 +99,7 @@ def _frontdesk(world: World, host: str, folder: Path) -> Iterator[str]:
     """One more of oregon, told the world's keys; it drains at the end."""
     layout, _ = running_world(world.state)
     region = layout.regions[0]
-    (beside,) = [p for p in layout.programs(region) if p.name == region.frontdesk_name]
+    (beside,) = [p for p in region_programs(layout, region) if p.name == region.frontdesk_name]
     keys = folder / "publishers"
     keys.write_text(f"{KEY}\n")
     told = {

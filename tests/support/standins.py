@@ -22,8 +22,9 @@ from urllib.request import urlopen
 
 from worlds import ROOT, World
 
-from newsfabric.world.layout import Program, WorldLayout, lay_out
+from newsfabric.world.layout import WorldLayout, lay_out
 from newsfabric.world.processes import MARKER
+from newsfabric.world.programs import Program, region_programs
 from newsfabric.world.state import running_world
 
 LIMITED = Path(__file__).parent / "limited.py"
@@ -40,7 +41,7 @@ def layout_of(world: World, *, scale: tuple[int, int] | None = None) -> WorldLay
 
 def program_of(layout: WorldLayout, name: str) -> Program:
     """What runs the service called ``name``."""
-    programs = (p for region in layout.regions for p in layout.programs(region))
+    programs = (p for region in layout.regions for p in region_programs(layout, region))
     return next(program for program in programs if program.name == name)
 
 

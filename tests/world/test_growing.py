@@ -16,6 +16,7 @@ from newsfabric.world.growing import boxes, end, fresh_number, want
 from newsfabric.world.layout import MAX_BOXES, WorldOptions, lay_out
 from newsfabric.world.parts import parts
 from newsfabric.world.processes import ProcessId, process_id, ticks_since_boot
+from newsfabric.world.programs import region_programs
 from newsfabric.world.running import planned
 from newsfabric.world.state import Notes, dump_notes, make_folder, parse_notes, read_notes
 
@@ -111,11 +112,15 @@ def test_with_scalers_there_are_two_a_region_which_are_parts_of_the_world() -> N
     layout = lay_out(dataclasses.replace(OPTIONS, scale=(1, 6), box_capacity=50), Path("/tmp/w"))
     scalers = [name for name, part in parts(layout).items() if part.kind == "scaler"]
     assert scalers == [f"{r}-scaler-{n}" for r in ("oregon", "dublin") for n in (1, 2)]
-    (program,) = (p for p in layout.programs(layout.regions[0]) if p.name == "oregon-scaler-2")
+    (program,) = (
+        p for p in region_programs(layout, layout.regions[0]) if p.name == "oregon-scaler-2"
+    )
     told = dict(zip(program.command[4::2], program.command[5::2], strict=True))
     assert (told["--least"], told["--most"], told["--per-box"]) == ("1", "6", "50")
     assert (told["--driver"], told["--world"]) == ("world", "/tmp/w")
-    gateways = [p for p in layout.programs(layout.regions[0]) if p.name.endswith("-gateway")]
+    gateways = [
+        p for p in region_programs(layout, layout.regions[0]) if p.name.endswith("-gateway")
+    ]
     assert all("--capacity 50" in " ".join(p.command) for p in gateways)
 
 

@@ -10,6 +10,7 @@ from newsfabric.errors import ConfigError
 from newsfabric.settings import dump_fabric, parse_fabric
 from newsfabric.world.layout import WorldOptions, lay_out
 from newsfabric.world.parts import parts
+from newsfabric.world.programs import region_programs
 
 STATE = Path("/tmp/w")
 
@@ -41,7 +42,9 @@ def test_no_port_has_two_purposes_and_all_are_within_the_worlds_range(
 def test_every_process_has_a_name_of_its_own(options: WorldOptions) -> None:
     layout = lay_out(options, STATE)
     names = [broker.name for broker in layout.brokers()]
-    names += [program.name for region in layout.regions for program in layout.programs(region)]
+    names += [
+        program.name for region in layout.regions for program in region_programs(layout, region)
+    ]
     assert len(set(names)) == len(names)
 
 
@@ -60,7 +63,7 @@ def test_programs_reach_the_store_of_their_own_region() -> None:
     own = "127.0.0.1:18204,127.0.0.1:18206,127.0.0.1:18208"
     others = "127.0.0.1:18104,127.0.0.1:18106,127.0.0.1:18108"
     assert layout.store_url(dublin) == f"cassandra://{own},{others}/newsfabric?dc=dublin"
-    told = [p.command for p in layout.programs(dublin) if "--store" in p.command]
+    told = [p.command for p in region_programs(layout, dublin) if "--store" in p.command]
     assert len(told) == 6
     assert all(layout.store_url(dublin) in command for command in told)
 
@@ -163,7 +166,9 @@ def test_what_publishers_can_send_leaves_room_for_what_shovels_add() -> None:
 
 def test_an_agent_is_told_every_core_node() -> None:
     layout = lay_out(WorldOptions(core_nodes=2), STATE)
-    (agent,) = [p for p in layout.programs(layout.regions[0]) if p.name == "oregon-retail-1-agent"]
+    (agent,) = [
+        p for p in region_programs(layout, layout.regions[0]) if p.name == "oregon-retail-1-agent"
+    ]
     assert [agent.command[n + 1] for n, word in enumerate(agent.command) if word == "--core"] == [
         "amqp://127.0.0.1:18125/%2F",
         "amqp://127.0.0.1:18128/%2F",
@@ -198,7 +203,7 @@ def test_gateway_and_data_plane_meet_in_the_worlds_folder() -> None:
     layout = lay_out(WorldOptions(regions=("oregon",)), Path("/tmp/w"))
     (box,) = layout.boxes()
     assert box.control_socket == Path(f"/tmp/w/sockets/{box.reader_port}")
-    programs = {p.name: p.command for p in layout.programs(layout.regions[0])}
+    programs = {p.name: p.command for p in region_programs(layout, layout.regions[0])}
     command = programs[box.gateway]
     at = command.index("--dataplane-socket")
     assert command[at + 1] == str(box.control_socket)
@@ -208,5 +213,5 @@ def test_a_folder_too_deep_for_a_socket_leaves_the_place_to_the_gateway() -> Non
     layout = lay_out(WorldOptions(regions=("oregon",)), Path("/tmp") / ("x" * 100))
     (box,) = layout.boxes()
     assert box.control_socket is None
-    programs = {p.name: p.command for p in layout.programs(layout.regions[0])}
+    programs = {p.name: p.command for p in region_programs(layout, layout.regions[0])}
     assert "--dataplane-socket" not in programs[box.gateway]

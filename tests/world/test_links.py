@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from newsfabric.errors import ConfigError
-from newsfabric.world.layout import LINKS, WorldLayout, WorldOptions, lay_out
+from newsfabric.world.layout import WorldLayout, WorldOptions, lay_out
 from newsfabric.world.links import configuration
 from newsfabric.world.parts import find_links, links, parts
+from newsfabric.world.programs import LINKS, links_program
 from newsfabric.world.toxiproxy import find_toxiproxy
 
 STATE = Path("/tmp/w")
@@ -51,7 +52,7 @@ def test_each_region_has_a_link_of_its_own_to_the_proxy_cluster() -> None:
 def test_without_toxiproxy_regions_see_each_other_as_they_are() -> None:
     layout = _world("oregon", "dublin", toxiproxy=None)
     assert layout.fabric_seen_from("oregon") == layout.fabric()
-    assert layout.links_program() is None
+    assert links_program(layout) is None
     assert LINKS not in parts(layout)
     assert links(layout) == {}
 

@@ -5,12 +5,13 @@ import pytest
 from newsfabric.errors import ConfigError
 from newsfabric.world.layout import WorldOptions, lay_out
 from newsfabric.world.parts import find_parts, parts
+from newsfabric.world.programs import region_programs
 
 LAYOUT = lay_out(WorldOptions(regions=("oregon", "dublin")), Path("/tmp/w"))
 
 
 def test_every_process_but_the_port_mapper_is_a_part() -> None:
-    programs = {p.name for region in LAYOUT.regions for p in LAYOUT.programs(region)}
+    programs = {p.name for region in LAYOUT.regions for p in region_programs(LAYOUT, region)}
     brokers = {broker.name for broker in LAYOUT.brokers()}
     planes = {f"{box.name}-dataplane" for box in LAYOUT.boxes()}
     assert parts(LAYOUT).keys() == programs | brokers | planes

@@ -8,6 +8,7 @@ from newsfabric.errors import ConfigError, WorldError
 from newsfabric.settings import credentials_from, load_fabric
 from newsfabric.topics import load_topics
 from newsfabric.world.layout import WorldLayout, WorldOptions, lay_out
+from newsfabric.world.programs import region_programs
 from newsfabric.world.running import planned
 from newsfabric.world.start import check_ports, write_files
 from newsfabric.world.state import Notes, make_folder
@@ -77,7 +78,7 @@ def test_every_service_logs_in_as_a_user_of_its_own_whose_password_is_in_a_file(
     region = layout.regions[0]
     secrets = {path.name: path.read_text().strip() for path in layout.paths.users.iterdir()}
     users = {}
-    for program in layout.programs(region):
+    for program in region_programs(layout, region):
         login = credentials_from(dict(program.variables))
         users[program.name] = login.username
         assert login.password == secrets[login.username]
