@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from alert_faults import MADE_IN, NOT_MADE
-from prometheus import OBSERVABILITY, ROOT, alerts, dashboards, program, rules
+from observability import grafana
+from observability.dashboards import DASHBOARDS
+from prometheus import OBSERVABILITY, ROOT, alerts, program, rules
 
 from newsfabric.catalogue import declared_in_tree
 
@@ -142,24 +144,21 @@ def _families() -> set[str]:
     return {metric.name for metric in declared_in_tree(ROOT)}
 
 
-DASHBOARDS = dashboards()
-
-
 def test_there_is_a_dashboard_for_each_question() -> None:
     names = {file.stem for file in (OBSERVABILITY / "dashboards").glob("*.json")}
     wanted = {"fleet", "region", "box", "message-path", "races", "shovels", "store"}
-    assert names == wanted == {DASHBOARDS.file_of(one).stem for one in DASHBOARDS.DASHBOARDS}
+    assert names == wanted == {grafana.file_of(one).stem for one in DASHBOARDS}
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS.DASHBOARDS, ids=lambda one: one.uid)
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
 def test_a_dashboards_file_is_that_of_its_description(dashboard: Any) -> None:
-    old = "it is old: .venv/bin/python deploy/observability/dashboards.py"
-    assert DASHBOARDS.file_of(dashboard).read_text() == DASHBOARDS.text(dashboard), old
+    old = "it is old: PYTHONPATH=deploy .venv/bin/python -m observability.dashboards"
+    assert grafana.file_of(dashboard).read_text() == grafana.text(dashboard), old
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS.DASHBOARDS, ids=lambda one: one.uid)
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
 def test_a_dashboard_asks_only_for_labels_that_can_be_chosen(dashboard: Any) -> None:
-    text = DASHBOARDS.text(dashboard)
+    text = grafana.text(dashboard)
     chosen = set(re.findall(r"\$(region|box)\b", text)) - {
         "region" if "box" in dashboard.by else ""
     }

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus import Prometheus, dashboards, running
+from observability import grafana
+from observability.dashboards import DASHBOARDS
+from prometheus import Prometheus, running
 from worlds import PORTS, World
 
 pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -21,7 +23,6 @@ pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
 PATIENCE = 180.0
 # Beside the worlds' ports.
 PORT = PORTS + 1690
-DASHBOARDS = dashboards()
 # What a world says while something in it is broken, whatever that is: a gateway that hears late
 # what was held up, a process that waits for what is away.
 BESIDE = {
@@ -94,8 +95,8 @@ def test_every_dashboard_has_answers_and_a_well_world_is_silent(
 ) -> None:
     _, prometheus = watched
     queries = [
-        (dashboard.uid, panel.title, DASHBOARDS.asked(query))
-        for dashboard in DASHBOARDS.DASHBOARDS
+        (dashboard.uid, panel.title, grafana.asked(query))
+        for dashboard in DASHBOARDS
         for panel in dashboard.panels
         for query in panel.queries
         if not query.rare

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,18 +47,6 @@ def alerts() -> dict[str, dict[str, Any]]:
     """Every alert by its name."""
     groups = rules("alerts.yml")["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
-
-
-def dashboards() -> Any:
-    """The module that describes Grafana's dashboards."""
-    spec = importlib.util.spec_from_file_location("dashboards", OBSERVABILITY / "dashboards.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look their module up.
-    sys.modules["dashboards"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 class Prometheus:
