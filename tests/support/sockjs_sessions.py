@@ -30,7 +30,7 @@ _ENDS = {
 def watched_bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
     """What the gateway that is opened next is being sent: 8 MiB at most."""
     bodies = Bodies(8 << 20)
-    monkeypatch.setattr("gateway.sockjs.Bodies", lambda _room: bodies)
+    monkeypatch.setattr("gateway.sockjs.sessions.Bodies", lambda _room: bodies)
     return bodies
 
 

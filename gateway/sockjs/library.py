@@ -1,0 +1,30 @@
+"""What we use of sockjs-tornado 1.0.7: the only module that imports it.
+
+Its faults are mended where its classes are subclassed (:mod:`gateway.sockjs`).
+"""
+
+from __future__ import annotations
+
+import warnings
+
+with warnings.catch_warnings():
+    # It decorates its handlers with a function that warns, and has a stray escape in a pattern.
+    warnings.simplefilter("ignore")
+    from sockjs.tornado import SockJSRouter, transports
+    from sockjs.tornado.basehandler import BaseHandler, PreflightHandler
+    from sockjs.tornado.session import CLOSED, CONNECTING, OPEN, BaseSession
+    from sockjs.tornado.sessioncontainer import SessionMixin
+    from sockjs.tornado.transports.htmlfile import HTMLFILE_HEAD
+
+__all__ = [
+    "CLOSED",
+    "CONNECTING",
+    "HTMLFILE_HEAD",
+    "OPEN",
+    "BaseHandler",
+    "BaseSession",
+    "PreflightHandler",
+    "SessionMixin",
+    "SockJSRouter",
+    "transports",
+]

@@ -1,0 +1,117 @@
+"""Requests that bring a reader's verbs: its body is a JSON list of strings."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+import orjson
+import tornado.web
+
+from gateway.bodies import Body, Verdict
+from gateway.sockjs.handlers import Polite
+from gateway.sockjs.library import transports as library
+from gateway.sockjs.sessions import Router
+
+# Of a body that is too large so many times the limit is read all the same, and dropped: browsers
+# hear no answer before they have sent everything.
+_REFUSED_BODIES: Final = 4
+
+
+@tornado.web.stream_request_body
+class XhrSendHandler(Polite, library.XhrSendHandler):  # type: ignore[misc]
+    """xhr_send: verbs of a reader on xhr, xhr_streaming or eventsource.
+
+    The body is taken as it comes in, so that one that is too large gets an answer which the page
+    may read; Tornado would hang up.
+    """
+
+    def initialize(self, server: Router) -> None:
+        super().initialize(server)
+        most = server.core.settings.reader.burst_bytes
+        self.request.connection.set_max_body_size(_REFUSED_BODIES * most)
+        self._body = Body(server.bodies, most)
+
+    def prepare(self) -> None:
+        super().prepare()
+        if not self._finished and self.request.method == "POST":
+            self._open_session()
+
+    def data_received(self, chunk: bytes) -> None:
+        self._body.take(chunk)
+
+    def on_finish(self) -> None:
+        self._body.close()
+
+    def on_connection_close(self) -> None:
+        self._body.close()
+        super().on_connection_close()
+        # The library's doesn't call it, and the request would wait for its body for ever.
+        tornado.web.RequestHandler.on_connection_close(self)
+
+    def _open_session(self) -> Any:
+        """The session, or None and the answer that there is none."""
+        session = self.server.get_session(self.path_kwargs["session_id"])
+        if session is not None and not session.is_closed:
+            return session
+        self._end(404, "no such session")
+        return None
+
+    def post(self, session_id: str) -> None:
+        self.preflight()
+        self.handle_session_cookie()
+        self.disable_cache()
+        # It may have ended while the body came.
+        session = self._open_session()
+        if session is None:
+            return
+        if self._body.verdict is Verdict.TOO_LARGE:
+            self._end(413, "too large")
+            return
+        if self._body.verdict is Verdict.NO_ROOM:
+            self.set_header("Retry-After", "1")
+            self._end(503, "not now: no room")
+            return
+        payload = self._payload()
+        if not payload:
+            self._end(500, "Payload expected.")
+            return
+        try:
+            messages = orjson.loads(payload)
+        except orjson.JSONDecodeError:
+            self._end(500, "Broken JSON encoding.")
+            return
+        if not isinstance(messages, list):
+            self._end(500, "Payload expected.")
+            return
+        session.on_messages(messages)
+        self._accepted()
+
+    def _clear_representation_headers(self) -> None:
+        """Tornado takes the type away from a 204. SockJS 1.0 wants it: Firefox guesses XML."""
+        if self.request.method != "POST":
+            super()._clear_representation_headers()
+
+    def _payload(self) -> bytes | bytearray:
+        return self._body.whole()
+
+    def _accepted(self) -> None:
+        self.set_status(204)
+        self.set_header("Content-Type", "text/plain; charset=UTF-8")
+        self.finish()
+
+
+class JsonpSendHandler(XhrSendHandler):
+    """jsonp_send: the same from a form."""
+
+    def _payload(self) -> bytes | bytearray:
+        content_type = self.request.headers.get("Content-Type", "").split(";")[0].strip().lower()
+        body = self._body.whole()
+        if content_type != "application/x-www-form-urlencoded":
+            return body
+        text = body.decode("utf-8", "replace")
+        return unquote_plus(text[2:]).encode() if text.startswith("d=") else b""
+
+    def _accepted(self) -> None:
+        self.set_header("Content-Type", "text/plain; charset=UTF-8")
+        self.finish("ok")
