@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from gateway import measures
-from gateway.repair import LOOK_SECONDS, Closed, Ending, Plan, Repair
+from gateway.gaps import Closed, Ending
+from gateway.repair import LOOK_SECONDS, Plan, Repair
 from gateway.sweep import Phase, Span, Sweep
 from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope, ms_of_id

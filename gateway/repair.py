@@ -3,13 +3,12 @@
 Nothing here reads or publishes; :mod:`gateway.mender` does. It asks :meth:`Repair.plan` what to
 read, offers what :meth:`Repair.wants` to the hub, and tells :meth:`Repair.finished` how it went.
 
-* A **gap** is a run of numbers that were given out and have been missing for half a second. It is
-  looked for at the times that its neighbours in the stream were routed. Those are of the
-  same router's clock, so that clocks which differ do no harm; a clock that was set is what
-  the margin is for, which grows with each try, and so is a second search around our own time.
+* A **gap** is a run of numbers that were given out and have been missing for half a second
+  (:mod:`gateway.gaps`).
 * The **tail** of a stream is what its router may have numbered after the last we heard of it. It
   is read when the router was silent for two seconds (it ticks each second), and again until it must
-  be dead: it may have stored what it never routed, or only be cut off from us.
+  be dead (:mod:`gateway.routers`): it may have stored what it never routed, or only be cut off from
+  us.
 * A router's **start** is a reason to look at the time before it, for streams that it may have
   begun before this one and that nobody heard of here. So is the first we hear of an old one.
 * A region's **silence** of half a minute or more is swept when it is heard again
@@ -34,29 +33,23 @@ after all is published, since that goes by identity and not by number.
 
 from __future__ import annotations
 
-import bisect
-import collections
 import dataclasses
-import enum
 import random
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.streams import SKEW_MS, Stream, Streams
+from gateway.gaps import Closed, Ending, Gap, Gaps, StreamName
+from gateway.routers import Life, Routers
+from gateway.streams import SKEW_MS, Streams
 from gateway.sweep import LATE_MS, Phase, Span, Sweep
-from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.store.rules import JOURNAL_MS
 
-# (router, epoch)
-StreamName = tuple[str, int]
 # Between two looks while something is missing, and while nothing is.
 LOOK_SECONDS: Final = 0.1
 CALM_SECONDS: Final = 1.0
 # Times that are to be looked at again; beyond, the oldest is forgotten.
 _LOOKS: Final = 64
-# Streams that are known to have been forgotten.
-_FORGOTTEN: Final = 4_096
 # Regions whose silence is noticed.
 _ORIGINS: Final = 64
 # So long what a stranger routed before we heard it may be found, in seconds: looked for twice.
@@ -85,74 +78,6 @@ class RepairLimits:
     reach_seconds: float = 21_600.0
     margins: tuple[float, ...] = (1.0, 5.0, 25.0, 60.0)
     gaps: int = 64
-
-
-class Ending(enum.Enum):
-    """How a gap was closed. The values are metric labels.
-
-    Filled: each of its numbers came, was found, or was declared void by its router.
-    """
-
-    FILLED = "filled"
-    VOID = "void"
-    GIVEN_UP = "given_up"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Closed:
-    """A gap is no more: after ``seconds``; ``numbers`` of it were void or given up."""
-
-    stream: StreamName
-    first: int
-    last: int
-    seconds: float
-    ending: Ending
-    numbers: int = 0
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Gap:
-    """Of the numbers ``first`` to ``last`` some are missing since ``opened``.
-
-    They were given out in ``routed`` by the router's clock, and heard of at ``near_ms`` by ours.
-    """
-
-    stream: StreamName
-    first: int
-    last: int
-    routed: Span
-    near_ms: int
-    opened: float
-    next_try: float
-    tries: int = 0
-    backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=0.4, cap=15.0))
-
-
-@dataclasses.dataclass(slots=True)
-class _Watch:
-    """A stream with holes. Numbers up to ``upto``, given out until ``upto_ms``, are in gaps."""
-
-    upto: int
-    upto_ms: int
-    # (now, last number, the router's time, our time), oldest first.
-    samples: collections.deque[tuple[float, int, int, int]]
-    gaps: list[Gap]
-
-
-@dataclasses.dataclass(slots=True)
-class _Life:
-    """When a stream was heard on the feed, and how its tail is read while it isn't."""
-
-    origin: str
-    heard: float
-    # Older than we are, and unheard of until now: what it routed before is news until then.
-    stranger_until: float = 0.0
-    # The tail was read up to here, by the router's clock.
-    read_ms: int = 0
-    # It was read to its end, after the router's death.
-    over: bool = False
-    next_try: float = 0.0
-    backoff: Backoff = dataclasses.field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -207,10 +132,10 @@ class Repair:
         self.limits = limits or RepairLimits()
         self._streams = streams
         self._rng = rng
-        self._watched: dict[StreamName, _Watch] = {}
-        self._lives: dict[StreamName, _Life] = {}
-        # Those that were heard and are none of our streams any more, oldest first.
-        self._forgotten: collections.OrderedDict[StreamName, None] = collections.OrderedDict()
+        self._gaps = Gaps(streams, self.limits, self._sweep_around)
+        self._routers = Routers(streams, self.limits)
+        # The same, at hand for each delivery.
+        self._lives = self._routers.lives
         self._looks: list[_Look] = []
         # When something of a region was heard, and what it routed while nothing was.
         self._origins: dict[str, float] = {}
@@ -245,7 +170,7 @@ class Repair:
     @property
     def open_gaps(self) -> int:
         """How many gaps are open now."""
-        return sum(len(watch.gaps) for watch in self._watched.values())
+        return len(self._gaps)
 
     def rest(self, now: float) -> float:
         """How many seconds :meth:`look` and :meth:`plan` have nothing to do, if no hole opens.
@@ -254,7 +179,7 @@ class Repair:
         no more would be due, but a second at most: that is how a stopped process is noticed.
         """
         deaf = self._deaf_ms is not None or self._catch_up_ms is not None
-        if deaf or self._watched or any(self._streams.holed()):
+        if deaf or self._gaps or any(self._streams.holed()):
             return LOOK_SECONDS
         tail, patience = self.limits.tail_seconds, self.limits.patience_seconds
         due = [look.due for look in self._looks]
@@ -280,7 +205,7 @@ class Repair:
         self._note_silence(origin, router, now)
         life = self._lives.get((router, epoch))
         if life is None:
-            life = self._lives[router, epoch] = _Life(origin, now)
+            life = self._lives[router, epoch] = Life(origin, now)
             self._note_start(router, epoch, life)
         else:
             life.origin, life.heard, life.over = origin, now, False
@@ -291,34 +216,22 @@ class Repair:
         ``fed_at`` is when something of our own region came, None if nothing ever did.
         """
         self._note_deafness(now, wall_ms, fed_at)
-        streams = self._streams
-        closed: list[Closed] = []
-        for name in {*streams.holed(), *self._watched}:
-            stream = streams.find(name)
-            if stream is None:
-                # Too many streams: this one was forgotten, and counted as given up there.
-                del self._watched[name]
-                continue
-            closed += self._look_at(name, stream, now, wall_ms)
-        return closed
+        return self._gaps.look(now, wall_ms)
 
     def plan(self, now: float, wall_ms: int) -> Plan | None:
         """What to read now; None if nothing is due."""
-        due = [
-            gap
-            for watch in self._watched.values()
-            for gap in watch.gaps
-            if gap.next_try <= now and self._missing(gap)
-        ]
-        tails = self._due_tails(now, wall_ms)
+        due = self._gaps.due(now)
+        tails = self._routers.due_tails(now, wall_ms)
         looks = [look for look in self._looks if look.due <= now]
         sweep = next((one for one in self._sweeps.values() if one.due <= now), None)
         if not (due or tails or looks or sweep) and self._catch_up_ms is None:
             return None
         swept = [gap for gap in due if not self._may_be_swept(gap)]
         last_try = {gap for gap in swept if now - gap.opened >= self.limits.patience_seconds}
-        void = {gap for gap in swept if self._is_dead(gap.stream, now)}
-        spans = [span for gap in due for span in self._spans(gap, widest=gap in last_try | void)]
+        void = {gap for gap in swept if self._routers.dead(gap.stream, now)}
+        spans = [
+            span for gap in due for span in self._gaps.spans(gap, widest=gap in last_try | void)
+        ]
         spans += [span for _, span in tails]
         spans += [look.span for look in looks]
         catch_up = None
@@ -332,7 +245,7 @@ class Repair:
             void=frozenset(void),
             last_try=frozenset(last_try),
             tails=tuple((name, span.to_ms) for name, span in tails),
-            ended=frozenset(name for name, _ in tails if self._is_dead(name, now)),
+            ended=frozenset(name for name, _ in tails if self._routers.dead(name, now)),
             looks=tuple(looks),
             catch_up=catch_up,
             sweep=sweep,
@@ -353,7 +266,7 @@ class Repair:
         if wanted or self._streams.find(name) is not None:
             # What is swept is no sign of life: the next number is wanted too.
             heard = now if sweep is None else now - self.limits.tail_seconds
-            self._lives.setdefault(name, _Life(envelope.origin, heard))
+            self._lives.setdefault(name, Life(envelope.origin, heard))
         return wanted
 
     def note(self, sweep: Sweep, rows: Iterable[Envelope], now: float) -> None:
@@ -382,7 +295,7 @@ class Repair:
         life = self._lives.get(name)
         if stream is None:
             # Too many streams: one that was known, and its holes were given up with it.
-            known = life is not None or name in self._forgotten
+            known = life is not None or name in self._routers.forgotten
             since_ms = self._since_ms
             return (
                 not known and since_ms is not None and ms_of_id(envelope.id) >= since_ms - SKEW_MS
@@ -391,9 +304,8 @@ class Repair:
             # Of a stranger we know nothing before the first that we heard.
             stranger = life is not None and now < life.stranger_until
             return stranger and envelope.seq <= stream.start
-        watch = self._watched.get(name)
-        overdue = watch is not None and envelope.seq <= watch.upto
-        return overdue or self._catch_up_ms is not None or self._is_silent(name, now)
+        overdue = self._gaps.overdue(name, envelope.seq)
+        return overdue or self._catch_up_ms is not None or self._routers.silent(name, now)
 
     def finished(
         self, plan: Plan, now: float, *, complete: bool, reached_ms: int = 0
@@ -426,14 +338,15 @@ class Repair:
             life.read_ms = max(life.read_ms, to_ms - int(self.limits.dead_seconds * 1000))
             life.over = name in plan.ended and life.heard < plan.began
             life.next_try = now + life.backoff.failed(now, self._rng)
-        closed = []
+        closed: list[Closed] = []
+        at_ms = self._looked[1] if self._looked else None
         for gap in plan.gaps:
             gap.tries += 1
             gap.next_try = now + gap.backoff.failed(now, self._rng)
             if gap in plan.void and self._lives[gap.stream].heard < plan.began:
-                closed += self._abandon(gap, Ending.VOID, now)
+                closed += self._gaps.abandon(gap, Ending.VOID, now, at_ms)
             elif gap in plan.last_try:
-                closed += self._abandon(gap, Ending.GIVEN_UP, now)
+                closed += self._gaps.abandon(gap, Ending.GIVEN_UP, now, at_ms)
         return closed
 
     # Silent regions.
@@ -466,6 +379,10 @@ class Repair:
         its = self._sweeps.get(life.origin) if life and life.origin else None
         sweeps = self._sweeps.values() if not (life and life.origin) else (its,)
         return any(one is not None and one.overlaps(gap.routed) for one in sweeps)
+
+    def _sweep_around(self, name: StreamName, span: Span, now: float) -> None:
+        life = self._lives.get(name)
+        self._sweep(life.origin if life else "", span, now)
 
     def _sweep(self, origin: str, span: Span, now: float) -> None:
         reach_ms = int(self.limits.reach_seconds * 1000)
@@ -508,91 +425,9 @@ class Repair:
             self._deaf_ms = since_ms
         self._deaf_noticed = now
 
-    # Gaps.
-
-    def _look_at(self, name: StreamName, stream: Stream, now: float, wall_ms: int) -> list[Closed]:
-        watch = self._watched.get(name)
-        if watch is None:
-            watch = _Watch(stream.mark, stream.mark_ms, collections.deque(), [])
-            self._watched[name] = watch
-        newest = watch.samples[-1][1] if watch.samples else watch.upto
-        if stream.last > newest:
-            watch.samples.append((now, stream.last, stream.routed_ms, wall_ms))
-        elif stream.last == watch.upto:
-            # Nothing was given out since: what comes next was routed after this.
-            watch.upto_ms = max(watch.upto_ms, stream.routed_ms)
-        while watch.samples and watch.samples[0][0] <= now - self.limits.hole_seconds:
-            self._open_gap(name, stream, watch, now)
-        holes = stream.missing()
-        still_open: list[Gap] = []
-        closed: list[Closed] = []
-        for gap in watch.gaps:
-            if within(holes, gap.first, gap.last):
-                still_open.append(gap)
-            else:
-                closed.append(_closed(gap, Ending.FILLED, now))
-        watch.gaps = still_open
-        if stream.mark >= stream.last and not watch.gaps:
-            del self._watched[name]
-        return closed
-
-    def _open_gap(self, name: StreamName, stream: Stream, watch: _Watch, now: float) -> None:
-        since, last, routed_ms, near_ms = watch.samples.popleft()
-        # A clock that was set back doesn't turn a span round.
-        routed = Span(min(watch.upto_ms, routed_ms), max(watch.upto_ms, routed_ms))
-        gap = Gap(name, watch.upto + 1, last, routed, near_ms, since, next_try=now)
-        watch.upto, watch.upto_ms = last, routed_ms
-        if not self._missing(gap):
-            return
-        if routed.to_ms - routed.from_ms > JOURNAL_MS:
-            life = self._lives.get(name)
-            around = Span(routed.from_ms - LATE_MS, routed.to_ms + LATE_MS)
-            self._sweep(life.origin if life else "", around, now)
-        watch.gaps.append(gap)
-        if len(watch.gaps) > self.limits.gaps:
-            oldest, next_ = watch.gaps[:2]
-            oldest.last = next_.last
-            oldest.routed = Span(
-                min(oldest.routed.from_ms, next_.routed.from_ms),
-                max(oldest.routed.to_ms, next_.routed.to_ms),
-            )
-            oldest.next_try = min(oldest.next_try, next_.next_try)
-            del watch.gaps[1]
-
-    def _missing(self, gap: Gap) -> list[tuple[int, int]]:
-        stream = self._streams.find(gap.stream)
-        return [] if stream is None else within(stream.missing(), gap.first, gap.last)
-
-    def _spans(self, gap: Gap, *, widest: bool) -> list[Span]:
-        margins = self.limits.margins
-        margin = margins[-1] if widest else margins[min(gap.tries, len(margins) - 1)]
-        ms = int(margin * 1000)
-        from_ms, to_ms = gap.routed
-        # What lies further back is swept.
-        spans = [Span(max(from_ms, to_ms - JOURNAL_MS) - ms, to_ms + ms + 1)]
-        if gap.tries or widest:
-            spans.append(Span(gap.near_ms - ms - SKEW_MS, gap.near_ms + ms + SKEW_MS))
-        return spans
-
-    def _abandon(self, gap: Gap, ending: Ending, now: float) -> list[Closed]:
-        missing = self._missing(gap)
-        if not missing:
-            # The last of it was found just now: look() closes it.
-            return []
-        for first, last in missing:
-            if ending is Ending.VOID:
-                self._streams.skip(gap.stream, first, last)
-            else:
-                at_ms = self._looked[1] if self._looked else gap.near_ms
-                self._streams.give_up(gap.stream, first, last, at_ms=at_ms)
-        watch = self._watched.get(gap.stream)
-        if watch is not None and gap in watch.gaps:
-            watch.gaps.remove(gap)
-        return [_closed(gap, ending, now, sum(b - a + 1 for a, b in missing))]
-
     # Silent routers.
 
-    def _note_start(self, router: str, epoch: int, life: _Life) -> None:
+    def _note_start(self, router: str, epoch: int, life: Life) -> None:
         if self._since_ms is None or self._looked is None or self._streams.find((router, epoch)):
             return
         if not self._streams.is_young(epoch):
@@ -613,65 +448,6 @@ class Repair:
     def _look_later(self, look: _Look) -> None:
         self._looks = [*self._looks, look][-_LOOKS:]
 
-    def _is_silent(self, name: StreamName, now: float) -> bool:
-        life = self._lives.get(name)
-        return life is None or now - life.heard >= self.limits.tail_seconds
-
-    def _is_dead(self, name: StreamName, now: float) -> bool:
-        life = self._lives.get(name)
-        if life is None or now - life.heard < self.limits.dead_seconds:
-            return False
-        lives = self._lives
-        # One that the gateway before us had heard says where it lived when it starts again.
-        theirs = (lives[other].origin for other in lives if other[0] == name[0])
-        origin = life.origin or next(filter(None, theirs), "")
-        # Another one of its region is heard: neither are we deaf nor is the region cut off.
-        return bool(origin) and any(
-            other.origin == origin and now - other.heard < self.limits.silent_seconds
-            for other in lives.values()
-        )
-
-    def _due_tails(self, now: float, wall_ms: int) -> list[tuple[StreamName, Span]]:
-        found = []
-        for name in self._streams.names():
-            life = self._lives.get(name)
-            if life is None:
-                # Known from the journal alone, or from the gateway before us.
-                life = self._lives[name] = _Life("", now)
-            silent = now - life.heard
-            if silent < self.limits.tail_seconds:
-                continue
-            waiting = not life.over and silent <= self.limits.patience_seconds
-            if waiting and life.next_try <= now:
-                found.append((name, self._tail(name, life, silent, wall_ms)))
-        if len(self._lives) > len(self._streams):
-            self._forget_lives()
-        return found
-
-    def _tail(self, name: StreamName, life: _Life, silent: float, wall_ms: int) -> Span:
-        stream = self._streams.find(name)
-        assert stream is not None
-        to_ms = max(wall_ms, stream.routed_ms + int(silent * 1000)) + SKEW_MS
-        from_ms = max(stream.routed_ms, life.read_ms, to_ms - JOURNAL_MS)
-        return Span(from_ms - SKEW_MS, to_ms)
-
-    def _forget_lives(self) -> None:
-        for name in [name for name in self._lives if self._streams.find(name) is None]:
-            del self._lives[name]
-            self._forgotten[name] = None
-        while len(self._forgotten) > _FORGOTTEN:
-            self._forgotten.popitem(last=False)
-
-
-def within(holes: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
-    """The parts of ``holes`` (ascending) that lie in ``first`` to ``last``."""
-    found = []
-    for a, b in holes[bisect.bisect_left(holes, first, key=lambda hole: hole[1]) :]:
-        if a > last:
-            break
-        found.append((max(a, first), min(b, last)))
-    return found
-
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
     """``spans`` in ascending order, with those that touch or overlap made one."""
@@ -682,7 +458,3 @@ def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
         else:
             found.append(span)
     return tuple(found)
-
-
-def _closed(gap: Gap, ending: Ending, now: float, numbers: int = 0) -> Closed:
-    return Closed(gap.stream, gap.first, gap.last, now - gap.opened, ending, numbers)

@@ -22,9 +22,10 @@ from envelopes import envelope
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gateway.gaps import Closed, Ending
 from gateway.hub import Hub
 from gateway.native.marks import decode_marks, encode_marks, resume
-from gateway.repair import Closed, Ending, Plan, Repair, RepairLimits
+from gateway.repair import Plan, Repair, RepairLimits
 from gateway.streams import Streams
 from gateway.sweep import Phase, Sweep
 from newsfabric.control import Tick
