@@ -4,138 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
-from collections.abc import Iterable
 
 import pytest
-from envelopes import envelope
 from hypothesis import given
 from hypothesis import strategies as st
+from repaired import (
+    BASE,
+    EPOCH,
+    FAR,
+    ROUTER,
+    TWIN,
+    Box,
+    stored,
+    well_box,
+)
 
+from gateway.gaps import Ending, within
 from gateway.position import copy_of, decode
-from gateway.repair import Closed, Ending, Plan, Repair, RepairLimits, merged, within
+from gateway.repair import Repair, merged
 from gateway.streams import Streams
-from gateway.sweep import Phase, Span, Sweep
-from newsfabric.envelope import Envelope, id_of, ms_of_id
-
-BASE = 1_700_000_000
-ROUTER, TWIN, FAR = "oregon-router-1", "oregon-router-2", "dublin-router-1"
-FAR_TWIN = "dublin-router-2"
-REGION = {ROUTER: "oregon", TWIN: "oregon", FAR: "dublin", FAR_TWIN: "dublin"}
-# They all started ten seconds after the gateway.
-EPOCH = (BASE + 10) * 1000
-
-
-class Longest(random.Random):
-    """No luck: every wait is as long as it may be."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return b
-
-
-@dataclasses.dataclass
-class Box:
-    """A gateway's streams and what repairs them; ``now`` 0 is BASE by our clock."""
-
-    now: float = 0.0
-    limits: RepairLimits = dataclasses.field(default_factory=RepairLimits)
-    fed_at: float | None = None
-
-    def __post_init__(self) -> None:
-        self.streams = Streams(BASE)
-        self.repair = Repair(self.streams, self.limits, rng=Longest())
-        self.repair.begin(self.ms())
-        self.closed: list[Closed] = []
-        # By sweeps.
-        self.published: list[int] = []
-
-    def ms(self, ago: float = 0.0) -> int:
-        return int((BASE + self.now - ago) * 1000)
-
-    def hear(
-        self, seq: int, router: str = ROUTER, *, skew: float = 0.0, epoch: int = EPOCH
-    ) -> None:
-        """A message that was routed just now, by a clock that is ``skew`` ahead of ours."""
-        self.repair.heard(REGION[router], router, epoch, self.now)
-        self.streams.saw(router, epoch, seq, routed_ms=self.ms(-skew), now=BASE + self.now)
-
-    def tick(self, last: int, *void: int, router: str = ROUTER, skew: float = 0.0) -> None:
-        self.repair.heard(REGION[router], router, EPOCH, self.now)
-        self.streams.ticked(
-            router, EPOCH, last, void=void, sent_ms=self.ms(-skew), now=BASE + self.now
-        )
-        if REGION[router] == "oregon":
-            self.fed_at = self.now
-
-    def go(self, seconds: float) -> None:
-        """Time passes; the gateway looks every tenth of a second."""
-        until = self.now + seconds
-        while self.now < until - 1e-6:
-            self.now = round(self.now + 0.1, 3)
-            self.closed += self.repair.look(self.now, self.ms(), self.fed_at)
-
-    def plan(self) -> Plan | None:
-        return self.repair.plan(self.now, self.ms())
-
-    def read(self, *found: Envelope, complete: bool = True) -> list[int]:
-        """Do what is planned on a journal with ``found``; the numbers that were offered."""
-        plan = self.plan()
-        assert plan is not None
-        offered = []
-        for one in found:
-            if complete and self.repair.wants(one, self.now):
-                offered.append(one.seq)
-                place = (one.router, one.epoch, one.seq)
-                self.streams.saw(*place, routed_ms=self.ms(), now=BASE + self.now)
-        if plan.sweep is not None:
-            self.sweep(plan.sweep, found)
-        self.closed += self.repair.finished(plan, self.now, complete=complete)
-        return offered
-
-    def sweep(self, sweep: Sweep, found: Iterable[Envelope]) -> None:
-        """Go on with ``sweep`` to the end of its round."""
-        while sweep.due <= self.now:
-            from_ms, to_ms = sweep.part()
-            rows = [one for one in found if from_ms <= ms_of_id(one.id) < to_ms]
-            if sweep.phase is Phase.PUBLISH:
-                for one in rows:
-                    if self.repair.wants(one, self.now, sweep=sweep):
-                        place = (one.router, one.epoch, one.seq)
-                        self.streams.saw(*place, routed_ms=ms_of_id(one.id), now=BASE + self.now)
-                        if one.identity not in sweep.copies:
-                            self.published.append(one.seq)
-            else:
-                self.repair.note(sweep, rows, self.now)
-            sweep.reached(to_ms, self.now)
-
-    def settled(self) -> None:
-        """Read whatever is due, and find nothing."""
-        if self.plan() is not None:
-            self.read()
-
-    @property
-    def missing(self) -> list[tuple[int, int]]:
-        return self.streams.missing().get((ROUTER, EPOCH), [])
-
-
-def stored(seq: int, router: str = ROUTER, *, at: float = 0.0, epoch: int = EPOCH) -> Envelope:
-    made = envelope(seq, router=router, epoch=epoch, origin=REGION[router])
-    return dataclasses.replace(made, id=id_of(int((BASE + at) * 1000), made.identity))
+from gateway.sweep import Span
 
 
 @pytest.fixture
 def box() -> Box:
-    """Started long ago, and all is well: a router has routed number 1."""
-    box = Box()
-    box.settled()
-    box.go(20)
-    for _ in range(61):
-        box.hear(1)
-        box.go(1)
-    box.settled()
-    box.hear(2)
-    assert box.plan() is None
-    return box
+    return well_box()
 
 
 def test_what_is_missing_for_less_than_half_a_second_may_be_on_its_way(box: Box) -> None:
@@ -484,91 +377,6 @@ def test_a_stream_that_was_forgotten_leaves_nothing_behind() -> None:
     assert box.repair.open_gaps == 3
     # What it had isn't news.
     assert not box.repair.wants(stored(5, epoch=EPOCH, at=box.now), box.now)
-
-
-def cut_off(box: Box, seconds: int) -> None:
-    """Nothing comes from FAR for so long, and its rows are in our store afterwards."""
-    box.tick(60, router=FAR)
-    box.streams.skip((FAR, EPOCH), 1, 60)
-    for _ in range(seconds):
-        box.go(1)
-        box.tick(2)
-        box.settled()
-
-
-def swept(box: Box, seconds: int, *found: Envelope, router: str = FAR, last: int = 1260) -> None:
-    for _ in range(seconds):
-        box.go(1)
-        box.tick(2)
-        box.tick(last, router=router)
-        if box.plan() is not None:
-            box.read(*found)
-
-
-@pytest.mark.parametrize("seconds", [120, 1_200, 7_200])
-def test_after_a_cut_all_that_the_region_routed_meanwhile_is_published(
-    box: Box, seconds: int
-) -> None:
-    cut_at = box.now
-    cut_off(box, seconds)
-    every = [stored(60 + n, FAR, at=cut_at + n * seconds / 100) for n in range(1, 101)]
-    swept(box, 30, *every, last=160)
-    assert sorted(box.published) == [one.seq for one in every]
-    swept(box, seconds, last=160)
-    assert (box.missing, [one for one in box.closed if one.numbers]) == ([], [])
-
-
-def test_after_a_cut_nothing_is_given_up_or_void_before_its_rows_can_have_come(box: Box) -> None:
-    cut_at = box.now
-    cut_off(box, 1_200)
-    swept(box, 900)
-    assert (box.published, box.closed) == ([], [])
-    every = [stored(60 + n, FAR, at=cut_at + n) for n in range(1, 1_201)]
-    swept(box, 500, *every)
-    assert sorted(box.published) == list(range(61, 1_261))
-    assert [one.ending for one in box.closed if one.stream == (FAR, EPOCH)] == [Ending.FILLED]
-
-
-def test_a_copy_of_what_has_come_another_way_long_ago_is_not_published(box: Box) -> None:
-    cut_at = box.now
-    box.hear(3)
-    copies = [stored(3, at=cut_at), dataclasses.replace(stored(3, FAR, at=cut_at + 500), seq=61)]
-    cut_off(box, 1_200)
-    swept(box, 30, *copies, last=61)
-    assert box.published == []
-    assert (FAR, EPOCH) not in box.streams.missing()
-
-
-def test_routers_that_lived_and_died_while_their_region_was_cut_off_are_heard_of(box: Box) -> None:
-    cut_at = box.now
-    cut_off(box, 1_200)
-    unheard = [stored(n, FAR, epoch=box.ms(600), at=cut_at + 600 + n) for n in (1, 2, 3)]
-    tail = [stored(60 + n, FAR, at=cut_at + n) for n in (1, 2)]
-    swept(box, 30, *tail, *unheard, router=FAR_TWIN, last=0)
-    assert sorted(box.published) == [1, 2, 3, 61, 62]
-
-
-def test_of_a_cut_of_days_six_hours_are_swept(box: Box) -> None:
-    box.tick(60, router=FAR)
-    box.now += 86_400
-    box.tick(70, router=FAR)
-    box.go(2)
-    plan = box.plan()
-    assert plan is not None
-    assert plan.sweep is not None
-    assert plan.sweep.span.to_ms - plan.sweep.span.from_ms == 6 * 3_600_000
-
-
-def test_a_sweep_doesnt_hold_up_what_else_is_missing(box: Box) -> None:
-    cut_off(box, 1_200)
-    box.tick(60, router=FAR)
-    box.hear(5)
-    box.go(1.1)
-    plan = box.plan()
-    assert plan is not None
-    assert plan.sweep is not None
-    assert [(gap.first, gap.last) for gap in plan.gaps] == [(3, 5)]
-    assert all(span.to_ms - span.from_ms < 60_000 for span in plan.spans)
 
 
 def test_what_was_given_up_no_position_covers(box: Box) -> None:
