@@ -1,7 +1,6 @@
 """What every store promises, asked of each of them.
 
-Another store joins by one more entry in STORES: a function from a folder, topics and
-a clock to an open, empty store. One whose clock can't be set says so there.
+Which these are is said in tests/support/stores.py; random histories are in test_contract_model.py.
 Cassandra's TTLs go by its own clock; what ends when, its readers decide by ours.
 """
 
@@ -10,62 +9,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-import tempfile
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cassandra_keyspace import Keyspace
-from envelopes import START_MS, Clock, envelope
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from envelopes import START_MS, envelope
+from stores import FOREVER, JOURNAL_MS, SHORT_TTL_MS, STORES, TOPICS, TTL_MS
 
-from newsfabric.envelope import MAX_MS, Envelope, id_of, identity_of, ms_of_id
+from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.mailbox import ANNOUNCEMENT, Kept, Mark, MarkKind
 from newsfabric.store import Store
-from newsfabric.store.memory import MemoryStore
-from newsfabric.store.sqlite import SqliteStore
-from newsfabric.topics import TopicPolicy, TopicTable
-
-TTL_MS = 3_600_000
-SHORT_TTL_MS = 1_000
-JOURNAL_MS = 600_000
-TOPICS = TopicTable(
-    [
-        TopicPolicy(pattern="markets.#", ttl=SHORT_TTL_MS / 1000),
-        TopicPolicy(pattern="news.#", ttl=TTL_MS / 1000),
-        TopicPolicy(pattern="user.*", topic_class="gold", access="owner", ttl=TTL_MS / 1000),
-    ]
-)
-FOREVER = 2**48
-
-Opener = Callable[[Path, TopicTable, Clock], Store]
-STORES: dict[str, Opener] = {
-    "memory": lambda _folder, topics, clock: MemoryStore(topics, now_ms=clock),
-    "sqlite": lambda folder, topics, clock: SqliteStore(folder / "store.db", topics, now_ms=clock),
-}
-ALL_STORES = [*STORES, pytest.param("cassandra", marks=pytest.mark.cassandra)]
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(at=10_000)
-
-
-@pytest.fixture(params=ALL_STORES)
-def opener(request: pytest.FixtureRequest) -> Opener:
-    if request.param in STORES:
-        return STORES[request.param]
-    keyspace: Keyspace = request.getfixturevalue("keyspace")
-    return lambda _folder, topics, clock: keyspace.emptied(topics, clock)
-
-
-@pytest.fixture
-async def store(opener: Opener, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
-    opened = opener(tmp_path, TOPICS, clock)
-    yield opened
-    await opened.close()
 
 
 async def all_of_journal(store: Store) -> list[Envelope]:
@@ -600,161 +552,3 @@ async def test_an_announcement_of_a_mark_is_in_no_mailbox(store):
 async def test_what_is_no_id_is_not_looked_for(store):
     with pytest.raises(ValueError, match="not a message id"):
         await store.kept("user.42", "DROP TABLE inbox")
-
-
-# Random histories against a model that is nothing but comprehensions.
-
-
-class Model:
-    """The contract as plainly as it can be computed."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.rows: dict[tuple[str, str, int, int], Envelope] = {}
-
-    def write(self, batch: list[Envelope]) -> None:
-        for e in batch:
-            self.rows.setdefault((e.id, e.router, e.epoch, e.seq), e)
-
-    def journal(self, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
-        ordered = [self.rows[key] for key in sorted(self.rows)]
-        ends = {"markets.dax": max(SHORT_TTL_MS, JOURNAL_MS)}
-        found = [
-            e
-            for e in ordered
-            if from_ms <= _routed(e) < to_ms
-            and self.clock.ms < _routed(e) + ends.get(e.topic, TTL_MS)
-        ]
-        return found[:limit]
-
-    def history(self, topic: str, limit: int, since_ms: int, before: str | None) -> list[Envelope]:
-        newest_first = [
-            self.rows[key]
-            for key in sorted(self.rows, reverse=True)
-            if self.rows[key].topic == topic and self._shown(self.rows[key])
-        ]
-        chosen: list[Envelope] = []
-        for e in newest_first:
-            if _routed(e) < since_ms or (before is not None and e.id >= before):
-                continue
-            chosen = [other for other in chosen if other.identity != e.identity] + [e]
-            if len(chosen) == limit:
-                break
-        return chosen[::-1]
-
-    def since(self, topic: str, from_ms: int, limit: int) -> list[Envelope]:
-        ordered = [self.rows[key] for key in sorted(self.rows)]
-        found = [
-            e for e in ordered if e.topic == topic and _routed(e) >= from_ms and self._shown(e)
-        ]
-        return found[-limit:]
-
-    def latest(self, topic: str, limit: int) -> list[Envelope]:
-        newest: dict[str, Envelope] = {}
-        for e in self.rows.values():
-            if e.topic == topic and e.key is not None:
-                newest[e.key] = max(newest.get(e.key, e), e, key=_rank)
-        shown = sorted((e for e in newest.values() if self._shown(e)), key=lambda e: e.id)
-        return shown[-limit:]
-
-    def _shown(self, e: Envelope) -> bool:
-        ttl = SHORT_TTL_MS if e.topic == "markets.dax" else TTL_MS
-        expired = e.expires_ms is not None and self.clock.ms >= e.expires_ms
-        return self.clock.ms < _routed(e) + ttl and not expired
-
-
-def _routed(e: Envelope) -> int:
-    return int(e.id[:8] + e.id[9:13], 16)
-
-
-def _rank(e: Envelope) -> tuple[int, str]:
-    return (-1 if e.version is None else e.version, e.id)
-
-
-@st.composite
-def envelopes(draw: st.DrawFn) -> Envelope:
-    # Few of everything, so that copies, ties and repeats are frequent. A message
-    # has one topic, key and version, whoever routes it.
-    message = draw(st.integers(0, 12))
-    ms = START_MS + draw(st.sampled_from([0, 1, 2, 900, 1_000, 590_000]))
-    identity = identity_of(
-        app_id=None, message_id=str(message), topic="", published_ms=None, body=b""
-    )
-    router = draw(st.sampled_from(["oregon-router-1", "dublin-router-1"]))
-    return Envelope(
-        id=id_of(ms, identity),
-        identity=identity,
-        topic="markets.dax" if message % 3 == 0 else "news.breaking",
-        body=b"%d" % message,
-        published_ms=START_MS,
-        origin=router.partition("-")[0],
-        router=router,
-        epoch=draw(st.integers(0, 1)),
-        seq=message,
-        key=(None, "a", "b")[message % 4 % 3],
-        version=(None, 3, 1, 2, 3)[message % 5],
-        expires_ms=START_MS + 500 if message % 7 == 0 else None,
-    )
-
-
-QUERIES = st.tuples(
-    st.sampled_from(["markets.dax", "news.breaking"]),
-    st.integers(1, 12),
-    st.sampled_from([0, START_MS + 1, START_MS + 900]),
-    st.none() | envelopes().map(lambda e: e.id),
-    st.sampled_from([0, 700, 1_000, 1_500, 599_999, 600_000, TTL_MS]),
-)
-
-
-HISTORIES = {
-    "batches": st.lists(st.lists(envelopes(), max_size=8), max_size=8),
-    "queries": st.lists(QUERIES),
-}
-# The opener holds nothing: each call of it gives a new store.
-OPENER_IS_FINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-
-
-@pytest.mark.parametrize("opener", STORES, indirect=True)
-@settings(max_examples=60, suppress_health_check=OPENER_IS_FINE)
-@given(**HISTORIES)
-def test_a_store_agrees_with_the_model(opener, batches, queries):
-    agrees_with_the_model(opener, batches, queries)
-
-
-@pytest.mark.cassandra
-@pytest.mark.parametrize("opener", ["cassandra"], indirect=True)
-@settings(max_examples=20, suppress_health_check=OPENER_IS_FINE)
-@given(**HISTORIES)
-def test_cassandra_agrees_with_the_model(opener, batches, queries):
-    agrees_with_the_model(opener, batches, queries)
-
-
-def agrees_with_the_model(
-    opener: Opener, batches: list[list[Envelope]], queries: list[Any]
-) -> None:
-    async def scenario(folder: Path) -> None:
-        clock = Clock()
-        store = opener(folder, TOPICS, clock)
-        model = Model(clock)
-        try:
-            for batch in batches:
-                await store.write(batch)
-                model.write(batch)
-            for topic, limit, since_ms, before, at in queries:
-                clock.ms = START_MS + at
-                assert await store.history(
-                    topic, limit=limit, since_ms=since_ms, before=before
-                ) == model.history(topic, limit, since_ms, before)
-                assert await store.since(topic, from_ms=since_ms, limit=limit) == model.since(
-                    topic, since_ms, limit
-                )
-                latest = await store.latest(topic, limit=limit)
-                # Of two copies with one id either may stand.
-                assert [e.id for e in latest] == [e.id for e in model.latest(topic, limit)]
-                part = await store.journal(from_ms=since_ms, to_ms=START_MS + 2_000, limit=limit)
-                assert part == model.journal(since_ms, START_MS + 2_000, limit)
-        finally:
-            await store.close()
-
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(scenario(Path(folder)))

@@ -1,0 +1,37 @@
+"""The stores that the contract is asked of (tests/store), and the topics that they are opened with.
+
+Another store joins by one more entry in STORES: a function from a folder, topics and
+a clock to an open, empty store. One whose clock can't be set says so there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from envelopes import Clock
+
+from newsfabric.store import Store
+from newsfabric.store.memory import MemoryStore
+from newsfabric.store.sqlite import SqliteStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TTL_MS = 3_600_000
+SHORT_TTL_MS = 1_000
+JOURNAL_MS = 600_000
+TOPICS = TopicTable(
+    [
+        TopicPolicy(pattern="markets.#", ttl=SHORT_TTL_MS / 1000),
+        TopicPolicy(pattern="news.#", ttl=TTL_MS / 1000),
+        TopicPolicy(pattern="user.*", topic_class="gold", access="owner", ttl=TTL_MS / 1000),
+    ]
+)
+FOREVER = 2**48
+
+Opener = Callable[[Path, TopicTable, Clock], Store]
+STORES: dict[str, Opener] = {
+    "memory": lambda _folder, topics, clock: MemoryStore(topics, now_ms=clock),
+    "sqlite": lambda folder, topics, clock: SqliteStore(folder / "store.db", topics, now_ms=clock),
+}
+ALL_STORES = [*STORES, pytest.param("cassandra", marks=pytest.mark.cassandra)]
