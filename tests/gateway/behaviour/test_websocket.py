@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import websockets
-from gateways import PATIENCE, TABLE, Box, RawSocket, Response, opened_box, until
+from gateways import TABLE, Box, RawSocket, Response, opened_box, until
 
-from gateway.outbox import OutboxLimits
 from gateway.position import decode
 from gateway.protocol import ReaderLimits
 from newsfabric.errors import StoreUnavailable
@@ -554,95 +553,6 @@ async def test_a_dead_reader_doesnt_break_a_broadcast(box: Box) -> None:
     await until(lambda: not box.gateway.core.connections)
 
 
-SMALL = OutboxLimits(hard_bytes=300_000, soft_bytes=200_000, soft_seconds=60)
-BIG = "x" * 60_000
-COUNT = 60
-
-
-async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
-    """A reader whose kernel takes little and who doesn't read."""
-    await raw.upgrade()
-    raw.say(action="subscribe", topic=topic)
-    await raw.read_frame()
-
-
-@pytest.mark.promise("D6")
-async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engine: str) -> None:
-    # It has all the time it needs to read why.
-    told = {"outbox": SMALL, "linger": PATIENCE}
-    async with opened_box(engine, **told) as box, box.opened(receive_buffer=4096) as raw:
-        await stuck_reader(box, raw, "news.breaking")
-        async with box.reader("news.breaking") as quick:
-            for n in range(COUNT):
-                box.publish(body=[n, BIG])
-                assert (await quick.hear())["body"][0] == n
-        pushes = await raw.read_pushes()
-        assert [p["body"][0] for p in pushes[:-1]] == list(range(len(pushes) - 1))
-        assert len(pushes) < COUNT
-        assert (pushes[-1]["type"], pushes[-1]["code"]) == ("disconnect", 4101)
-
-
-@pytest.mark.promise("D6")
-async def test_a_slow_reader_loses_the_oldest_where_that_is_the_policy(engine: str) -> None:
-    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
-        await stuck_reader(box, raw, "video.feed")
-        async with box.reader("video.feed") as quick:
-            for n in range(COUNT):
-                box.publish("video.feed", body=[n, BIG])
-                assert (await quick.hear())["body"][0] == n
-        got: list[int] = []
-        while not got or got[-1] != COUNT - 1:
-            got.append(json.loads((await raw.read_frame())[1])["body"][0])
-        assert got == sorted(set(got))
-        assert len(got) < COUNT
-        assert got[-3:] == [COUNT - 3, COUNT - 2, COUNT - 1]
-
-
-@pytest.mark.promise("D6")
-async def test_a_slow_reader_gets_the_newest_of_each_key_where_that_is_the_policy(
-    engine: str,
-) -> None:
-    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
-        await stuck_reader(box, raw, "live.blog")
-        async with box.reader("live.blog") as quick:
-            for n in range(COUNT):
-                box.publish("live.blog", body=[n, BIG], key="ab"[n % 2], version=n)
-                assert (await quick.hear())["body"][0] == n
-        got: list[int] = []
-        while not got or got[-1] != COUNT - 1:
-            got.append(json.loads((await raw.read_frame())[1])["body"][0])
-        assert got == sorted(set(got))
-        assert got[-2:] == [COUNT - 2, COUNT - 1]
-        assert len(got) < COUNT
-
-
-async def test_a_slow_reader_still_gets_replies(engine: str) -> None:
-    async with opened_box(engine, outbox=SMALL) as box, box.opened(receive_buffer=4096) as raw:
-        await stuck_reader(box, raw, "video.feed")
-        async with box.reader("video.feed") as quick:
-            for _ in range(COUNT):
-                box.publish("video.feed", body=BIG)
-                await quick.hear()
-        raw.say(action="ping", ref="late")
-        while (push := json.loads((await raw.read_frame())[1]))["type"] == "message":
-            pass
-        assert push == {"type": "pong", "ref": "late"}
-
-
-async def test_many_replays_for_a_slow_reader_wait_their_turn(engine: str) -> None:
-    limits = OutboxLimits(hard_bytes=1_500_000, soft_bytes=1_000_000)
-    async with opened_box(engine, outbox=limits, replay_bytes=700_000) as box:
-        topics = [f"news.t{n}" for n in range(6)]
-        for topic in topics:
-            await box.store.write([box.envelope(topic, body=[n, BIG]) for n in range(10)])
-        async with box.opened(receive_buffer=4096) as raw:
-            await raw.upgrade()
-            for topic in topics:
-                raw.say(action="subscribe", topic=topic, rewind=10)
-            got = [json.loads((await raw.read_frame())[1]) for _ in range(6 * 11)]
-        assert [p["type"] for p in got] == (["subscribed"] + ["message"] * 10) * 6
-
-
 async def test_a_replay_that_is_cut_has_no_gap(engine: str) -> None:
     """No newest version from before comes in the place of what doesn't fit."""
     table = TopicTable([TopicPolicy(pattern="news.*", keep=0, latest=True)])
@@ -653,15 +563,6 @@ async def test_a_replay_that_is_cut_has_no_gap(engine: str) -> None:
         async with box.reader() as reader:
             await reader.subscribe("news.breaking", rewind=2)
             assert await reader.hear_bodies(1) == ["y" * 4_000]
-            await reader.is_up_to_date()
-
-
-async def test_a_replay_is_cut_to_the_newest_that_fit(engine: str) -> None:
-    async with opened_box(engine, replay_bytes=200_000) as box:
-        await box.store.write([box.envelope(body=[n, BIG]) for n in range(10)])
-        async with box.reader() as reader:
-            await reader.subscribe("news.breaking", rewind=10)
-            assert [body[0] for body in await reader.hear_bodies(3)] == [7, 8, 9]
             await reader.is_up_to_date()
 
 
