@@ -19,7 +19,7 @@ PAGES = sorted((ROOT / "docs/operations").glob("*.md"))
 PLAYBOOKS = ROOT / "deploy/ansible/playbooks"
 RUNBOOK = ROOT / "docs/runbook.md"
 # What the pages' README says of them; the shell's own; and programs of every Debian.
-_WORDS = {"export", "cd", "wait", "fleet()", "play()", "on()", "curl", "ssh"}
+_WORDS = {"export", "cd", "wait", "umask", "fleet()", "play()", "on()", "top()", "curl", "ssh"}
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 _MISSING = re.search(
     r"These don't exist yet:(.*?)\.\n\n", (PLAYBOOKS.parent / "README.md").read_text(), re.DOTALL
@@ -72,6 +72,10 @@ def fleet(words: list[str]) -> None:
         assert names <= {machine.name for machine in possible_machines()}
 
 
+def top(words: list[str]) -> None:
+    of_click(newsfabric, ["top", *words])
+
+
 def make(words: list[str]) -> None:
     assert {word for word in words if "=" not in word} <= _TARGETS
 
@@ -85,6 +89,7 @@ KNOWN: dict[str, Callable[[list[str]], None]] = {
     "on": on,
     "fleet": fleet,
     "make": make,
+    "top": top,
     "newsfabric": program,
 }
 

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -47,6 +48,10 @@ _port_base = click.option(
     type=click.IntRange(1024, 65_000),
     help=f"The boards are at this port of 127.0.0.1 and the next ones [default: {PORT_BASE}]",
 )
+
+
+# Options after the first word are another program's, -h among them.
+_WORDS_OF_ANOTHER: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @click.group(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -110,7 +115,7 @@ def deploy(fleet: Fleet, size: str, port_base: int | None) -> None:
     click.echo(_TO_TRY)
 
 
-@cli.command(name="play", context_settings={"ignore_unknown_options": True})
+@cli.command(name="play", context_settings=_WORDS_OF_ANOTHER)
 @click.argument("playbook")
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
@@ -153,7 +158,7 @@ def status(fleet: Fleet, as_json: bool) -> None:
         click.echo("no fleet is up: `make fleet` starts one")
 
 
-@cli.command(context_settings={"ignore_unknown_options": True})
+@cli.command(context_settings=_WORDS_OF_ANOTHER)
 @click.argument("name")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
@@ -165,7 +170,7 @@ def ssh(fleet: Fleet, name: str, words: tuple[str, ...]) -> None:
     os.execvp(command[0], command)
 
 
-@cli.command(context_settings={"ignore_unknown_options": True})
+@cli.command(context_settings=_WORDS_OF_ANOTHER)
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
 def run(fleet: Fleet, words: tuple[str, ...]) -> None:

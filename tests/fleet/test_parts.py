@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet import access, cgroups, doors, image, kernel, run
+from fleet.__main__ import cli
 from fleet.errors import FleetError
 from fleet.folders import Folders
 from fleet.network import Network
@@ -86,6 +87,20 @@ def test_ssh_is_told_of_every_machine_and_trusts_only_known_keys(tmp_path: Path)
     assert "hostkeyalias dublin-core-3" in asked
     assert "stricthostkeychecking true" in asked
     assert folders.known_hosts.read_text() == "oregon-core-1 ssh-ed25519 AAAA\n"
+
+
+@pytest.mark.parametrize("command", ["ssh", "run"])
+def test_options_after_the_first_word_are_the_other_programs(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda _program, words: ran.append(words))
+    monkeypatch.setattr(os, "execvpe", lambda _program, words, _environment: ran.append(words))
+    monkeypatch.setattr(Network, "exists", True)
+    (tmp_path / "ssh_config").touch()
+    words = ["--folder", str(tmp_path), command, "oregon-core-1", "df", "-h", "--help"]
+    cli(words, standalone_mode=False)
+    assert list(ran[0][-3:]) == ["df", "-h", "--help"]
 
 
 def test_a_failing_program_is_said_with_the_end_of_what_it_said() -> None:
