@@ -18,6 +18,7 @@ from bench import (
     connect,
     crowd,
     delivery,
+    drain,
     fabric,
     failover,
     idle,
@@ -42,14 +43,14 @@ _HELP: Final = """Measure newsfabric and print a table; what is going on goes to
 PARTS are fabric (delays through a whole world, a revocation, and a router's rate), store
 (Cassandra, and a router on it), delivery, connect, login, idle and crowd (the gateway beside its
 floor), stalled (10,000 readers who take nothing beside 1,000 who do), upgrade (its processes
-replaced under load), resume (a crowd comes back), mailbox (a crowd that is logged in does), repair
-(messages that were lost on the way), losses (a core node, a router, a shovel, a store node is
-killed), failover (a web page whose gateway or region goes), publishers (the libraries in Java, PHP
-and Python), board (what it costs those who report and a frontdesk), board-page (the operations
-board in Chromium), scaler (its decision for a thousand boxes) and watching (metrics and reports
-with 10,000 readers); all if none is named. A part that
-can't run says why; the others go on. A floor is measured in the same run: compare ratios, not
-figures of different days.
+replaced under load), drain (10,000 readers are sent away in a minute), resume (a crowd comes back),
+mailbox (a crowd that is logged in does), repair (messages that were lost on the way), losses (a
+core node, a router, a shovel, a store node is killed), failover (a web page whose gateway or
+region goes), publishers (the libraries in Java, PHP and Python), board (what it costs those who
+report and a frontdesk), board-page (the operations board in Chromium), scaler (its decision for a
+thousand boxes) and watching (metrics and reports with 10,000 readers); all if none is named. A
+part that can't run says why; the others go on. A floor is measured in the same run: compare
+ratios, not figures of different days.
 
 \b
   python -m bench                       everything (25 minutes)
@@ -82,6 +83,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "stalled": lambda: _with_programs(stalled.measure),
     "upgrade": lambda: uvloop.run(upgrade.measure(build())),
+    "drain": lambda: uvloop.run(drain.measure(build())),
     "resume": lambda: _with_programs(resume.measure),
     "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),

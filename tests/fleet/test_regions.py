@@ -88,7 +88,7 @@ def test_a_box_more_is_made_and_drained_and_an_interrupted_run_is_given_again(
     # The core alone is broken now, and nothing else is named.
     on(fleet, "dublin-core-1", "systemctl stop newsfabric-router@1")
     broken = played(fleet, "verify.yml", "--limit", "dublin-core-1")
-    assert "router-1 of dublin-core-1 doesn't answer" in broken.stdout
+    assert "dublin-core-1 isn't ready: {'router-1': 'no answer'}" in broken.stdout
 
 
 def test_a_message_of_before_is_read_in_a_new_store(two_regions: Fleet, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Makes the store's login, and takes away the one that every new Cassandra has.
 
 Run on a node, by the release's Python, with the addresses of all nodes, the own one first: the
-login comes to a new data centre from one that has it. It says "changed" if it changed anything;
-running it again changes nothing. The password comes from NEWSFABRIC_CASSANDRA_PASSWORD.
+login comes to a new data centre from one that has it. It says "changed" if it changed anything, and
+"to be repaired" if the own node doesn't know the login yet; running it again changes nothing. The
+password comes from NEWSFABRIC_CASSANDRA_PASSWORD.
 """
 
 import argparse
@@ -28,26 +29,36 @@ DEFAULT_ROLE = "SELECT can_login FROM system_auth.roles WHERE role = 'cassandra'
 
 def connect(told: argparse.Namespace, user: str, password: str) -> Session | None:
     """A session with the first node that takes the login; None if those that answer refuse it."""
-    refused, error = False, None
+    error = None
     for host in told.hosts.split(","):
-        cluster = Cluster(
-            [host],
-            port=told.port,
-            auth_provider=PlainTextAuthProvider(user, password),
-            ssl_context=ssl.create_default_context(cafile=told.ca) if told.ca else None,
-            load_balancing_policy=WhiteListRoundRobinPolicy([host]),
-            protocol_version=4,
-        )
         try:
-            return cluster.connect()
+            if (session := connect_to(host, told, user, password)) is not None:
+                return session
+            error = None
         except NoHostAvailable as exc:
-            cluster.shutdown()
-            if all(isinstance(each, AuthenticationFailed) for each in exc.errors.values()):
-                refused = True
-            error = exc
-    if refused or error is None:
-        return None
-    raise error
+            error = error or exc
+    if error is not None:
+        raise error
+    return None
+
+
+def connect_to(host: str, told: argparse.Namespace, user: str, password: str) -> Session | None:
+    """A session with this node; None if it refuses the login."""
+    cluster = Cluster(
+        [host],
+        port=told.port,
+        auth_provider=PlainTextAuthProvider(user, password),
+        ssl_context=ssl.create_default_context(cafile=told.ca) if told.ca else None,
+        load_balancing_policy=WhiteListRoundRobinPolicy([host]),
+        protocol_version=4,
+    )
+    try:
+        return cluster.connect()
+    except NoHostAvailable as exc:
+        cluster.shutdown()
+        if all(isinstance(error, AuthenticationFailed) for error in exc.errors.values()):
+            return None
+        raise
 
 
 def wanted(session: Session, text: str) -> dict[str, str]:
@@ -63,10 +74,11 @@ def make(session: Session, told: argparse.Namespace, password: str) -> None:
     session.execute(
         f"ALTER KEYSPACE system_auth WITH replication = {wanted(session, told.replication)}"
     )
-    options = "SUPERUSER = true AND LOGIN = true AND PASSWORD = %s"
-    session.execute(f"CREATE ROLE IF NOT EXISTS {told.login} WITH {options}", [password])
-    # A data centre that is new gets all of it: what was written before it has not.
-    session.execute(f"ALTER ROLE {told.login} WITH {options}", [password])
+    session.execute(
+        f"CREATE ROLE IF NOT EXISTS {told.login}"
+        " WITH SUPERUSER = true AND LOGIN = true AND PASSWORD = %s",
+        [password],
+    )
 
 
 def main() -> None:
@@ -102,7 +114,10 @@ def main() -> None:
     if default_role and default_role.can_login:
         session.execute("ALTER ROLE cassandra WITH LOGIN = false AND SUPERUSER = false")
         changed = True
-    sys.stdout.write("changed\n" if changed else "as it was\n")
+    if connect_to(told.hosts.split(",")[0], told, told.login, password) is None:
+        sys.stdout.write("changed: to be repaired\n")
+    else:
+        sys.stdout.write("changed\n" if changed else "as it was\n")
 
 
 if __name__ == "__main__":

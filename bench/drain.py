@@ -1,0 +1,61 @@
+"""How evenly a box sends its readers away: 10,000 of them in a minute.
+
+All at once they would fall on the other boxes in the same second. Asked is that no second has more
+than twice the mean. Seconds are the bench's own, so one in which it was late has more, and the next
+one less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from bench.box import running_box, subscribe_verb
+from bench.programs import running_crowd
+from bench.rows import Row
+
+READERS: Final = 10_000
+SECONDS: Final = 60
+# What is given up after it is late by so much.
+PATIENCE_SECONDS: Final = 60
+
+
+async def measure(programs: Path) -> list[Row]:
+    """A drain of a box whose readers go when they are told."""
+    options = ("--drain-seconds", str(SECONDS), "--drain-per-second", "2000")
+    async with (
+        running_box("native", options=options) as box,
+        running_crowd(
+            programs,
+            port=box.port,
+            source="127.0.0.2",
+            connections=READERS,
+            say=subscribe_verb(),
+        ) as crowd,
+    ):
+        await crowd.said()
+        request = urllib.request.Request(box.gateway.url("/drain"), data=b"", method="POST")
+        await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).close())
+        began, gone = time.monotonic(), [0]
+        while gone[-1] < READERS and len(gone) < SECONDS + PATIENCE_SECONDS:
+            await asyncio.sleep(max(0.0, began + len(gone) - time.monotonic()))
+            gone.append((await crowd.ask("count"))["gone"])
+        took = time.monotonic() - began
+    each = [after - before for before, after in itertools.pairwise(gone)]
+    what = f"drain of {READERS:,} readers in {SECONDS} s"
+    return [
+        Row(figure=f"{what}: gone", value=gone[-1], unit="", digits=0, at_least=READERS),
+        # These readers don't hang up, so each is cut off some seconds after it was told.
+        Row(figure="… the last one after", value=took, unit="s"),
+        Row(
+            figure="… in the fullest second, beside the mean",
+            value=max(each) / (READERS / SECONDS),
+            unit="×",
+            digits=2,
+            at_most=2.0,
+        ),
+    ]
