@@ -24,7 +24,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,10 @@ test-fleet: fleet-image ## Test the fleet on real machines, as root (PYTEST_ARGS
 
 check-terraform: ## Check deploy/terraform: format, schema, tests with a mocked provider (needs tofu or terraform)
 	@scripts/check-terraform $(TERRAFORM_ARGS)
+
+check-deploy: python ## Check all of deploy/: ansible-lint, Terraform, the chart, their tests; what can't be checked is named
+	@scripts/setup ansible
+	@scripts/check-deploy
 
 check-containers: ## Check deploy/helm and deploy/containers (needs helm; CONTAINERS_ARGS=--build builds the images, needs buildah)
 	@scripts/check-containers $(CONTAINERS_ARGS)

@@ -38,7 +38,10 @@ class SecretNames:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """A box of the autoscaling group ``group``. URLs hold no login; lists keep their order."""
+    """A box of the autoscaling group ``group``. URLs hold no login; lists keep their order.
+
+    In ``public_url`` ``{box}`` stands for the instance's id.
+    """
 
     region: str
     group: str

@@ -83,7 +83,7 @@ def files(told: Description, box: str, secrets: Secrets, cookie: str) -> list[Fi
     gateway = {
         "NEWSFABRIC_STORE": f"{told.store}&tls={TLS}/ca.pem",
         "NEWSFABRIC_CASSANDRA_USERNAME": secrets.store["username"],
-        "NEWSFABRIC_PUBLIC_URL": told.public_url,
+        "NEWSFABRIC_PUBLIC_URL": told.public_url.replace("{box}", box),
         "NEWSFABRIC_CAPACITY": str(told.capacity),
         "NEWSFABRIC_DRAIN_SECONDS": str(told.drain_seconds),
         "NEWSFABRIC_ENDPOINTS": " ".join(f"{url}/endpoints.json" for url in told.frontdesks),

@@ -18,6 +18,11 @@ output "scaler_options" {
   value       = module.fabric.scaler_options
 }
 
+output "admission" {
+  description = "Region to how its core nodes give boxes their users: newsfabric_admission of Ansible."
+  value       = module.fabric.admission
+}
+
 output "proxy_from" {
   description = "Region to the networks of its balancers: --proxy-from of gateways and frontdesks."
   value       = module.fabric.proxy_from

@@ -14,6 +14,7 @@ module "oregon" {
 
   fabric          = "nf-direct"
   region          = "oregon"
+  domain          = var.domain
   cidr            = "10.21.0.0/16"
   zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
   image_id        = var.image_id

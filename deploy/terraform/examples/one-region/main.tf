@@ -14,6 +14,7 @@ module "oregon" {
 
   fabric          = "nf-try"
   region          = "oregon"
+  domain          = var.domain
   cidr            = "10.20.0.0/16"
   zones           = ["us-west-2a", "us-west-2b"]
   image_id        = var.image_id

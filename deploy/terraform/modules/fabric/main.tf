@@ -28,6 +28,9 @@ module "first" {
 
   fabric              = var.name
   region              = var.regions.first.name
+  domain              = var.domain
+  origins             = var.origins
+  tokens              = var.tokens
   cidr                = var.regions.first.cidr
   zones               = var.regions.first.zones
   image_id            = var.regions.first.image_id
@@ -49,6 +52,9 @@ module "second" {
 
   fabric              = var.name
   region              = var.regions.second.name
+  domain              = var.domain
+  origins             = var.origins
+  tokens              = var.tokens
   cidr                = var.regions.second.cidr
   zones               = var.regions.second.zones
   image_id            = var.regions.second.image_id

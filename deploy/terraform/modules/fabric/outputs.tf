@@ -21,6 +21,14 @@ output "scaler_options" {
   }
 }
 
+output "admission" {
+  description = "Region to how its core nodes give boxes their users: newsfabric_admission of Ansible."
+  value = {
+    (var.regions.first.name)  = module.first.admission
+    (var.regions.second.name) = module.second.admission
+  }
+}
+
 output "proxy_from" {
   description = "Region to the networks of its balancers: --proxy-from of gateways and frontdesks."
   value = {

@@ -8,6 +8,18 @@ variable "domain" {
   type        = string
 }
 
+variable "origins" {
+  description = "Origins of pages that may connect, like https://www.example.com; empty: all may."
+  type        = list(string)
+  default     = []
+}
+
+variable "tokens" {
+  description = "How boxes check readers' tokens: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
+  type        = object({ keys = optional(string, ""), audience = optional(string, ""), issuer = optional(string, "") })
+  default     = {}
+}
+
 variable "zone_id" {
   description = "Public hosted zone in Route 53 that the domain is in."
   type        = string

@@ -38,14 +38,42 @@ locals {
     },
   ]
 
-  # A box says to its own group that it has drained.
+  boxes_secrets = "arn:${var.partition}:secretsmanager:${var.aws_region}:${var.account_id}:secret:${var.name}/box/*"
+
+  # newsfabric/instance: a box says to its own group that it drains and that it has drained, and reads the password that the core
+  # made for it. The tag Box is that machine's ARN, so no box reads another's.
   box = [
     {
       Sid       = "BoxEndsItsHook"
       Effect    = "Allow"
-      Action    = ["autoscaling:CompleteLifecycleAction"]
+      Action    = ["autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"]
       Resource  = [local.group_arn]
       Condition = {}
+    },
+    {
+      Sid       = "BoxReadsItsPassword"
+      Effect    = "Allow"
+      Action    = ["secretsmanager:GetSecretValue"]
+      Resource  = [local.boxes_secrets]
+      Condition = { StringEquals = { "aws:ResourceTag/Box" = ["$${ec2:SourceInstanceARN}"] } }
+    },
+  ]
+
+  # Beside the core: gives boxes their passwords, and takes them away.
+  admission = [
+    {
+      Sid       = "BoxesAreAdmitted"
+      Effect    = "Allow"
+      Action    = ["secretsmanager:CreateSecret", "secretsmanager:DeleteSecret", "secretsmanager:GetSecretValue", "secretsmanager:TagResource"]
+      Resource  = [local.boxes_secrets]
+      Condition = {}
+    },
+    {
+      Sid       = "PasswordsAreEncrypted"
+      Effect    = "Allow"
+      Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
+      Resource  = [aws_kms_key.this.arn]
+      Condition = { StringEquals = { "kms:ViaService" = ["secretsmanager.${var.aws_region}.amazonaws.com"] } }
     },
   ]
 
@@ -92,6 +120,7 @@ locals {
       for statement in concat(
         [for each in local.secrets[role] : jsonencode(each) if length(local.readable[role]) > 0],
         [for each in local.scaler : jsonencode(each) if local.boxes && role == "core"],
+        [for each in local.admission : jsonencode(each) if local.boxes && role == "core"],
         [for each in local.box : jsonencode(each) if local.boxes && role == "retail"],
         [for each in local.backups : jsonencode(each) if var.backup_bucket_arn != null && role == "store"],
       ) : jsondecode(statement)

@@ -129,7 +129,22 @@ module "retail" {
   plan                 = var.retail.plan
   schedules            = var.retail.schedules
   scalers              = local.scalers
-  core_addresses       = [for name in sort(keys(module.core.hosts)) : "amqps://${name}.${local.inside}/%2F"]
+  told = {
+    core  = [for name in sort(keys(module.core.hosts)) : "amqps://${name}.${local.inside}/%2F"]
+    store = "cassandra://${join(",", [for name in sort(keys(module.store.hosts)) : "${module.store.hosts[name].address}:9042"])}/newsfabric?dc=${var.region}"
+    frontdesks = [
+      for name in concat([var.region], sort([for name, far in var.far : name if far.kind == "region"])) : "https://${name}.${var.domain}"
+    ]
+    # Nothing here makes names of single boxes: see "Readers without a balancer".
+    public_url     = "https://${var.readers_edge == "nlb" ? "" : "{box}."}readers.${var.region}.${var.domain}"
+    networks       = module.network.brokers_cidrs
+    proxy_from     = var.readers_edge == "nlb" ? module.network.edge_cidrs : []
+    origins        = var.origins
+    token_keys     = var.tokens.keys
+    token_audience = var.tokens.audience
+    token_issuer   = var.tokens.issuer
+    secrets        = { tls = "${local.name}/tls/retail", store = "${local.name}/store/reader", boxes = "${local.name}/box/" }
+  }
 }
 
 module "observability" {

@@ -42,6 +42,18 @@ output "scaler_options" {
   value       = module.retail.scaler_options
 }
 
+output "admission" {
+  description = "What Ansible's newsfabric_admission has for this region: how core nodes give boxes their users."
+  value = {
+    group      = local.group_name
+    secrets    = "${local.name}/box/"
+    aws_region = data.aws_region.here.region
+    account    = data.aws_caller_identity.here.account_id
+    partition  = data.aws_partition.here.partition
+    key        = module.iam.kms_key_arn
+  }
+}
+
 output "proxy_from" {
   description = "Networks of the balancers: --proxy-from of gateways and frontdesks."
   value       = module.network.edge_cidrs

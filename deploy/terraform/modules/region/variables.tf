@@ -18,6 +18,23 @@ variable "region" {
   }
 }
 
+variable "domain" {
+  description = "Domain of the frontdesks: boxes are told REGION.DOMAIN of each region."
+  type        = string
+}
+
+variable "origins" {
+  description = "Origins of pages that may connect, like https://www.example.com; empty: all may."
+  type        = list(string)
+  default     = []
+}
+
+variable "tokens" {
+  description = "How boxes check readers' tokens: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
+  type        = object({ keys = optional(string, ""), audience = optional(string, ""), issuer = optional(string, "") })
+  default     = {}
+}
+
 variable "cidr" {
   description = "Addresses of the region's network."
   type        = string
@@ -129,7 +146,6 @@ variable "secrets" {
     "erlang-cookie/client" = ["client"]
     "users/core"           = ["core"]
     "users/client"         = ["client"]
-    "users/retail"         = ["retail"]
     "store/writer"         = ["core"]
     "store/reader"         = ["retail"]
     "store/admin"          = ["store"]

@@ -7,6 +7,7 @@
 locals {
   # A box's agent drains within drain_seconds; then the machine still has to end its services and say so.
   heartbeat = var.plan.drain_seconds + 60
+  hook      = "drain"
 
   # WantedBoxes of each scaler. Two disagree: the larger number holds, as with the driver.
   wanted     = { for n, scaler in var.scalers : "wanted${n}" => scaler }
@@ -58,14 +59,15 @@ resource "aws_launch_template" "this" {
     write_files = [{
       path        = "/etc/newsfabric/instance.json"
       permissions = "0644"
-      content = jsonencode({
+      # newsfabric/instance/description.py reads it.
+      content = jsonencode(merge(var.told, {
         role          = "retail"
         region        = var.region
         group         = var.name
-        core          = var.core_addresses
+        hook          = local.hook
         capacity      = var.readers_per_box
         drain_seconds = var.plan.drain_seconds
-      })
+      }))
     }]
   })]))
 }
@@ -95,7 +97,7 @@ resource "aws_autoscaling_group" "this" {
 
   # From the machine's first second, so that no box is ever without it.
   initial_lifecycle_hook {
-    name                 = "drain"
+    name                 = local.hook
     lifecycle_transition = "autoscaling:EC2_INSTANCE_TERMINATING"
     heartbeat_timeout    = local.heartbeat
     # A box that doesn't answer must go all the same.

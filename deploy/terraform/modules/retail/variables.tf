@@ -165,7 +165,24 @@ variable "schedules" {
   }
 }
 
-variable "core_addresses" {
-  description = "AMQPS addresses of the region's core, which a box is told at its boot."
-  type        = list(string)
+variable "told" {
+  description = "What a box is told at its boot: AMQPS URLs of the core, the store's URL, frontdesks (the own region's first), the URL by which readers reach it ({box} is its id), networks of frontdesks and of balancers, pages that may connect, how tokens are checked, and names of its secrets."
+  type = object({
+    core           = list(string)
+    store          = string
+    frontdesks     = list(string)
+    public_url     = string
+    networks       = list(string)
+    proxy_from     = list(string)
+    origins        = optional(list(string), [])
+    token_keys     = optional(string, "")
+    token_audience = optional(string, "")
+    token_issuer   = optional(string, "")
+    secrets        = object({ tls = string, store = string, boxes = string })
+  })
+
+  validation {
+    condition     = length(var.told.core) > 0 && length(var.told.frontdesks) > 0 && alltrue([for url in concat(var.told.core, [var.told.store]) : !strcontains(url, "@")])
+    error_message = "told must have one core node and one frontdesk at least, and no URL with a login: user data is no place for secrets."
+  }
 }

@@ -11,7 +11,7 @@ mock_provider "aws" {
 variables {
   name              = "newsfabric-oregon"
   roles             = ["client", "core", "store", "retail"]
-  secrets           = { "tls/core" = ["core"], "users/retail" = ["retail"] }
+  secrets           = { "tls/core" = ["core"], "tls/retail" = ["retail"] }
   group_name        = "newsfabric-oregon-retail"
   backup_bucket_arn = "arn:aws:s3:::backups"
   account_id        = "123456789012"
@@ -27,9 +27,13 @@ run "the_core_may_what_its_scaler_calls_and_nothing_else" {
       "cloudwatch:PutMetricData",
       "ec2:DescribeInstances",
       "kms:Decrypt",
+      "kms:GenerateDataKey",
+      "secretsmanager:CreateSecret",
+      "secretsmanager:DeleteSecret",
       "secretsmanager:GetSecretValue",
+      "secretsmanager:TagResource",
     ])
-    error_message = "docs/scaling.md lists what driver aws needs; secrets and their key are all else"
+    error_message = "docs/scaling.md lists what driver aws needs, newsfabric/instance/cloud.py what admission does; secrets and their key are all else"
   }
 }
 
@@ -50,7 +54,7 @@ run "it_may_act_on_its_own_group_alone" {
 run "a_box_may_end_its_hook_and_read_its_own_secrets" {
   assert {
     condition = toset(flatten([for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Action])) == toset([
-      "autoscaling:CompleteLifecycleAction", "kms:Decrypt", "secretsmanager:GetSecretValue"
+      "autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat", "kms:Decrypt", "secretsmanager:GetSecretValue"
     ])
     error_message = "who breaks into a box could do more than end its hook"
   }
@@ -58,6 +62,18 @@ run "a_box_may_end_its_hook_and_read_its_own_secrets" {
   assert {
     condition     = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Condition.StringEquals["kms:ViaService"] if statement.Sid == "OwnSecretsAreDecrypted"] == [["secretsmanager.us-west-2.amazonaws.com"]]
     error_message = "a box could decrypt what isn't a secret of Secrets Manager"
+  }
+}
+
+run "no_box_reads_another_boxs_password" {
+  assert {
+    condition     = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Condition.StringEquals["aws:ResourceTag/Box"] if statement.Sid == "BoxReadsItsPassword"] == [["$${ec2:SourceInstanceARN}"]]
+    error_message = "who breaks into a box could log in as another"
+  }
+
+  assert {
+    condition     = [for statement in jsondecode(aws_iam_role_policy.this["core"].policy).Statement : statement.Resource if statement.Sid == "BoxesAreAdmitted"] == [["arn:aws:secretsmanager:us-west-2:123456789012:secret:newsfabric-oregon/box/*"]]
+    error_message = "a core node could change secrets that aren't boxes'"
   }
 }
 

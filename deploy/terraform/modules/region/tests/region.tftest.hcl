@@ -51,6 +51,7 @@ mock_provider "aws" {
 variables {
   fabric          = "newsfabric"
   region          = "oregon"
+  domain          = "news.example.com"
   cidr            = "10.10.0.0/16"
   zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
   image_id        = "ami-0123456789abcdef0"
@@ -67,6 +68,13 @@ run "a_region_has_its_clusters_and_a_group_for_its_boxes" {
   assert {
     condition     = output.scaler_options.group == "newsfabric-oregon-retail" && output.scaler_options.zones == 3 && output.scaler_options.per_box == 50000
     error_message = "scalers are told of another group"
+  }
+}
+
+run "core_nodes_admit_the_boxes_of_this_group" {
+  assert {
+    condition     = output.admission.group == output.scaler_options.group && output.admission.secrets == "newsfabric-oregon/box/" && output.admission.account == "123456789012" && output.admission.aws_region == "us-west-2"
+    error_message = "boxes' passwords would be where boxes don't look"
   }
 }
 

@@ -15,7 +15,15 @@ variables {
   security_group_id    = "sg-retail"
   kms_key_arn          = "arn:aws:kms:us-west-2:123456789012:key/k"
   scalers              = ["oregon-scaler-1", "oregon-scaler-2"]
-  core_addresses       = ["amqps://oregon-core-1.newsfabric.internal/%2F"]
+  told = {
+    core       = ["amqps://oregon-core-1.newsfabric.internal/%2F"]
+    store      = "cassandra://10.10.1.7:9042/newsfabric?dc=oregon"
+    frontdesks = ["https://oregon.news.example.com", "https://dublin.news.example.com"]
+    public_url = "https://readers.oregon.news.example.com"
+    networks   = ["10.10.48.0/20"]
+    proxy_from = ["10.10.0.0/20"]
+    secrets    = { tls = "newsfabric-oregon/tls/retail", store = "newsfabric-oregon/store/reader", boxes = "newsfabric-oregon/box/" }
+  }
 }
 
 run "the_group_is_in_all_zones" {
@@ -147,6 +155,39 @@ run "a_box_has_an_address_of_its_own_and_is_told_no_secret" {
     condition     = jsondecode(yamldecode(trimprefix(base64decode(aws_launch_template.this.user_data), "#cloud-config")).write_files[0].content).capacity == var.readers_per_box
     error_message = "a box isn't told how many readers it takes"
   }
+}
+
+run "a_box_is_told_all_that_it_reads_at_its_boot" {
+  assert {
+    condition = toset(keys(jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content))) == toset([
+      "capacity", "core", "drain_seconds", "frontdesks", "group", "hook", "networks", "origins", "proxy_from", "public_url", "region", "role", "secrets", "store",
+      "token_audience", "token_issuer", "token_keys",
+    ])
+    error_message = "not the fields that newsfabric/instance/description.py reads"
+  }
+
+  assert {
+    condition     = jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).hook == one([for hook in aws_autoscaling_group.this.initial_lifecycle_hook : hook.name])
+    error_message = "a box would answer another hook"
+  }
+}
+
+run "a_login_in_user_data_is_refused" {
+  command = plan
+
+  variables {
+    told = {
+      core       = ["amqps://me:secret@oregon-core-1.newsfabric.internal/%2F"]
+      store      = "cassandra://10.10.1.7:9042/newsfabric?dc=oregon"
+      frontdesks = ["https://oregon.news.example.com"]
+      public_url = "https://readers.oregon.news.example.com"
+      networks   = []
+      proxy_from = []
+      secrets    = { tls = "t", store = "s", boxes = "b" }
+    }
+  }
+
+  expect_failures = [var.told]
 }
 
 run "the_dynamic_inventory_finds_boxes_by_tags" {
