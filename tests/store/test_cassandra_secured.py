@@ -14,16 +14,16 @@ from typing import Final
 
 import pytest
 from authorities import Authority
-from envelopes import START_MS, envelope
 from cassandra import AuthenticationFailed, Unauthorized
 from cassandra.cluster import NoHostAvailable, Session
+from envelopes import START_MS, envelope
 from wires import Wire
 
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store import Store, open_store
-from newsfabric.store._cassandra_session import cluster
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
+from newsfabric.store._cassandra_session import cluster
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra
@@ -181,7 +181,7 @@ async def test_a_reader_of_the_store_reads_and_writes_nothing(url, authorities):
         "DROP TABLE messages_by_topic",
         "TRUNCATE system_auth.roles",
         "SELECT salted_hash FROM system_auth.roles",
-        "CREATE KEYSPACE own WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "DROP KEYSPACE secured",
         "CREATE ROLE own WITH SUPERUSER = true",
         "ALTER ROLE administrator WITH PASSWORD = 'own'",
     ],
