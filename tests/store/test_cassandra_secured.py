@@ -204,6 +204,15 @@ def test_logins_that_are_right_are_left_alone(url, authorities):
     assert make_logins(url, authorities["ours"]) == "as it was"
 
 
+def test_a_data_centre_that_is_new_gets_all_logins(url, authorities):
+    with session(url, authorities["ours"], ADMINISTRATOR) as rules:
+        # As it is while the playbook doesn't know of one.
+        fewer = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        rules.execute(f"ALTER KEYSPACE system_auth WITH replication = {fewer}")
+    assert make_logins(url, authorities["ours"]) == "changed"
+    assert make_logins(url, authorities["ours"]) == "as it was"
+
+
 def test_a_service_that_was_given_more_has_its_own_rights_again(url, authorities):
     with session(url, authorities["ours"], ADMINISTRATOR) as rules:
         rules.execute("ALTER ROLE writer WITH SUPERUSER = true")

@@ -154,7 +154,10 @@ def wanted(session: Session, text: str) -> dict[str, str]:
 
 
 def replicate(session: Session, text: str) -> bool:
-    """All data centres know all logins, so that a node's death locks nobody out; whether not yet."""
+    """Have all replicas know all logins, so that a node's death locks nobody out.
+
+    Returns whether they didn't yet.
+    """
     replication = dict(session.execute(REPLICATION).one().replication)
     new = wanted(session, text)
     if replication | {"class": STRATEGY} == new:
@@ -162,7 +165,8 @@ def replicate(session: Session, text: str) -> bool:
     session.execute(f"ALTER KEYSPACE system_auth WITH replication = {new}")
     # One that is new gets all of it: what was written before it has not.
     for table in AUTH_TABLES:
-        for row in session.execute(_by_quorum(f"SELECT JSON * FROM system_auth.{table}")):
+        rows = _by_quorum(f"SELECT JSON * FROM system_auth.{table}")  # noqa: S608
+        for row in session.execute(rows):
             session.execute(f"INSERT INTO system_auth.{table} JSON %s", [row[0]])
     return True
 
