@@ -239,11 +239,12 @@ def tasks() -> list[tuple[str, dict[str, Any]]]:
 
 def test_no_task_gives_a_secret_as_a_variable_of_the_environment() -> None:
     # They would be in ssh's and sh's command lines, and in sudo's log.
+    named = re.compile(r"\b[A-Z0-9_]*(?:PASSWORD|SECRET|TOKEN)[A-Z0-9_]*")
     given = {
         f"{where}: {name}"
         for where, task in tasks()
-        for name, value in (task.get("environment") or {}).items()
-        if re.search(r"(?i)password|secret|token", name) and not name.endswith("_FILE")
+        for name in named.findall(json.dumps(task.get("environment")))
+        if not name.endswith("_FILE")
     }
     assert given == set()
 
@@ -271,6 +272,21 @@ def test_a_task_that_is_given_a_secret_says_nothing_of_it() -> None:
 )
 def test_no_unit_leaves_its_memory_on_the_disk(unit: str) -> None:
     assert "\nLimitCORE=0\n" in (ROLES / unit).read_text()
+
+
+def test_who_talks_to_strangers_never_acts_in_the_machines_name() -> None:
+    unit = (ROLES / "service" / "templates" / "unit.j2").read_text()
+    assert (
+        "{% if not service_cloud | default(true) %}\n"
+        "# The machine's role in AWS, with which secrets are read: who talks to strangers never "
+        "asks for it.\n"
+        "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128\n"
+        "{% endif %}\n"
+    ) in unit
+    defaults = yaml.safe_load((ROLES / "service" / "defaults" / "main.yml").read_text())
+    assert defaults["service_cloud"] is False
+    [core] = yaml.safe_load((ROLES / "wholesale" / "tasks" / "main.yml").read_text())
+    assert core["vars"]["service_cloud"] == ("{{ wholesale_service.unit == 'newsfabric-scaler' }}")
 
 
 @pytest.mark.parametrize(
