@@ -2,7 +2,8 @@
 
 Run on a node, by the release's Python, with the addresses of all nodes, the own one first: the
 login comes to a new data centre from one that has it. It says "changed" if it changed anything;
-running it again changes nothing. The password comes from NEWSFABRIC_CASSANDRA_PASSWORD.
+running it again changes nothing. The password comes from NEWSFABRIC_CASSANDRA_PASSWORD;
+one in NEWSFABRIC_CASSANDRA_FORMER_PASSWORD is changed to it.
 """
 
 import argparse
@@ -77,11 +78,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     told = parser.parse_args()
     password = os.environ["NEWSFABRIC_CASSANDRA_PASSWORD"]
+    former = os.environ.get("NEWSFABRIC_CASSANDRA_FORMER_PASSWORD")
     deadline = time.monotonic() + PATIENCE
     changed = False
     while (session := connect(told, told.login, password)) is None:
-        default = connect(told, "cassandra", "cassandra")
-        if default is not None:
+        if former and (known := connect(told, told.login, former)) is not None:
+            # Sessions that are open stay; who comes from now on needs the new one.
+            known.execute(f"ALTER ROLE {told.login} WITH PASSWORD = %s", [password])
+            changed = True
+        elif (default := connect(told, "cassandra", "cassandra")) is not None:
             make(default, told, password)
             changed = True
         elif time.monotonic() > deadline:
