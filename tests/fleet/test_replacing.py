@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fleet.fabrics import Crowd, asked, changes, desk, on, played, plays, publish
 
 from fleet import access
 from fleet.fleet import Fleet
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
 from tests.fleet.conftest import fleet_in
+from tests.fleet.fabrics import Crowd, asked, changes, desk, on, played, plays, publish
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -62,7 +62,8 @@ def headlines(fleet: Fleet, region: str) -> list[str]:
 
 def nothing_missed(crowd: Crowd) -> bool:
     report = crowd.report
-    return (report["disconnected"], report["lost"], report["doubled"]) == (0, 0, 0)
+    left = report["disconnected"] + report.get("left", 0)
+    return (left, report["lost"], report["doubled"]) == (0, 0, 0)
 
 
 def test_a_setting_that_changes_restarts_brokers_and_stores_one_after_the_other(
