@@ -215,6 +215,39 @@ def api_key(fleet: Fleet) -> None:
     click.echo(access.api_key(fleet.folders))
 
 
+@cli.command(name="new-secret")
+@click.pass_obj
+def new_secret(fleet: Fleet) -> None:
+    """Make another secret; `play rotate-secrets.yml` puts it in the place of the present one.
+
+    \b
+    Example:
+      python -m fleet new-secret && python -m fleet play rotate-secrets.yml
+    """
+    access.renew_secret(fleet.folders)
+
+
+@cli.command(name="forget-secret")
+@click.pass_obj
+def forget_secret(fleet: Fleet) -> None:
+    """Forget the secret before the present one; `play site.yml` then takes away what it opens."""
+    access.forget_secret(fleet.folders)
+
+
+@cli.command()
+@click.pass_obj
+def certs(fleet: Fleet) -> None:
+    """Make an authority and each machine's certificate; the next site.yml turns TLS on.
+
+    \b
+    Example:
+      python -m fleet up --size 6 && python -m fleet certs && python -m fleet play site.yml
+    """
+    if not fleet.members():
+        raise click.ClickException("no fleet is up: `make fleet` starts one")
+    access.issue_certificates(fleet.folders, fleet.members())
+
+
 @cli.command()
 @click.argument("one")
 @click.argument("other")

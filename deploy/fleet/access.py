@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import secrets
@@ -21,12 +22,15 @@ from fleet.folders import CHECKOUT, Folders
 from fleet.network import Network
 from fleet.plan import REGIONS, ROLES, Machine, possible_machines
 from fleet.run import end_of, run
+from newsfabric.certificates.folder import opened
 from newsfabric.world.issuer import issue, make_keys
 from newsfabric.world.paths import Paths
 from newsfabric.world.state import write_private
 
 _CONNECT: Final = Path(__file__).with_name("connect.py")
 _POLL: Final = 0.3
+_LIFETIME: Final = datetime.timedelta(days=90)
+_RENEW_BEFORE: Final = datetime.timedelta(days=30)
 _ASK_SECONDS: Final = 10.0
 # Until then a machine that was started may not be there yet.
 _APPEARS_SECONDS: Final = 5.0
@@ -148,19 +152,61 @@ def make_secret(folders: Folders) -> None:
         write_private(folders.secret, secrets.token_hex(32))
 
 
+def renew_secret(folders: Folders) -> None:
+    """Another secret; the one there was is kept beside it, for rotate-secrets.yml.
+
+    FleetError if no fleet is up, or if the last rotation hasn't ended: two former secrets would be
+    one too many.
+    """
+    if not folders.secret.exists():
+        raise FleetError("no fleet is up: `make fleet` starts one")
+    if folders.former_secret.exists():
+        raise FleetError(
+            "a former secret is still good: end that rotation with rotate-secrets.yml, then "
+            "`fleet forget-secret`"
+        )
+    write_private(folders.former_secret, folders.secret.read_text().strip())
+    write_private(folders.secret, secrets.token_hex(32))
+
+
+def forget_secret(folders: Folders) -> None:
+    """Forget the former secret: what follows from it isn't good any more after site.yml."""
+    folders.former_secret.unlink(missing_ok=True)
+
+
+def issue_certificates(folders: Folders, machines: Iterable[Machine]) -> None:
+    """An authority and a certificate for each machine, where there is none yet: TLS from now on."""
+    now = datetime.datetime.now(datetime.UTC)
+    with opened(folders.certs) as certificates:
+        certificates.init("fleet", now=now, lifetime=_LIFETIME)
+        for machine in machines:
+            certificates.issue(
+                # A board's door is a port of this machine.
+                [machine.name, machine.address, *(["127.0.0.1"] if machine.role == "core" else [])],
+                # Store nodes know each other by theirs.
+                ("server", "client") if machine.role == "store" else ("server",),
+                now=now,
+                lifetime=_LIFETIME,
+                before=_RENEW_BEFORE,
+            )
+
+
 def operator_token(folders: Folders, user: str, seconds: float) -> str:
     """A token that opens the boards. WorldError if the fleet has no keys."""
     return issue(Paths(state=folders.top), user, (), seconds, operator=True)
 
 
-def api_key(folders: Folders) -> str:
+def api_key(folders: Folders, *, former: bool = False) -> str:
     """The key of `newsfabric_api_keys`, with which frontdesks take messages over HTTP.
 
-    FleetError if no fleet is up.
+    ``former``: the one before, after :func:`renew_secret`. FleetError if there is none.
     """
-    if not folders.secret.exists():
-        raise FleetError("no fleet is up: `make fleet` starts one")
-    secret = folders.secret.read_text().strip()
+    kept = folders.former_secret if former else folders.secret
+    if not kept.exists():
+        raise FleetError(
+            "there is no former secret" if former else "no fleet is up: `make fleet` starts one"
+        )
+    secret = kept.read_text().strip()
     return hashlib.sha256(f"{secret}:api-key".encode()).hexdigest()
 
 

@@ -50,7 +50,8 @@ class Fleet:
     def boards(self) -> dict[str, str]:
         """Where this machine reaches each region's board, by region."""
         doors = doors_of(self.members(), self._notes()["port_base"])
-        return {region: f"http://127.0.0.1:{port}/board" for region, (port, _) in doors.items()}
+        scheme = self._scheme()
+        return {region: f"{scheme}://127.0.0.1:{port}/board" for region, (port, _) in doors.items()}
 
     def build_image(self) -> None:
         """Make the image, if what it depends on has changed."""
@@ -116,7 +117,7 @@ class Fleet:
             unmount(self.folders.top)
             cgroups.remove_all(self.network.name)
             self.network.down()
-            for folder in (self.folders.machines, self.folders.build):
+            for folder in (self.folders.machines, self.folders.build, self.folders.certs):
                 if folder.exists():
                     shutil.rmtree(folder)
             for file in (
@@ -129,6 +130,7 @@ class Fleet:
                 self.folders.hosts,
                 # What the inventory derives the fleet's passwords from.
                 self.folders.secret,
+                self.folders.former_secret,
                 self.folders.top / "token-key.pem",
                 self.folders.top / "token-keys.pem",
             ):
@@ -184,8 +186,11 @@ class Fleet:
     def _describe(self) -> None:
         """Tell newsfabric's own commands which machines there are."""
         desks = doors_of(self.members(), 0).items()
-        frontdesks = {region: f"http://{hosts[0]}" for region, (_, hosts) in desks}
+        frontdesks = {region: f"{self._scheme()}://{hosts[0]}" for region, (_, hosts) in desks}
         access.write_hosts(self.folders, self.members(), frontdesks)
+
+    def _scheme(self) -> str:
+        return "https" if self.folders.certs.exists() else "http"
 
     def _start_one(self, one: Machine, layers: Sequence[Any], start: bool) -> None:
         if start:

@@ -75,6 +75,16 @@ class Folders:
         """The fabric's secret (`newsfabric_secret`)."""
         return self.top / "secret"
 
+    @property
+    def former_secret(self) -> Path:
+        """The one before, while both are wanted (`newsfabric_former_secret`)."""
+        return self.top / "former-secret"
+
+    @property
+    def certs(self) -> Path:
+        """The authority and the machines' certificates; without it there is no TLS."""
+        return self.top / "certs"
+
     def of(self, name: str) -> Path:
         """The folder of one machine."""
         return self.machines / name

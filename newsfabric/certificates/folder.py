@@ -22,6 +22,7 @@ import datetime
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -296,10 +297,16 @@ class Folder:
 def opened(path: Path) -> Iterator[Folder]:
     """The folder at ``path``, for this process alone until the end of the block.
 
-    ConfigError if it can't be made or read, or another process works in it.
+    ConfigError if it can't be made or read, if others may write there (they could have hosts trust
+    their own authority), or if another process works in it.
     """
     try:
         _folder(path)
+        for one in (path, path / _AUTHORITIES, path / _ISSUED):
+            _check_ours(one)
+        for key in (found for name in (_KEY, _BOTH) for found in path.glob(f"*/*/{name}")):
+            _check_ours(key.parent)
+            _check_secret(key)
         with (path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -308,6 +315,26 @@ def opened(path: Path) -> Iterator[Folder]:
             yield Folder(path)
     except OSError as exc:
         raise ConfigError(f"certificates: {exc}") from exc
+
+
+def _check_ours(folder: Path) -> None:
+    if not folder.exists():
+        return
+    found = folder.stat()
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(
+            f"{folder}: others may write there (mode {found.st_mode & 0o777:o}, owner "
+            f"{found.st_uid}): make it yours with chown and chmod 700"
+        )
+
+
+def _check_secret(key: Path) -> None:
+    found = key.stat()
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(
+            f"{key}: others may read it (mode {found.st_mode & 0o777:o}): chmod 600; and who knows "
+            "who has: have another made (docs/certificates.md)"
+        )
 
 
 def _check_lifetime(lifetime: datetime.timedelta, before: datetime.timedelta) -> None:

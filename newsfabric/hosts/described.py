@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
@@ -74,10 +76,16 @@ class Hosts:
 
 
 def read_hosts(folder: Path) -> Hosts | None:
-    """The fabric described in ``folder``; None if none is, ConfigError if it can't be read."""
+    """The fabric described in ``folder``; None if none is.
+
+    ConfigError if it can't be read, or if somebody else may have written it: it names programs,
+    which run as whoever asks.
+    """
     path = folder / HOSTS_FILE
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            _check_owner(path, os.fstat(file.fileno()))
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
@@ -86,6 +94,14 @@ def read_hosts(folder: Path) -> Hosts | None:
         return parse_hosts(folder, orjson.loads(text))
     except ValueError as exc:
         raise ConfigError(f"{path}: {exc}") from exc
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
+        raise ConfigError(
+            f"{path} names programs to run, and isn't yours alone: look who wrote it, and make it "
+            "yours (chown, chmod o-w)"
+        )
 
 
 def parse_hosts(folder: Path, document: Any) -> Hosts:

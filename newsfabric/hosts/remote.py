@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import re
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import orjson
 
@@ -18,6 +21,11 @@ from newsfabric.hosts.described import Host, Hosts
 
 SECONDS: Final = 15.0
 _AT_ONCE: Final = 8
+_MOST_BYTES: Final = 1 << 20
+_MOST_UNITS: Final = 100
+_LONGEST_TEXT: Final = 300
+# systemd.unit(5), without what it escapes.
+_UNIT: Final = re.compile(r"[A-Za-z0-9@:._-]{1,255}", re.ASCII)
 _LOOK: Final = Path(look.__file__)
 
 Found = TypeVar("Found")
@@ -69,21 +77,45 @@ def look_at(hosts: Hosts) -> dict[str, Seen | None]:
 
 
 def seen(host: Host, document: Any) -> Seen:
-    """What :mod:`newsfabric.hosts.look` printed; ValueError, KeyError or TypeError otherwise."""
+    """What :mod:`newsfabric.hosts.look` printed; ValueError, KeyError or TypeError otherwise.
+
+    Who broke into a host says what he likes here, and operators read it on a terminal.
+    """
+    units = document["units"]
+    if len(units) > _MOST_UNITS:
+        raise ValueError("more units than a host has")
     return Seen(
         units=tuple(
             Unit(
                 host=host,
-                unit=str(each["unit"]),
+                unit=_unit_name(each["unit"]),
                 active=each["active"] in ("active", "reloading"),
                 pid=None if each["pid"] is None else int(each["pid"]),
                 stopped=each["stopped"] is True,
             )
-            for each in document["units"]
+            for each in units
         ),
-        load=document.get("load") or {},
-        engine=document.get("engine") or {},
+        load=_plain(document.get("load")),
+        engine=_plain(document.get("engine")),
     )
+
+
+def _unit_name(text: Any) -> str:
+    if not isinstance(text, str) or not _UNIT.fullmatch(text):
+        raise ValueError("no name of a unit")
+    return text
+
+
+def _plain(answer: Any) -> dict[str, Any]:
+    """Of a JSON answer the numbers and the short printable texts."""
+    if not isinstance(answer, dict):
+        return {}
+    return {
+        name: value
+        for name, value in answer.items()
+        if isinstance(value, bool | int | float)
+        or (isinstance(value, str) and len(value) <= _LONGEST_TEXT and value.isprintable())
+    }
 
 
 def run(hosts: Hosts, host: Host, words: Sequence[str], given: bytes = b"") -> bytes:
@@ -93,14 +125,53 @@ def run(hosts: Hosts, host: Host, words: Sequence[str], given: bytes = b"") -> b
 
 
 def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS) -> bytes:
-    """What a program of this machine says. WorldError if it fails, or takes too long."""
+    """What a program of this machine says, at most 1 MiB.
+
+    WorldError if it fails, takes too long, or says more.
+    """
     try:
-        done = subprocess.run(words, input=given, capture_output=True, timeout=seconds, check=False)
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
     except OSError as exc:
         raise WorldError(f"{words[0]}: {exc.strerror or exc}") from exc
-    except subprocess.TimeoutExpired as exc:
-        raise WorldError(f"{' '.join(words)}: not done within {seconds:g} s") from exc
-    if done.returncode != 0:
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word"]
-        raise WorldError(f"{' '.join(words)}: exit code {done.returncode}: {last[0][:300]}")
-    return done.stdout
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        with process, ThreadPoolExecutor(3) as pool:
+            pool.submit(_give, process.stdin, given)
+            taken = [pool.submit(_take, process, pipe) for pipe in (process.stdout, process.stderr)]
+            said, errors = (each.result() for each in taken)
+    finally:
+        timer.cancel()
+    if max(len(said), len(errors)) > _MOST_BYTES:
+        raise WorldError(f"{' '.join(words)}: said more than {_MOST_BYTES} bytes")
+    if late.is_set():
+        raise WorldError(f"{' '.join(words)}: not done within {seconds:g} s")
+    if process.returncode != 0:
+        last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word"]
+        shown = "".join(c if c.isprintable() else "?" for c in last[0][:300])
+        raise WorldError(f"{' '.join(words)}: exit code {process.returncode}: {shown}")
+    return said
+
+
+def _give(pipe: IO[bytes], given: bytes) -> None:
+    # Who ends without having listened says why elsewhere.
+    with contextlib.suppress(BrokenPipeError), pipe:
+        pipe.write(given)
+
+
+def _take(process: subprocess.Popen[bytes], pipe: IO[bytes]) -> bytes:
+    taken = pipe.read(_MOST_BYTES + 1)
+    if len(taken) > _MOST_BYTES:
+        process.kill()
+    return taken

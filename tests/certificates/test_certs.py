@@ -164,6 +164,32 @@ def test_two_do_not_work_in_one_folder_at_a_time(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("where", ["", "authorities", "issued", f"issued/{HOST}"])
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+def test_a_folder_in_which_others_write_is_not_used(folder, tmp_path, where, mode):
+    (tmp_path / where).chmod(mode)
+    with pytest.raises(ConfigError, match="others may write there"), opened(tmp_path):
+        pass
+
+
+def test_nothing_is_written_before_the_folder_is_known_to_be_ours(tmp_path):
+    aim, folder = tmp_path / "aim", tmp_path / "certs"
+    aim.write_text("as it was")
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / ".lock").symlink_to(aim)
+    with pytest.raises(ConfigError, match="others may write there"), opened(folder):
+        pass
+    assert aim.read_text() == "as it was"
+
+
+@pytest.mark.parametrize("name", ["key.pem", "both.pem"])
+def test_a_key_that_others_could_read_is_named(folder, tmp_path, name):
+    (tmp_path / "issued" / HOST / name).chmod(0o640)
+    with pytest.raises(ConfigError, match=f"{name}: others may read it"), opened(tmp_path):
+        pass
+
+
 def test_a_folder_without_an_authority_says_how_to_make_one(tmp_path):
     with pytest.raises(ConfigError, match="newsfabric certs init"):
         issue(Folder(tmp_path))

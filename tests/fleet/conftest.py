@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -32,20 +33,29 @@ def layers() -> Path:
     return folders.layers
 
 
-@pytest.fixture
-def empty_fleet(layers: Path, tmp_path: Path) -> Iterator[Fleet]:
+@contextlib.contextmanager
+def fleet_in(folder: Path, layers: Path) -> Iterator[Fleet]:
     """A fleet with an image and no machines; it is ended in any case."""
-    folders = Folders.at(tmp_path / "a fleet's folder")
+    folders = Folders.at(folder)
     folders.top.mkdir()
     # Links are enough: nothing writes to a layer.
     subprocess.run(["cp", "-al", layers, folders.layers], check=True)
     fleet = Fleet(folders, print)
-    yield fleet
-    fleet.down(image_too=True)
-    shutil.rmtree(folders.top)
+    try:
+        yield fleet
+    finally:
+        fleet.down(image_too=True)
+        shutil.rmtree(folders.top)
 
 
 @pytest.fixture
+def empty_fleet(layers: Path, tmp_path: Path) -> Iterator[Fleet]:
+    """A fleet with an image and no machines."""
+    with fleet_in(tmp_path / "a fleet's folder", layers) as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
 def port_base() -> int:
     """Where the boards' doors are: not where those of a fleet that people use are."""
     return int(os.environ.get("NEWSFABRIC_TEST_PORTS", "19000"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -79,4 +80,23 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], reason:
 def test_what_is_no_json_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "hosts.json").write_text("{")
     with pytest.raises(ConfigError, match=r"hosts\.json"):
+        read_hosts(tmp_path)
+
+
+def test_a_file_that_others_may_have_written_is_not_obeyed(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.json"
+    file.write_bytes(orjson.dumps(document()))
+    file.chmod(0o666)
+    with pytest.raises(ConfigError, match="isn't yours alone"):
+        read_hosts(tmp_path)
+    file.chmod(0o664)
+    assert read_hosts(tmp_path) is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_somebody_else_is_not_obeyed(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.json"
+    file.write_bytes(orjson.dumps(document()))
+    os.chown(file, 65534, 65534)
+    with pytest.raises(ConfigError, match="isn't yours alone"):
         read_hosts(tmp_path)

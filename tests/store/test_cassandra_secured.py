@@ -1,8 +1,12 @@
-"""The store on a node that wants a login and speaks TLS."""
+"""The store on a node that wants a login and speaks TLS, with the logins that playbooks make."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +14,8 @@ from typing import Final
 
 import pytest
 from authorities import Authority
+from cassandra import AuthenticationFailed, Unauthorized
+from cassandra.cluster import NoHostAvailable, Session
 from envelopes import START_MS, envelope
 from wires import Wire
 
@@ -17,6 +23,7 @@ from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store import Store, open_store
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
+from newsfabric.store._cassandra_session import cluster
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra
@@ -26,13 +33,23 @@ pytestmark = pytest.mark.cassandra
 
 ROOT: Final = Path(__file__).parents[2]
 TOPICS: Final = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
+ROLE: Final = ROOT / "deploy" / "ansible" / "roles" / "cassandra"
 # The first user of every new cluster.
 FIRST: Final = Credentials("cassandra", "cassandra")
-LOGIN: Final = {
-    "NEWSFABRIC_CASSANDRA_USERNAME": FIRST.username,
-    "NEWSFABRIC_CASSANDRA_PASSWORD": FIRST.password,
-}
-_USER_WITHIN: Final = 60.0
+ADMINISTRATOR: Final = Credentials("administrator", "of-store-nodes")
+WRITER: Final = Credentials("writer", "of-routers")
+READER: Final = Credentials("reader", "of-gateways")
+_WITHIN: Final = 60.0
+
+
+def environ(login: Credentials) -> dict[str, str]:
+    return {
+        "NEWSFABRIC_CASSANDRA_USERNAME": login.username,
+        "NEWSFABRIC_CASSANDRA_PASSWORD": login.password,
+    }
+
+
+LOGIN: Final = environ(WRITER)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +69,7 @@ def url(
     cassandra_home: CassandraHome,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
-    """A keyspace with our tables on such a node, made over TLS by the node's first user."""
+    """A keyspace with our tables on such a node, made over TLS as the playbooks do."""
     encryption = {
         "enabled": True,
         # So that the node can be asked plainly whether it is there.
@@ -65,28 +82,72 @@ def url(
     }
     settings = {
         "authenticator": "PasswordAuthenticator",
+        "authorizer": "CassandraAuthorizer",
         "client_encryption_options": encryption,
     }
     folder = tmp_path_factory.mktemp("secured")
     with LocalCassandra(folder, cassandra_home, settings=settings) as node:
         plain = node.url("secured")
-        apply_schema(f"{plain}&tls={authorities['ours']}")
+        authority = authorities["ours"]
+        assert make_logins(plain, authority) == "changed"
+        apply_schema(f"{plain}&tls={authority}")
+        assert make_logins(plain, authority) == "changed"
         yield plain
 
 
 def apply_schema(url: str) -> None:
-    """Make the tables as soon as the node has made its first user."""
-    deadline = time.monotonic() + _USER_WITHIN
     migrations = load_migrations(cql_folder())
-    while True:
-        try:
-            with Schema(parse_address(url), FIRST, migrations, replication={"oregon": 1}) as schema:
-                schema.apply(lambda line: None)
-            return
-        except StoreError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+    replicas = {"oregon": 1}
+    with Schema(parse_address(url), ADMINISTRATOR, migrations, replication=replicas) as schema:
+        schema.apply(lambda line: None)
+
+
+def make_logins(url: str, authority: Path, administrator: Credentials = ADMINISTRATOR) -> str:
+    """Run what the playbooks run; what it says."""
+    address = parse_address(url)
+    host, port = address.hosts[0]
+    told = {
+        "--hosts": host,
+        "--port": str(port),
+        "--cluster": "newsfabric",
+        "--keyspace": address.keyspace,
+        "--replication": "oregon=1",
+        "--ca": str(authority),
+    }
+    logins = {
+        "administrator": given(administrator, former=ADMINISTRATOR.password),
+        "services": [
+            given(WRITER) | {"rights": ["SELECT", "MODIFY"]},
+            given(READER) | {"rights": ["SELECT"]},
+        ],
+    }
+    done = subprocess.run(
+        [
+            sys.executable,
+            ROLE / "files" / "store_login.py",
+            *(w for pair in told.items() for w in pair),
+        ],
+        input=json.dumps(logins),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def given(login: Credentials, former: str = "") -> dict[str, object]:
+    return {"name": login.username, "password": login.password, "former": former}
+
+
+@contextlib.contextmanager
+def session(url: str, authority: Path, login: Credentials) -> Iterator[Session]:
+    """What somebody with this login can do besides."""
+    made = cluster(parse_address(f"{url}&tls={authority}"), login, levels={})
+    try:
+        yield made.connect("secured")
+    finally:
+        made.shutdown()
 
 
 def opened(url: str, login: dict[str, str]) -> Store:
@@ -99,6 +160,85 @@ async def test_with_a_login_and_the_right_authority_everything_works(url, author
     await store.write([written])
     assert await store.history("news.breaking", limit=10) == [written]
     await store.close()
+
+
+async def test_a_reader_of_the_store_reads_and_writes_nothing(url, authorities):
+    at = f"{url}&tls={authorities['ours']}"
+    writer, reader = opened(at, LOGIN), opened(at, environ(READER))
+    written = envelope(2, at=int(time.time() * 1000) - START_MS)
+    await writer.write([written])
+    assert written in await reader.history("news.breaking", limit=10)
+    with pytest.raises(StoreError, match="no MODIFY permission"):
+        await reader.write([envelope(3, at=int(time.time() * 1000) - START_MS)])
+    await writer.close()
+    await reader.close()
+
+
+@pytest.mark.parametrize("login", [WRITER, READER])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE messages_by_topic",
+        "TRUNCATE system_auth.roles",
+        "SELECT salted_hash FROM system_auth.roles",
+        "DROP KEYSPACE secured",
+        "CREATE ROLE own WITH SUPERUSER = true",
+        "ALTER ROLE administrator WITH PASSWORD = 'own'",
+    ],
+)
+def test_a_service_rules_neither_tables_nor_logins(url, authorities, login, statement):
+    with session(url, authorities["ours"], login) as logged_in, pytest.raises(Unauthorized):
+        logged_in.execute(statement)
+
+
+def test_the_login_of_every_new_node_is_gone(url, authorities):
+    with (
+        pytest.raises(NoHostAvailable) as refused,
+        session(url, authorities["ours"], FIRST),
+    ):
+        pass
+    assert [type(error) for error in refused.value.errors.values()] == [AuthenticationFailed]
+
+
+def test_logins_that_are_right_are_left_alone(url, authorities):
+    assert make_logins(url, authorities["ours"]) == "as it was"
+
+
+def test_a_data_centre_that_is_new_gets_all_logins(url, authorities):
+    with session(url, authorities["ours"], ADMINISTRATOR) as rules:
+        # As it is while the playbook doesn't know of one.
+        fewer = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        rules.execute(f"ALTER KEYSPACE system_auth WITH replication = {fewer}")
+    assert make_logins(url, authorities["ours"]) == "changed"
+    assert make_logins(url, authorities["ours"]) == "as it was"
+
+
+def test_a_service_that_was_given_more_has_its_own_rights_again(url, authorities):
+    with session(url, authorities["ours"], ADMINISTRATOR) as rules:
+        rules.execute("ALTER ROLE writer WITH SUPERUSER = true")
+        rules.execute("GRANT MODIFY ON ALL KEYSPACES TO reader")
+        assert make_logins(url, authorities["ours"]) == "changed"
+        rights = {
+            name: {
+                (resource, right)
+                for *_, resource, right in rules.execute(f"LIST ALL PERMISSIONS OF {name}")
+            }
+            for name in ("writer", "reader")
+        }
+        asked = "SELECT is_superuser FROM system_auth.roles WHERE role = 'writer'"
+        assert [*rules.execute(asked)] == [(False,)]
+    secured = "<keyspace secured>"
+    assert rights == {
+        "writer": {(secured, "SELECT"), (secured, "MODIFY")},
+        "reader": {(secured, "SELECT")},
+    }
+
+
+def test_another_password_of_the_administrator_is_changed_by_the_one_before(url, authorities):
+    other = Credentials(ADMINISTRATOR.username, "another")
+    assert make_logins(url, authorities["ours"], other) == "changed"
+    with session(url, authorities["ours"], other) as rules:
+        rules.execute("ALTER ROLE administrator WITH PASSWORD = %s", [ADMINISTRATOR.password])
 
 
 async def test_a_node_whose_certificate_nobody_known_vouches_for_is_not_talked_to(url, authorities):
@@ -127,7 +267,7 @@ async def test_an_authority_that_is_added_is_trusted_without_a_restart(url, auth
     with pytest.raises(StoreUnavailable):
         await store.check()
     trusted.write_bytes(b"".join(authorities[who].read_bytes() for who in ("another", "ours")))
-    async with asyncio.timeout(_USER_WITHIN):
+    async with asyncio.timeout(_WITHIN):
         while True:
             try:
                 await store.check()

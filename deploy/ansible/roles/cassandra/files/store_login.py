@@ -1,18 +1,25 @@
-"""Makes the store's login, and takes away the one that every new Cassandra has.
+"""Makes the store's logins with their rights, and takes away the one that every new Cassandra has.
 
-Run on a node, by the release's Python, with the addresses of all nodes, the own one first: the
-login comes to a new data centre from one that has it. It says "changed" if it changed anything, and
-"to be repaired" if the own node doesn't know the login yet; running it again changes nothing. The
-password comes from NEWSFABRIC_CASSANDRA_PASSWORD.
+Run on a node, by the release's Python, with the addresses of all nodes, the own one first: logins
+come to a new data centre from one that has them. It says "changed" if it changed anything, and "to
+be repaired" if the own node doesn't know the logins yet; running it again changes nothing. The logins come on stdin, where no list of processes and no log shows them:
+
+    {"administrator": {"name": "…", "password": "…", "former": "…"},
+     "services": [{"name": "…", "password": "…", "former": "…", "rights": ["SELECT", "MODIFY"]}]}
+
+``former`` is the password of before, or empty: the administrator's is changed by it. A service may
+do what its rights say in the keyspace, once that is there, and nothing else.
 """
 
 import argparse
-import os
+import json
+import re
 import ssl
 import sys
 import time
+from typing import Any
 
-from cassandra import AuthenticationFailed, ConsistencyLevel
+from cassandra import AuthenticationFailed, ConsistencyLevel, Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable, Session
 from cassandra.policies import WhiteListRoundRobinPolicy
@@ -20,45 +27,129 @@ from cassandra.query import SimpleStatement
 
 # A new node makes the default login some seconds after it answers.
 PATIENCE = 60.0
+DEFAULT = ("cassandra", "cassandra")
 LOCAL = "SELECT data_center, cluster_name FROM system.local"
 PEERS = "SELECT data_center FROM system.peers"
 STRATEGY = "NetworkTopologyStrategy"
 REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = 'system_auth'"
-DEFAULT_ROLE = "SELECT can_login FROM system_auth.roles WHERE role = 'cassandra'"
+ROLES = "SELECT role, can_login, is_superuser FROM system_auth.roles"
+KEYSPACES = "SELECT keyspace_name FROM system_schema.keyspaces"
+# They become parts of statements, where CQL takes no parameters.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+RIGHTS = {"SELECT", "MODIFY"}
 
 
-def connect(told: argparse.Namespace, user: str, password: str) -> Session | None:
-    """A session with the first node that takes the login; None if those that answer refuse it."""
-    error = None
-    for host in told.hosts.split(","):
-        try:
-            if (session := connect_to(host, told, user, password)) is not None:
-                return session
-            error = None
-        except NoHostAvailable as exc:
-            error = error or exc
-    if error is not None:
+class Node:
+    """Whoever of them answers, and who may log in there."""
+
+    def __init__(self, told: argparse.Namespace) -> None:
+        self._told = told
+        self._open: list[Cluster] = []
+
+    def session(self, user: str, password: str) -> Session | None:
+        """A session with the first node that takes the login; None if those that answer refuse."""
+        return self._session(self._told.hosts.split(","), user, password)
+
+    def _session(self, hosts: list[str], user: str, password: str) -> Session | None:
+        told = self._told
+        refused, error = False, None
+        for host in hosts:
+            cluster = Cluster(
+                [host],
+                port=told.port,
+                auth_provider=PlainTextAuthProvider(user, password),
+                ssl_context=ssl.create_default_context(cafile=told.ca) if told.ca else None,
+                load_balancing_policy=WhiteListRoundRobinPolicy([host]),
+                protocol_version=4,
+            )
+            self._open.append(cluster)
+            try:
+                return cluster.connect()
+            except NoHostAvailable as exc:
+                if all(isinstance(each, AuthenticationFailed) for each in exc.errors.values()):
+                    refused = True
+                error = exc
+        if refused or error is None:
+            return None
         raise error
+
+    def takes(self, login: dict[str, Any]) -> bool:
+        """Whether ``login`` has this password."""
+        return self.session(login["name"], login["password"]) is not None
+
+    def itself_takes(self, login: dict[str, Any]) -> bool:
+        """Whether the own node knows ``login``, whatever the others do."""
+        own = self._told.hosts.split(",")[:1]
+        return self._session(own, login["name"], login["password"]) is not None
+
+    def close(self) -> None:
+        """Let go of all that was opened."""
+        for cluster in self._open:
+            cluster.shutdown()
+
+
+def administrator(
+    node: Node, told: argparse.Namespace, given: dict[str, Any]
+) -> tuple[Session, bool]:
+    """The administrator's session, and whether the login had to be made or changed."""
+    login = given["administrator"]
+    changed = False
+    deadline = time.monotonic() + PATIENCE
+    while (session := node.session(login["name"], login["password"])) is None:
+        if (own := _by_former(node, login)) is not None:
+            # Of its own role it may change this alone.
+            own.execute(f"ALTER ROLE {login['name']} WITH PASSWORD = %s", [login["password"]])
+            changed = True
+        elif (known := _who_ruled(node, given)) is not None:
+            _check_cluster(known, told)
+            make(known, told, login)
+            changed = True
+        elif time.monotonic() > deadline:
+            sys.exit(
+                f"error: no login as {login['name']} with this password, nor as a new node has it"
+            )
+        time.sleep(1)
+    _check_cluster(session, told)
+    return session, changed
+
+
+def _by_former(node: Node, login: dict[str, Any]) -> Session | None:
+    return node.session(login["name"], login["former"]) if login["former"] else None
+
+
+def _who_ruled(node: Node, given: dict[str, Any]) -> Session | None:
+    """A superuser of before: a new node's, or a service, which once was one."""
+    default = node.session(*DEFAULT)
+    if default is not None:
+        known = [one["name"] for one in (given["administrator"], *given["services"])]
+        strange = set(_roles(default)) - {DEFAULT[0], *known}
+        if strange:
+            sys.exit(
+                f"error: the default login was open, and somebody has made "
+                f"{', '.join(sorted(strange))} with it: look who that is, and drop it"
+            )
+        return default
+    for login in given["services"]:
+        for password in filter(None, (login["password"], login["former"])):
+            session = node.session(login["name"], password)
+            # A service of today may not look.
+            if session is not None and _may_rule(session):
+                return session
     return None
 
 
-def connect_to(host: str, told: argparse.Namespace, user: str, password: str) -> Session | None:
-    """A session with this node; None if it refuses the login."""
-    cluster = Cluster(
-        [host],
-        port=told.port,
-        auth_provider=PlainTextAuthProvider(user, password),
-        ssl_context=ssl.create_default_context(cafile=told.ca) if told.ca else None,
-        load_balancing_policy=WhiteListRoundRobinPolicy([host]),
-        protocol_version=4,
-    )
+def _may_rule(session: Session) -> bool:
     try:
-        return cluster.connect()
-    except NoHostAvailable as exc:
-        cluster.shutdown()
-        if all(isinstance(error, AuthenticationFailed) for error in exc.errors.values()):
-            return None
-        raise
+        session.execute(ROLES)
+    except Unauthorized:
+        return False
+    return True
+
+
+def _check_cluster(session: Session, told: argparse.Namespace) -> None:
+    name = session.execute(LOCAL).one().cluster_name
+    if name != told.cluster:
+        sys.exit(f"error: this is a node of cluster {name}, not of {told.cluster}")
 
 
 def wanted(session: Session, text: str) -> dict[str, str]:
@@ -69,55 +160,100 @@ def wanted(session: Session, text: str) -> dict[str, str]:
     return {"class": STRATEGY} | {dc: n for dc, n in pairs if dc in known}
 
 
-def make(session: Session, told: argparse.Namespace, password: str) -> None:
-    """The login; all replicas know it, so that a node's death locks nobody out."""
-    session.execute(
-        f"ALTER KEYSPACE system_auth WITH replication = {wanted(session, told.replication)}"
-    )
-    session.execute(
-        f"CREATE ROLE IF NOT EXISTS {told.login}"
-        " WITH SUPERUSER = true AND LOGIN = true AND PASSWORD = %s",
-        [password],
-    )
+def replicate(session: Session, text: str) -> bool:
+    """Have all replicas know all logins, so that a node's death locks nobody out.
+
+    Returns whether they didn't yet.
+    """
+    replication = dict(session.execute(REPLICATION).one().replication)
+    new = wanted(session, text)
+    if replication | {"class": STRATEGY} == new:
+        return False
+    session.execute(f"ALTER KEYSPACE system_auth WITH replication = {new}")
+    return True
+
+
+def make(session: Session, told: argparse.Namespace, login: dict[str, Any]) -> None:
+    """The administrator."""
+    replicate(session, told.replication)
+    _set(session, login, superuser=True)
+
+
+def _set(session: Session, login: dict[str, Any], *, superuser: bool) -> None:
+    how = f"SUPERUSER = {superuser} AND LOGIN = true AND PASSWORD = %s"
+    for verb in ("CREATE ROLE IF NOT EXISTS", "ALTER ROLE"):
+        session.execute(f"{verb} {login['name']} WITH {how}", [login["password"]])
+
+
+def serve(node: Node, session: Session, login: dict[str, Any], keyspace: str) -> bool:
+    """A service's login with its password and rights; whether it had others.
+
+    Without the keyspace it has no rights yet.
+    """
+    name = login["name"]
+    there = keyspace in {row.keyspace_name for row in session.execute(KEYSPACES)}
+    wanted = {(f"<keyspace {keyspace}>", right) for right in login["rights"] if there}
+    found = _roles(session).get(name)
+    has = _rights(session, name) if found is not None else set()
+    if found is not None and (found.is_superuser or has - wanted):
+        # Whatever else it was given goes with it.
+        session.execute(f"DROP ROLE {name}")
+        found, has = None, set()
+    right_login = found is not None and found.can_login and node.takes(login)
+    if not right_login:
+        # Sessions that are open stay; who comes from now on needs the new password.
+        _set(session, login, superuser=False)
+    for _, right in sorted(wanted - has):
+        session.execute(f"GRANT {right} ON KEYSPACE {keyspace} TO {name}")
+    return not right_login or has != wanted
+
+
+def _by_quorum(text: str) -> SimpleStatement:
+    return SimpleStatement(text, consistency_level=ConsistencyLevel.QUORUM)
+
+
+def _roles(session: Session) -> dict[str, Any]:
+    return {row.role: row for row in session.execute(_by_quorum(ROLES))}
+
+
+def _rights(session: Session, name: str) -> set[tuple[str, str]]:
+    found = session.execute(f"LIST ALL PERMISSIONS OF {name}")
+    return {(row.resource, row.permission) for row in found}
+
+
+def _checked(given: dict[str, Any], keyspace: str) -> dict[str, Any]:
+    logins = [given["administrator"], *given["services"]]
+    for name in (keyspace, *(login["name"] for login in logins)):
+        if not NAME.fullmatch(name):
+            sys.exit(f"error: {name!r} is no name of a login or keyspace (a-z, 0-9 and _)")
+    if any(not set(login["rights"]) <= RIGHTS for login in given["services"]):
+        sys.exit(f"error: a service's rights are of {', '.join(sorted(RIGHTS))}")
+    return given
 
 
 def main() -> None:
     """As the module says."""
     parser = argparse.ArgumentParser()
-    for name in ("--hosts", "--cluster", "--login", "--replication", "--ca"):
+    for name in ("--hosts", "--cluster", "--keyspace", "--replication", "--ca"):
         parser.add_argument(name, required=name != "--ca")
     parser.add_argument("--port", type=int, required=True)
     told = parser.parse_args()
-    password = os.environ["NEWSFABRIC_CASSANDRA_PASSWORD"]
-    deadline = time.monotonic() + PATIENCE
-    changed = False
-    while (session := connect(told, told.login, password)) is None:
-        default = connect(told, "cassandra", "cassandra")
-        if default is not None:
-            make(default, told, password)
-            changed = True
-        elif time.monotonic() > deadline:
-            sys.exit(
-                f"error: no login as {told.login} with this password, nor as a new node has it"
-            )
-        time.sleep(1)
-    name = session.execute(LOCAL).one().cluster_name
-    if name != told.cluster:
-        sys.exit(f"error: this is a node of cluster {name}, not of {told.cluster}")
-    replication = dict(session.execute(REPLICATION).one().replication)
-    if replication | {"class": STRATEGY} != wanted(session, told.replication):
-        make(session, told, password)
-        changed = True
-    default_role = session.execute(
-        SimpleStatement(DEFAULT_ROLE, consistency_level=ConsistencyLevel.QUORUM)
-    ).one()
-    if default_role and default_role.can_login:
+    given = _checked(json.load(sys.stdin), told.keyspace)
+    node = Node(told)
+    session, changed = administrator(node, told, given)
+    changed |= replicate(session, told.replication)
+    for login in given["services"]:
+        changed |= serve(node, session, login, told.keyspace)
+    default = _roles(session).get(DEFAULT[0])
+    if default is not None and default.can_login:
         session.execute("ALTER ROLE cassandra WITH LOGIN = false AND SUPERUSER = false")
         changed = True
-    if connect_to(told.hosts.split(",")[0], told, told.login, password) is None:
-        sys.stdout.write("changed: to be repaired\n")
-    else:
+    known = node.itself_takes(given["administrator"])
+    node.close()
+    if known:
         sys.stdout.write("changed\n" if changed else "as it was\n")
+    else:
+        sys.stdout.write("changed: to be repaired\n")
 
 
 if __name__ == "__main__":

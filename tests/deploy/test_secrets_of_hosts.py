@@ -1,0 +1,303 @@
+"""Which secrets the playbooks tell a host, and what is done with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ANSIBLE: Final = ROOT / "deploy" / "ansible"
+ROLES: Final = ANSIBLE / "roles"
+CLIENT, CORE, STORE = "oregon-client-1", "oregon-core-1", "oregon-store-1"
+BOX, PROXY = "oregon-retail-1", "singapore-proxy-1"
+HOSTS: Final = (CLIENT, CORE, STORE, BOX, PROXY)
+RELEASE_IS_NAMED: Final = "The bundle has a release's name"
+PUBLISHERS: Final = {"cms": "a-publishers-password"}
+PLAY: Final = [
+    {
+        "hosts": ":".join(HOSTS),
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [
+            {
+                "ansible.builtin.include_vars": {"file": str(ROLES / role / "vars" / "main.yml")},
+                "when": f"newsfabric_part == '{part}'",
+            }
+            for role, part in (("wholesale", "core"), ("cassandra", "store"))
+        ]
+        + [
+            {
+                "ansible.builtin.template": {
+                    "src": str(ROLES / role / "templates" / f"{name}.j2"),
+                    "dest": "{{ folder }}/{{ inventory_hostname }}." + name,
+                    "mode": "0600",
+                },
+            }
+            for role, name in (("base", "fabric.json"), ("rabbitmq", "rabbitmq-env.conf"))
+        ]
+        + [
+            {
+                "ansible.builtin.copy": {
+                    "content": "{{ told | to_json }}",
+                    "dest": "{{ folder }}/{{ inventory_hostname }}.json",
+                    "mode": "0600",
+                },
+                "vars": {
+                    "told": {
+                        "brokers": "{{ newsfabric_broker_passwords }}",
+                        "all": "{{ newsfabric_passwords_of }}",
+                        "wholesale": "{{ wholesale_services | default([]) }}",
+                        "logins": "{{ cassandra_logins | default({}) }}",
+                    }
+                },
+            }
+        ],
+    }
+]
+
+
+@pytest.fixture(scope="module")
+def playbook() -> str:
+    """The program."""
+    own = ROOT / ".tools" / "ansible" / "bin" / "ansible-playbook"
+    program = str(own) if own.exists() else shutil.which("ansible-playbook")
+    if program is None:
+        if "CI" in os.environ:
+            pytest.fail("no ansible-playbook in .tools/ansible or on the PATH")
+        pytest.skip("no ansible-playbook in .tools/ansible or on the PATH")
+    return program
+
+
+def played(
+    playbook: str, folder: Path, play: list[dict[str, Any]], given: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
+    """Run a play with production's inventory, and what is given beside it."""
+    file = folder / "play.yml"
+    file.write_text(yaml.safe_dump(play))
+    more = json.dumps({"playbook_dir": str(ANSIBLE / "playbooks"), **given})
+    inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
+    return subprocess.run(
+        [playbook, "-i", inventory, str(file), "--extra-vars", more],
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What production's hosts would be told, a file for each."""
+    made = tmp_path_factory.mktemp("told")
+    given = {
+        "folder": str(made),
+        "newsfabric_secret": "s" * 64,
+        "newsfabric_publisher_passwords": PUBLISHERS,
+    }
+    done = played(playbook, made, PLAY, given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def told(folder: Path, host: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"{host}.json").read_text())
+    return found
+
+
+def services(*names: str) -> set[str]:
+    return {f"{name}.{region}" for name in names for region in ("oregon", "dublin")}
+
+
+def test_a_host_hears_of_the_passwords_of_its_own_brokers_users_alone(folder: Path) -> None:
+    heard = {host: set(told(folder, host)["brokers"]) for host in HOSTS}
+    everywhere = services("keeper", "shovel") | {"operator"}
+    assert heard == {
+        CLIENT: everywhere | {"frontdesk.oregon", "cms"},
+        CORE: everywhere
+        | {"router.oregon", "mailbox.oregon", "frontdesk.oregon", "scaler.oregon"}
+        | {f"box.oregon-retail-{n}" for n in range(1, 7)},
+        PROXY: everywhere | {"cms"},
+        BOX: {f"box.{BOX}", "operator"},
+        STORE: {"operator"},
+    }
+
+
+def test_an_operators_password_at_a_box_opens_no_other_broker(folder: Path) -> None:
+    passwords = {host: told(folder, host)["brokers"]["operator"] for host in HOSTS}
+    assert passwords[BOX] != passwords[CORE] == passwords[CLIENT]
+    assert passwords[BOX] not in told(folder, CORE)["all"].values()
+
+
+@pytest.mark.parametrize(
+    ("host", "where", "more"),
+    [
+        (CLIENT, "oregon/client", []),
+        (CORE, "oregon/core", ["--box=oregon-retail-1", "--box=oregon-retail-6"]),
+        (PROXY, "singapore/proxy", []),
+        (BOX, f"{BOX}/box", []),
+    ],
+)
+def test_these_are_enough_for_its_broker(
+    folder: Path, host: str, where: str, more: list[str]
+) -> None:
+    topics = folder / "topics.toml"
+    topics.write_text((ROOT / "topics.toml").read_text())
+    command = [str(ROOT / ".venv" / "bin" / "newsfabric"), "topology", "export", where, *more]
+    command += [f"--fabric={folder / host}.fabric.json", f"--topics={topics}"]
+    command += ["--operator=operator", "--passwords=-"]
+    done = subprocess.run(
+        command, input=json.dumps(told(folder, host)["brokers"]), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_stores_administrator_is_known_on_store_nodes_alone(folder: Path) -> None:
+    logins = {s["unit"]: s.get("store", "") for s in told(folder, CORE)["wholesale"]}
+    assert logins == {
+        "newsfabric-shovels": "",
+        "newsfabric-router@": "newsfabric",
+        "newsfabric-mailbox@": "newsfabric",
+        "newsfabric-frontdesk": "newsfabric_reader",
+        "newsfabric-scaler": "",
+    }
+    retail = yaml.safe_load((ROLES / "retail" / "vars" / "main.yml").read_text())
+    assert [service["store"] for service in retail["retail_services"]] == [
+        "{{ newsfabric_cassandra_reader }}",
+        "",
+    ]
+    said = told(folder, STORE)["logins"]
+    assert said["administrator"]["name"] == "newsfabric_administrator"
+    assert {one["name"]: one["rights"] for one in said["services"]} == {
+        "newsfabric": ["SELECT", "MODIFY"],
+        "newsfabric_reader": ["SELECT"],
+    }
+    passwords = [said["administrator"], *said["services"]]
+    assert len({one["password"] for one in passwords}) == 3
+
+
+def test_no_other_machine_finds_the_broker_of_a_box(folder: Path) -> None:
+    box = (folder / f"{BOX}.rabbitmq-env.conf").read_text()
+    assert f"NODENAME={BOX}@localhost\n" in box
+    assert "inet_dist_use_interface {127,0,0,1}" in box
+    core = (folder / f"{CORE}.rabbitmq-env.conf").read_text()
+    assert core.endswith(f"NODENAME={CORE}@{CORE}\n")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"newsfabric_secret": "s" * 64 + "\n"}, "newsfabric_secret is missing or short"),
+        ({"newsfabric_address": "10.1.1.11\n10.1.1.1 deb.debian.org"}, "is no address"),
+        ({"newsfabric_address": "-oProxyCommand=x"}, "is no address"),
+        ({"newsfabric_release": "."}, "isn't called newsfabric-VERSION-BUILD.tar"),
+        ({"newsfabric_release": "0.1.0 x-0123456789ab"}, "isn't called newsfabric-"),
+    ],
+)
+def test_what_would_become_another_line_or_folder_is_refused(
+    playbook: str, tmp_path: Path, wrong: dict[str, str], said: str
+) -> None:
+    bundle = tmp_path / "newsfabric-0.1.0-0123456789ab.tar"
+    bundle.touch()
+    given = {"newsfabric_secret": "s" * 64, "newsfabric_bundle": str(bundle)} | wrong
+    # The checks of what is written, without those of machines.
+    checks = [
+        task
+        for where, task in tasks()
+        if where == "roles/precheck/tasks/main.yml"
+        and task["name"] in ("The secret is there", "The address is one", RELEASE_IS_NAMED)
+    ]
+    play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": checks}]
+    done = played(playbook, tmp_path, play, given)
+    assert done.returncode == 2
+    assert said in " ".join(done.stdout.split())
+
+
+def tasks() -> list[tuple[str, dict[str, Any]]]:
+    """Each task of each role and playbook, with its file's name."""
+    found: list[tuple[str, dict[str, Any]]] = []
+
+    def add(where: str, listed: list[dict[str, Any]]) -> None:
+        for entry in listed:
+            inner = [entry.get(key) for key in ("block", "tasks", "pre_tasks", "post_tasks")]
+            for block in filter(None, inner):
+                add(where, block)
+            if not any(inner):
+                found.append((where, entry))
+
+    files = [*ROLES.glob("*/tasks/*.yml"), *(ANSIBLE / "playbooks").rglob("*.yml")]
+    for file in files:
+        add(str(file.relative_to(ANSIBLE)), yaml.safe_load(file.read_text()))
+    return found
+
+
+def test_no_task_gives_a_secret_as_a_variable_of_the_environment() -> None:
+    # They would be in ssh's and sh's command lines, and in sudo's log.
+    named = re.compile(r"\b[A-Z0-9_]*(?:PASSWORD|SECRET|TOKEN)[A-Z0-9_]*")
+    given = {
+        f"{where}: {name}"
+        for where, task in tasks()
+        for name in named.findall(json.dumps(task.get("environment")))
+        if not name.endswith("_FILE")
+    }
+    assert given == set()
+
+
+def test_a_task_that_is_given_a_secret_says_nothing_of_it() -> None:
+    secret = re.compile(
+        r"newsfabric_passwords_of\[|newsfabric_secret ~|rabbitmq_passwords|cassandra_logins"
+        r"|rabbitmq_definitions.stdout|service_files \|"
+    )
+    telling = {
+        f"{where}: {task.get('name')}"
+        for where, task in tasks()
+        if secret.search(json.dumps(task)) and not task.get("no_log")
+    }
+    assert telling == set()
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "service/templates/unit.j2",
+        "rabbitmq/templates/unit.conf.j2",
+        "cassandra/templates/cassandra.service.j2",
+    ],
+)
+def test_no_unit_leaves_its_memory_on_the_disk(unit: str) -> None:
+    assert "\nLimitCORE=0\n" in (ROLES / unit).read_text()
+
+
+def test_who_talks_to_strangers_never_acts_in_the_machines_name() -> None:
+    unit = (ROLES / "service" / "templates" / "unit.j2").read_text()
+    assert (
+        "{% if not service_cloud | default(true) %}\n"
+        "# The machine's role in AWS, with which secrets are read: who talks to strangers never "
+        "asks for it.\n"
+        "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128\n"
+        "{% endif %}\n"
+    ) in unit
+    defaults = yaml.safe_load((ROLES / "service" / "defaults" / "main.yml").read_text())
+    assert defaults["service_cloud"] is False
+    [core] = yaml.safe_load((ROLES / "wholesale" / "tasks" / "main.yml").read_text())
+    assert core["vars"]["service_cloud"] == ("{{ wholesale_service.unit == 'newsfabric-scaler' }}")
+
+
+@pytest.mark.parametrize(
+    "unit", ["rabbitmq/templates/unit.conf.j2", "cassandra/templates/cassandra.service.j2"]
+)
+def test_brokers_and_stores_reach_their_certificates(unit: str) -> None:
+    install = yaml.safe_load((ROLES / "base" / "tasks" / "install.yml").read_text())
+    folders = {one["path"]: one for task in install for one in task.get("loop", [])}
+    assert folders["/etc/newsfabric"] == {
+        "path": "/etc/newsfabric",
+        "group": "newsfabric",
+        "mode": "0750",
+    }
+    assert "\nSupplementaryGroups=newsfabric\n" in (ROLES / unit).read_text()

@@ -1,0 +1,184 @@
+"""Playbooks of core nodes, store nodes and secrets, under load, on two regions.
+
+The tests share the machines, in their order: what one breaks its playbook mends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet import access
+from fleet.fleet import Fleet
+from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
+from tests.fleet.conftest import fleet_in
+from tests.fleet.fabrics import Crowd, asked, changes, desk, on, played, plays, publish
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+TOPIC = "news.breaking"
+CORES = [f"oregon-core-{number}" for number in (1, 2, 3)]
+#: Beside the fleet of six: two more core nodes, a second store node, and another region.
+MORE = [*CORES[1:], "oregon-store-2", "dublin-client-1", "dublin-core-1", "dublin-store-1"]
+_SINCE = "systemctl show --timestamp=us --value"
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
+) -> Iterator[Fleet]:
+    with fleet_in(tmp_path_factory.mktemp("fleet") / "a fleet's folder", layers) as made:
+        made.up(6, port_base=port_base)
+        made.boot(MORE, new=False)
+        plays(made, "site.yml")
+        yield made
+
+
+def away(fleet: Fleet, name: str, unit: str) -> tuple[str, str]:
+    """From when to when a unit was last away: times that can be compared as text."""
+    words = f"{_SINCE} --property=InactiveEnterTimestamp --property=ActiveEnterTimestamp {unit}"
+    # "Mon 2026-11-23 02:18:24.304325 UTC", by name in systemd's own order.
+    active, inactive = (
+        line.split(" ", 1)[1] for line in on(fleet, name, words).splitlines() if line
+    )
+    return min(active, inactive), max(active, inactive)
+
+
+def apart(times: list[tuple[str, str]]) -> bool:
+    """Whether each was back before the next one went."""
+    ordered = sorted(times)
+    return all(one[1] < other[0] for one, other in itertools.pairwise(ordered))
+
+
+def headlines(fleet: Fleet, region: str) -> list[str]:
+    found = asked(fleet, f"{desk(region)}/history?topic={TOPIC}&limit=100")
+    return [message["body"].get("headline", "") for message in found["messages"]]
+
+
+def nothing_missed(crowd: Crowd) -> bool:
+    report = crowd.report
+    left = report["disconnected"] + report.get("left", 0)
+    return (left, report["lost"], report["doubled"]) == (0, 0, 0)
+
+
+def test_a_setting_that_changes_restarts_brokers_and_stores_one_after_the_other(
+    fleet: Fleet,
+) -> None:
+    changed = (
+        "--extra-vars",
+        "newsfabric_rabbitmq_disk_free=60MB newsfabric_cassandra_heap_mib=400",
+    )
+    with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
+        plays(fleet, "site.yml", *changed)
+    assert nothing_missed(crowd), crowd.report
+    assert apart([away(fleet, name, "rabbitmq-server") for name in CORES])
+    stores = ["oregon-store-1", "oregon-store-2", "dublin-store-1"]
+    assert apart([away(fleet, name, "cassandra") for name in stores])
+    assert set(changes(plays(fleet, "site.yml", *changed)).values()) == {0}
+
+
+def test_all_is_restarted_and_no_reader_is_disconnected(fleet: Fleet) -> None:
+    nothing = played(fleet, "rolling-restart.yml", "--extra-vars", "only=everything")
+    assert "there are brokers, store, services and boxes" in nothing.stdout
+    assert sum(changes(nothing).values()) == 0
+
+    before = [away(fleet, name, "rabbitmq-server") for name in CORES]
+    with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
+        plays(fleet, "rolling-restart.yml", "--limit", "oregon")
+    assert nothing_missed(crowd), crowd.report
+    after = [away(fleet, name, "rabbitmq-server") for name in CORES]
+    assert apart(after)
+    assert max(before) < min(after)
+
+
+def test_a_core_node_that_lost_its_disk_is_replaced(fleet: Fleet) -> None:
+    node = ("--extra-vars", "node=oregon-core-1")
+    alive = played(fleet, "replace-core-node.yml", *node)
+    assert "oregon-core-1 has its broker's data still, so it isn't lost" in alive.stdout
+    assert sum(changes(alive).values()) == 0
+
+    with Crowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
+        fleet.pull_plug(["oregon-core-1"])
+        fleet.boot(["oregon-core-1"], new=True)
+        plays(fleet, "replace-core-node.yml", *node)
+    assert nothing_missed(crowd), crowd.report
+    status = on(fleet, "oregon-core-2", "rabbitmqctl --quiet cluster_status --formatter json")
+    assert all(f'"{name}@{name}"' in status for name in CORES)
+    assert set(changes(plays(fleet, "site.yml")).values()) == {0}
+
+
+def test_a_regions_only_store_node_gets_its_data_from_the_other_region(fleet: Fleet) -> None:
+    node = ("--extra-vars", "node=dublin-store-1")
+    alive = played(fleet, "replace-store-node.yml", *node)
+    assert "dublin-store-1 has its data still, so it isn't lost" in alive.stdout
+
+    headline = f"kept at {time.time()}"
+    publish(fleet, "oregon", TOPIC, {"headline": headline})
+    assert headline in headlines(fleet, "dublin")
+    fleet.pull_plug(["dublin-store-1"])
+    fleet.boot(["dublin-store-1"], new=True)
+    plays(fleet, "replace-store-node.yml", *node)
+    counted = on(fleet, "dublin-store-1", "nodetool status newsfabric")
+    assert counted.count("\nUN ") == 3
+    assert headline in headlines(fleet, "dublin")
+
+
+def test_a_store_node_is_not_replaced_while_another_of_its_data_centre_is_down(
+    fleet: Fleet,
+) -> None:
+    node = ("--extra-vars", "node=oregon-store-1")
+    fleet.pull_plug(["oregon-store-1"])
+    fleet.boot(["oregon-store-1"], new=True)
+    on(fleet, "oregon-store-2", "systemctl stop cassandra")
+    refused = played(fleet, "replace-store-node.yml", *node)
+    assert "another node of the data centre is down, bring it back first" in refused.stdout
+    assert sum(changes(refused).values()) == 0
+
+    on(fleet, "oregon-store-2", "systemctl start cassandra")
+    plays(fleet, "replace-store-node.yml", *node)
+    assert set(changes(plays(fleet, "site.yml")).values()) == {0}
+
+
+def test_secrets_are_rotated_under_load_also_by_a_run_that_was_interrupted(fleet: Fleet) -> None:
+    with Crowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
+        access.renew_secret(fleet.folders)
+        refused = played(fleet, "site.yml")
+        assert "has the passwords of another newsfabric_secret" in refused.stdout
+        assert sum(changes(refused).values()) == 0
+
+        words = command(PLAYBOOKS / "rotate-secrets.yml", INVENTORY)
+        with subprocess.Popen(
+            words, env=environment(fleet.folders), stdout=subprocess.PIPE, text=True
+        ) as first:
+            assert first.stdout is not None
+            # In the middle: brokers and store have the new passwords, the first core node too.
+            next(line for line in first.stdout if "[Services of the core]" in line)
+            next(line for line in first.stdout if "[service : It runs]" in line)
+            first.kill()
+        plays(fleet, "rotate-secrets.yml")
+    assert nothing_missed(crowd), crowd.report
+    again = plays(fleet, "rotate-secrets.yml")
+    assert set(changes(again).values()) == {0}
+
+    former = access.api_key(fleet.folders, former=True)
+    assert _status(fleet, former) == 202
+    access.forget_secret(fleet.folders)
+    plays(fleet, "site.yml")
+    assert _status(fleet, former) == 401
+
+
+def _status(fleet: Fleet, key: str) -> int:
+    """What a frontdesk answers to a message with this key."""
+    words = fleet.network.within(
+        *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}"),
+        *("--header", "@-", "--header", "Content-Type: application/json"),
+        *("--data", '{"topic": "news.breaking", "body": 1}', f"{desk('oregon')}/publish"),
+    )
+    told = f"X-API-Key: {key}"
+    done = subprocess.run(words, input=told, capture_output=True, text=True, timeout=60, check=True)
+    return int(done.stdout)
