@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from fleet import access, cgroups, doors, image, kernel, run
 from fleet.__main__ import cli
@@ -16,6 +17,7 @@ from fleet.errors import FleetError
 from fleet.folders import Folders
 from fleet.network import Network
 from fleet.plan import machines_of
+from newsfabric.certificates.making import describe
 
 
 def test_the_mirror_is_the_one_that_this_machines_apt_has(tmp_path: Path) -> None:
@@ -77,6 +79,37 @@ def test_two_fleets_never_share_a_connection_that_ansible_keeps(tmp_path: Path) 
     # ssh puts the host there, Ansible its folder.
     assert all(path % {"directory": "/d"} for path in (first, second))
     assert (first % {"directory": "/d"}).endswith("-%h")
+
+
+def test_of_two_secrets_both_keys_are_known_until_the_former_is_forgotten(tmp_path: Path) -> None:
+    folders = Folders.at(tmp_path)
+    with pytest.raises(FleetError, match="no fleet is up"):
+        access.renew_secret(folders)
+    access.make_secret(folders)
+    first = access.api_key(folders)
+    access.renew_secret(folders)
+    assert access.api_key(folders) != first
+    assert access.api_key(folders, former=True) == first
+    assert folders.former_secret.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FleetError, match="a former secret is still good"):
+        access.renew_secret(folders)
+    access.forget_secret(folders)
+    with pytest.raises(FleetError, match="there is no former secret"):
+        access.api_key(folders, former=True)
+
+
+def test_each_machine_has_a_certificate_for_its_name_and_address(tmp_path: Path) -> None:
+    folders = Folders.at(tmp_path)
+    machines = machines_of(6)
+    access.issue_certificates(folders, machines)
+    held = {one.name: folders.certs / f"issued/{one.name}/cert.pem" for one in machines}
+    first = {name: path.read_bytes() for name, path in held.items()}
+    described = {name: describe(x509.load_pem_x509_certificate(it)) for name, it in first.items()}
+    assert described["oregon-core-1"].names == ("oregon-core-1", "10.77.1.21", "127.0.0.1")
+    assert described["oregon-store-1"].names == ("oregon-store-1", "10.77.1.31")
+    assert described["oregon-store-1"].roles == ("server", "client")
+    access.issue_certificates(folders, machines)
+    assert {name: path.read_bytes() for name, path in held.items()} == first
 
 
 def test_ssh_is_told_of_every_machine_and_trusts_only_known_keys(tmp_path: Path) -> None:
