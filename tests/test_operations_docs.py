@@ -21,11 +21,6 @@ RUNBOOK = ROOT / "docs/runbook.md"
 # What the pages' README says of them; the shell's own; and programs of every Debian.
 _WORDS = {"export", "cd", "wait", "umask", "fleet()", "play()", "on()", "top()", "curl", "ssh"}
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-_MISSING = re.search(
-    r"These don't exist yet:(.*?)\.\n\n", (PLAYBOOKS.parent / "README.md").read_text(), re.DOTALL
-)
-# Those that deploy/ansible says are still to come.
-_TO_COME = set(re.findall(r"`([\w-]+\.yml)`", _MISSING[1])) if _MISSING else set()
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -54,7 +49,7 @@ def of_click(group: click.Command, words: list[str]) -> None:
 
 def play(words: list[str]) -> None:
     name = words[0]
-    assert (PLAYBOOKS / name).is_file() or name in _TO_COME, f"no playbook {name}"
+    assert (PLAYBOOKS / name).is_file(), f"no playbook {name}"
 
 
 def on(words: list[str]) -> None:

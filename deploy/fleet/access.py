@@ -192,7 +192,9 @@ def issue_certificates(folders: Folders, machines: Iterable[Machine]) -> None:
 
 
 def operator_token(folders: Folders, user: str, seconds: float) -> str:
-    """A token that opens the boards. WorldError if the fleet has no keys."""
+    """A token that opens the boards. FleetError if no fleet is up."""
+    if not folders.secret.exists():
+        raise FleetError("no fleet is up: `make fleet` starts one")
     return issue(Paths(state=folders.top), user, (), seconds, operator=True)
 
 

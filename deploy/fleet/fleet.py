@@ -133,6 +133,8 @@ class Fleet:
                 self.folders.former_secret,
                 self.folders.top / "token-key.pem",
                 self.folders.top / "token-keys.pem",
+                # Of docs/fleet.md, for `top`.
+                self.folders.top / "token",
             ):
                 file.unlink(missing_ok=True)
             if image_too and self.folders.layers.exists():
