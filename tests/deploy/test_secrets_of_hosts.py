@@ -286,7 +286,9 @@ def test_who_talks_to_strangers_never_acts_in_the_machines_name() -> None:
     defaults = yaml.safe_load((ROLES / "service" / "defaults" / "main.yml").read_text())
     assert defaults["service_cloud"] is False
     [core] = yaml.safe_load((ROLES / "wholesale" / "tasks" / "main.yml").read_text())
-    assert core["vars"]["service_cloud"] == ("{{ wholesale_service.unit == 'newsfabric-scaler' }}")
+    assert core["vars"]["service_cloud"] == (
+        "{{ wholesale_service.unit in ['newsfabric-scaler', 'newsfabric-admit'] }}"
+    )
 
 
 @pytest.mark.parametrize(
