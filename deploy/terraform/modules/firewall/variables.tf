@@ -29,6 +29,12 @@ variable "publisher_cidrs" {
     condition     = alltrue([for cidr in var.publisher_cidrs : can(cidrhost(cidr, 0))])
     error_message = "publisher_cidrs must be IPv4 networks, like 203.0.113.0/24."
   }
+
+  # Two halves of the internet are the internet.
+  validation {
+    condition     = alltrue([for cidr in var.publisher_cidrs : try(tonumber(split("/", cidr)[1]) >= 8, false)])
+    error_message = "publisher_cidrs must be networks of a prefix of /8 or longer: name those that publishers come from."
+  }
 }
 
 variable "readers_edge" {

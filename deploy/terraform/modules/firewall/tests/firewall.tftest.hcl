@@ -127,6 +127,16 @@ run "a_publishers_network_that_is_none_is_refused" {
   expect_failures = [var.publisher_cidrs]
 }
 
+run "the_internet_in_halves_is_refused" {
+  command = plan
+
+  variables {
+    publisher_cidrs = ["0.0.0.0/1", "128.0.0.0/1"]
+  }
+
+  expect_failures = [var.publisher_cidrs]
+}
+
 run "another_edge_is_refused" {
   command = plan
 
