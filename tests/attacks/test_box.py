@@ -166,7 +166,7 @@ async def test_a_box_shows_the_operators_other_processes_than_itself(core: Guard
 
 def _shown(service: FrontdeskService) -> set[str]:
     """Processes on the board, but the frontdesk itself."""
-    region = service._board.picture.region(time.monotonic())
+    region = service._board.picture.region(time.monotonic(), time.time_ns() // 1_000_000)
     found = {one["name"] for one in (*region["boxes"], *region["services"])}
     return found - {service.settings.name}
 
