@@ -7,7 +7,8 @@
       └───link is lost────┘
 
 The link is also lost when another data plane takes over from ours (:meth:`Plane.take_over`, or
-whoever started it): it is attached to over the same path, and has the same readers.
+whoever started it): it is attached to over the same path, and has the same readers. So DRAINING
+goes back to AWAY then, and the other one is drained.
 
 What is published stays here until the data plane says that its fan-out is over, and is sent again
 to the next attachment: the data plane drops what it has had. How much that can be is
@@ -121,6 +122,7 @@ class Plane:
         self._guest = guest
         self._link: ControlLink | None = None
         self._process: Process | None = None
+        # Set, and replaced, at each change of state or of data plane.
         self._changed = asyncio.Event()
         self._greeting: asyncio.Future[Attached] | None = None
         self._number = 0
@@ -136,8 +138,6 @@ class Plane:
         self._room = asyncio.Event()
         # Whether its end was announced, and another one has our readers.
         self._moving = False
-        # Set whenever a data plane has answered our hello.
-        self._met = asyncio.Event()
 
     @property
     def unfinished(self) -> int:
@@ -147,20 +147,19 @@ class Plane:
     async def attach(self) -> None:
         """Attach to the data plane that lives, else to one that is started now.
 
-        OSError, TimeoutError or ConfigError if that fails; try again. Where it speaks another
-        version of the protocol that helps only once another one has taken over from it.
+        One that hangs up before it has answered hands its readers to another one, or ends: the next
+        one is looked for. TimeoutError if that takes too long, OSError or ConfigError for anything
+        else; try again. Where it speaks another version of the protocol that helps only once
+        another one has taken over from it.
         """
-        connection = await self._connect()
-        self._changed.clear()
-        greeting = self._greeting = asyncio.get_running_loop().create_future()
-        self._link = ControlLink(connection, self._on_event, self._on_lost, self._on_room)
-        self._link.send(commands.hello())
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                attached = await greeting
-        except TimeoutError:
-            self._link.close()
-            raise
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                try:
+                    attached = await self._greet(await self._connect())
+                    break
+                except ConnectionError as exc:
+                    logger.info("the data plane hangs up before it answers: %s", exc)
+                    await asyncio.sleep(_LOOK_AGAIN)
         if self._process is not None and self._process.pid != attached.pid:
             # Another one has taken over from our child, which ends.
             await _bury(self._process)
@@ -169,15 +168,26 @@ class Plane:
             attached.pid, self.port, attached.attachment, attached.readers,
         )  # fmt: skip
 
+    async def _greet(self, connection: socket.socket) -> Attached:
+        """Say hello on ``connection``, which is ours from now on; return the answer."""
+        greeting: asyncio.Future[Attached] = asyncio.get_running_loop().create_future()
+        self._greeting = greeting
+        link = self._link = ControlLink(connection, self._on_event, self._on_lost, self._on_room)
+        link.send(commands.hello())
+        try:
+            return await greeting
+        except asyncio.CancelledError:
+            link.close()
+            raise
+
     async def stay_attached(self) -> None:
         """Attach again whenever the link is lost, until the data plane is gone for good."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(base=0.1, cap=5.0)
-        while self.state in (State.AWAY, State.ATTACHED):
-            if self.state is State.ATTACHED:
+        while self.state is not State.GONE:
+            if self.state is not State.AWAY:
                 backoff.succeeded(loop.time())
                 await self._changed.wait()
-                self._changed.clear()
                 continue
             try:
                 await self.attach()
@@ -202,8 +212,7 @@ class Plane:
                 former, self._process = self._process, successor
                 # The link to the former one ends by itself.
                 while self.pid != successor.pid:
-                    self._met.clear()
-                    await self._met.wait()
+                    await self._changed.wait()
             if former is not None:
                 await _bury(former)
         except (OSError, TimeoutError, ConfigError) as exc:
@@ -267,11 +276,12 @@ class Plane:
         if self.state is State.GONE:
             # Drained before, or another control plane's by now.
             return
-        if self.state is State.ATTACHED:
-            self.send(commands.drain(seconds, per_second))
-            self.state = State.DRAINING
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience + self._told.linger + _GRACE):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience + self._told.linger + _GRACE):
+                while self.state is not State.GONE:
+                    if self.state is State.ATTACHED:
+                        self.send(commands.drain(seconds, per_second))
+                        self.state = State.DRAINING
                     await self._changed.wait()
         self.close()
         await self._reap()
@@ -279,7 +289,7 @@ class Plane:
     def close(self) -> None:
         """Let go of the data plane; if it lives, it goes on without us."""
         self.state = State.GONE
-        self._changed.set()
+        self._change()
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -296,13 +306,12 @@ class Plane:
             # What a data plane that was killed has left.
             self._control.unlink(missing_ok=True)
         process = self._start()
-        async with asyncio.timeout(_PATIENCE):
-            while True:
-                if (code := process.poll()) is not None:
-                    raise ConfigError(f"the data plane has ended with code {code}")
-                with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
-                    return connected(self._control)
-                await asyncio.sleep(_LOOK_AGAIN)
+        while True:
+            if (code := process.poll()) is not None:
+                raise ConfigError(f"the data plane has ended with code {code}")
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                return connected(self._control)
+            await asyncio.sleep(_LOOK_AGAIN)
 
     def _start(self) -> Process:
         if self._process is not None and self._process.poll() is None:
@@ -378,9 +387,9 @@ class Plane:
         if event.ports:
             self.port = event.ports[0]
         self.pid = event.pid
-        self._met.set()
         self.attachment += 1
         self.state = State.ATTACHED
+        self._change()
         self._guest.attached(event)
         if self._held:
             self.send(commands.kept(self._held))
@@ -399,13 +408,17 @@ class Plane:
             self.state = State.AWAY
             if not self._moving:
                 logger.warning("the data plane is lost: %s", why)
-            self._moving = False
         elif self.state is State.DRAINING:
-            self.state = State.GONE
+            self.state = State.AWAY if self._moving else State.GONE
+        self._moving = False
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(why))
         self._answer_counts()
-        self._changed.set()
+        self._change()
+
+    def _change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _adopt(self, descriptor: int | None, address: str) -> None:
         self._held[address] += 1

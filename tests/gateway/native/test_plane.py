@@ -27,7 +27,7 @@ from fake_dataplane import (
 from gateways import until
 
 from gateway.native import commands
-from gateway.native.events import Attached, Uncovered
+from gateway.native.events import TAKEN_OVER, Attached, Uncovered
 from gateway.native.plane import Plane, State
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
@@ -263,6 +263,46 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     await asyncio.wait_for(draining, 20)
     assert (pair.plane.state, done) == (State.GONE, [1])
     await pair.plane.drain(0.0, 5, patience=5.0)
+
+
+async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair: Pair) -> None:
+    draining = asyncio.create_task(pair.plane.drain(0.0, 5, patience=5.0))
+    for attachment in (4, 5):
+        await pair.visit.hear_named("drain")
+        await pair.visit.say(refused(TAKEN_OVER))
+        pair.visit.leave()
+        await pair.attached(attachment)
+    await pair.visit.hear_named("drain")
+    assert not draining.done()
+    pair.visit.leave()
+    await asyncio.wait_for(draining, 20)
+    assert pair.plane.state is State.GONE
+
+
+async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair: Pair) -> None:
+    await pair.visit.say(refused(TAKEN_OVER))
+    pair.visit.leave()
+    await until(lambda: pair.plane.state is State.AWAY)
+    draining = asyncio.create_task(pair.plane.drain(0.0, 5, patience=5.0))
+    await pair.attached(4)
+    await pair.visit.hear_named("drain")
+    pair.visit.leave()
+    await asyncio.wait_for(draining, 20)
+
+
+async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_path: Path) -> None:
+    async with fake_dataplane(tmp_path / "control") as fake:
+        plane = Plane(TOLD, Path("/nowhere"), tmp_path / "control", Listener())
+        attaching = asyncio.create_task(plane.attach())
+        for _ in range(2):
+            visit = await fake.visited()
+            await visit.hear_named("hello")
+            visit.leave()
+        visit = await fake.visited()
+        await visit.greet()
+        await asyncio.wait_for(attaching, 20)
+        assert plane.state is State.ATTACHED
+        plane.close()
 
 
 async def test_a_program_that_ends_at_once_is_said_so(tmp_path: Path) -> None:
