@@ -241,7 +241,7 @@ class LocalNode:
 
     Blocking; in a running loop use ``asyncio.to_thread``. The ports stay the same over
     restarts, so that a link can come back. ``definitions``, ``settings`` and ``plugins`` are given
-    over to the node.
+    over to the node. ``also_on`` are the ports of more listeners that ``settings`` make.
     """
 
     def __init__(
@@ -252,6 +252,7 @@ class LocalNode:
         definitions: Path | None = None,
         settings: Sequence[str] = (),
         plugins: Sequence[str] = (),
+        also_on: Sequence[int] = (),
         name: str = "node",
     ) -> None:
         amqp, management, distribution, epmd = free_ports(4)
@@ -267,6 +268,7 @@ class LocalNode:
             settings=tuple(settings),
             plugins=tuple(plugins),
         )
+        self._also_on = tuple(also_on)
         self._home = home
         self._environment = environment(
             self.broker, home, os.environ, marker=folder, erlang=folder / "erlang"
@@ -292,7 +294,7 @@ class LocalNode:
             self._epmd = self._spawn(epmd_command(self._home, self.broker.epmd_port), "epmd")
             _wait(self._epmd, lambda: listening(self.broker.epmd_port), 10.0, self._log("epmd"))
         self._process = self._spawn(broker_command(self._home), "node")
-        _wait(self._process, lambda: answers(self.broker.amqp_port), timeout, self._log("node"))
+        _wait(self._process, self._serves, timeout, self._log("node"))
 
     def kill(self) -> None:
         """End it as a power cut would (SIGKILL)."""
@@ -335,6 +337,10 @@ class LocalNode:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _serves(self) -> bool:
+        # The listener for TLS comes after the one that answers here.
+        return answers(self.broker.amqp_port) and all(map(listening, self._also_on))
 
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"

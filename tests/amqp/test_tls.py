@@ -79,7 +79,10 @@ def secured(
         "ssl_cert_login_from = common_name",
     ]
     plugins = ["rabbitmq_auth_mechanism_ssl"]
-    with LocalNode(folder, rabbitmq_home, settings=settings, plugins=plugins) as node:
+    also_on = [port, management]
+    with LocalNode(
+        folder, rabbitmq_home, settings=settings, plugins=plugins, also_on=also_on
+    ) as node:
         node.ctl("add_user", USER, "pass-word")
         node.ctl("set_permissions", USER, ".*", ".*", ".*")
         url = f"https://127.0.0.1:{management}"

@@ -13,7 +13,7 @@ from client_regions import Region, Regions, settings
 from bench.drivers import LANGUAGES
 from newsfabric.settings import Credentials, Node
 from newsfabric.topics import PublisherRights
-from newsfabric.world.broker import LocalNode, free_ports, listening
+from newsfabric.world.broker import LocalNode, free_ports
 from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 # Maven may take a minute to compile the Java library on a busy machine.
@@ -46,8 +46,8 @@ def node(
         f"ssl_options.certfile = {ours.certificate}",
         f"ssl_options.keyfile = {ours.key}",
     ]
-    with LocalNode(tmp_path_factory.mktemp("node"), rabbitmq_home, settings=settings) as node:
-        assert listening(port)
+    folder = tmp_path_factory.mktemp("node")
+    with LocalNode(folder, rabbitmq_home, settings=settings, also_on=[port]) as node:
         yield node
 
 

@@ -80,7 +80,8 @@ def secured(
         "amqp_url": f"amqps://127.0.0.1:{port}/%2F",
         "management_url": f"https://127.0.0.1:{management}",
     }
-    return LocalNode(folder / name, home, settings=settings, name=name), entry
+    also_on = [port, management]
+    return LocalNode(folder / name, home, settings=settings, also_on=also_on, name=name), entry
 
 
 async def declared(url: str, tls: TlsFiles, *parts: Callable[[Declare], Awaitable[None]]) -> None:
