@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import time
 
 import pytest
 from guarded import Guarded, opened, publishes
