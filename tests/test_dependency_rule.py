@@ -18,7 +18,7 @@ SHIPPED = {"newsfabric", *SERVICES}
 #: Libraries that only these places may import, so that one place knows their faults.
 RESERVED = {
     "pika": ("newsfabric/amqp/",),
-    "sockjs": ("gateway/sockjs/library.py",),
+    "sockjs": ("gateway/sockjs/sockjs_tornado.py",),
     "cassandra": ("newsfabric/store/_cassandra_",),
     # Two, since a box has no scaler: each has an error of its own for what AWS has against it.
     "boto3": ("wholesale/scaler/drivers/aws.py", "newsfabric/instance/cloud.py"),
@@ -101,7 +101,7 @@ def test_a_breach_is_found(path: str, source: str) -> None:
     [
         ("gateway/hub.py", "import gateway.outbox\nfrom newsfabric import envelope"),
         ("gateway/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
-        ("gateway/sockjs/library.py", "from sockjs.tornado import SockJSRouter"),
+        ("gateway/sockjs/sockjs_tornado.py", "from sockjs.tornado import SockJSRouter"),
         ("newsfabric/amqp/connection.py", "import pika"),
         ("newsfabric/store/_cassandra_session.py", "from cassandra.cluster import Cluster"),
         ("newsfabric/world/processes.py", "ARGUMENTS = ['-m', 'gateway']"),

@@ -7,7 +7,7 @@ import time
 from email.utils import formatdate
 from typing import Any, Final
 
-from gateway.sockjs.library import BaseHandler
+from gateway.sockjs.sockjs_tornado import BaseHandler
 from gateway.streaming import refuse_method
 
 _YEAR: Final = 365 * 86400

@@ -13,7 +13,7 @@ import tornado.web
 
 from gateway.framing import content_policy, is_guarded
 from gateway.sockjs.handlers import Polite
-from gateway.sockjs.library import PreflightHandler
+from gateway.sockjs.sockjs_tornado import PreflightHandler
 
 # SockJS 1.0 has it in pages that are framed. It opens them to every port of our host, where
 # browsers still heed it; so it is left out where not everyone may come in.

@@ -16,9 +16,9 @@ from gateway.core import Welcome
 from gateway.framing import content_policy
 from gateway.protocol import LogIn
 from gateway.sockjs.handlers import Polite
-from gateway.sockjs.library import HTMLFILE_HEAD
-from gateway.sockjs.library import transports as library
 from gateway.sockjs.pages import DOMAIN
+from gateway.sockjs.sockjs_tornado import HTMLFILE_HEAD
+from gateway.sockjs.sockjs_tornado import transports as library
 
 _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)

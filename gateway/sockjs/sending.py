@@ -10,8 +10,8 @@ import tornado.web
 
 from gateway.bodies import Body, Verdict
 from gateway.sockjs.handlers import Polite
-from gateway.sockjs.library import transports as library
 from gateway.sockjs.sessions import Router
+from gateway.sockjs.sockjs_tornado import transports as library
 
 # Of a body that is too large so many times the limit is read all the same, and dropped: browsers
 # hear no answer before they have sent everything.

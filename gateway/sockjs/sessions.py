@@ -16,7 +16,7 @@ from tornado.ioloop import IOLoop
 from gateway.bodies import Bodies
 from gateway.connection import Connection
 from gateway.frames import Variant, dress, sockjs_array, sockjs_close
-from gateway.sockjs.library import (
+from gateway.sockjs.sockjs_tornado import (
     CLOSED,
     CONNECTING,
     OPEN,
