@@ -103,7 +103,7 @@ def test_a_breach_is_found(path: str, source: str) -> None:
         ("gateway/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
         ("gateway/sockjs/sockjs_tornado.py", "from sockjs.tornado import SockJSRouter"),
         ("newsfabric/amqp/connection.py", "import pika"),
-        ("newsfabric/store/_cassandra_session.py", "from cassandra.cluster import Cluster"),
+        ("newsfabric/store/_cassandra_cluster.py", "from cassandra.cluster import Cluster"),
         ("newsfabric/world/processes.py", "ARGUMENTS = ['-m', 'gateway']"),
         ("tests/amqp/test_publisher.py", "import pika\nimport gateway"),
     ],

@@ -26,7 +26,7 @@ from cassandra.query import SimpleStatement
 
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
-from newsfabric.store._cassandra_session import cluster, wrapped
+from newsfabric.store._cassandra_cluster import cluster, wrapped
 from newsfabric.store._cassandra_url import Address
 
 _FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.cql")

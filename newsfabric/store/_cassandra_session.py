@@ -1,16 +1,12 @@
 """The driver behind the Cassandra store: connecting, requests in flight, answers, errors.
 
-The one module that talks to cassandra-driver (with :mod:`newsfabric.store._cassandra_schema`).
 The driver has threads of its own and calls back in them; answers are collected and handed
 to the event loop together, since waking the loop for each would cost more than the answer.
 
-Its libev reactor is asked for by name: under load the driver's asyncio reactor broke frames of
-protocol v5 (measured: more than half of all requests failed, none with libev).
-
 What its own region can't read another region is asked for, sooner where the answer is in a hurry
-and needn't be the last word (:data:`HASTY`). Writes wait for their own region:
-what was written elsewhere would be missing here, and nobody would know, from the return of
-this region's nodes until they have caught up.
+and needn't be the last word (:mod:`newsfabric.store._cassandra_presence`). Writes wait for their
+own region: what was written elsewhere would be missing here, and nobody would know, from the return
+of this region's nodes until they have caught up.
 """
 
 from __future__ import annotations
@@ -21,316 +17,38 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
-from cassandra import (
-    AuthenticationFailed,
-    ConsistencyLevel,
-    CoordinationFailure,
-    InvalidRequest,
-    OperationTimedOut,
-    ProtocolVersion,
-    Timeout,
-    Unavailable,
-)
-from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import (
-    EXEC_PROFILE_DEFAULT,
-    Cluster,
-    ExecutionProfile,
-    NoHostAvailable,
-)
+from cassandra import InvalidRequest
+from cassandra.cluster import Cluster
 from cassandra.cluster import Session as DriverSession
-from cassandra.connection import ConnectionException
-from cassandra.io.libevreactor import LibevConnection
-from cassandra.policies import (
-    ConstantSpeculativeExecutionPolicy,
-    DCAwareRoundRobinPolicy,
-    ExponentialReconnectionPolicy,
-    HostStateListener,
-    RetryPolicy,
-    TokenAwarePolicy,
-)
-from cassandra.protocol import (
-    IsBootstrappingErrorMessage,
-    OverloadedErrorMessage,
-    TruncateError,
-)
-from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
+from cassandra.query import BatchStatement, BatchType, PreparedStatement
 
 from newsfabric.backoff import Backoff
-from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
-from newsfabric.settings import Credentials, TlsFiles
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.settings import Credentials
+from newsfabric.store._cassandra_cluster import (
+    ELSEWHERE,
+    REQUEST_S,
+    cluster,
+    one_line,
+    tls_context,
+    wrapped,
+)
+from newsfabric.store._cassandra_presence import PATIENT, Patience, Presence, Silence
 from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Consistency, Values
-from newsfabric.store._cassandra_url import SYSTEM_TLS, Address
-from newsfabric.tls import ClientTls
+from newsfabric.store._cassandra_url import Address
 
 logger = logging.getLogger(__name__)
 
-CONNECT_S: Final = 5.0
-REQUEST_S: Final = 4.0
-# An answer takes milliseconds. After this long another replica is asked as well.
-_SPECULATE_S: Final = 0.25
-_HEARTBEAT_S: Final = 5.0
 # Requests that nodes work on for this process; a node works on 16 to 32 writes at a time.
 DEFAULT_IN_FLIGHT: Final = 128
 # Those that wait for their turn beyond that; then callers are told to come again.
 DEFAULT_WAITING: Final = 4_096
-_LEVELS: Final = {
-    "one": ConsistencyLevel.LOCAL_ONE,
-    "quorum": ConsistencyLevel.LOCAL_QUORUM,
-}
-# Reads that another region answers, by a quorum of its own.
-_ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
-# So many nodes of each other region are connected to.
-_NODES_ELSEWHERE: Final = 2
-# So long after this region's nodes have come back from being all away others are asked first: what
-# those wrote meanwhile comes to them by hints (measured: within ten seconds).
-_CATCHING_UP_S: Final = 30.0
-_PASSING: Final = (
-    ConnectionException,
-    CoordinationFailure,
-    IsBootstrappingErrorMessage,
-    NoHostAvailable,
-    OperationTimedOut,
-    OverloadedErrorMessage,
-    Timeout,
-    TruncateError,
-    Unavailable,
-)
 
 Row = tuple[Any, ...]
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    # Logged at ERROR and raised as well; who catches it says what it means. And that a node is
-    # still down isn't said every two seconds: it was said once that it is.
-    said = (
-        "Control connection failed to connect",
-        "Failed to authenticate to",
-        "Error attempting to reconnect to",
-    )
-    return not str(record.msg).startswith(said)
-
-
-for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):
-    logging.getLogger(_name).addFilter(_is_news)
-
-
-class AskAnother(RetryPolicy):  # type: ignore[misc]
-    """Ask one other replica once. Right for us alone: everything we send is idempotent."""
-
-    def on_read_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
-        return self._once(retry_num)
-
-    def on_write_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
-        return self._once(retry_num)
-
-    def _once(self, retry_num: int) -> Any:
-        return (self.RETRY_NEXT_HOST if retry_num == 0 else self.RETHROW, None)
-
-
-class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
-    """The nodes of all regions but ``local_dc``."""
-
-    def make_query_plan(self, *args: Any, **named: Any) -> Iterator[Any]:
-        plan = super().make_query_plan(*args, **named)
-        return (host for host in plan if host.datacenter != self.local_dc)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a read waits for its own region before another one is asked, and for how long the
-    next such reads begin there then: each would wait for a node that hangs. In seconds."""
-
-    here: float
-    elsewhere: float
-
-
-PATIENT: Final = Patience(here=REQUEST_S, elsewhere=30.0)
-# For what is asked again until it is found. What another region lacks yet does no harm there.
-HASTY: Final = Patience(here=1.5, elsewhere=5.0)
-
-
-class Silence:
-    """Which reads had better begin in another region, because this one was silent, and whether the
-    others are. Pure."""
-
-    def __init__(self) -> None:
-        self._until = {PATIENT: float("-inf"), HASTY: float("-inf")}
-        self._elsewhere_until = float("-inf")
-
-    def over(self, patience: Patience, now: float) -> bool:
-        """Whether a read of such ``patience`` begins in this region at ``now``."""
-        return now >= self._until[patience]
-
-    def met(self, patience: Patience, now: float) -> bool:
-        """Such a read has waited in vain; whether that is news. It is no proof for the more
-        patient."""
-        news = now > self._until[patience] + patience.elsewhere
-        for each in self._until:
-            if each.here <= patience.here:
-                self._until[each] = now + each.elsewhere
-        return news
-
-    def answers_elsewhere(self, now: float) -> bool:
-        """Whether no read has lately waited for the other regions in vain."""
-        return now >= self._elsewhere_until
-
-    def met_elsewhere(self, now: float) -> None:
-        """One has: until further notice reads begin here, whatever is missing here."""
-        self._elsewhere_until = now + PATIENT.elsewhere
-
-
-class Presence(HostStateListener):  # type: ignore[misc]
-    """Whether this region's nodes are all away, and when they came back from that. The driver's
-    threads tell it, and requests get through a little before they do.
-
-    Which nodes are up the driver is asked each time (``hosts``). What it tells can't be added up: a
-    node of the store's URL is told of before the driver knows its region, and not again.
-    """
-
-    def __init__(self, centre: str, hosts: Callable[[], Iterable[Any]]) -> None:
-        self._centre = centre
-        self._hosts = hosts
-        self._all_away = False
-        self._came_back = float("-inf")
-
-    def is_whole(self, now: float) -> bool:
-        """Whether the nodes that are here were here for long enough to have what others wrote."""
-        return not self._all_away and now >= self._came_back + _CATCHING_UP_S
-
-    def look(self) -> None:
-        """Note it if all nodes are away."""
-        ours = [host for host in self._hosts() if host.datacenter == self._centre]
-        # That one is up now is no return: it is told of by on_up, from another thread.
-        if ours and not any(host.is_up for host in ours):
-            self._all_away = True
-
-    def on_up(self, host: Any) -> None:
-        """The driver's word for a node that answers again."""
-        if host.datacenter == self._centre and self._all_away:
-            self._came_back = time.monotonic()
-            self._all_away = False
-
-    def on_add(self, host: Any) -> None:
-        """And for one that it has just heard of."""
-        self.on_up(host)
-
-    def on_down(self, host: Any) -> None:
-        """It doesn't answer any more."""
-        self.look()
-
-    def on_remove(self, host: Any) -> None:
-        """It isn't of the cluster any more."""
-        self.look()
-
-
-def cluster(
-    address: Address, login: Credentials | None, *, levels: Mapping[Any, int] = _LEVELS
-) -> Cluster:
-    """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
-
-    For reads there is one profile more, for all other nodes. ConfigError if ``address.tls`` names
-    no file of certificates.
-    """
-    auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
-    here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
-    # The driver's own questions may be answered by any node: a process that starts while all of
-    # its region are down learns where the others are.
-    anywhere = here(used_hosts_per_remote_dc=_NODES_ELSEWHERE)
-    others = OtherRegions(address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
-
-    def profile(level: int, nodes: Any) -> ExecutionProfile:
-        return ExecutionProfile(
-            load_balancing_policy=nodes,
-            retry_policy=AskAnother(),
-            consistency_level=level,
-            request_timeout=REQUEST_S,
-            row_factory=tuple_factory,
-            speculative_execution_policy=ConstantSpeculativeExecutionPolicy(_SPECULATE_S, 1),
-        )
-
-    return Cluster(
-        list(address.hosts),
-        port=address.hosts[0][1],
-        auth_provider=auth,
-        ssl_context=tls_context(address),
-        connection_class=LibevConnection,
-        # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
-        protocol_version=ProtocolVersion.V5,
-        connect_timeout=CONNECT_S,
-        control_connection_timeout=CONNECT_S,
-        execution_profiles={
-            name: profile(level, TokenAwarePolicy(here())) for name, level in levels.items()
-        }
-        | {
-            # Aware of tokens it would begin with replicas of our own region.
-            _ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
-            EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),
-        },
-        reconnection_policy=ExponentialReconnectionPolicy(0.5, 2.0, max_attempts=None),
-        idle_heartbeat_interval=_HEARTBEAT_S,
-        idle_heartbeat_timeout=_HEARTBEAT_S,
-        monitor_reporting_enabled=False,
-    )
-
-
-class DriverTls:
-    """What the driver takes for a context: for each connection the one of now.
-
-    A node's certificate must name the IP address at which it is reached: the driver looks names up
-    first, and checks what it finds.
-    """
-
-    #: Has the driver say which address that is.
-    check_hostname: Final = True
-
-    def __init__(self, tls: ClientTls) -> None:
-        self._tls = tls
-
-    def wrap_socket(self, socket: Any, **options: Any) -> ssl.SSLSocket:
-        """As :meth:`ssl.SSLContext.wrap_socket`."""
-        return self._tls.context().wrap_socket(socket, **options)
-
-
-def tls_context(address: Address) -> DriverTls | None:
-    """What connections are secured with; None for plain ones. ConfigError if the file can't be
-    read."""
-    if address.tls is None:
-        return None
-    authorities = None if address.tls == SYSTEM_TLS else Path(address.tls)
-    return DriverTls(ClientTls(TlsFiles(authorities=authorities)))
-
-
-def wrapped(exc: Exception, what: str) -> StoreError:
-    """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
-    if isinstance(exc, StoreError):
-        return exc
-    if isinstance(exc, ConfigError):
-        return StoreUnavailable(str(exc))
-    if isinstance(exc, NoHostAvailable) and isinstance(exc.errors, dict):
-        reasons = {_host(host): error for host, error in exc.errors.items()}
-        if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
-            return StoreError(f"{what}: the nodes refuse this user or password")
-        if reasons:
-            text = "; ".join(f"{host}: {_one_line(error)}" for host, error in reasons.items())
-            return StoreUnavailable(f"{what}: no node answers ({text})")
-        return StoreUnavailable(f"{what}: no node of this data centre is up")
-    kind = StoreUnavailable if isinstance(exc, _PASSING) else StoreError
-    return kind(f"{what}: {_one_line(exc)}")
-
-
-def _host(host: Any) -> str:
-    return str(getattr(host, "endpoint", host))
-
-
-def _one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split())[:300] or type(exc).__name__
 
 
 class Bridge:
@@ -429,7 +147,7 @@ class Session:
 
     async def _read_elsewhere(self, link: _Link, statement: str, values: Values) -> list[Row]:
         try:
-            return await self._read(link, statement, values, _ELSEWHERE)
+            return await self._read(link, statement, values, ELSEWHERE)
         except StoreUnavailable:
             self._silence.met_elsewhere(time.monotonic())
             raise
@@ -611,7 +329,7 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
             made.shutdown()
         if isinstance(exc, InvalidRequest):
             # No such keyspace, no such table.
-            text = f"{address}: {_one_line(exc)}: run `newsfabric schema apply`"
+            text = f"{address}: {one_line(exc)}: run `newsfabric schema apply`"
             raise StoreError(text) from exc
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():

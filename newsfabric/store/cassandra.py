@@ -29,7 +29,8 @@ from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.mailbox import Kept, Mark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
-from newsfabric.store._cassandra_session import HASTY, PATIENT, Patience, Row, Session
+from newsfabric.store._cassandra_presence import HASTY, PATIENT, Patience
+from newsfabric.store._cassandra_session import Row, Session
 from newsfabric.store._cassandra_url import Address, login_from
 from newsfabric.store._unreadable import read_row, readable
 from newsfabric.topics import TopicTable, owner_of

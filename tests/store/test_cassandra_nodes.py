@@ -12,7 +12,8 @@ import pytest
 from cassandra import OperationTimedOut
 from cassandra.cluster import NoHostAvailable
 
-from newsfabric.store._cassandra_session import Presence, cluster
+from newsfabric.store._cassandra_cluster import cluster
+from newsfabric.store._cassandra_presence import Presence
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.world.cassandra import LocalCassandra
 from newsfabric.world.cassandra_home import CassandraHome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from types import SimpleNamespace
 
-from newsfabric.store._cassandra_session import Presence
+from newsfabric.store._cassandra_presence import Presence
 
 
 class Driver:

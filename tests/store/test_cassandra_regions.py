@@ -13,8 +13,8 @@ from envelopes import Clock, envelope
 
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.store._cassandra_presence import PATIENT
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
-from newsfabric.store._cassandra_session import PATIENT
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicPolicy, TopicTable

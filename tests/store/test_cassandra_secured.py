@@ -22,8 +22,8 @@ from wires import Wire
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store import Store, open_store
+from newsfabric.store._cassandra_cluster import cluster
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
-from newsfabric.store._cassandra_session import cluster
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra

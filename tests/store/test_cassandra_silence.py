@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from newsfabric.store._cassandra_session import HASTY, PATIENT, Silence
+from newsfabric.store._cassandra_presence import HASTY, PATIENT, Silence
 
 
 def test_reads_begin_in_their_own_region() -> None:

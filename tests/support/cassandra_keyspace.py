@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from newsfabric.store._cassandra_cluster import cluster
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
-from newsfabric.store._cassandra_session import cluster
 from newsfabric.store._cassandra_url import Address, parse_address
 from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicTable

@@ -1,0 +1,217 @@
+"""The driver's cluster, as every connection to the store needs it: nodes, profiles, TLS, errors.
+
+Its libev reactor is asked for by name: under
+load the driver's asyncio reactor broke frames of protocol v5 (measured: more than half of all
+requests failed, none with libev).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from cassandra import (
+    AuthenticationFailed,
+    ConsistencyLevel,
+    CoordinationFailure,
+    OperationTimedOut,
+    ProtocolVersion,
+    Timeout,
+    Unavailable,
+)
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+)
+from cassandra.connection import ConnectionException
+from cassandra.io.libevreactor import LibevConnection
+from cassandra.policies import (
+    ConstantSpeculativeExecutionPolicy,
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    RetryPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.protocol import (
+    IsBootstrappingErrorMessage,
+    OverloadedErrorMessage,
+    TruncateError,
+)
+from cassandra.query import tuple_factory
+
+from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
+from newsfabric.settings import Credentials, TlsFiles
+from newsfabric.store._cassandra_url import SYSTEM_TLS, Address
+from newsfabric.tls import ClientTls
+
+CONNECT_S: Final = 5.0
+REQUEST_S: Final = 4.0
+# An answer takes milliseconds. After this long another replica is asked as well.
+_SPECULATE_S: Final = 0.25
+_HEARTBEAT_S: Final = 5.0
+_LEVELS: Final = {
+    "one": ConsistencyLevel.LOCAL_ONE,
+    "quorum": ConsistencyLevel.LOCAL_QUORUM,
+}
+# Reads that another region answers, by a quorum of its own.
+ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
+# So many nodes of each other region are connected to.
+_NODES_ELSEWHERE: Final = 2
+_PASSING: Final = (
+    ConnectionException,
+    CoordinationFailure,
+    IsBootstrappingErrorMessage,
+    NoHostAvailable,
+    OperationTimedOut,
+    OverloadedErrorMessage,
+    Timeout,
+    TruncateError,
+    Unavailable,
+)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # Logged at ERROR and raised as well; who catches it says what it means. And that a node is
+    # still down isn't said every two seconds: it was said once that it is.
+    said = (
+        "Control connection failed to connect",
+        "Failed to authenticate to",
+        "Error attempting to reconnect to",
+    )
+    return not str(record.msg).startswith(said)
+
+
+for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):
+    logging.getLogger(_name).addFilter(_is_news)
+
+
+class AskAnother(RetryPolicy):  # type: ignore[misc]
+    """Ask one other replica once. Right for us alone: everything we send is idempotent."""
+
+    def on_read_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        return self._once(retry_num)
+
+    def on_write_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        return self._once(retry_num)
+
+    def _once(self, retry_num: int) -> Any:
+        return (self.RETRY_NEXT_HOST if retry_num == 0 else self.RETHROW, None)
+
+
+class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
+    """The nodes of all regions but ``local_dc``."""
+
+    def make_query_plan(self, *args: Any, **named: Any) -> Iterator[Any]:
+        plan = super().make_query_plan(*args, **named)
+        return (host for host in plan if host.datacenter != self.local_dc)
+
+
+def cluster(
+    address: Address, login: Credentials | None, *, levels: Mapping[Any, int] = _LEVELS
+) -> Cluster:
+    """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
+
+    For reads there is one profile more, for all other nodes. ConfigError if ``address.tls`` names
+    no file of certificates.
+    """
+    auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
+    here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
+    # The driver's own questions may be answered by any node: a process that starts while all of
+    # its region are down learns where the others are.
+    anywhere = here(used_hosts_per_remote_dc=_NODES_ELSEWHERE)
+    others = OtherRegions(address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
+
+    def profile(level: int, nodes: Any) -> ExecutionProfile:
+        return ExecutionProfile(
+            load_balancing_policy=nodes,
+            retry_policy=AskAnother(),
+            consistency_level=level,
+            request_timeout=REQUEST_S,
+            row_factory=tuple_factory,
+            speculative_execution_policy=ConstantSpeculativeExecutionPolicy(_SPECULATE_S, 1),
+        )
+
+    return Cluster(
+        list(address.hosts),
+        port=address.hosts[0][1],
+        auth_provider=auth,
+        ssl_context=tls_context(address),
+        connection_class=LibevConnection,
+        # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
+        protocol_version=ProtocolVersion.V5,
+        connect_timeout=CONNECT_S,
+        control_connection_timeout=CONNECT_S,
+        execution_profiles={
+            name: profile(level, TokenAwarePolicy(here())) for name, level in levels.items()
+        }
+        | {
+            # Aware of tokens it would begin with replicas of our own region.
+            ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
+            EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),
+        },
+        reconnection_policy=ExponentialReconnectionPolicy(0.5, 2.0, max_attempts=None),
+        idle_heartbeat_interval=_HEARTBEAT_S,
+        idle_heartbeat_timeout=_HEARTBEAT_S,
+        monitor_reporting_enabled=False,
+    )
+
+
+class DriverTls:
+    """What the driver takes for a context: for each connection the one of now.
+
+    A node's certificate must name the IP address at which it is reached: the driver looks names up
+    first, and checks what it finds.
+    """
+
+    #: Has the driver say which address that is.
+    check_hostname: Final = True
+
+    def __init__(self, tls: ClientTls) -> None:
+        self._tls = tls
+
+    def wrap_socket(self, socket: Any, **options: Any) -> ssl.SSLSocket:
+        """As :meth:`ssl.SSLContext.wrap_socket`."""
+        return self._tls.context().wrap_socket(socket, **options)
+
+
+def tls_context(address: Address) -> DriverTls | None:
+    """What connections are secured with; None for plain ones. ConfigError if the file can't be
+    read."""
+    if address.tls is None:
+        return None
+    authorities = None if address.tls == SYSTEM_TLS else Path(address.tls)
+    return DriverTls(ClientTls(TlsFiles(authorities=authorities)))
+
+
+def wrapped(exc: Exception, what: str) -> StoreError:
+    """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
+    if isinstance(exc, StoreError):
+        return exc
+    if isinstance(exc, ConfigError):
+        return StoreUnavailable(str(exc))
+    if isinstance(exc, NoHostAvailable) and isinstance(exc.errors, dict):
+        reasons = {_host(host): error for host, error in exc.errors.items()}
+        if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
+            return StoreError(f"{what}: the nodes refuse this user or password")
+        if reasons:
+            text = "; ".join(f"{host}: {one_line(error)}" for host, error in reasons.items())
+            return StoreUnavailable(f"{what}: no node answers ({text})")
+        return StoreUnavailable(f"{what}: no node of this data centre is up")
+    kind = StoreUnavailable if isinstance(exc, _PASSING) else StoreError
+    return kind(f"{what}: {one_line(exc)}")
+
+
+def _host(host: Any) -> str:
+    return str(getattr(host, "endpoint", host))
+
+
+def one_line(exc: Exception) -> str:
+    """What ``exc`` says, in one line of at most 300 characters."""
+    return " ".join(str(exc).split())[:300] or type(exc).__name__
