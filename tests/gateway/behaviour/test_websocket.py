@@ -496,8 +496,8 @@ async def test_a_reader_without_a_sign_of_life_is_closed_with_4203(engine: str) 
 
 
 async def test_a_reader_that_answers_pings_stays(engine: str) -> None:
-    async with opened_box(engine, heartbeat=0.2) as box, box.reader() as reader:
-        await asyncio.sleep(0.9)
+    async with opened_box(engine, heartbeat=0.6) as box, box.reader() as reader:
+        await asyncio.sleep(2.0)
         await reader.is_up_to_date()
 
 

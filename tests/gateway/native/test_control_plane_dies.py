@@ -232,13 +232,13 @@ async def test_alone_for_too_long_it_sends_readers_away_and_ends(tmp_path: Path)
 
 
 async def test_a_control_plane_that_comes_just_in_time_keeps_it(tmp_path: Path) -> None:
-    lonely = told(native={"alone_seconds": 0.6})
+    lonely = told(native={"alone_seconds": 2.0})
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
         async with attached(plane, lonely):
             await subscribed(raw, TOPIC)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.5)
         async with attached(plane, lonely) as control:
-            await asyncio.sleep(0.8)
+            await asyncio.sleep(2.0)
             push = control.publish(TOPIC)
             assert await raw.read_frame() == (0x81, push.encode())
             assert (await control.count())["draining"] == 0
