@@ -22,14 +22,14 @@ ANSWER = b"x" * (8 << 20)
 
 
 class Page(tornado.web.RequestHandler):
-    def get(self) -> None:
-        self.finish(ANSWER)
+    def get(self, part: str) -> None:
+        self.finish(ANSWER[: len(ANSWER) // int(part or 1)])
 
 
 @contextlib.asynccontextmanager
 async def served(**options: Any) -> AsyncIterator[tuple[TakingServer, int]]:
-    """A server whose only page has 8 MiB, and its port."""
-    pages = tornado.web.Application([("/", Page)], log_function=lambda _: None)
+    """A server whose page has 8 MiB, or so many times less (``/2``), and its port."""
+    pages = tornado.web.Application([("/(.*)", Page)], log_function=lambda _: None)
     server = TakingServer(pages, **options)
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
@@ -41,21 +41,21 @@ async def served(**options: Any) -> AsyncIterator[tuple[TakingServer, int]]:
         await server.close_all_connections()
 
 
-async def asked(port: int) -> socket.socket:
+async def asked(port: int, path: str = "/") -> socket.socket:
     """A connection that has asked for the page, and reads nothing."""
     made, loop = socket.socket(), asyncio.get_running_loop()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.setblocking(False)
     await loop.sock_connect(made, ("127.0.0.1", port))
-    await loop.sock_sendall(made, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await loop.sock_sendall(made, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     return made
 
 
-async def read(made: socket.socket) -> int:
-    """How many bytes come until the end of the page, or of the connection."""
+async def read(made: socket.socket, page: int = len(ANSWER)) -> int:
+    """How many bytes come until the end of a page of that size, or of the connection."""
     size, loop = 0, asyncio.get_running_loop()
     with contextlib.suppress(ConnectionResetError):
-        while size < len(ANSWER) and (data := await loop.sock_recv(made, 1 << 20)):
+        while size < page and (data := await loop.sock_recv(made, 1 << 20)):
             size += len(data)
     return size
 
@@ -104,9 +104,9 @@ async def test_what_waits_for_all_is_bounded_by_closing_those_with_the_most() ->
         strangers = [await asked(port) for _ in range(12)]
         await until(lambda: 0 < len(server._connections) < 6 and waiting(server))
         assert waiting(server) <= 20 << 20
-        # Whoever comes is served all the same.
-        reader = await asked(port)
-        assert await read(reader) >= len(ANSWER)
+        # Whoever comes is served all the same, where less waits for him than for any of those.
+        reader = await asked(port, "/2")
+        assert await read(reader, len(ANSWER) // 2) >= len(ANSWER) // 2
         for one in (reader, *strangers):
             one.close()
 

@@ -23,7 +23,7 @@ from wholesale.router.router import Identity, Router
 from wholesale.source import QueueSource
 
 EPOCH = 1_735_689_600_000
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 async def until(holds: Callable[[], Any]) -> None:

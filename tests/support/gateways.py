@@ -115,7 +115,8 @@ class Box:
     @contextlib.asynccontextmanager
     async def reader(self, *subscribe: str, **verb: Any) -> AsyncIterator[Reader]:
         """A reader on a raw WebSocket, subscribed to topics."""
-        async with websockets.connect(f"ws://{self.host}/websocket", max_size=None) as connection:
+        where = f"ws://{self.host}/websocket"
+        async with websockets.connect(where, max_size=None, open_timeout=60) as connection:
             reader = Reader(connection)
             for topic in subscribe:
                 await reader.subscribe(topic, **verb)

@@ -234,7 +234,8 @@ async def test_a_page_that_fails_now_and_then_costs_a_catch_up_only_that_page(en
         async with asyncio.timeout(240):
             while not fed_and_ready():  # noqa: ASYNC110 - what is waited for sets no event
                 await asyncio.sleep(0.1)
-        assert store.asked < 2 * pages
+        # Twice, and what is asked for besides while that goes on.
+        assert store.asked < 5 * pages
 
 
 async def test_a_gateway_that_was_deaf_is_ready_when_it_has_what_it_missed(engine: str) -> None:
