@@ -137,8 +137,39 @@ def test_secrets_are_files_by_name_and_none_is_in_the_environment(part: str) -> 
 def test_a_service_sees_its_own_logins_alone(part: str) -> None:
     volumes = {one["name"]: one for one in pod(objects(), part)["volumes"]}
     first = volumes["secrets"]["projected"]["sources"][0]["secret"]
-    also = {"keeper": ["shovel.oregon"], "scaler": []}.get(part, ["newsfabric"])
-    assert [item["key"] for item in first["items"]] == [f"{part}.oregon", *also]
+    also = {
+        "router": ["newsfabric"],
+        "mailbox": ["newsfabric"],
+        "frontdesk": ["newsfabric_reader"],
+        "scaler": [],
+        "keeper": ["shovel.oregon"],
+    }
+    assert [item["key"] for item in first["items"]] == [f"{part}.oregon", *also[part]]
+
+
+@rendered
+@pytest.mark.parametrize(
+    ("part", "container", "login"),
+    [
+        ("router", "router", "newsfabric"),
+        ("mailbox", "mailbox", "newsfabric"),
+        ("frontdesk", "frontdesk", "newsfabric_reader"),
+        ("retail", "gateway", "newsfabric_reader"),
+    ],
+)
+def test_who_talks_to_strangers_only_reads_the_store(
+    part: str, container: str, login: str
+) -> None:
+    spec = pod(objects(), part)
+    environment = {each["name"]: each.get("value") for each in containers(spec)[container]["env"]}
+    assert environment["NEWSFABRIC_CASSANDRA_USERNAME"] == login
+    assert environment["NEWSFABRIC_CASSANDRA_PASSWORD_FILE"] == f"/etc/newsfabric/secrets/{login}"
+
+
+@rendered
+def test_a_box_has_no_login_that_writes() -> None:
+    volumes = {one["name"]: one for one in pod(objects(), "retail")["volumes"]}
+    assert [item["key"] for item in volumes["secrets"]["secret"]["items"]] == ["newsfabric_reader"]
 
 
 @rendered
@@ -245,6 +276,7 @@ def test_no_port_of_power_is_let_in() -> None:
         ("retail.boxes.most=2", "retail.boxes.most is 2, and least is 3"),
         ("store.url=cassandra://me:secret@host/k", "/store/url"),
         ("store.url=sqlite:news.db", "/store/url"),
+        ("store.reader=newsfabric", "store.reader is newsfabric, as store.writer"),
         ("region=atlantis", 'fabric has no region "atlantis"'),
         ("retail.terminationGracePeriodSeconds=90", "the drain of a full box and a minute are 120"),
         ("retail.drainSecond=5", "drainSecond"),

@@ -66,9 +66,10 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
+{{/* . is a login of the store. */}}
 {{- define "newsfabric.storeLogin" -}}
-- {name: NEWSFABRIC_CASSANDRA_USERNAME, value: {{ .Values.store.username | quote }}}
-- {name: NEWSFABRIC_CASSANDRA_PASSWORD_FILE, value: "/etc/newsfabric/secrets/{{ .Values.store.username }}"}
+- {name: NEWSFABRIC_CASSANDRA_USERNAME, value: {{ . | quote }}}
+- {name: NEWSFABRIC_CASSANDRA_PASSWORD_FILE, value: "/etc/newsfabric/secrets/{{ . }}"}
 {{- end }}
 
 {{- define "newsfabric.tokens" -}}
