@@ -42,8 +42,13 @@ run "a_box_reaches_amqp_of_the_core_and_the_store_and_no_management" {
 
 run "admin_ports_are_open_to_nobody" {
   assert {
-    condition     = toset([for opening in output.openings : opening.port]) == toset([443, 4369, 5671, 7001, 8080, 9042, 15080, 15671, 25672])
-    error_message = "another port is open than those of readers, frontdesks, brokers and stores"
+    condition     = toset([for opening in output.openings : opening.port]) == toset([443, 4369, 5671, 7001, 8080, 9042, 9100, 9106, 15080, 15671, 25672])
+    error_message = "another port is open than those of readers, frontdesks, brokers, stores and metrics"
+  }
+
+  assert {
+    condition     = alltrue([for opening in output.openings : opening.group == "client" && length(opening.cidrs) == 0 if contains([9100, 9106], opening.port)])
+    error_message = "somebody else than Prometheus, which is on client nodes, reads metrics"
   }
 }
 
@@ -106,7 +111,7 @@ run "a_proxy_lets_in_publishers_and_regions_brokers" {
 
   assert {
     condition = toset([for key, rule in aws_vpc_security_group_ingress_rule.cidrs : "${rule.cidr_ipv4}:${rule.from_port}"]) == toset([
-      "203.0.113.0/24:5671", "10.10.224.0/24:5671", "10.10.224.0/24:15671"
+      "203.0.113.0/24:5671", "10.10.224.0/24:5671", "10.10.224.0/24:15671", "10.10.224.0/24:9100"
     ])
     error_message = "a proxy is open to somebody else than publishers and regions' brokers"
   }

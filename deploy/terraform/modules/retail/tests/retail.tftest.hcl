@@ -6,6 +6,7 @@ mock_provider "aws" {
 }
 
 variables {
+  cloudwatch_namespace = "newsfabric"
   name                 = "newsfabric-oregon-retail"
   fabric               = "newsfabric"
   region               = "oregon"
@@ -147,12 +148,12 @@ run "a_box_has_an_address_of_its_own_and_is_told_no_secret" {
   }
 
   assert {
-    condition     = !can(regex("(?i)password|secret|cookie|token", base64decode(aws_launch_template.this.user_data)))
+    condition     = !can(regex("(?i)password|cookie|private key|://[^/]*@", base64decode(aws_launch_template.this.user_data))) && jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).secrets == var.told.secrets
     error_message = "user data can be read by whoever is on the machine, and is in the state"
   }
 
   assert {
-    condition     = jsondecode(yamldecode(trimprefix(base64decode(aws_launch_template.this.user_data), "#cloud-config")).write_files[0].content).capacity == var.readers_per_box
+    condition     = jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).capacity == var.readers_per_box
     error_message = "a box isn't told how many readers it takes"
   }
 }
