@@ -21,9 +21,11 @@ from wholesale.scaler.plan import MOST_BOXES, Plan
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "deploy" / "terraform"
 MODULES = sorted(path for path in (TREE / "modules").iterdir())
+TESTED = [*MODULES, TREE / "bootstrap", *sorted((TREE / "environments").iterdir())]
+ROOTS = [path for name in ("environments", "examples") for path in sorted((TREE / name).iterdir())]
 FOLDERS = sorted({path.parent.relative_to(TREE) for path in TREE.rglob("*.tf")})
 CHECK = [sys.executable, str(ROOT / "scripts" / "check-terraform")]
-PROGRAM = shutil.which("tofu") or shutil.which("terraform")
+PROGRAM = os.environ.get("TERRAFORM") or shutil.which("tofu") or shutil.which("terraform")
 
 # AWS's names of the services that the scaler asks, by the name of the client in boto3.
 SERVICES = {"autoscaling", "ec2", "cloudwatch"}
@@ -59,7 +61,42 @@ def test_every_output_has_a_description(folder: Path) -> None:
         assert re.search(r'^  description\s+= ".+"$', body, re.MULTILINE), f"{folder}: {name}"
 
 
+def limited(folder: Path, name: str) -> bool:
+    """Whether a wrong ``name`` is refused by ``folder`` or by a module that is handed it."""
+    body = blocks("variable", folder)[name]
+    if "validation {" in body or re.search(r"^  type\s+= bool$", body, re.MULTILINE):
+        return True
+    for module in blocks("module", folder).values():
+        source = re.search(r'^  source\s+= "(.*)"$', module, re.MULTILINE)
+        assert source is not None
+        used = re.findall(rf"^  (\w+)\s+= .*\bvar\.{name}\b", module, re.MULTILINE)
+        used += re.findall(rf"^  (\w+) = \{{\n(?:    .*\n)*?    .*\bvar\.{name}\b", module, re.MULTILINE)
+        given = (folder / source[1]).resolve()
+        if any(word == "for_each" or limited(given, word) for word in used):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
+def test_a_wrong_value_from_an_operator_is_refused_with_a_reason(root: Path) -> None:
+    assert [name for name in blocks("variable", root) if not limited(root, name)] == []
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_every_number_has_limits(module: Path) -> None:
+    numbers = [name for name, body in blocks("variable", module).items() if "number" in body]
+    assert [name for name in numbers if not limited(module, name)] == []
+
+
+@pytest.mark.parametrize("environment", ["production", "staging"])
+def test_an_environment_hands_on_all_that_it_asks_for(environment: str) -> None:
+    folder = TREE / "environments" / environment
+    main = text("environments", environment, "main.tf")
+    unused = [name for name in blocks("variable", folder) if f"var.{name}" not in main]
+    assert unused == []
+
+
+@pytest.mark.parametrize("module", TESTED, ids=lambda path: path.name)
 def test_every_limit_of_a_module_is_tried(module: Path) -> None:
     tests = "\n".join(path.read_text() for path in (module / "tests").glob("*.tftest.hcl"))
     limited = [name for name, body in blocks("variable", module).items() if "validation {" in body]
@@ -86,7 +123,12 @@ def test_there_is_no_nat() -> None:
 
 
 def test_no_secret_gets_into_the_state() -> None:
-    holders = ("aws_secretsmanager_secret_version", "random_password", "tls_private_key")
+    holders = (
+        "aws_secretsmanager_secret_version",
+        "aws_iam_access_key",
+        "random_password",
+        "tls_private_key",
+    )
     assert [name for name in holders if name in everything()] == []
 
 

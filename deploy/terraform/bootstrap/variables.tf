@@ -2,6 +2,11 @@ variable "aws_region" {
   description = "AWS region of the bucket."
   type        = string
   default     = "us-west-2"
+
+  validation {
+    condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]$", var.aws_region))
+    error_message = "aws_region must be a region of AWS, like us-west-2."
+  }
 }
 
 variable "bucket" {
@@ -20,7 +25,7 @@ variable "old_version_days" {
   default     = 180
 
   validation {
-    condition     = var.old_version_days >= 7
-    error_message = "old_version_days must be 7 or more: an old version is the way back from a mistake."
+    condition     = var.old_version_days >= 7 && var.old_version_days <= 3650
+    error_message = "old_version_days must be from 7 to 3650: an old version is the way back from a mistake."
   }
 }

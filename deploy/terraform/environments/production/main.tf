@@ -77,9 +77,10 @@ module "fabric" {
   client = { number = 3 }
   core   = { number = 3 }
   store  = { number = 3, data_gb = 500 }
-  retail = var.retail
+  retail = { instance_type = "c7i.xlarge", readers_per_box = 50000, plan = { least = 3, most = 200 } }
 
-  readers_edge        = var.readers_edge
+  origins             = var.origins
+  tokens              = var.tokens
   publisher_cidrs     = var.publisher_cidrs
   evacuated           = var.evacuated
   alarm_emails        = var.alarm_emails

@@ -35,26 +35,16 @@ variable "publisher_cidrs" {
   }
 }
 
-variable "readers_edge" {
-  description = "How readers come to boxes: by a Network Load Balancer (nlb), or to their own addresses (direct)."
-  type        = string
-  default     = "nlb"
+variable "origins" {
+  description = "Origins of pages that may connect, like https://www.example.com; empty: all may."
+  type        = list(string)
+  default     = []
 }
 
-variable "retail" {
-  description = "Boxes of each region: type of machine, readers on one, how many, and times with more (module region)."
-  type = object({
-    instance_type   = optional(string, "c7i.xlarge")
-    readers_per_box = optional(number, 50000)
-    plan = optional(object({
-      least         = optional(number, 3)
-      most          = optional(number, 200)
-      boot_seconds  = optional(number, 180)
-      drain_seconds = optional(number, 120)
-    }), {})
-    schedules = optional(map(object({ least = number, begins = string, ends = string })), {})
-  })
-  default = {}
+variable "tokens" {
+  description = "How boxes check readers' tokens: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
+  type        = object({ keys = optional(string, ""), audience = optional(string, ""), issuer = optional(string, "") })
+  default     = {}
 }
 
 variable "evacuated" {

@@ -20,7 +20,6 @@ module "oregon" {
   image_id        = var.image_id
   certificate_arn = var.certificate_arn
   publisher_cidrs = var.publisher_cidrs
-  readers_edge    = "nlb"
 
   core  = { number = 1 }
   store = { number = 1, data_gb = 50 }

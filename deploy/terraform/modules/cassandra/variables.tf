@@ -41,6 +41,11 @@ variable "kms_key_arn" {
 variable "name" {
   description = "Begins the nodes' names: oregon-store makes oregon-store-1 and so on."
   type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,39}$", var.name))
+    error_message = "name must have 2 to 40 characters, only a-z, 0-9 and -, and begin with a letter."
+  }
 }
 
 variable "number" {

@@ -37,6 +37,11 @@ variable "readers_edge" {
 variable "groups" {
   description = "Security groups of the doors, from module firewall: desks-door, and readers-door with nlb."
   type        = map(string)
+
+  validation {
+    condition     = contains(keys(var.groups), "desks-door") && (var.readers_edge != "nlb" || contains(keys(var.groups), "readers-door"))
+    error_message = "groups must have desks-door, and with nlb readers-door."
+  }
 }
 
 variable "certificate_arn" {
@@ -48,12 +53,22 @@ variable "readers_port" {
   description = "Port of a gateway for readers."
   type        = number
   default     = 8080
+
+  validation {
+    condition     = var.readers_port >= 1 && var.readers_port <= 65535 && floor(var.readers_port) == var.readers_port
+    error_message = "readers_port must be a whole number from 1 to 65535."
+  }
 }
 
 variable "frontdesk_port" {
   description = "Port of a frontdesk."
   type        = number
   default     = 15080
+
+  validation {
+    condition     = var.frontdesk_port >= 1 && var.frontdesk_port <= 65535 && floor(var.frontdesk_port) == var.frontdesk_port
+    error_message = "frontdesk_port must be a whole number from 1 to 65535."
+  }
 }
 
 variable "frontdesks" {

@@ -36,7 +36,6 @@ module "first" {
   image_id            = var.regions.first.image_id
   certificate_arn     = var.regions.first.certificate_arn
   publisher_cidrs     = var.publisher_cidrs
-  readers_edge        = var.readers_edge
   far                 = { for name, tiers in local.tiers : name => tiers if name != var.regions.first.name }
   client              = var.client
   core                = var.core
@@ -60,7 +59,6 @@ module "second" {
   image_id            = var.regions.second.image_id
   certificate_arn     = var.regions.second.certificate_arn
   publisher_cidrs     = var.publisher_cidrs
-  readers_edge        = var.readers_edge
   far                 = { for name, tiers in local.tiers : name => tiers if name != var.regions.second.name }
   client              = var.client
   core                = var.core

@@ -8,6 +8,11 @@ output "instance_profile_arns" {
   value       = { for role, profile in aws_iam_instance_profile.this : role => profile.arn }
 }
 
+output "cloudwatch_namespace" {
+  description = "The only namespace that scalers may put metrics into."
+  value       = var.cloudwatch_namespace
+}
+
 output "kms_key_arn" {
   description = "Key for volumes, secrets and logs."
   value       = aws_kms_key.this.arn

@@ -1,6 +1,11 @@
 variable "name" {
   description = "Begins the names of roles and secrets, like newsfabric-oregon."
   type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{2,39}$", var.name))
+    error_message = "name must have 3 to 40 characters, only a-z, 0-9 and -, and begin with a letter: a role's name may have 64."
+  }
 }
 
 variable "roles" {
@@ -49,6 +54,11 @@ variable "backup_bucket_arn" {
   description = "Bucket for the store's backups; null where there is none."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.backup_bucket_arn == null || can(regex("^arn:[a-z-]+:s3:::[a-z0-9.-]{3,63}$", var.backup_bucket_arn))
+    error_message = "backup_bucket_arn must be a bucket's ARN, like arn:aws:s3:::example-newsfabric-backups."
+  }
 }
 
 variable "secret_recovery_days" {
@@ -86,4 +96,9 @@ variable "partition" {
   description = "AWS's partition, as arn:PARTITION:…"
   type        = string
   default     = "aws"
+
+  validation {
+    condition     = can(regex("^aws(-[a-z]+)*$", var.partition))
+    error_message = "partition must be one of AWS, like aws or aws-us-gov."
+  }
 }

@@ -41,6 +41,11 @@ variable "zones" {
 variable "subnets" {
   description = "Zone to subnet."
   type        = map(string)
+
+  validation {
+    condition     = length(var.zones) > 0 && length(setsubtract(var.zones, keys(var.subnets))) == 0
+    error_message = "subnets must have one for each of zones, of which there must be one at least."
+  }
 }
 
 variable "public" {

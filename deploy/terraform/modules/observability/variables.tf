@@ -11,12 +11,16 @@ variable "region" {
 variable "scalers" {
   description = "Names of the region's scalers."
   type        = list(string)
+
+  validation {
+    condition     = length(var.scalers) >= 1 && length(distinct(var.scalers)) == length(var.scalers)
+    error_message = "scalers must be one name or more, none twice."
+  }
 }
 
 variable "cloudwatch_namespace" {
-  description = "Where scalers put their metrics (--cloudwatch)."
+  description = "Where scalers put their metrics (--cloudwatch), from module iam."
   type        = string
-  default     = "newsfabric"
 }
 
 variable "machines" {

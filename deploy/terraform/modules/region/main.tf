@@ -10,6 +10,7 @@ locals {
   # Two, beside the first nodes of the core. None leads.
   scalers = [for n in range(min(2, var.core.number)) : "${var.region}-scaler-${n + 1}"]
   inside  = "${var.fabric}.internal"
+  hosts   = merge({ for group, brokers in module.brokers : group => brokers.hosts }, { store = module.store.hosts })
 }
 
 module "iam" {
@@ -45,40 +46,23 @@ module "firewall" {
   far             = var.far
 }
 
-module "client" {
-  source = "../brokers"
+module "brokers" {
+  source   = "../brokers"
+  for_each = { client = var.client, core = var.core }
 
-  role               = "client"
-  name               = "${var.region}-client"
+  role               = each.key
+  name               = "${var.region}-${each.key}"
   fabric             = var.fabric
   region             = var.region
-  number             = var.client.number
+  number             = each.value.number
   zones              = var.zones
   subnets            = module.network.brokers_subnets
   image_id           = var.image_id
-  instance_type      = var.client.instance_type
-  instance_profile   = module.iam.instance_profiles["client"]
-  security_group_ids = [module.firewall.groups["client"]]
+  instance_type      = each.value.instance_type
+  instance_profile   = module.iam.instance_profiles[each.key]
+  security_group_ids = [module.firewall.groups[each.key]]
   kms_key_arn        = module.iam.kms_key_arn
-  data               = { gb = var.client.data_gb }
-}
-
-module "core" {
-  source = "../brokers"
-
-  role               = "core"
-  name               = "${var.region}-core"
-  fabric             = var.fabric
-  region             = var.region
-  number             = var.core.number
-  zones              = var.zones
-  subnets            = module.network.brokers_subnets
-  image_id           = var.image_id
-  instance_type      = var.core.instance_type
-  instance_profile   = module.iam.instance_profiles["core"]
-  security_group_ids = [module.firewall.groups["core"]]
-  kms_key_arn        = module.iam.kms_key_arn
-  data               = { gb = var.core.data_gb }
+  data               = { gb = each.value.data_gb }
 }
 
 module "store" {
@@ -107,7 +91,7 @@ module "edge" {
   readers_edge        = var.readers_edge
   groups              = module.firewall.groups
   certificate_arn     = var.certificate_arn
-  frontdesks          = { for name, host in module.core.hosts : name => host.instance_id }
+  frontdesks          = { for name, host in local.hosts.core : name => host.instance_id }
   drain_seconds       = min(var.retail.plan.drain_seconds, 3600)
   deletion_protection = var.deletion_protection
 }
@@ -129,14 +113,14 @@ module "retail" {
   plan                 = var.retail.plan
   schedules            = var.retail.schedules
   scalers              = local.scalers
+  cloudwatch_namespace = module.iam.cloudwatch_namespace
   told = {
-    core  = [for name in sort(keys(module.core.hosts)) : "amqps://${name}.${local.inside}/%2F"]
-    store = "cassandra://${join(",", [for name in sort(keys(module.store.hosts)) : "${module.store.hosts[name].address}:9042"])}/newsfabric?dc=${var.region}"
+    core  = [for name in sort(keys(local.hosts.core)) : "amqps://${name}.${local.inside}/%2F"]
+    store = "cassandra://${join(",", [for name in sort(keys(local.hosts.store)) : "${local.hosts.store[name].address}:9042"])}/newsfabric?dc=${var.region}"
     frontdesks = [
       for name in concat([var.region], sort([for name, far in var.far : name if far.kind == "region"])) : "https://${name}.${var.domain}"
     ]
-    # Nothing here makes names of single boxes: see "Readers without a balancer".
-    public_url     = "https://${var.readers_edge == "nlb" ? "" : "{box}."}readers.${var.region}.${var.domain}"
+    public_url     = var.readers_edge == "nlb" ? "https://readers.${var.region}.${var.domain}" : var.box_url
     networks       = module.network.brokers_cidrs
     proxy_from     = var.readers_edge == "nlb" ? module.network.edge_cidrs : []
     origins        = var.origins
@@ -150,11 +134,12 @@ module "retail" {
 module "observability" {
   source = "../observability"
 
-  name          = local.name
-  region        = var.region
-  scalers       = local.scalers
-  machines      = { for name, host in merge(module.client.hosts, module.core.hosts, module.store.hosts) : name => host.instance_id }
-  target_groups = module.edge.alarm_dimensions
-  emails        = var.alarm_emails
-  kms_key_arn   = module.iam.kms_key_arn
+  name                 = local.name
+  region               = var.region
+  scalers              = local.scalers
+  cloudwatch_namespace = module.iam.cloudwatch_namespace
+  machines             = { for name, host in merge(values(local.hosts)...) : name => host.instance_id }
+  target_groups        = module.edge.alarm_dimensions
+  emails               = var.alarm_emails
+  kms_key_arn          = module.iam.kms_key_arn
 }

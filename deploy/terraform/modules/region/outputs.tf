@@ -1,10 +1,6 @@
 output "hosts" {
   description = "Group of the inventory to its hosts. Boxes come and go: the dynamic inventory finds them."
-  value = {
-    client = module.client.hosts
-    core   = module.core.hosts
-    store  = module.store.hosts
-  }
+  value       = local.hosts
 }
 
 output "aws_region" {

@@ -27,12 +27,27 @@ variable "origins" {
   description = "Origins of pages that may connect, like https://www.example.com; empty: all may."
   type        = list(string)
   default     = []
+
+  validation {
+    condition     = alltrue([for origin in var.origins : can(regex("^https?://[a-z0-9.-]+(:[0-9]{1,5})?$", origin))])
+    error_message = "origins must be a scheme and a host, like https://www.example.com, with no path."
+  }
 }
 
 variable "tokens" {
   description = "How boxes check readers' tokens: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
   type        = object({ keys = optional(string, ""), audience = optional(string, ""), issuer = optional(string, "") })
   default     = {}
+
+  validation {
+    condition     = length(toset([for word in values(var.tokens) : word == ""])) == 1
+    error_message = "tokens must have keys, audience and issuer, or none of them: without all three a token of another service would be good here."
+  }
+
+  validation {
+    condition     = var.tokens.keys == "" || can(regex("^https://[^@/ ]+(/[^ ]*)?$", var.tokens.keys))
+    error_message = "tokens.keys must be a URL of https without a login, like https://login.example.com/jwks.json."
+  }
 }
 
 variable "cidr" {
@@ -71,9 +86,25 @@ variable "publisher_cidrs" {
 }
 
 variable "readers_edge" {
-  description = "How readers come to boxes: nlb or direct."
+  description = "How readers come to boxes: by a Network Load Balancer (nlb), or to their own addresses (direct), with names and TLS that you bring."
   type        = string
   default     = "nlb"
+}
+
+variable "box_url" {
+  description = "With direct: URL at which readers reach one box, whose id {box} stands for. Null with nlb."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = (var.readers_edge == "direct") == (var.box_url != null)
+    error_message = "box_url must be given with readers_edge direct, and only with it: nothing here makes names of single boxes."
+  }
+
+  validation {
+    condition     = var.box_url == null || can(regex("^https://[^@/ ]*\\{box\\}[^@/ ]*$", var.box_url))
+    error_message = "box_url must be a URL of https with {box} in its host, like https://{box}.boxes.example.com."
+  }
 }
 
 variable "far" {
@@ -147,8 +178,9 @@ variable "secrets" {
     "users/core"           = ["core"]
     "users/client"         = ["client"]
     "store/writer"         = ["core"]
-    "store/reader"         = ["retail"]
-    "store/admin"          = ["store"]
+    # Frontdesks, which are beside the core, and gateways.
+    "store/reader" = ["core", "retail"]
+    "store/admin"  = ["store"]
   }
 }
 

@@ -119,9 +119,8 @@ variable "readers_per_box" {
 }
 
 variable "cloudwatch_namespace" {
-  description = "Where scalers put their metrics (--cloudwatch)."
+  description = "Where scalers put their metrics (--cloudwatch), from module iam."
   type        = string
-  default     = "newsfabric"
 }
 
 variable "scalers" {

@@ -11,6 +11,11 @@ variable "domain" {
 variable "zone_id" {
   description = "Public hosted zone that the domain is in."
   type        = string
+
+  validation {
+    condition     = can(regex("^Z[A-Z0-9]{5,31}$", var.zone_id))
+    error_message = "zone_id must be a hosted zone's id, like Z0123456789ABCDEFGHIJ."
+  }
 }
 
 variable "regions" {
@@ -59,4 +64,9 @@ variable "inside" {
     networks = map(object({ vpc_id = string, aws_region = string }))
     hosts    = map(string)
   })
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]*\\.internal$", var.inside.zone)) && length(var.inside.networks) > 0
+    error_message = "inside.zone must end in .internal, like newsfabric.internal, which nobody outside has, and inside.networks must have one network at least."
+  }
 }

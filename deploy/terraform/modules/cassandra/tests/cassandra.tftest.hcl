@@ -57,3 +57,13 @@ run "racks_of_different_sizes_are_refused" {
 
   expect_failures = [var.number]
 }
+
+run "a_name_that_is_no_nodes_name_is_refused" {
+  command = plan
+
+  variables {
+    name = "Oregon Store"
+  }
+
+  expect_failures = [var.name]
+}

@@ -120,3 +120,33 @@ run "a_name_too_long_for_a_balancer_is_refused" {
 
   expect_failures = [var.name]
 }
+
+run "a_balancer_in_no_group_is_refused" {
+  command = plan
+
+  variables {
+    groups = { "desks-door" = "sg-desks" }
+  }
+
+  expect_failures = [var.groups]
+}
+
+run "a_port_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    readers_port = 0
+  }
+
+  expect_failures = [var.readers_port]
+}
+
+run "a_frontdesks_port_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    frontdesk_port = 70000
+  }
+
+  expect_failures = [var.frontdesk_port]
+}

@@ -113,10 +113,6 @@ mock_provider "aws" {
     defaults = { account_id = "123456789012" }
   }
 
-  mock_data "aws_partition" {
-    defaults = { partition = "aws" }
-  }
-
   mock_resource "aws_kms_key" {
     defaults = { arn = "arn:aws:kms:ap-southeast-1:123456789012:key/k" }
   }
@@ -131,22 +127,6 @@ mock_provider "aws" {
 
   mock_resource "aws_cloudwatch_log_group" {
     defaults = { arn = "arn:aws:logs:ap-southeast-1:123456789012:log-group:flow" }
-  }
-
-  mock_resource "aws_lb" {
-    defaults = { arn = "arn:aws:elasticloadbalancing:ap-southeast-1:123456789012:loadbalancer/net/l/1" }
-  }
-
-  mock_resource "aws_lb_target_group" {
-    defaults = { arn = "arn:aws:elasticloadbalancing:ap-southeast-1:123456789012:targetgroup/t/1" }
-  }
-
-  mock_resource "aws_autoscaling_policy" {
-    defaults = { arn = "arn:aws:autoscaling:ap-southeast-1:123456789012:scalingPolicy:p" }
-  }
-
-  mock_resource "aws_sns_topic" {
-    defaults = { arn = "arn:aws:sns:ap-southeast-1:123456789012:alarms" }
   }
 
   mock_resource "aws_secretsmanager_secret" {
@@ -268,28 +248,18 @@ run "a_proxy_nearest_to_nobody_is_refused" {
   expect_failures = [var.proxy]
 }
 
-run "networks_of_the_same_addresses_are_refused" {
+run "networks_that_overlap_are_refused" {
   command = plan
 
   variables {
     proxy = {
       name     = "singapore"
       nearest  = "oregon"
-      cidr     = "10.10.0.0/16"
+      cidr     = "10.10.128.0/20"
       zones    = ["ap-southeast-1a"]
       image_id = "ami-0123456789abcdef2"
     }
   }
 
   expect_failures = [var.proxy]
-}
-
-run "a_zone_of_dns_that_is_none_is_refused" {
-  command = plan
-
-  variables {
-    zone_id = "example.com"
-  }
-
-  expect_failures = [var.zone_id]
 }

@@ -178,3 +178,33 @@ run "a_region_that_is_none_is_refused" {
 
   expect_failures = [var.aws_region]
 }
+
+run "a_bucket_by_its_name_alone_is_refused" {
+  command = plan
+
+  variables {
+    backup_bucket_arn = "example-newsfabric-backups"
+  }
+
+  expect_failures = [var.backup_bucket_arn]
+}
+
+run "a_partition_that_aws_has_not_is_refused" {
+  command = plan
+
+  variables {
+    partition = "moon"
+  }
+
+  expect_failures = [var.partition]
+}
+
+run "a_name_with_capitals_is_refused" {
+  command = plan
+
+  variables {
+    name = "Newsfabric"
+  }
+
+  expect_failures = [var.name]
+}

@@ -141,3 +141,13 @@ run "a_tiny_system_volume_is_refused" {
 
   expect_failures = [var.root_gb]
 }
+
+run "a_zone_without_a_subnet_is_refused" {
+  command = plan
+
+  variables {
+    zones = ["us-west-2a", "us-west-2d"]
+  }
+
+  expect_failures = [var.subnets]
+}

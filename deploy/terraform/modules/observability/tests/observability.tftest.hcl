@@ -5,13 +5,14 @@ mock_provider "aws" {
 }
 
 variables {
-  name          = "newsfabric-oregon"
-  region        = "oregon"
-  scalers       = ["oregon-scaler-1", "oregon-scaler-2"]
-  machines      = { "oregon-core-1" = "i-1", "oregon-store-1" = "i-2" }
-  target_groups = { desks = { LoadBalancer = "app/d/1", TargetGroup = "targetgroup/d/1" }, readers = null }
-  emails        = ["desk@example.com"]
-  kms_key_arn   = "arn:aws:kms:us-west-2:123456789012:key/k"
+  cloudwatch_namespace = "newsfabric"
+  name                 = "newsfabric-oregon"
+  region               = "oregon"
+  scalers              = ["oregon-scaler-1", "oregon-scaler-2"]
+  machines             = { "oregon-core-1" = "i-1", "oregon-store-1" = "i-2" }
+  target_groups        = { desks = { LoadBalancer = "app/d/1", TargetGroup = "targetgroup/d/1" }, readers = null }
+  emails               = ["desk@example.com"]
+  kms_key_arn          = "arn:aws:kms:us-west-2:123456789012:key/k"
 }
 
 run "a_scaler_that_says_nothing_is_an_alarm" {
@@ -60,4 +61,14 @@ run "an_address_that_is_none_is_refused" {
   }
 
   expect_failures = [var.emails]
+}
+
+run "no_scaler_is_refused" {
+  command = plan
+
+  variables {
+    scalers = []
+  }
+
+  expect_failures = [var.scalers]
 }

@@ -131,3 +131,73 @@ run "a_certificate_that_is_none_is_refused" {
 
   expect_failures = [var.certificate_arn]
 }
+
+run "boxes_with_addresses_of_their_own_have_no_balancer_before_them" {
+  variables {
+    readers_edge = "direct"
+    box_url      = "https://{box}.boxes.example.com"
+    retail       = { readers_per_box = 100000 }
+  }
+
+  assert {
+    condition     = output.doors.readers == null && output.scaler_options.per_box == 100000
+    error_message = "a balancer is paid for, or boxes take as few readers as behind one"
+  }
+
+  assert {
+    condition     = length([for opening in output.openings : opening if opening.to == "retail" && opening.port == 443 && contains(opening.cidrs, "0.0.0.0/0")]) == 1
+    error_message = "readers don't reach a box"
+  }
+}
+
+run "boxes_without_a_name_are_refused" {
+  command = plan
+
+  variables {
+    readers_edge = "direct"
+    retail       = { readers_per_box = 100000 }
+  }
+
+  expect_failures = [var.box_url]
+}
+
+run "one_name_for_all_boxes_is_refused" {
+  command = plan
+
+  variables {
+    readers_edge = "direct"
+    box_url      = "https://boxes.example.com"
+  }
+
+  expect_failures = [var.box_url]
+}
+
+run "an_origin_with_a_path_is_refused" {
+  command = plan
+
+  variables {
+    origins = ["https://www.example.com/news"]
+  }
+
+  expect_failures = [var.origins]
+}
+
+run "tokens_from_anybody_are_refused" {
+  command = plan
+
+  variables {
+    tokens = { keys = "https://login.example.com/jwks.json", audience = "newsfabric" }
+  }
+
+  expect_failures = [var.tokens]
+}
+
+run "keys_over_plain_http_are_refused" {
+  command = plan
+
+  variables {
+    tokens = { keys = "http://login.example.com/jwks.json", audience = "newsfabric", issuer = "https://login.example.com" }
+  }
+
+  expect_failures = [var.tokens]
+}

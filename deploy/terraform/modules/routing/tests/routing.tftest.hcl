@@ -108,3 +108,23 @@ run "health_that_route_53_doesnt_check_is_refused" {
 
   expect_failures = [var.health]
 }
+
+run "a_zone_of_dns_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    zone_id = "example.com"
+  }
+
+  expect_failures = [var.zone_id]
+}
+
+run "a_zone_inside_that_is_no_name_is_refused" {
+  command = plan
+
+  variables {
+    inside = { zone = "inside", networks = {}, hosts = {} }
+  }
+
+  expect_failures = [var.inside]
+}
