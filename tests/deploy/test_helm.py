@@ -157,9 +157,7 @@ def test_a_service_sees_its_own_logins_alone(part: str) -> None:
         ("retail", "gateway", "newsfabric_reader"),
     ],
 )
-def test_who_talks_to_strangers_only_reads_the_store(
-    part: str, container: str, login: str
-) -> None:
+def test_who_talks_to_strangers_only_reads_the_store(part: str, container: str, login: str) -> None:
     spec = pod(objects(), part)
     environment = {each["name"]: each.get("value") for each in containers(spec)[container]["env"]}
     assert environment["NEWSFABRIC_CASSANDRA_USERNAME"] == login

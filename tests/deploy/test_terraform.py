@@ -69,8 +69,9 @@ def limited(folder: Path, name: str) -> bool:
     for module in blocks("module", folder).values():
         source = re.search(r'^  source\s+= "(.*)"$', module, re.MULTILINE)
         assert source is not None
-        used = re.findall(rf"^  (\w+)\s+= .*\bvar\.{name}\b", module, re.MULTILINE)
-        used += re.findall(rf"^  (\w+) = \{{\n(?:    .*\n)*?    .*\bvar\.{name}\b", module, re.MULTILINE)
+        # An argument may go on in lines that are further in, and end with a bracket.
+        arguments = re.findall(r"^  (\w+)\s+= (.*(?:\n(?:    |  [\])}]).*)*)", module, re.MULTILINE)
+        used = [word for word, value in arguments if re.search(rf"\bvar\.{name}\b", value)]
         given = (folder / source[1]).resolve()
         if any(word == "for_each" or limited(given, word) for word in used):
             return True
