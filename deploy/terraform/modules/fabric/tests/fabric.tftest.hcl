@@ -1,5 +1,7 @@
+# One mock stands for all three providers; only data that differ by region are said for each.
+
 mock_provider "aws" {
-  alias = "first"
+  alias = "any"
 
   mock_data "aws_region" {
     defaults = { region = "us-west-2" }
@@ -50,88 +52,14 @@ mock_provider "aws" {
   }
 }
 
-mock_provider "aws" {
-  alias = "second"
-
-  mock_data "aws_region" {
-    defaults = { region = "eu-west-1" }
-  }
-
-  mock_data "aws_caller_identity" {
-    defaults = { account_id = "123456789012" }
-  }
-
-  mock_data "aws_partition" {
-    defaults = { partition = "aws" }
-  }
-
-  mock_resource "aws_kms_key" {
-    defaults = { arn = "arn:aws:kms:eu-west-1:123456789012:key/k" }
-  }
-
-  mock_resource "aws_iam_role" {
-    defaults = { arn = "arn:aws:iam::123456789012:role/r" }
-  }
-
-  mock_resource "aws_iam_instance_profile" {
-    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/p" }
-  }
-
-  mock_resource "aws_cloudwatch_log_group" {
-    defaults = { arn = "arn:aws:logs:eu-west-1:123456789012:log-group:flow" }
-  }
-
-  mock_resource "aws_lb" {
-    defaults = { arn = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:loadbalancer/net/l/1" }
-  }
-
-  mock_resource "aws_lb_target_group" {
-    defaults = { arn = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/t/1" }
-  }
-
-  mock_resource "aws_autoscaling_policy" {
-    defaults = { arn = "arn:aws:autoscaling:eu-west-1:123456789012:scalingPolicy:p" }
-  }
-
-  mock_resource "aws_sns_topic" {
-    defaults = { arn = "arn:aws:sns:eu-west-1:123456789012:alarms" }
-  }
-
-  mock_resource "aws_secretsmanager_secret" {
-    defaults = { arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:s" }
-  }
+override_data {
+  target = module.second.data.aws_region.here
+  values = { region = "eu-west-1" }
 }
 
-mock_provider "aws" {
-  alias = "proxy"
-
-  mock_data "aws_region" {
-    defaults = { region = "ap-southeast-1" }
-  }
-
-  mock_data "aws_caller_identity" {
-    defaults = { account_id = "123456789012" }
-  }
-
-  mock_resource "aws_kms_key" {
-    defaults = { arn = "arn:aws:kms:ap-southeast-1:123456789012:key/k" }
-  }
-
-  mock_resource "aws_iam_role" {
-    defaults = { arn = "arn:aws:iam::123456789012:role/r" }
-  }
-
-  mock_resource "aws_iam_instance_profile" {
-    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/p" }
-  }
-
-  mock_resource "aws_cloudwatch_log_group" {
-    defaults = { arn = "arn:aws:logs:ap-southeast-1:123456789012:log-group:flow" }
-  }
-
-  mock_resource "aws_secretsmanager_secret" {
-    defaults = { arn = "arn:aws:secretsmanager:ap-southeast-1:123456789012:secret:s" }
-  }
+override_data {
+  target = data.aws_region.proxy
+  values = { region = "ap-southeast-1" }
 }
 
 variables {
@@ -165,6 +93,8 @@ variables {
 }
 
 run "the_inventory_has_ansibles_groups_and_one_for_each_region" {
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
   assert {
     condition     = join(" ", keys(output.inventory.all.children)) == "client core dublin oregon proxy retail singapore store"
     error_message = "deploy/ansible knows other groups"
@@ -182,6 +112,8 @@ run "the_inventory_has_ansibles_groups_and_one_for_each_region" {
 }
 
 run "a_host_says_its_zone_and_how_it_is_reached" {
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
   assert {
     condition     = output.inventory.all.children.dublin.hosts["dublin-store-2"].zone == "eu-west-1b" && output.inventory.all.children.dublin.hosts["dublin-store-2"].ansible_host != "" && strcontains(output.inventory.all.children.dublin.hosts["dublin-store-2"].ansible_ssh_common_args, "--region eu-west-1")
     error_message = "Ansible couldn't reach a host, or wouldn't know its rack"
@@ -189,6 +121,8 @@ run "a_host_says_its_zone_and_how_it_is_reached" {
 }
 
 run "both_regions_are_asked_for" {
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
   assert {
     condition     = output.frontdesk_urls == { oregon = "https://oregon.news.example.com", dublin = "https://dublin.news.example.com" }
     error_message = "fabric.json would lack a frontdesk"
@@ -196,6 +130,8 @@ run "both_regions_are_asked_for" {
 }
 
 run "each_region_lets_in_the_others_brokers_and_no_stranger" {
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
   assert {
     condition     = alltrue([for opening in module.first.openings : alltrue([for cidr in opening.cidrs : contains(["0.0.0.0/0", "203.0.113.0/24", "10.12.224.0/24", "10.12.225.0/24", "10.12.226.0/24"], cidr) || startswith(cidr, "10.11.")])])
     error_message = "somebody else is let in"
@@ -208,7 +144,8 @@ run "each_region_lets_in_the_others_brokers_and_no_stranger" {
 }
 
 run "two_regions_of_one_name_are_refused" {
-  command = plan
+  command   = plan
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
 
   variables {
     regions = {
@@ -233,7 +170,8 @@ run "two_regions_of_one_name_are_refused" {
 }
 
 run "a_proxy_nearest_to_nobody_is_refused" {
-  command = plan
+  command   = plan
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
 
   variables {
     proxy = {
@@ -249,7 +187,8 @@ run "a_proxy_nearest_to_nobody_is_refused" {
 }
 
 run "networks_that_overlap_are_refused" {
-  command = plan
+  command   = plan
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
 
   variables {
     proxy = {
