@@ -150,7 +150,9 @@ def _run(
         told_to_end = 0
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return main_one.wait(0.3)
+                code = main_one.wait(0.3)
+                # Ended by a signal, so before the test began: there is nothing to report.
+                return code if code >= 0 else 128 - code
             # The first is a wish, which locust obeys after the report.
             if len(ended_by) > told_to_end:
                 (main_one.kill if told_to_end else main_one.terminate)()

@@ -6,6 +6,9 @@ of all processes are compared and the report is written. Workers send theirs whe
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any, Final
 import gevent
 from locust import LoadTestShape, events
 from locust.html import get_html_report
-from locust.runners import LocalRunner, MasterRunner, WorkerRunner
+from locust.runners import WORKER_REPORT_INTERVAL, LocalRunner, MasterRunner, WorkerRunner
 
 from loadtest.locusts import shapes, state
 from loadtest.locusts.books import Census, census
@@ -36,7 +39,8 @@ _READERS: Final = {
 assert tuple(_READERS) == READERS
 _ASK, _BOOKS = "loadtest-ask", "loadtest-books"
 _PATIENCE: Final = 30.0
-_SAY_EVERY: Final = 10
+# Seconds between two lines on the terminal.
+_SAY_EVERY: Final = 9.5
 
 
 class _Test:
@@ -47,12 +51,18 @@ class _Test:
         self.samples: list[Sample] = []
         self.books: dict[str, dict[str, Any]] = {}
         self.finished = True
-        self.failed = False
+        #: To be ended at once: by a signal, or since its options are wrong.
+        self.ending = False
         self.sampler: gevent.Greenlet | None = None
         self.storms: list[gevent.Greenlet] = []
 
 
 _test = _Test()
+
+# The shape says how fast they come, in steps of a second; each step is to be done at once.
+logging.getLogger("locust.runners").addFilter(
+    lambda record: "spawn rate is very high" not in record.getMessage()
+)
 
 
 class Shape(LoadTestShape):
@@ -62,7 +72,7 @@ class Shape(LoadTestShape):
         """Users that must be there now, publishers among them; all new ones come at once."""
         if _test.options is None:
             _test.options = checked(vars(self.runner.environment.parsed_options))
-        if _test.failed:
+        if _test.ending:
             return None
         readers = shapes.readers_at(_test.options, self.get_run_time())
         if readers is None:
@@ -95,18 +105,31 @@ def _init(environment: Any, **_more: Any) -> None:
     except OptionError as exc:
         print(f"error: {exc}", file=sys.stderr)
         sys.exit(2)
+    if environment.parsed_options.headless:
+        # Locust obeys signals only after a shape has ended.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            gevent.signal_handler(number, _end)
+
+
+def _end() -> None:
+    """The first signal ends the test in good order, a second one the process."""
+    if _test.ending:
+        os._exit(130)
+    _test.ending = True
 
 
 @events.test_start.add_listener
 def _started(environment: Any, **_more: Any) -> None:
     runner = environment.runner
+    ending = _test.ending
     _test.__init__()  # type: ignore[misc]
+    _test.ending = ending
     try:
         options = checked(vars(environment.parsed_options))
         run = state.begin(options)
     except OptionError as exc:
         # From the web page: it shows this among the failures.
-        _test.failed = True
+        _test.ending = True
         print(f"error: {exc}", file=sys.stderr)
         environment.stats.log_error("options", "refused", str(exc))
         environment.process_exit_code = 2
@@ -138,7 +161,7 @@ def _stopping(environment: Any, **_more: Any) -> None:
     # Locust's own end of a test doesn't wait for what workers say, so it is asked for here.
     _finish(environment)
     # The web page may begin another one, with other options.
-    _test.options, _test.failed = None, False
+    _test.options, _test.ending = None, False
 
 
 @events.quitting.add_listener
@@ -219,11 +242,15 @@ def _rows(environment: Any) -> list[Row]:
 
 
 def _sample(environment: Any) -> None:
-    """One sample a second, and now and then a line on the terminal."""
+    """A sample as often as there are figures, and now and then a line on the terminal."""
+    runner = environment.runner
+    master = isinstance(runner, MasterRunner)
+    every = WORKER_REPORT_INTERVAL if master else 1.0
     began = time.monotonic()
     before: dict[str, int] = {}
+    said = 0.0
     while True:
-        gevent.sleep(1.0)
+        gevent.sleep(every)
         entries = environment.stats.entries
         totals: dict[str, int] = {"failures": 0}
         slowest: dict[str, list[tuple[float, float]]] = {}
@@ -236,12 +263,12 @@ def _sample(environment: Any) -> None:
             ]
             if entry.num_requests:
                 slowest.setdefault(what, []).append((shares[0], shares[1]))
-        users = environment.runner.user_classes_count
+        users = runner.reported_user_classes_count if master else runner.user_classes_count
         sample = Sample(
             at=time.monotonic() - began,
             readers=sum(users.get(name, 0) for name in READERS),
             **{
-                what: totals.get(what, 0) - before.get(what, 0)
+                what: round((totals.get(what, 0) - before.get(what, 0)) / every, 1)
                 for what in ("connect", "receive", "resume", "publish", "doubled", "failures")
             },
             connect_ms=_most(slowest.get("connect")),
@@ -249,10 +276,11 @@ def _sample(environment: Any) -> None:
         )
         before = totals
         _test.samples.append(sample)
-        if len(_test.samples) % _SAY_EVERY == 0:
+        if sample.at >= said + _SAY_EVERY:
+            said = sample.at
             p50, p99 = sample.delay_ms
             print(
-                f"{sample.at:6.0f} s  {sample.readers} readers, {sample.receive} received/s, "
+                f"{sample.at:6.0f} s  {sample.readers} readers, {sample.receive:.0f} received/s, "
                 f"delay p50 {p50:.0f} ms p99 {p99:.0f} ms, "
                 f"{totals.get('doubled', 0)} doubled, {totals['failures']} failures",
                 flush=True,

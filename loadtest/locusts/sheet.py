@@ -30,16 +30,16 @@ _STYLE: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One second: events in it, and p50 and p99 of the last ten seconds (ms; slowest kind)."""
+    """A moment: events per second, and p50 and p99 of the last ten seconds (ms; slowest kind)."""
 
     at: float
     readers: int
-    connect: int
-    receive: int
-    resume: int
-    publish: int
-    doubled: int
-    failures: int
+    connect: float
+    receive: float
+    resume: float
+    publish: float
+    doubled: float
+    failures: float
     connect_ms: tuple[float, float]
     delay_ms: tuple[float, float]
 

@@ -318,7 +318,7 @@ class TestWithAWorld:
     ) -> None:
         require_rabbitmq()
         require_locust()
-        words = self.words(tmp_path, shape="steady", seconds=600, regions="oregon")
+        words = self.words(tmp_path, shape="steady", seconds=60, regions="oregon")
         command = [sys.executable, "-m", "loadtest.locusts", *words]
         started = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
