@@ -7,6 +7,7 @@ BENCH_ARGS ?=
 SOAK_MINUTES ?= 10
 CHAOS_ARGS ?=
 SURGE_ARGS ?=
+LOADTEST_ARGS ?=
 # 6: one region and a proxy; 15: two regions and a proxy.
 FLEET_SIZE ?= 15
 TERRAFORM_ARGS ?=
@@ -24,7 +25,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +105,10 @@ soak: dataplane ## Churn against a native gateway, memory must stay flat (SOAK_M
 
 surge: python dataplane ## 20,000 readers come and go in a world that grows by itself, ten minutes (SURGE_ARGS=…)
 	@$(BIN)/python -m loadtest.surge $(SURGE_ARGS)
+
+loadtest: python dataplane ## Two minutes of breaking news with locust in a world of its own (LOADTEST_ARGS=…)
+	@scripts/setup loadtest
+	@$(BIN)/python -m loadtest.locusts $(LOADTEST_ARGS)
 
 chaos: setup ## Break everything for ten minutes and account for each message (CHAOS_ARGS=…)
 	@$(BIN)/newsfabric up --detach --retail 2 --store cassandra --state .world-chaos --port-base 29000 --timeout 400

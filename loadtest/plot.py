@@ -17,6 +17,8 @@ _PANEL: Final = 180
 _GAP: Final = 56
 _INK, _DIM, _GRID = "#1c2733", "#62707f", "#e3e8ee"
 _COLORS: Final = ("#2563a8", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#0e7490", "#be185d")
+# Seconds between two labels of the time axis.
+_TICKS: Final = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 86400, 604800)
 # Points of one line.
 _MOST_POINTS: Final = 300
 
@@ -62,18 +64,22 @@ def _panel(panel: Panel, times: Sequence[float], top: float) -> Iterator[str]:
         y = _y(n * step, most, top)
         yield f'<line x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}" stroke="{_GRID}"/>'
         yield _label(_LEFT - 8, y + 4, f"{n * step:,.6g}", "end")
-    hours = next(h for h in (1 / 6, 1 / 3, 0.5, 1, 2, 4, 24) if last / (h * 3600) <= 13)
-    for n in range(int(last / (hours * 3600)) + 1):
-        at = n * hours * 3600
-        minutes = round(at / 60)
-        x = _x(at, last)
-        yield _label(x, top + _PANEL + 16, f"{minutes // 60}:{minutes % 60:02d}", "middle")
+    every = next(one for one in _TICKS if last / one <= 13)
+    for n in range(int(last / every) + 1):
+        x = _x(n * every, last)
+        yield _label(x, top + _PANEL + 16, _clock(n * every, last), "middle")
     for n, line in enumerate(panel.lines):
         color = _COLORS[n % len(_COLORS)]
         x = _WIDTH - _RIGHT - 140 * (len(panel.lines) - n)
         yield f'<rect x="{x}" y="{top - 18}" width="14" height="4" fill="{color}"/>'
         yield _label(x + 20, top - 11, line.name, "start")
         yield _polyline(line.values, times, most, top, color)
+
+
+def _clock(seconds: int, last: float) -> str:
+    """Hours and minutes, or minutes and seconds where all of it lasts less than an hour."""
+    whole = seconds if last < 3600 else seconds // 60
+    return f"{whole // 60}:{whole % 60:02d}"
 
 
 def _polyline(

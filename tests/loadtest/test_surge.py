@@ -153,6 +153,7 @@ def test_figures_are_what_a_program_reads() -> None:
 @pytest.mark.world
 @pytest.mark.cargo
 @pytest.mark.timeout(1200)
+@pytest.mark.xdist_group("loadtest")
 def test_a_small_surge_is_carried_by_boxes_that_start_and_end_by_themselves(
     tmp_path: Path,
 ) -> None:

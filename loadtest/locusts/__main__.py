@@ -1,0 +1,197 @@
+"""``python -m loadtest.locusts``: a world of its own, locust against it, a report.
+
+Locust runs in processes of its own, from ``.tools/loadtest``. Ctrl-C and SIGTERM end the test
+early: the report is written all the same. Options that aren't ours are locust's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from loadtest.locusts.options import ARGUMENTS, OptionError, Options, checked
+from newsfabric.errors import NewsfabricError, SetupError
+from newsfabric.world.issuer import issue
+from newsfabric.world.layout import WorldLayout
+from newsfabric.world.state import running_world, state_path
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_LOCUST: Final = _ROOT / ".tools" / "loadtest" / "bin" / "locust"
+_PORT_BASE: Final = 30_000
+# Ports of a world that nothing in it uses.
+_WEB, _MASTER = 97, 98
+_MOST_USERS: Final = 1000
+_TOKENS_LIVE: Final = 7 * 86_400.0
+_PATIENCE: Final = 60.0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The exit code: 0 when every promise was kept, 1 when not, 2 for what can't be done."""
+    parser = _parser()
+    told, for_locust = parser.parse_known_args(words)
+    elsewhere = {"--frontdesks", "--amqp"} & {word.partition("=")[0] for word in words or sys.argv}
+    given = vars(told)
+    try:
+        # What is wrong is said before a world is started. Its tokens are made later.
+        if not elsewhere:
+            checked(given | {"tokens_file": given["tokens_file"] or "made-later"})
+        else:
+            checked(given)
+        if not _LOCUST.exists():
+            raise SetupError("locust is missing: scripts/setup loadtest")
+        with contextlib.ExitStack() as stack:
+            if not elsewhere:
+                layout = stack.enter_context(_world(told))
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loadtest-")))
+                given |= _targets(layout, folder)
+            return _run(told, checked(given), given, for_locust)
+    except (NewsfabricError, OptionError, OSError) as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError:
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m loadtest.locusts",
+        description=__doc__,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--web", action="store_true", help="Locust's web page, not a test at once.")
+    parser.add_argument("--workers", type=int, default=0, help="Processes beside the master.")
+    parser.add_argument("--state", type=Path, default=Path(".world-loadtest"), help="The world.")
+    parser.add_argument("--port-base", type=int, default=_PORT_BASE, help="The world's ports.")
+    parser.add_argument("--regions", default="oregon,dublin", help="The world's regions.")
+    parser.add_argument("--retail", type=int, default=1, help="Retail boxes a region.")
+    parser.add_argument("--running", action="store_true", help="In a world that runs in --state.")
+    for one in ARGUMENTS:
+        if one.default is False:
+            parser.add_argument(one.flag, action="store_true", help=one.help)
+        else:
+            parser.add_argument(one.flag, default=one.default, help=one.help.replace("%", "%%"))
+    return parser
+
+
+@contextlib.contextmanager
+def _world(told: argparse.Namespace) -> Iterator[WorldLayout]:
+    """By the command that users type; it is taken down whatever happens."""
+    state: Path = told.state
+    command = (sys.executable, "-m", "newsfabric.cli")
+    where = ("--state", str(state))
+    if told.running:
+        yield running_world(state_path(state))[0]
+        return
+    size = ("--regions", told.regions, "--retail", str(told.retail))
+    base = ("--port-base", str(told.port_base))
+    try:
+        print(f"starting a world in {state}", flush=True)
+        up = (*command, "up", "--detach", *size, *base, *where)
+        subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
+        yield running_world(state_path(state))[0]
+    finally:
+        # In a session of its own: a Ctrl-C meant for the test must not cut it short.
+        down = (*command, "down", *where)
+        subprocess.run(down, check=False, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def _targets(layout: WorldLayout, folder: Path) -> dict[str, str]:
+    """The world's addresses as options, and tokens of made-up readers in a file of ``folder``."""
+    tokens = folder / "tokens"
+    tokens.touch(mode=0o600)
+    users = (f"loadtest-{n}" for n in range(_MOST_USERS))
+    tokens.write_text("\n".join(issue(layout.paths, user, (), _TOKENS_LIVE) for user in users))
+    return {
+        "frontdesks": ",".join(region.frontdesk_url for region in layout.regions),
+        "amqp": ",".join(node.amqp_url for region in layout.regions for node in region.client),
+        "tokens_file": str(tokens),
+    }
+
+
+def _run(
+    told: argparse.Namespace,
+    options: Options,
+    given: dict[str, object],
+    for_locust: Sequence[str],
+) -> int:
+    """Start locust, one process or several; hand signals on; its exit code."""
+    words = [str(_LOCUST), "-f", str(_ROOT / "loadtest" / "locustfile.py"), *for_locust]
+    here: list[str] = []
+    for one in ARGUMENTS:
+        if one.default is False:
+            here += [one.flag] if given[one.name] else []
+        else:
+            here += [f"{one.flag}={given[one.name]}"]
+    if told.web:
+        here += ["--web-host=127.0.0.1", f"--web-port={told.port_base + _WEB}"]
+        print(f"locust's page is http://127.0.0.1:{told.port_base + _WEB}/", flush=True)
+    else:
+        here += ["--headless", "--only-summary"]
+    port = told.port_base + _MASTER
+    if told.workers:
+        here += ["--master", "--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
+        here += [f"--expect-workers={told.workers}"]
+    print(f"{options.shape}: {options.readers} readers, {options.seconds:g} s", flush=True)
+    with _signals() as ended_by, contextlib.ExitStack() as stack:
+        main_one = stack.enter_context(_process([*words, *here]))
+        for _ in range(told.workers):
+            worker = ["--worker", "--master-host=127.0.0.1", f"--master-port={port}"]
+            stack.enter_context(_process([*words, *worker]))
+        told_to_end = 0
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = main_one.wait(0.3)
+                # Ended by a signal, so before the test began: there is nothing to report.
+                return code if code >= 0 else 128 - code
+            # The first is a wish, which locust obeys after the report.
+            if len(ended_by) > told_to_end:
+                (main_one.kill if told_to_end else main_one.terminate)()
+                told_to_end += 1
+
+
+@contextlib.contextmanager
+def _process(words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    # Quiet by default; a session of its own, so that Ctrl-C comes to us alone.
+    level = [] if any(word.startswith("--loglevel") for word in words) else ["--loglevel=WARNING"]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen([*words, *level], start_new_session=True, env=environment)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The list of the SIGINTs and SIGTERMs that have come, which end nothing by themselves."""
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,296 @@
+"""What ties a run to locust: options, shape, samples, the end of it. Imported by the locustfile.
+
+At the end, however it comes (the shape is over, Ctrl-C, SIGTERM, the web page's button), the books
+of all processes are compared and the report is written. Workers send theirs when the master asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import gevent
+from locust import LoadTestShape, events, runners
+from locust.html import get_html_report
+from locust.runners import WORKER_REPORT_INTERVAL, LocalRunner, MasterRunner, WorkerRunner
+
+from loadtest.locusts import shapes, state
+from loadtest.locusts.books import Census, census
+from loadtest.locusts.options import ARGUMENTS, READERS, OptionError, Options, checked
+from loadtest.locusts.publishers import AmqpPublisher, HttpPublisher
+from loadtest.locusts.sheet import Row, Sample, write_report
+from loadtest.locusts.users import (
+    AnonymousReader,
+    FallbackReader,
+    RegisteredReader,
+    RoamingReader,
+    SlowReader,
+)
+
+_READERS: Final = {
+    user.__name__: user
+    for user in (AnonymousReader, RegisteredReader, RoamingReader, SlowReader, FallbackReader)
+}
+assert tuple(_READERS) == READERS
+_ASK, _BOOKS = "loadtest-ask", "loadtest-books"
+_PATIENCE: Final = 30.0
+# Looks without a sign of life from a worker: they are a second apart, and its machine is busy.
+runners.HEARTBEAT_LIVENESS = 15
+# Seconds between two lines on the terminal.
+_SAY_EVERY: Final = 9.5
+
+
+class _Test:
+    """The run as the process sees it that decides: the master, or the only one."""
+
+    def __init__(self) -> None:
+        self.options: Options | None = None
+        self.samples: list[Sample] = []
+        self.books: dict[str, dict[str, Any]] = {}
+        self.finished = True
+        #: To be ended at once: by a signal, or since its options are wrong.
+        self.ending = False
+        self.sampler: gevent.Greenlet | None = None
+        self.storms: list[gevent.Greenlet] = []
+
+
+_test = _Test()
+
+# The shape says how fast they come, in steps of a second; each step is to be done at once.
+logging.getLogger("locust.runners").addFilter(
+    lambda record: "spawn rate is very high" not in record.getMessage()
+)
+
+
+class Shape(LoadTestShape):
+    """What :mod:`loadtest.locusts.shapes` says, for locust."""
+
+    def tick(self) -> tuple[int, float] | None:
+        """Users that must be there now, publishers among them; all new ones come at once."""
+        if _test.options is None:
+            _test.options = checked(vars(self.runner.environment.parsed_options))
+        if _test.ending:
+            return None
+        readers = shapes.readers_at(_test.options, self.get_run_time())
+        if readers is None:
+            return None
+        return readers + _test.options.publishers, float(_test.options.readers + 100)
+
+
+@events.init_command_line_parser.add_listener
+def _add_arguments(parser: Any) -> None:
+    for one in ARGUMENTS:
+        if one.default is False:
+            parser.add_argument(one.flag, action="store_true", help=one.help)
+        elif one.choices:
+            parser.add_argument(one.flag, default=one.default, choices=one.choices, help=one.help)
+        else:
+            kind = type(one.default)
+            parser.add_argument(one.flag, default=one.default, type=kind, help=one.help)
+
+
+@events.init.add_listener
+def _init(environment: Any, **_more: Any) -> None:
+    runner = environment.runner
+    if isinstance(runner, WorkerRunner):
+        runner.register_message(_ASK, _asked)
+        return
+    if isinstance(runner, MasterRunner):
+        runner.register_message(_BOOKS, _books_came)
+    try:
+        checked(vars(environment.parsed_options))
+    except OptionError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        sys.exit(2)
+    if environment.parsed_options.headless:
+        # Locust obeys signals only after a shape has ended.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            gevent.signal_handler(number, _end)
+
+
+def _end() -> None:
+    """The first signal ends the test in good order, a second one the process."""
+    if _test.ending:
+        os._exit(130)
+    _test.ending = True
+
+
+@events.test_start.add_listener
+def _started(environment: Any, **_more: Any) -> None:
+    runner = environment.runner
+    ending = _test.ending
+    _test.__init__()  # type: ignore[misc]
+    _test.ending = ending
+    try:
+        options = checked(vars(environment.parsed_options))
+        run = state.begin(options)
+    except OptionError as exc:
+        # From the web page: it shows this among the failures.
+        _test.ending = True
+        print(f"error: {exc}", file=sys.stderr)
+        environment.stats.log_error("options", "refused", str(exc))
+        environment.process_exit_code = 2
+        return
+    _test.options, _test.finished = options, False
+    for name, user in _READERS.items():
+        user.weight = options.mix.get(name, 0)
+    AmqpPublisher.fixed_count = options.amqp_publishers
+    HttpPublisher.fixed_count = options.http_publishers
+    environment.user_classes = [
+        *(user for user in _READERS.values() if user.weight),
+        *(user for user in (AmqpPublisher, HttpPublisher) if user.fixed_count),
+    ]
+    if not isinstance(runner, MasterRunner):
+        _test.storms = [gevent.spawn_later(at, _storm, run) for at in shapes.storms(options)]
+    if not isinstance(runner, WorkerRunner):
+        _test.sampler = gevent.spawn(_sample, environment)
+
+
+def _storm(run: state.Run) -> None:
+    for cut in list(run.cuts):
+        cut()
+
+
+@events.test_stopping.add_listener
+def _stopping(environment: Any, **_more: Any) -> None:
+    if isinstance(environment.runner, WorkerRunner):
+        return
+    # Locust's own end of a test doesn't wait for what workers say, so it is asked for here.
+    _finish(environment)
+    # The web page may begin another one, with other options.
+    _test.options, _test.ending = None, False
+
+
+@events.quitting.add_listener
+def _quitting(environment: Any, **_more: Any) -> None:
+    if not isinstance(environment.runner, WorkerRunner):
+        _finish(environment)
+
+
+def _asked(environment: Any, **_more: Any) -> None:
+    environment.runner.send_message(_BOOKS, state.current().close())
+
+
+def _books_came(environment: Any, msg: Any, **_more: Any) -> None:
+    _test.books[str(msg.node_id)] = msg.data
+
+
+def _finish(environment: Any) -> None:
+    """Compare the books, write the report, and set the exit code. Once for each test."""
+    if _test.finished or _test.options is None:
+        return
+    _test.finished = True
+    options = _test.options
+    for greenlet in (_test.sampler, *_test.storms):
+        if greenlet is not None:
+            greenlet.kill(block=False)
+    missing = _gather(environment.runner)
+    readers = [one for books in _test.books.values() for one in books["readers"]]
+    publishers = [one for books in _test.books.values() for one in books["publishers"]]
+    found = census(readers, publishers)
+    broken = [*found.broken_promises()]
+    if missing:
+        broken.append(f"{missing} workers sent no books")
+    for kind in sorted(found.lost_by):
+        environment.stats.log_error("lost", kind, f"{found.lost_by[kind]} deliveries were lost")
+    environment.process_exit_code = 1 if broken else 0
+    folder = Path(options.report)
+    folder.mkdir(parents=True, exist_ok=True)
+    document = get_html_report(environment, show_download_link=False)
+    (folder / "locust.html").write_text(document, encoding="utf-8")
+    write_report(folder, options, _test.samples, found, broken, _rows(environment))
+    _say_end(found, broken, folder)
+
+
+def _gather(runner: Any) -> int:
+    """All books into ``_test.books``; returns how many workers didn't send theirs."""
+    if isinstance(runner, LocalRunner):
+        _test.books = {"local": state.current().close()}
+        return 0
+    wanted = {client.id for client in runner.clients.all if client.state != "missing"}
+    runner.send_message(_ASK)
+    deadline = time.monotonic() + _PATIENCE
+    while wanted - _test.books.keys() and time.monotonic() < deadline:
+        gevent.sleep(0.1)
+    # For the figures that come every few seconds.
+    gevent.sleep(3.5)
+    return len(wanted - _test.books.keys())
+
+
+def _say_end(found: Census, broken: list[str], folder: Path) -> None:
+    for text in broken:
+        print(f"not kept: {text}")
+    print(
+        f"{found.readers} readers, {found.messages} messages, {found.owed} deliveries owed, "
+        f"{found.lost} lost, {found.doubled} doubled; the report is {folder / 'report.html'}",
+        flush=True,
+    )
+
+
+def _rows(environment: Any) -> list[Row]:
+    """The report's table of events."""
+    rows = []
+    for (name, what), entry in sorted(environment.stats.entries.items(), key=lambda e: e[0][::-1]):
+        p50, p99 = (entry.get_response_time_percentile(share) or 0.0 for share in (0.5, 0.99))
+        most = float(entry.max_response_time or 0.0)
+        failures = int(entry.num_failures)
+        rows.append((str(what), str(name), int(entry.num_requests), failures, p50, p99, most))
+    return rows
+
+
+def _sample(environment: Any) -> None:
+    """A sample as often as there are figures, and now and then a line on the terminal."""
+    runner = environment.runner
+    master = isinstance(runner, MasterRunner)
+    every = WORKER_REPORT_INTERVAL if master else 1.0
+    began = time.monotonic()
+    before: dict[str, int] = {}
+    said = 0.0
+    while True:
+        gevent.sleep(every)
+        entries = environment.stats.entries
+        totals: dict[str, int] = {"failures": 0}
+        slowest: dict[str, list[tuple[float, float]]] = {}
+        for (_name, what), entry in list(entries.items()):
+            totals[what] = totals.get(what, 0) + entry.num_requests
+            totals["failures"] += entry.num_failures
+            shares = [
+                float(entry.get_current_response_time_percentile(share) or 0.0)
+                for share in (0.5, 0.99)
+            ]
+            if entry.num_requests:
+                slowest.setdefault(what, []).append((shares[0], shares[1]))
+        users = runner.reported_user_classes_count if master else runner.user_classes_count
+        sample = Sample(
+            at=time.monotonic() - began,
+            readers=sum(users.get(name, 0) for name in READERS),
+            **{
+                what: round((totals.get(what, 0) - before.get(what, 0)) / every, 1)
+                for what in ("connect", "receive", "resume", "publish", "doubled", "failures")
+            },
+            connect_ms=_most(slowest.get("connect")),
+            delay_ms=_most(slowest.get("receive")),
+        )
+        before = totals
+        _test.samples.append(sample)
+        if sample.at >= said + _SAY_EVERY:
+            said = sample.at
+            p50, p99 = sample.delay_ms
+            print(
+                f"{sample.at:6.0f} s  {sample.readers} readers, {sample.receive:.0f} received/s, "
+                f"delay p50 {p50:.0f} ms p99 {p99:.0f} ms, "
+                f"{totals.get('doubled', 0)} doubled, {totals['failures']} failures",
+                flush=True,
+            )
+
+
+def _most(pairs: list[tuple[float, float]] | None) -> tuple[float, float]:
+    """The highest p50 and p99 of all kinds of readers."""
+    if not pairs:
+        return 0.0, 0.0
+    return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)

@@ -1,0 +1,221 @@
+"""What a load test is told: one table of options, for the command line and for locust's web page.
+
+Pure. A test against an address that isn't loopback must say that it may: it looks like an attack
+to whoever is at the other end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+SHAPES: Final = ("steady", "breaking_news", "reconnect_storm", "diurnal")
+READERS: Final = (
+    "AnonymousReader",
+    "RegisteredReader",
+    "RoamingReader",
+    "SlowReader",
+    "FallbackReader",
+)
+#: What must be said before anything but this machine is put under load.
+OWN: Final = "--i-own-this-target"
+MAX_READERS: Final = 1_000_000
+MAX_PUBLISHERS: Final = 1000
+MAX_RATE: Final = 100_000.0
+MAX_SECONDS: Final = 7 * 86_400.0
+MAX_BODY: Final = 60_000
+MAX_TOPICS: Final = 100
+_MAX_TARGETS: Final = 100
+
+
+class OptionError(ValueError):
+    """An option that can't be obeyed, in one line."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument:
+    """One option: ``--name``, dashes for underscores; a default that is False makes it a flag."""
+
+    name: str
+    default: str | int | float | bool
+    help: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """As one writes it."""
+        return "--" + self.name.replace("_", "-")
+
+
+#: All of them; each field of :class:`Options` is one.
+ARGUMENTS: Final = (
+    Argument("shape", "breaking_news", "How many readers and messages, when.", SHAPES),
+    Argument("readers", 300, "Readers at most."),
+    Argument("seconds", 120.0, "How long messages are published."),
+    Argument("settle", 10.0, "Seconds after that for the last messages to arrive, at least 6."),
+    Argument("messages", 2.0, "Messages a second of all publishers, when nothing has happened."),
+    Argument("body", 300, "Bytes of a message's body, at least 150."),
+    Argument(
+        "topics", "news.breaking", "Topics with commas; no reader may be allowed to miss one."
+    ),
+    Argument(
+        "mix",
+        "AnonymousReader=6,RegisteredReader=1,RoamingReader=1,SlowReader=1,FallbackReader=1",
+        "How many of each kind, as shares.",
+    ),
+    Argument("amqp_publishers", 2, "Publishers over AMQP."),
+    Argument("http_publishers", 1, "Publishers over HTTP."),
+    Argument("roam_every", 15.0, "Seconds after which a RoamingReader goes to the next region."),
+    Argument("slow_pause", 40.0, "Seconds that a SlowReader takes nothing."),
+    Argument("frontdesks", "http://127.0.0.1:18100", "Frontdesks with commas, one a region."),
+    Argument("amqp", "amqp://127.0.0.1:18110/%2F", "Client clusters with commas, no passwords."),
+    Argument("amqp_password_file", "", "A file with the password for AMQP."),
+    Argument("http_key_file", "", "A file with the key for POST /publish."),
+    Argument("tokens_file", "", "A file with readers' tokens, one a line."),
+    Argument("source", "", "The address that readers come from, if not the machine's choice."),
+    Argument("report", "loadtest-report", "The folder of the report."),
+    Argument("i_own_this_target", False, "Addresses that aren't loopback may be put under load."),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to do, checked; see :data:`ARGUMENTS`."""
+
+    shape: str
+    readers: int
+    seconds: float
+    settle: float
+    messages: float
+    body: int
+    topics: tuple[str, ...]
+    mix: Mapping[str, int]
+    amqp_publishers: int
+    http_publishers: int
+    roam_every: float
+    slow_pause: float
+    frontdesks: tuple[str, ...]
+    amqp: tuple[str, ...]
+    amqp_password_file: str
+    http_key_file: str
+    tokens_file: str
+    source: str
+    report: str
+    i_own_this_target: bool
+
+    @property
+    def publishers(self) -> int:
+        """Of both kinds."""
+        return self.amqp_publishers + self.http_publishers
+
+
+def checked(given: Mapping[str, Any]) -> Options:
+    """The options in ``given`` (texts will do), defaults for the others; OptionError if wrong."""
+    told = {one.name: given.get(one.name, one.default) for one in ARGUMENTS}
+    options = Options(
+        shape=_choice(told, "shape", SHAPES),
+        readers=_whole(told, "readers", 1, MAX_READERS),
+        seconds=_number(told, "seconds", 1.0, MAX_SECONDS),
+        settle=_number(told, "settle", 6.0, 3600.0),
+        messages=_number(told, "messages", 0.001, MAX_RATE),
+        body=_whole(told, "body", 150, MAX_BODY),
+        topics=_texts(told, "topics", MAX_TOPICS),
+        mix=_mix(str(told["mix"])),
+        amqp_publishers=_whole(told, "amqp_publishers", 0, MAX_PUBLISHERS),
+        http_publishers=_whole(told, "http_publishers", 0, MAX_PUBLISHERS),
+        roam_every=_number(told, "roam_every", 0.1, MAX_SECONDS),
+        slow_pause=_number(told, "slow_pause", 0.0, MAX_SECONDS),
+        frontdesks=tuple(url.rstrip("/") for url in _texts(told, "frontdesks", _MAX_TARGETS)),
+        amqp=_texts(told, "amqp", _MAX_TARGETS),
+        amqp_password_file=str(told["amqp_password_file"]),
+        http_key_file=str(told["http_key_file"]),
+        tokens_file=str(told["tokens_file"]),
+        source=str(told["source"]),
+        report=str(told["report"]),
+        i_own_this_target=told["i_own_this_target"] in (True, "true", "on", "1"),
+    )
+    if not options.publishers:
+        raise OptionError("--amqp-publishers and --http-publishers are both 0: nothing to receive")
+    if options.mix.get("RegisteredReader") and not options.tokens_file:
+        raise OptionError("RegisteredReader needs --tokens-file, or --mix without it")
+    for url in options.frontdesks:
+        check_target(url, ("http", "https"), own=options.i_own_this_target)
+    for url in options.amqp:
+        check_target(url, ("amqp", "amqps"), own=options.i_own_this_target)
+        if urlsplit(url).password is not None:
+            raise OptionError("--amqp has a password in it: put that into --amqp-password-file")
+    return options
+
+
+def check_target(url: str, schemes: tuple[str, ...], *, own: bool) -> None:
+    """OptionError unless ``url`` is of these ``schemes``, and on loopback or our ``own``."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _port = parts.port
+    except ValueError as exc:
+        raise OptionError("a target is no URL") from exc
+    if parts.scheme not in schemes or not host:
+        raise OptionError(f"a target must begin with {' or '.join(f'{s}://' for s in schemes)}")
+    if not own and not is_loopback(host):
+        raise OptionError(
+            f"{host} is not loopback: a load test there needs {OWN}; say it only if you do"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is surely this machine; a name that must be looked up is not."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _mix(text: str) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, share = part.partition("=")
+        if name not in READERS or name in found:
+            raise OptionError(
+                f"--mix: {name!r:.40} is none of {', '.join(READERS)}, or there twice"
+            )
+        found[name] = _whole({"mix": share}, "mix", 0, MAX_READERS)
+    if not any(found.values()):
+        raise OptionError("--mix names no reader")
+    return found
+
+
+def _choice(told: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
+    if told[name] not in choices:
+        raise OptionError(f"--{name} is one of {', '.join(choices)}")
+    return str(told[name])
+
+
+def _texts(told: Mapping[str, Any], name: str, most: int) -> tuple[str, ...]:
+    found = tuple(filter(None, (piece.strip() for piece in str(told[name]).split(","))))
+    if not 0 < len(found) <= most:
+        raise OptionError(f"--{name}: {len(found)} given, 1 to {most} wanted")
+    return found
+
+
+def _whole(told: Mapping[str, Any], name: str, least: int, most: int) -> int:
+    found = _number(told, name, least, most)
+    if found != int(found):
+        raise OptionError(f"--{name.replace('_', '-')} is a whole number")
+    return int(found)
+
+
+def _number(told: Mapping[str, Any], name: str, least: float, most: float) -> float:
+    try:
+        found = float(told[name])
+    except (TypeError, ValueError):
+        found = float("nan")
+    # NaN is in no range.
+    if not least <= found <= most:
+        raise OptionError(f"--{name.replace('_', '-')} is a number in {least:g}..{most:g}")
+    return found

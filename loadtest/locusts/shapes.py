@@ -1,0 +1,77 @@
+"""How many readers there are and how many messages come, second by second. Pure.
+
+``steady``           all readers within a tenth of the time; nothing else happens
+``breaking_news``    a fifth of them; then all within a tenth of the time, and four times as many
+                     messages; at last half of the readers go
+``reconnect_storm``  all readers; twice every connection is cut at once
+``diurnal``          one day: a fifth of the readers at night, all at noon, messages with them
+
+Times are seconds since the test began. Messages end at ``seconds``; then comes the time to settle,
+in which nobody comes or goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from loadtest.locusts.options import Options
+
+_FEW: Final = 0.2
+_NEWS: Final = 4.0
+# breaking_news, in shares of the time: the news breaks, all have come, readers begin to leave.
+_BREAKS, _ALL, _LEAVING, _LEFT = 0.3, 0.4, 0.8, 0.9
+
+
+def readers_at(options: Options, at: float) -> int | None:
+    """How many readers are to be there; None: the test is over."""
+    if at >= options.seconds + options.settle:
+        return None
+    share = _CURVES[options.shape](min(at / options.seconds, 1.0))
+    return max(1, round(options.readers * share))
+
+
+def messages_at(options: Options, at: float) -> float:
+    """Messages a second of all publishers together; 0 when it is time to settle."""
+    if at >= options.seconds:
+        return 0.0
+    part = at / options.seconds
+    if options.shape == "breaking_news" and part >= _BREAKS:
+        return options.messages * _NEWS
+    if options.shape == "diurnal":
+        return options.messages * _day(part)
+    return options.messages
+
+
+def storms(options: Options) -> tuple[float, ...]:
+    """When every connection is cut."""
+    if options.shape != "reconnect_storm":
+        return ()
+    return (options.seconds / 3, options.seconds * 2 / 3)
+
+
+def _steady(part: float) -> float:
+    return min(1.0, part * 10)
+
+
+def _breaking_news(part: float) -> float:
+    if part < _BREAKS:
+        return _FEW * min(1.0, part * 10)
+    if part < _ALL:
+        return _FEW + (1 - _FEW) * (part - _BREAKS) / (_ALL - _BREAKS)
+    if part < _LEAVING:
+        return 1.0
+    return 1 - 0.5 * min(1.0, (part - _LEAVING) / (_LEFT - _LEAVING))
+
+
+def _day(part: float) -> float:
+    return _FEW + (1 - _FEW) * (1 - math.cos(2 * math.pi * part)) / 2
+
+
+_CURVES: Final[dict[str, Callable[[float], float]]] = {
+    "steady": _steady,
+    "breaking_news": _breaking_news,
+    "reconnect_storm": _steady,
+    "diurnal": _day,
+}

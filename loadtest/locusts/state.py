@@ -1,0 +1,122 @@
+"""What all users of one locust process share: the options, the clock, the books. Pure but for time.
+
+One run is under way at a time; :func:`begin` makes it, and users ask :func:`current` for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from loadtest.locusts import shapes
+from loadtest.locusts.books import Identities, PublisherBook, ReaderBook
+from loadtest.locusts.options import OptionError, Options
+
+_MAX_TOKENS: Final = 100_000
+_MAX_TOKEN_BYTES: Final = 8192
+
+
+class Run:
+    """One test in one process. ``users`` have a token each; secrets are nowhere else."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.tokens = read_tokens(options.tokens_file)
+        self.users = [user_of(token) for token in self.tokens]
+        self.amqp_password = _secret(options.amqp_password_file)
+        self.http_key = _secret(options.http_key_file)
+        self.identities = Identities()
+        self.publishers: list[PublisherBook] = []
+        #: Books of readers who are there.
+        self.books: set[ReaderBook] = set()
+        #: Entries of those who have left.
+        self.left: list[dict[str, Any]] = []
+        #: Ways to cut each connection that is open.
+        self.cuts: set[Callable[[], None]] = set()
+        self.closed = False
+        self._began = time.monotonic()
+        self._number = itertools.count()
+
+    @property
+    def at(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began
+
+    @property
+    def messages_each(self) -> float:
+        """Messages a second of one publisher, now."""
+        return shapes.messages_at(self.options, self.at) / self.options.publishers
+
+    @property
+    def settling(self) -> bool:
+        """Whether it is the time for the last messages to arrive."""
+        return self.at >= self.options.seconds
+
+    def number(self) -> int:
+        """0, 1, …: for each that asks another."""
+        return next(self._number)
+
+    def leave(self, book: ReaderBook) -> None:
+        """A reader is gone. After the run's own end its book is closed already."""
+        if book in self.books:
+            self.books.discard(book)
+            self.left.append(book.entry(time.time_ns()))
+
+    def close(self) -> dict[str, Any]:
+        """All books, for the census; whatever comes after that doesn't count."""
+        if not self.closed:
+            self.closed = True
+            now = time.time_ns()
+            self.left += [book.entry(now) for book in self.books]
+            self.books.clear()
+        return {"readers": self.left, "publishers": [book.entry() for book in self.publishers]}
+
+
+_current: Run | None = None
+
+
+def begin(options: Options) -> Run:
+    """A new run; the one before is forgotten. OptionError for files that can't be read."""
+    global _current
+    _current = Run(options)
+    return _current
+
+
+def current() -> Run:
+    """The run that is under way; RuntimeError if there is none."""
+    if _current is None:
+        raise RuntimeError("no load test has begun")
+    return _current
+
+
+def read_tokens(path: str) -> list[str]:
+    """The tokens in the file, one a line; none without a file."""
+    if not path:
+        return []
+    lines = _secret(path).split()
+    if not 0 < len(lines) <= _MAX_TOKENS or max(map(len, lines)) > _MAX_TOKEN_BYTES:
+        raise OptionError(f"--tokens-file: 1 to {_MAX_TOKENS} tokens of at most 8 KiB, one a line")
+    return lines
+
+
+def user_of(token: str) -> str:
+    """Whose token it is, as it says itself; the gateway is who checks it."""
+    try:
+        middle = token.split(".")[1]
+        return str(json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))["sub"])
+    except (IndexError, ValueError, KeyError, TypeError) as exc:
+        raise OptionError("--tokens-file: a line in it is no token") from exc
+
+
+def _secret(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise OptionError(f"{path} can't be read") from exc

@@ -1,0 +1,229 @@
+"""Readers as locust runs them, a greenlet each. What they got is in their books (``books``).
+
+Each comes as docs/protocol.md says: it asks a frontdesk, connects, subscribes, and comes back with
+its position whatever ends the connection.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any, Final, NoReturn
+
+import gevent
+from locust import User, events, task
+
+from loadtest.locusts.books import ReaderBook
+from loadtest.locusts.publishers import MARK
+from loadtest.locusts.state import Run, current
+from loadtest.locusts.wire import Connection, Gone, Push, connect, endpoints
+
+# Of a SlowReader's socket: the kernel rounds up to the least that it allows.
+_LEAST_RECEIVE_BYTES: Final = 4096
+_TAKES: Final = 15.0
+_MOST_WAIT: Final = 30.0
+_WAIT_AGAIN: Final = 0.5
+
+
+class DeliveryError(Exception):
+    """A message was lost, or came twice."""
+
+
+class _Reader(User):
+    abstract = True
+    weight = 1
+    fallback = False
+    receive_bytes = 0
+
+    @task
+    def read(self) -> None:
+        """From the first connection until locust has had enough."""
+        self.run_now: Run = current()
+        self.kind = type(self).__name__
+        self.number = self.run_now.number()
+        self.turn = self.number
+        self.book = ReaderBook(self.kind, time.time_ns())
+        self.positions: dict[str, str] = {}
+        self.mine: tuple[str, str] | None = None
+        self.begin()
+        self.run_now.books.add(self.book)
+        try:
+            while True:
+                gevent.sleep(self._once())
+        finally:
+            self.run_now.leave(self.book)
+
+    def begin(self) -> None:
+        """Before the first connection."""
+
+    def between(self, connection: Connection) -> None:
+        """Between two looks at the connection; Gone to leave it."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What this reader reads."""
+        return self.run_now.options.topics
+
+    def _once(self) -> float:
+        """One connection; returns how long to wait for the next, in seconds."""
+        self.since = time.monotonic()
+        try:
+            connection = self._connect()
+            self.run_now.cuts.add(connection.close)
+            try:
+                self._subscribe(connection)
+                self._take_all(connection)
+            finally:
+                self.run_now.cuts.discard(connection.close)
+                connection.close()
+        except Gone as gone:
+            self.book.away(time.time_ns())
+            if self.waits_for:
+                # The next time elsewhere.
+                self.turn += 1
+                self._tell("connect", 1000 * (time.monotonic() - self.since), 0, gone)
+            wait = gone.after
+        return min(wait, _MOST_WAIT) + random.uniform(0, _WAIT_AGAIN)
+
+    def _connect(self) -> Connection:
+        self.waits_for = set(self.topics)
+        self.here_since = time.time_ns()
+        options = self.run_now.options
+        desk = options.frontdesks[self.turn % len(options.frontdesks)]
+        found = endpoints(desk, source=options.source, own=options.i_own_this_target)
+        weights = [gateway["weight"] for gateway in found]
+        return connect(
+            random.choices(found, weights)[0],
+            fallback=self.fallback,
+            source=options.source,
+            receive_bytes=self.receive_bytes,
+        )
+
+    def _subscribe(self, connection: Connection) -> None:
+        if self.mine is not None:
+            connection.send({"action": "login", "token": self.mine[1]})
+        for topic in self.topics:
+            verb: dict[str, Any] = {"action": "subscribe", "topic": topic}
+            if topic in self.positions:
+                verb["position"] = self.positions[topic]
+            connection.send(verb)
+
+    def _take_all(self, connection: Connection) -> NoReturn:
+        while True:
+            for push in connection.take():
+                self._taken(push)
+            if not self.waits_for:
+                self.between(connection)
+            elif time.monotonic() > self.since + _MOST_WAIT:
+                raise Gone("no answer to subscribe")
+
+    def _taken(self, push: Push) -> None:
+        kind = push.get("type")
+        if kind == "message":
+            self._message(push)
+        elif kind == "subscribed":
+            self._subscribed(push)
+        elif kind == "disconnect":
+            raise Gone(f"disconnect {push.get('code')}", (push.get("retry_after_ms") or 0) / 1000)
+        elif kind == "error":
+            raise Gone(f"error {push.get('code')}", 1.0)
+        if isinstance(push.get("position"), str):
+            self.positions[str(push.get("topic"))] = push["position"]
+
+    def _subscribed(self, push: Push) -> None:
+        topic = str(push.get("topic"))
+        now = time.time_ns()
+        resumed = topic in self.book.since
+        recovered = push.get("recovered") is True
+        self.book.subscribed(topic, now, resumed=resumed, recovered=recovered)
+        if resumed and not recovered:
+            self._tell("gap", 0.0, 0, DeliveryError(f"resume: {push.get('reason')}"))
+        self.waits_for.discard(topic)
+        if not self.waits_for:
+            self.here_since = now
+            self.book.back(now)
+            self._tell("connect", 1000 * (time.monotonic() - self.since), 0)
+
+    def _message(self, push: Push) -> None:
+        body = push.get("body")
+        if not isinstance(body, dict) or MARK not in body:
+            return
+        key = (str(push["topic"]), str(body[MARK]))
+        number = int(body["n"])
+        agrees = self.run_now.identities.agrees(key, number, str(push["id"])[14:])
+        got = self.book.got(key, number, agrees=agrees)
+        if got == "doubled":
+            self._tell("doubled", 0.0, 0, DeliveryError("a message came twice"))
+        elif got == "new":
+            live = not self.waits_for and body["sent_ns"] > self.here_since
+            delay = (time.time_ns() - body["due_ns"]) / 1e6
+            # What a reader missed while it was away or not logged in says nothing about delay.
+            if live:
+                self._tell("receive", max(delay, 0.0), len(body["text"]))
+            elif body["sent_ns"] > self.book.began:
+                self._tell("resume", max(delay, 0.0), len(body["text"]))
+
+    def _tell(self, what: str, ms: float, size: int, failure: Exception | None = None) -> None:
+        if not self.run_now.closed:
+            events.request.fire(
+                request_type=what,
+                name=self.kind,
+                response_time=ms,
+                response_length=size,
+                exception=failure,
+                context={},
+            )
+
+
+class AnonymousReader(_Reader):
+    """Comes, subscribes, stays."""
+
+
+class RegisteredReader(_Reader):
+    """Logs in with a token, and reads its mailbox, too."""
+
+    def begin(self) -> None:
+        users = self.run_now.users
+        if users:
+            which = self.number % len(users)
+            self.mine = (users[which], self.run_now.tokens[which])
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        assert self.mine is not None, "options were checked: there are tokens"
+        return (*self.run_now.options.topics, f"user.{self.mine[0]}")
+
+
+class RoamingReader(_Reader):
+    """Goes on in the next region again and again, and takes its position along."""
+
+    def between(self, connection: Connection) -> None:
+        stayed = time.monotonic() - self.since
+        if stayed > self.run_now.options.roam_every and not self.run_now.settling:
+            self.turn += 1
+            raise Gone("roams")
+
+
+class SlowReader(_Reader):
+    """Takes nothing for a long while, then what there is; gateways end that with 4101 some time."""
+
+    receive_bytes = _LEAST_RECEIVE_BYTES
+
+    def between(self, connection: Connection) -> None:
+        pause = self.run_now.options.slow_pause
+        if time.monotonic() - self.since < _TAKES or pause <= 0 or self.run_now.settling:
+            return
+        self.book.away(time.time_ns(), pausing=True)
+        until = time.monotonic() + pause
+        while time.monotonic() < until and not self.run_now.settling:
+            gevent.sleep(0.5)
+        self.since = time.monotonic()
+        # What waited until now has an age, and no delay.
+        self.here_since = time.time_ns()
+        self.book.back(self.here_since)
+
+
+class FallbackReader(_Reader):
+    """SockJS over xhr-streaming."""
+
+    fallback = True

@@ -1,0 +1,272 @@
+"""A reader's connection as locust needs it: blocking calls, which gevent makes greenlets of.
+
+Two transports behind one face: raw WebSocket, and SockJS over xhr-streaming. The readers in
+``newsfabric.reader`` are for asyncio, and gevent and asyncio don't share a thread.
+
+:meth:`Connection.take` waits a little and then says that nothing came, so that a user can also do
+something else: pause, roam, leave.
+"""
+
+from __future__ import annotations
+
+import abc
+import http.client
+import json
+import random
+import secrets
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import gevent
+import gevent.queue
+import websocket
+
+from loadtest.locusts.options import OptionError, check_target
+
+_TIMEOUT: Final = 10.0
+_TAKE: Final = 1.0
+# A gateway gives a sign of life every 25 s.
+_SILENCE: Final = 60.0
+_WAITING: Final = 1000
+_MAX_ANSWER: Final = 256 * 1024
+# A push of a 64 KiB body, all of it escaped twice.
+_MAX_LINE: Final = 1 << 20
+
+
+class Gone(Exception):
+    """There is no connection (any more); ``after`` is how many seconds the gateway asks to wait."""
+
+    def __init__(self, reason: str, after: float = 0.0) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+Push = dict[str, Any]
+
+
+class Connection(abc.ABC):
+    """One connection to a gateway."""
+
+    @abc.abstractmethod
+    def send(self, verb: Push) -> None:
+        """Send a verb; Gone."""
+
+    @abc.abstractmethod
+    def take(self) -> list[Push]:
+        """The next pushes, none when nothing comes for a second; Gone at the end."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End it; idempotent, and whoever waits in :meth:`take` gets Gone."""
+
+
+class WebSocketConnection(Connection):
+    """Raw WebSocket. With ``receive_bytes`` the kernel keeps no more than so many unread."""
+
+    def __init__(self, url: str, *, source: str = "", receive_bytes: int = 0) -> None:
+        try:
+            raw = _dial(url, source, receive_bytes)
+            self._socket = websocket.create_connection(url, timeout=_TIMEOUT, socket=raw)
+            self._socket.settimeout(_TAKE)
+        except (OSError, websocket.WebSocketException) as exc:
+            raise Gone(f"connect: {type(exc).__name__}") from exc
+
+    def send(self, verb: Push) -> None:
+        try:
+            self._socket.send(json.dumps(verb))
+        except (OSError, websocket.WebSocketException) as exc:
+            raise Gone(f"send: {type(exc).__name__}") from exc
+
+    def take(self) -> list[Push]:
+        try:
+            text = self._socket.recv()
+        except websocket.WebSocketTimeoutException:
+            return []
+        except (OSError, AttributeError, websocket.WebSocketException) as exc:
+            raise Gone(f"receive: {type(exc).__name__}") from exc
+        if not text:
+            raise Gone("closed")
+        return [_push(text)]
+
+    def close(self) -> None:
+        self._socket.shutdown()
+
+
+class XhrStreamingConnection(Connection):
+    """SockJS over xhr-streaming, for those whose proxies let no WebSocket through."""
+
+    def __init__(self, url: str, *, source: str = "") -> None:
+        # No secret: the session is a reader's own name for it.
+        self._url = f"{url}/{random.randrange(1000):03d}/{secrets.token_hex(8)}"
+        self._source = source
+        self._waiting: gevent.queue.Queue = gevent.queue.Queue(_WAITING)
+        self._reader = gevent.spawn(self._stream)
+
+    def send(self, verb: Push) -> None:
+        body = json.dumps([json.dumps(verb)]).encode()
+        try:
+            client = _client(self._url, self._source, _TIMEOUT)
+            try:
+                path = urlsplit(self._url).path + "/xhr_send"
+                client.request("POST", path, body, {"Content-Type": "text/plain"})
+                status = client.getresponse().status
+            finally:
+                client.close()
+        except (OSError, http.client.HTTPException) as exc:
+            raise Gone(f"send: {type(exc).__name__}") from exc
+        if status != 204:
+            raise Gone(f"send: {status}")
+
+    def take(self) -> list[Push]:
+        try:
+            found = self._waiting.get(timeout=_TAKE)
+        except gevent.queue.Empty:
+            return []
+        if isinstance(found, Gone):
+            raise found
+        return [_push(text) for text in found]
+
+    def close(self) -> None:
+        self._reader.kill(block=False)
+        # Whoever waits is told, and a full queue is no reason to wait ourselves.
+        while True:
+            try:
+                self._waiting.put_nowait(Gone("closed"))
+                return
+            except gevent.queue.Full:
+                self._waiting.get_nowait()
+
+    def opened(self) -> None:
+        """Wait for SockJS's ``o``; only then is there a session to send to. Gone if none comes."""
+        try:
+            found = self._waiting.get(timeout=_TIMEOUT)
+        except gevent.queue.Empty:
+            raise Gone("connect: no session") from None
+        if isinstance(found, Gone):
+            raise found
+
+    def _stream(self) -> None:
+        try:
+            while True:
+                self._answer()
+        except Gone as gone:
+            self._waiting.put(gone)
+        except (OSError, ValueError, http.client.HTTPException) as exc:
+            self._waiting.put(Gone(f"receive: {type(exc).__name__}"))
+
+    def _answer(self) -> None:
+        """One answer of xhr_streaming: a gateway ends it after some 128 KiB, and we ask again."""
+        client = _client(self._url, self._source, _SILENCE)
+        try:
+            client.request("POST", urlsplit(self._url).path + "/xhr_streaming", b"")
+            answer = client.getresponse()
+            if answer.status != 200:
+                raise Gone(f"connect: {answer.status}")
+            while line := answer.readline(_MAX_LINE):
+                self._frame(line.rstrip(b"\n").decode("utf-8", "replace"))
+        finally:
+            client.close()
+
+    def _frame(self, frame: str) -> None:
+        if frame == "o":
+            self._waiting.put([])
+        elif frame.startswith("a"):
+            self._waiting.put(json.loads(frame[1:]))
+        elif frame.startswith("c"):
+            raise Gone(f"closed: {json.loads(frame[1:])[0]}")
+
+
+def endpoints(frontdesk: str, *, source: str, own: bool) -> list[dict[str, Any]]:
+    """The gateways that ``frontdesk`` names, each checked to be a target that may be; Gone."""
+    try:
+        client = _client(frontdesk, source, _TIMEOUT)
+        try:
+            client.request("GET", urlsplit(frontdesk).path + "/endpoints.json")
+            document = json.loads(client.getresponse().read(_MAX_ANSWER))
+        finally:
+            client.close()
+        gateways = [gateway for gateway in document["gateways"] if gateway["weight"] > 0]
+        for gateway in gateways:
+            check_target(gateway["websocket_url"], ("ws", "wss"), own=own)
+            check_target(gateway["sockjs_url"], ("http", "https"), own=own)
+    except OptionError as exc:
+        raise Gone(str(exc), 5.0) from exc
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as exc:
+        raise Gone(f"endpoints: {type(exc).__name__}", 1.0) from exc
+    if not gateways:
+        raise Gone("endpoints: no gateway is ready", 2.0)
+    return gateways
+
+
+def connect(
+    gateway: dict[str, Any], *, fallback: bool, source: str, receive_bytes: int = 0
+) -> Connection:
+    """Connect to ``gateway``; Gone."""
+    if not fallback:
+        url = gateway["websocket_url"]
+        return WebSocketConnection(url, source=source, receive_bytes=receive_bytes)
+    connection = XhrStreamingConnection(gateway["sockjs_url"], source=source)
+    try:
+        connection.opened()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+    """POST; status and body. OSError or HTTPException when there is no answer."""
+    client = _client(url, "", _TIMEOUT)
+    try:
+        client.request("POST", urlsplit(url).path, body, headers)
+        answer = client.getresponse()
+        return answer.status, answer.read(_MAX_ANSWER)
+    finally:
+        client.close()
+
+
+def _push(text: str | bytes) -> Push:
+    try:
+        found = json.loads(text)
+    except ValueError as exc:
+        raise Gone("receive: not JSON") from exc
+    if not isinstance(found, dict):
+        raise Gone("receive: not an object")
+    return found
+
+
+def _dial(url: str, source: str, receive_bytes: int) -> socket.socket:
+    parts = urlsplit(url)
+    secure = parts.scheme == "wss"
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    raw = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        raw.settimeout(_TIMEOUT)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if receive_bytes:
+            # Before connecting: the window that is offered follows from it.
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        if source:
+            raw.bind((source, 0))
+        raw.connect((host, port))
+        return _wrapped(raw, host) if secure else raw
+    except BaseException:
+        raw.close()
+        raise
+
+
+def _wrapped(raw: socket.socket, host: str) -> socket.socket:
+    return ssl.create_default_context().wrap_socket(raw, server_hostname=host)
+
+
+def _client(url: str, source: str, timeout: float) -> http.client.HTTPConnection:
+    parts = urlsplit(url)
+    make: Callable[..., http.client.HTTPConnection] = (
+        http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    )
+    where = (source, 0) if source else None
+    return make(parts.hostname or "", parts.port, timeout=timeout, source_address=where)

@@ -1,0 +1,336 @@
+"""What a load test is told, how many come when, what the report says; and a small one, really."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import PORTS, ROOT, ports_in_use, require_rabbitmq
+
+from loadtest.locusts import state
+from loadtest.locusts.books import Census, census
+from loadtest.locusts.options import (
+    ARGUMENTS,
+    SHAPES,
+    OptionError,
+    Options,
+    check_target,
+    checked,
+    is_loopback,
+)
+from loadtest.locusts.shapes import messages_at, readers_at, storms
+from loadtest.locusts.sheet import Sample, plot, verdict, write_report
+
+# Beside the ports of tests/e2e that are there, too; the surge's world is in the same group.
+BASE = PORTS + 1401
+LOCUST = ROOT / ".tools" / "loadtest" / "bin" / "locust"
+
+
+def options(**given: Any) -> Options:
+    return checked({"tokens_file": "tokens", **given})
+
+
+def sample(at: float, **other: Any) -> Sample:
+    counts = dict.fromkeys(("connect", "receive", "resume", "publish", "doubled", "failures"), 0)
+    times: dict[str, Any] = {"connect_ms": (2.0, 9.0), "delay_ms": (3.0, 12.0)}
+    return Sample(at=at, readers=10, **counts | times | other)
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def test_defaults_are_good_and_every_argument_is_an_option() -> None:
+    found = options()
+    assert {one.name for one in ARGUMENTS} == {f.name for f in dataclasses.fields(found)}
+    assert found.publishers == 3
+    assert found.mix["AnonymousReader"] == 6
+
+
+def test_texts_from_a_web_page_are_as_good_as_numbers() -> None:
+    found = options(readers="7", seconds="2.5", i_own_this_target="true", shape="diurnal")
+    assert (found.readers, found.seconds, found.i_own_this_target) == (7, 2.5, True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shape": "square"},
+        {"readers": 0},
+        {"readers": "many"},
+        {"readers": 2.5},
+        {"seconds": "nan"},
+        {"messages": float("inf")},
+        {"settle": 1},
+        {"topics": " , "},
+        {"mix": "Lurker=1"},
+        {"mix": "AnonymousReader=1,AnonymousReader=2"},
+        {"mix": "AnonymousReader=0"},
+        {"amqp_publishers": 0, "http_publishers": 0},
+        {"frontdesks": "127.0.0.1:18100"},
+        {"frontdesks": "http://[::1"},
+        {"frontdesks": "http://127.0.0.1:99999"},
+        {"amqp": "http://127.0.0.1"},
+        {"tokens_file": ""},
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_line(wrong: dict[str, Any]) -> None:
+    with pytest.raises(OptionError) as refused:
+        options(**wrong)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_tokens_are_needed_without_registered_readers() -> None:
+    assert checked({"mix": "SlowReader=1"}).mix == {"SlowReader": 1}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"frontdesks": "http://127.0.0.1:1,https://news.example.org"},
+        {"frontdesks": "http://10.0.0.1"},
+        {"frontdesks": "http://localhost.example.org"},
+        {"amqp": "amqp://broker.example.org"},
+    ],
+)
+def test_what_is_not_loopback_needs_to_be_ones_own(target: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="--i-own-this-target"):
+        options(**target)
+    assert options(**target, i_own_this_target=True)
+
+
+def test_a_loopback_frontdesk_may_not_lead_elsewhere() -> None:
+    check_target("ws://[::1]:1/websocket", ("ws", "wss"), own=False)
+    with pytest.raises(OptionError, match="--i-own-this-target"):
+        check_target("wss://box.example.org/websocket", ("ws", "wss"), own=False)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_is_this_machine(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "2130706433", "::ffff:10.0.0.1", "localhost."])
+def test_what_only_looks_like_loopback_is_not(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_a_password_may_not_be_in_a_url_and_is_not_shown() -> None:
+    with pytest.raises(OptionError, match="--amqp-password-file") as refused:
+        options(amqp="amqp://me:hunter2@127.0.0.1")
+    assert "hunter2" not in str(refused.value)
+
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+@given(
+    shape=st.sampled_from(SHAPES),
+    readers=st.integers(1, 100_000),
+    seconds=st.floats(1, 100_000),
+    part=st.floats(0, 1, exclude_max=True),
+)
+def test_there_are_never_more_readers_than_asked_for_nor_none(
+    shape: str, readers: int, seconds: float, part: float
+) -> None:
+    told = options(shape=shape, readers=readers, seconds=seconds)
+    found = readers_at(told, part * seconds)
+    assert found is not None
+    assert 1 <= found <= readers
+    assert messages_at(told, part * seconds * 0.999) > 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_settles_and_then_ends(shape: str) -> None:
+    told = options(shape=shape, readers=100, seconds=60, settle=10)
+    assert messages_at(told, 60.0) == 0
+    assert readers_at(told, 60.0) == readers_at(told, 69.9)
+    assert readers_at(told, 70.0) is None
+
+
+def test_breaking_news_brings_all_readers_and_more_messages() -> None:
+    told = options(shape="breaking_news", readers=100, seconds=100, messages=2)
+    at = (29, 35, 41, 79, 95)
+    assert [readers_at(told, t) for t in at] == [20, 60, 100, 100, 50]
+    assert [messages_at(told, t) for t in at] == [2, 8, 8, 8, 8]
+
+
+def test_a_day_begins_and_ends_at_night() -> None:
+    told = options(shape="diurnal", readers=100, seconds=100)
+    assert [readers_at(told, t) for t in (0, 50, 99.99)] == [20, 100, 20]
+
+
+def test_only_a_reconnect_storm_cuts_connections() -> None:
+    found = {shape: storms(options(shape=shape, seconds=90)) for shape in SHAPES}
+    assert found.pop("reconnect_storm") == (30.0, 60.0)
+    assert set(found.values()) == {()}
+
+
+# --- what a process knows ---------------------------------------------------------------------
+
+
+def test_a_token_says_whose_it_is(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("e30.eyJzdWIiOiJhbm5hIn0.c2ln\n")
+    run = state.Run(options(tokens_file=str(tokens), amqp_publishers=1, http_publishers=1))
+    assert run.users == ["anna"]
+
+
+@pytest.mark.parametrize("text", ["", "no-token", "a.b.c", "e30.e30.c2ln"])
+def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(text)
+    with pytest.raises(OptionError) as refused:
+        state.Run(options(tokens_file=str(tokens)))
+    assert not text or text not in str(refused.value)
+
+
+# --- the report ---------------------------------------------------------------------------------
+
+
+def test_the_report_says_what_was_not_kept_and_escapes_what_it_is_told(tmp_path: Path) -> None:
+    found = census([], [])
+    rows = [("receive", "<b>", 3, 1, 1.0, 2.0, 3.0)]
+    told = options(tokens_file="/a/secret/place")
+    write_report(tmp_path, told, [sample(1), sample(2)], found, ["2 <i> were lost"], rows)
+    page = (tmp_path / "report.html").read_text()
+    assert "2 &lt;i&gt; were lost" in page
+    assert "<b>" not in page
+    document = json.loads((tmp_path / "report.json").read_text())
+    assert document["broken_promises"] == ["2 <i> were lost"]
+    assert len(document["samples"]) == 2
+    assert "/a/secret/place" not in page + json.dumps(document)
+
+
+def test_a_run_that_ended_at_once_has_a_report_too(tmp_path: Path) -> None:
+    write_report(tmp_path, options(), [], census([], []), [], [])
+    assert "too soon for a plot" in (tmp_path / "report.html").read_text()
+
+
+def test_the_plot_is_a_picture() -> None:
+    picture = plot([sample(1), sample(2, doubled=3)], "a <title>")
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
+    assert "0:02" in picture
+
+
+def test_the_verdict_names_each_broken_promise() -> None:
+    found = census([], [])
+    assert isinstance(found, Census)
+    assert verdict(found, ["one", "two"]).endswith(": one; two")
+    assert verdict(found, []).endswith("every promise was kept")
+
+
+# --- really -------------------------------------------------------------------------------------
+
+
+def run(*words: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "loadtest.locusts", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+
+
+def test_the_command_refuses_a_strangers_address_before_anything_is_started(tmp_path: Path) -> None:
+    done = run("--frontdesks", "https://news.example.org", "--mix", "AnonymousReader=1")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: news.example.org is not loopback: a load test there needs --i-own-this-target; "
+        "say it only if you do\n"
+    )
+
+
+def require_locust() -> None:
+    """Skip on a laptop without locust; fail in CI."""
+    if not LOCUST.exists():
+        if os.environ.get("CI"):
+            pytest.fail("CI must have locust: scripts/setup loadtest")
+        pytest.skip("locust is missing: scripts/setup loadtest")
+
+
+def test_locust_itself_refuses_it_too() -> None:
+    require_locust()
+    done = subprocess.run(
+        [
+            LOCUST,
+            "--locustfile=loadtest/locustfile.py",
+            "--headless",
+            "--mix=AnonymousReader=1",
+            "--frontdesks=http://news.example.org",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert "needs --i-own-this-target" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.world
+@pytest.mark.timeout(900)
+@pytest.mark.xdist_group("loadtest")
+class TestWithAWorld:
+    """Worlds on the same ports, one after the other."""
+
+    def words(self, tmp_path: Path, **more: Any) -> list[str]:
+        told = {
+            "state": tmp_path / "world",
+            "port-base": BASE,
+            "report": tmp_path / "report",
+            "readers": 50,
+            "roam-every": 4,
+            "slow-pause": 3,
+            **more,
+        }
+        return [f"--{name}={value}" for name, value in told.items()]
+
+    def test_a_small_load_test_loses_and_doubles_nothing(self, tmp_path: Path) -> None:
+        require_rabbitmq()
+        require_locust()
+        shape = {"shape": "reconnect_storm", "seconds": 20, "settle": 20, "workers": 2}
+        done = run(*self.words(tmp_path, **shape), timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads((tmp_path / "report" / "report.json").read_text())
+        assert (found["census"]["lost"], found["census"]["doubled"]) == (0, 0)
+        assert found["census"]["readers"] == 50
+        assert found["census"]["owed"] > 500
+        # Each kind has received something, and everybody came again after each of two storms.
+        counts = {(row["event"], row["who"]): row["count"] for row in found["events"]}
+        assert {who for event, who in counts if event == "receive"} == set(found["options"]["mix"])
+        assert sum(n for (event, _), n in counts.items() if event == "connect") >= 150
+        assert {who for event, who in counts if event == "publish"} == {"AMQP", "HTTP"}
+        assert "<svg" in (tmp_path / "report" / "report.html").read_text()
+        assert "Locust" in (tmp_path / "report" / "locust.html").read_text()
+        assert ports_in_use(BASE, 246) == []
+        assert not (tmp_path / "world").exists()
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_who_is_interrupted_still_writes_the_report(
+        self, tmp_path: Path, number: signal.Signals
+    ) -> None:
+        require_rabbitmq()
+        require_locust()
+        words = self.words(tmp_path, shape="steady", seconds=60, regions="oregon")
+        command = [sys.executable, "-m", "loadtest.locusts", *words]
+        started = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+        )
+        assert started.stdout is not None
+        # The first line of figures: readers are there, and messages come.
+        lines = iter(started.stdout.readline, "")
+        assert any("received/s" in line for line in lines)
+        started.send_signal(number)
+        rest, _ = started.communicate(timeout=300)
+        assert "0 lost, 0 doubled" in rest
+        assert json.loads((tmp_path / "report" / "report.json").read_text())["census"]["lost"] == 0
+        assert "<svg" in (tmp_path / "report" / "report.html").read_text()
+        assert ports_in_use(BASE, 246) == []
+        assert not (tmp_path / "world").exists()
