@@ -59,6 +59,11 @@ class Numbers:
             self._last.insert(at + 1, number)
         return True
 
+    @property
+    def newest(self) -> int:
+        """The highest; -1 if there is none."""
+        return self._last[-1] if self._last else -1
+
     def ranges(self) -> list[list[int]]:
         """First and last of each range."""
         return [list(pair) for pair in zip(self._first, self._last, strict=True)]
@@ -123,8 +128,8 @@ class ReaderBook:
         self.doubled += 1
         return "doubled"
 
-    def entry(self, now: int) -> dict[str, Any]:
-        """All of it, for the census, when the reader leaves or the test ends at ``now``."""
+    def entry(self, now: int, *, left: bool = False) -> dict[str, Any]:
+        """All of it, for the census, when the reader has ``left`` or the test ends at ``now``."""
         until = now if self._caught_up(now) else self._away
         outside = self._back is None and not self._pausing and now - self._away > OUTSIDE_NS
         return {
@@ -136,6 +141,7 @@ class ReaderBook:
             "repeats": self.repeats,
             "gaps": self.gaps,
             "outside": outside,
+            "left": left,
         }
 
     def _caught_up(self, now: int) -> bool:
@@ -176,7 +182,8 @@ class PublisherBook:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """What all readers were owed, and had. ``outside``: who had no connection for long at the end.
+    """What all readers were owed, and had. ``outside``: who had no connection for long at the end;
+    ``late``: what readers who left before the end hadn't had yet, nor anything newer.
 
     ``lost_by`` and ``doubled_by`` are by kind of reader.
     """
@@ -186,6 +193,7 @@ class Census:
     unreceipted: int
     owed: int
     lost: int
+    late: int
     doubled: int
     repeats: int
     gaps: int
@@ -215,7 +223,7 @@ def census(readers: Sequence[dict[str, Any]], publishers: Sequence[dict[str, Any
             sent.setdefault(topic, []).append((one["name"], numbered))
     lost: collections.Counter[str] = collections.Counter()
     doubled: collections.Counter[str] = collections.Counter()
-    owed = 0
+    owed = late = 0
     for reader in readers:
         had = {(topic, name): Numbers(ranges) for topic, name, ranges in reader["had"]}
         doubled[reader["kind"]] += reader["doubled"]
@@ -224,13 +232,18 @@ def census(readers: Sequence[dict[str, Any]], publishers: Sequence[dict[str, Any
                 numbers = had.get((topic, name), Numbers())
                 due = list(_due(numbered, since, reader["until"] - GRACE_NS))
                 owed += len(due)
-                lost[reader["kind"]] += sum(number not in numbers for number in due)
+                missing = [number for number in due if number not in numbers]
+                # Who has left can't be waited for: what is newer than all it had was on its way.
+                gone = [n for n in missing if reader["left"] and n > numbers.newest]
+                late += len(gone)
+                lost[reader["kind"]] += len(missing) - len(gone)
     return Census(
         readers=len(readers),
         messages=sum(len(numbered) for by in sent.values() for _, numbered in by),
         unreceipted=sum(one["unreceipted"] for one in publishers),
         owed=owed,
         lost=lost.total(),
+        late=late,
         doubled=doubled.total(),
         repeats=sum(one["repeats"] for one in readers),
         gaps=sum(one["gaps"] for one in readers),

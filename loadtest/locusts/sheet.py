@@ -153,6 +153,7 @@ def _facts(found: Census) -> Iterator[str]:
         ("messages without one", found.unreceipted),
         ("deliveries owed", found.owed),
         ("… lost", found.lost),
+        ("… not there yet when a reader left", found.late),
         ("… doubled", found.doubled),
         ("repeats after a reconnect, dropped by identity", found.repeats),
         ("resumes told that something may be missing", found.gaps),

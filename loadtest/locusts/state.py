@@ -65,7 +65,7 @@ class Run:
         """A reader is gone. After the run's own end its book is closed already."""
         if book in self.books:
             self.books.discard(book)
-            self.left.append(book.entry(time.time_ns()))
+            self.left.append(book.entry(time.time_ns(), left=True))
 
     def close(self) -> dict[str, Any]:
         """All books, for the census; whatever comes after that doesn't count."""

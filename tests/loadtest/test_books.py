@@ -66,6 +66,12 @@ def test_what_is_missing_is_lost_also_the_last_one() -> None:
     assert list(found.broken_promises()) == ["2 deliveries were lost"]
 
 
+def test_what_had_not_come_yet_when_a_reader_left_is_late_and_a_hole_before_it_is_lost() -> None:
+    entry = reader([0, 1, 3, 4]).entry(60 * SECOND, left=True)
+    found = census([entry], [sent().entry()])
+    assert (found.owed, found.lost, found.late) == (10, 1, 5)
+
+
 def test_who_got_nothing_lost_everything() -> None:
     assert counted(reader([])).lost == 10
 
