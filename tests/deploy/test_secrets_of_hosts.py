@@ -277,7 +277,7 @@ def test_no_unit_leaves_its_memory_on_the_disk(unit: str) -> None:
 def test_who_talks_to_strangers_never_acts_in_the_machines_name() -> None:
     unit = (ROLES / "service" / "templates" / "unit.j2").read_text()
     assert (
-        "{% if not service_cloud | default(true) %}\n"
+        "{% if not service_cloud | default(false) %}\n"
         "# The machine's role in AWS, with which secrets are read: who talks to strangers never "
         "asks for it.\n"
         "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128\n"
