@@ -20,6 +20,7 @@ CLIENT, CORE, STORE = "oregon-client-1", "oregon-core-1", "oregon-store-1"
 BOX, PROXY = "oregon-retail-1", "singapore-proxy-1"
 HOSTS: Final = (CLIENT, CORE, STORE, BOX, PROXY)
 RELEASE_IS_NAMED: Final = "The bundle has a release's name"
+STORES_ARE_KNOWN: Final = "Store nodes know each other"
 PUBLISHERS: Final = {"cms": "a-publishers-password"}
 PLAY: Final = [
     {
@@ -77,13 +78,17 @@ def playbook() -> str:
 
 
 def played(
-    playbook: str, folder: Path, play: list[dict[str, Any]], given: dict[str, Any]
+    playbook: str,
+    folder: Path,
+    play: list[dict[str, Any]],
+    given: dict[str, Any],
+    environment: str = "production",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a play with production's inventory, and what is given beside it."""
+    """Run a play with an inventory, and what is given beside it."""
     file = folder / "play.yml"
     file.write_text(yaml.safe_dump(play))
     more = json.dumps({"playbook_dir": str(ANSIBLE / "playbooks"), **given})
-    inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
+    inventory = str(ANSIBLE / "inventories" / environment / "hosts.yml")
     return subprocess.run(
         [playbook, "-i", inventory, str(file), "--extra-vars", more],
         cwd=ANSIBLE,
@@ -217,6 +222,37 @@ def test_what_would_become_another_line_or_folder_is_refused(
     done = played(playbook, tmp_path, play, given)
     assert done.returncode == 2
     assert said in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("environment", "given", "refused"),
+    [
+        ("production", {}, False),
+        ("production", {"newsfabric_tls": False}, True),
+        ("production", {"newsfabric_tls": "false"}, True),
+        (
+            "production",
+            {"newsfabric_tls": False, "newsfabric_store_network_trusted": True},
+            False,
+        ),
+        ("staging", {"newsfabric_tls": False}, False),
+    ],
+    ids=["tls", "none", "none-as-text", "trusted", "one-node"],
+)
+def test_store_nodes_that_ask_for_no_login_are_refused_unless_their_network_is_trusted(
+    playbook: str, tmp_path: Path, environment: str, given: dict[str, Any], refused: bool
+) -> None:
+    checks = [
+        task
+        for where, task in tasks()
+        if where == "roles/precheck/tasks/main.yml" and task["name"] == STORES_ARE_KNOWN
+    ]
+    play = [{"hosts": STORE, "connection": "local", "gather_facts": False, "tasks": checks}]
+    done = played(playbook, tmp_path, play, given, environment)
+    said = " ".join(done.stdout.split())
+    told_why = "newsfabric_store_network_trusted if nobody else is on their network" in said
+    assert len(checks) == 1
+    assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
 
 
 def tasks() -> list[tuple[str, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""Which services can ask for what a machine's role in AWS may do, in the units that are written."""
+"""What units let services reach: the machine's role in AWS, and on a group's box a key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def test_no_unit_but_the_instances_own_reaches_the_metadata_service() -> None:
     assert open_ == INSTANCES_OWN
 
 
-def test_a_box_of_a_group_runs_no_service_that_reaches_it(playbook: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def of_a_box(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The units that the image has for a group's box."""
+    tmp_path = tmp_path_factory.mktemp("box")
     install: list[dict[str, Any]] = yaml.safe_load(
         (ROLES / "instance" / "tasks" / "install.yml").read_text()
     )
@@ -75,8 +78,19 @@ def test_a_box_of_a_group_runs_no_service_that_reaches_it(playbook: str, tmp_pat
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    denied = {unit.name: DENIED in unit.read_text() for unit in tmp_path.glob("*.service")}
-    assert denied == {
+    return {unit.name: unit.read_text() for unit in tmp_path.glob("*.service")}
+
+
+def test_a_box_of_a_group_runs_no_service_that_reaches_it(of_a_box: dict[str, str]) -> None:
+    assert {name: f"\n{DENIED}\n" in text for name, text in of_a_box.items()} == {
         "newsfabric-gateway.service": True,
         "newsfabric-retail-agent.service": True,
     }
+
+
+def test_a_box_of_a_group_runs_no_service_that_is_given_a_key(of_a_box: dict[str, str]) -> None:
+    # All boxes of a group would have the same one.
+    assert [name for name, text in of_a_box.items() if "key.pem" in text] == []
+    broker = (ROLES / "rabbitmq" / "templates" / "rabbitmq.conf.j2").read_text()
+    [only, _] = broker.split("keyfile = ")
+    assert "{% if newsfabric_tls and newsfabric_part != 'retail' %}" in only
