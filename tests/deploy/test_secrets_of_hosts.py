@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -63,18 +61,6 @@ PLAY: Final = [
         ],
     }
 ]
-
-
-@pytest.fixture(scope="module")
-def playbook() -> str:
-    """The program."""
-    own = ROOT / ".tools" / "ansible" / "bin" / "ansible-playbook"
-    program = str(own) if own.exists() else shutil.which("ansible-playbook")
-    if program is None:
-        if "CI" in os.environ:
-            pytest.fail("no ansible-playbook in .tools/ansible or on the PATH")
-        pytest.skip("no ansible-playbook in .tools/ansible or on the PATH")
-    return program
 
 
 def played(

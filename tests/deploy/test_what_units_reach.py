@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -18,18 +16,6 @@ ROLES: Final = ANSIBLE / "roles"
 DENIED: Final = "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128"
 # They make a machine a box, and drain it: their work is in the machine's name.
 INSTANCES_OWN: Final = {"instance/settle.service.j2", "instance/leave.service.j2"}
-
-
-@pytest.fixture(scope="module")
-def playbook() -> str:
-    """The program."""
-    own = ROOT / ".tools" / "ansible" / "bin" / "ansible-playbook"
-    program = str(own) if own.exists() else shutil.which("ansible-playbook")
-    if program is None:
-        if "CI" in os.environ:
-            pytest.fail("no ansible-playbook in .tools/ansible or on the PATH")
-        pytest.skip("no ansible-playbook in .tools/ansible or on the PATH")
-    return program
 
 
 def units() -> dict[str, str]:

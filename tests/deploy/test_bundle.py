@@ -1,0 +1,164 @@
+"""The archive of wheels for hosts: what isn't what was packed is neither taken nor installed."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RELEASE: Final = ROOT / "deploy" / "ansible" / "roles" / "release" / "tasks"
+# It stands for pip, which would ask a registry: the wheels that are needed are in `given`.
+PIP: Final = """#!/bin/sh
+while [ "$1" != --wheel-dir ]; do shift; done
+cp given/*.whl "$2"
+"""
+
+
+def wheel(folder: Path, name: str, version: str, *, needs: str = "", text: str = "") -> Path:
+    """A wheel of one module."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: aws\n"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(f"{name}.py", text)
+        made.writestr(f"{info}/METADATA", metadata + (f"Requires-Dist: {needs}\n" if needs else ""))
+        tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        made.writestr(f"{info}/WHEEL", tags)
+        made.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A bundle that `scripts/bundle` has made, in a checkout of its own."""
+    for name in ("scripts", "dist", "given", ".venv/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "bundle", tmp_path / "scripts")
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    pip = tmp_path / ".venv" / "bin" / "pip"
+    pip.write_text(PIP)
+    pip.chmod(0o755)
+    own = wheel(tmp_path / "dist", "newsfabric", "0.1.0", needs="other")
+    shutil.copy(own, tmp_path / "given")
+    wheel(tmp_path / "given", "other", "2.0")
+    done = subprocess.run(
+        [tmp_path / "scripts" / "bundle"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return tmp_path / done.stdout.strip()
+
+
+@pytest.fixture
+def wheels(bundle: Path, tmp_path: Path) -> Path:
+    """What a host unpacks."""
+    folder = tmp_path / "opt" / "wheels"
+    folder.mkdir(parents=True)
+    subprocess.run(["tar", "--extract", "--file", bundle, "-C", folder], check=True)
+    return folder
+
+
+def installed(wheels: Path) -> subprocess.CompletedProcess[str]:
+    """Run what the role runs, into a folder."""
+    blocks = [task.get("block", []) for task in yaml.safe_load((RELEASE / "main.yml").read_text())]
+    [command] = [
+        task["ansible.builtin.command"]["cmd"]
+        for block in blocks
+        for task in block
+        if task["name"] == "The packages"
+    ]
+    pip = "{{ newsfabric_home }}/releases/{{ newsfabric_release }}/bin/pip"
+    assert command.startswith(f"{pip} install ")
+    words = command.removeprefix(pip).replace("{{ newsfabric_home }}", str(wheels.parent)).split()
+    target = wheels.parent / "site"
+    return subprocess.run(
+        [sys.executable, "-m", "pip", *words, f"--target={target}"], capture_output=True, text=True
+    )
+
+
+def test_all_that_was_packed_is_installed(wheels: Path) -> None:
+    done = installed(wheels)
+    assert done.returncode == 0, done.stderr
+    found = {file.name for file in (wheels.parent / "site").glob("*.py")}
+    assert found == {"newsfabric.py", "other.py"}
+
+
+@pytest.mark.parametrize("name", ["newsfabric", "other"])
+def test_a_wheel_that_was_changed_is_not_installed(wheels: Path, name: str) -> None:
+    [version] = [file.name.split("-")[1] for file in wheels.glob(f"{name}-*.whl")]
+    needs = "other" if name == "newsfabric" else ""
+    wheel(wheels, name, version, needs=needs, text="print('another')")
+    done = installed(wheels)
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert not (wheels.parent / "site").exists()
+
+
+def test_a_newer_wheel_that_was_added_is_not_installed(wheels: Path) -> None:
+    wheel(wheels, "other", "2.1")
+    done = installed(wheels)
+    assert done.returncode == 0, done.stderr
+    versions = {folder.name for folder in (wheels.parent / "site").glob("other-*.dist-info")}
+    assert versions == {"other-2.0.dist-info"}
+
+
+def test_what_a_wheel_needs_and_nobody_packed_is_not_installed(wheels: Path) -> None:
+    wheel(wheels, "third", "1.0")
+    pinned = (wheels / "requirements.txt").read_text()
+    changed = wheel(wheels, "other", "2.0", needs="third")
+    old = next(line for line in pinned.splitlines() if line.startswith("other=="))
+    new = f"other==2.0 --hash=sha256:{hashlib.sha256(changed.read_bytes()).hexdigest()}"
+    (wheels / "requirements.txt").write_text(pinned.replace(old, new))
+    done = installed(wheels)
+    assert done.returncode != 0
+    assert "third" in done.stderr
+
+
+def test_beside_it_is_its_checksum(bundle: Path) -> None:
+    checked = ["sha256sum", "--check", "--strict", f"{bundle.name}.sha256"]
+    assert subprocess.run(checked, cwd=bundle.parent, capture_output=True).returncode == 0
+    with bundle.open("ab") as stream:
+        stream.write(b"x")
+    assert subprocess.run(checked, cwd=bundle.parent, capture_output=True).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "taken"),
+    [
+        ("true", True),
+        ("echo x >>{bundle}", False),
+        ("rm {bundle}.sha256", False),
+        (": >{bundle}.sha256", False),
+    ],
+    ids=["as-made", "changed", "no-checksum", "empty-checksum"],
+)
+def test_a_bundle_that_is_not_what_was_made_is_not_taken(
+    playbook: str, bundle: Path, tmp_path: Path, spoil: str, taken: bool
+) -> None:
+    subprocess.run(spoil.format(bundle=bundle), shell=True, check=True)
+    tasks = yaml.safe_load((RELEASE / "bundle.yml").read_text())
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
+    file = tmp_path / "play.yml"
+    file.write_text(yaml.safe_dump(play))
+    done = subprocess.run(
+        [playbook, "-i", "localhost,", str(file), "-e", f"newsfabric_bundle={bundle}"],
+        cwd=ROOT / "deploy" / "ansible",
+        capture_output=True,
+        text=True,
+    )
+    said = "isn't what its .sha256 beside it says" in " ".join(done.stdout.split())
+    assert (done.returncode, said) == ((0, False) if taken else (2, True)), done.stdout
+
+
+@pytest.mark.parametrize("where", ["roles/precheck/tasks/main.yml", "playbooks/build-image.yml"])
+def test_that_is_looked_at_before_anything_is_changed(where: str) -> None:
+    text = (ROOT / "deploy" / "ansible" / where).read_text()
+    assert text.count("tasks_from: bundle.yml") == 1
+    assert "ansible.builtin.copy:" not in text.split("tasks_from: bundle.yml")[0]
