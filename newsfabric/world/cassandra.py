@@ -198,9 +198,15 @@ def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> No
 
 
 def command(
-    node: StoreNode, home: CassandraHome, *, heap_mb: int = HEAP_MB, optimised: bool = False
+    node: StoreNode,
+    home: CassandraHome,
+    *,
+    heap_mb: int = HEAP_MB,
+    optimised: bool = False,
+    options: Sequence[str] = (),
 ) -> list[str]:
-    """Run ``node`` in the foreground, after :func:`prepare`; it logs to stdout.
+    """Run ``node`` in the foreground, after :func:`prepare`; it logs to stdout. ``options`` are
+    Java's, besides ours.
 
     ``optimised``: with both of Java's compilers, as in production, for a node whose speed is
     measured. Otherwise with the quick one alone: the other takes a third of a start's processor
@@ -238,6 +244,7 @@ def command(
         *(word for name in _EXPORTS.split() for word in ("--add-exports", f"{name}=ALL-UNNAMED")),
         *(word for name in _OPENS.split() for word in ("--add-opens", f"{name}=ALL-UNNAMED")),
         *(f"-D{name}={value}" for name, value in properties.items()),
+        *options,
         "-cp",
         f"{conf}:{home.lib}/*",
         "org.apache.cassandra.service.CassandraDaemon",
@@ -294,13 +301,15 @@ class LocalCassandra:
         heap_mb: int = HEAP_MB,
         optimised: bool = False,
         settings: Mapping[str, object] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
-        """``settings`` are as for :func:`prepare`."""
+        """``settings`` are as for :func:`prepare`, ``options`` as for :func:`command`."""
         self.folder = folder
         self._home = home
         self._heap_mb = heap_mb
         self._optimised = optimised
         self._settings = settings
+        self._options = options
         ports = iter(free_ports(2 * nodes * len(centres)))
         pairs = list(itertools.islice(zip(ports, ports, strict=True), nodes * len(centres)))
         seeds = tuple(f"{HOST}:{gossip}" for _, gossip in pairs)
@@ -326,7 +335,13 @@ class LocalCassandra:
         chosen = [node for node in self.nodes if not names or node.name in names]
         for node in chosen:
             prepare(node, self._settings)
-            words = command(node, self._home, heap_mb=self._heap_mb, optimised=self._optimised)
+            words = command(
+                node,
+                self._home,
+                heap_mb=self._heap_mb,
+                optimised=self._optimised,
+                options=self._options,
+            )
             with contextlib.nullcontext() if self._optimised else few_wakeups():
                 self._processes[node.name] = spawn(
                     words,
