@@ -54,7 +54,7 @@ def made_password(folder: Path) -> None:
     [shell] = [t["ansible.builtin.shell"]["cmd"] for t in tasks if t["name"] == "Its password"]
     assert "\nchown root:cassandra password.new\n" in shell
     shell = shell.replace("\nchown root:cassandra password.new\n", "\n")
-    subprocess.run(["sh", "-c", shell], cwd=folder, check=True)
+    subprocess.run(["bash", "-c", shell], cwd=folder, check=True)
 
 
 @pytest.fixture(scope="module")
