@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 from collections.abc import Iterator
 
 
 class Descriptors:
-    """All that this process may have, taken and given back."""
+    """How many this process may have: a few, or no more than it has."""
 
-    def __init__(self) -> None:
-        self._taken: list[int] = []
+    def __init__(self, limit: tuple[int, int]) -> None:
+        self._limit = limit
 
     @classmethod
     @contextlib.contextmanager
     def bounded(cls) -> Iterator[Descriptors]:
-        """With a low limit, so that taking all is quick. All is given back at the end."""
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[0]), limits[1]))
-        taken = cls()
+        """At most 256 of them, until the end of the context."""
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        bounded = cls((min(256, before[0]), before[1]))
+        bounded.give_back()
         try:
-            yield taken
+            yield bounded
         finally:
-            taken.give_back()
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
     def take_all(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                self._taken.append(os.open(os.devnull, os.O_RDONLY))
+        """None can be had from now on.
+
+        The limit is lowered, and not all are opened: what the garbage collector closes
+        meanwhile would be free again.
+        """
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, self._limit[1]))
 
     def give_back(self) -> None:
-        while self._taken:
-            os.close(self._taken.pop())
+        """They can be had again."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
