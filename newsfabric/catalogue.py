@@ -41,13 +41,16 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
 #: Every label, and what keeps its values few. Nothing that a stranger chooses is a label.
 LABELS: Final[Mapping[str, str]] = {
     "action": "a verb of the protocol, or what a driver is asked",
+    "alarm": "`memory` or `disk`",
     "class": "`gold`, `silver` or `bronze`",
+    "cluster": "a cluster of brokers, as `oregon/core`",
     "code": "an error code of the protocol",
     "command": "what an agent does to a feed",
     "ending": "how a hole or a number ended",
     "gateways": "`some` or `none`",
     "kind": "what a keeper changes: a queue, a binding, a shovel; what a scaler takes a box for",
     "mark": "`ack`, `read` or `dismiss`",
+    "node": "a broker of the fabric",
     "origin": "a region",
     "outcome": "what came of it, from a list in the code",
     "place": "`first`, `later` or `again`",

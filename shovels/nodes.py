@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from newsfabric import metrics
 from newsfabric.errors import ManagementError
 from newsfabric.management import Management, NodeState
 from newsfabric.reports import MAX_NODES, NodeSeen
@@ -22,6 +23,12 @@ from shovels.plan import short_name
 EVERY: Final = 1.0
 _TIMEOUT: Final = 0.8
 _MISSES: Final = 2
+
+ALARM: Final = metrics.gauge(
+    "shovels_broker_alarms",
+    "1 while a broker of the region or of a proxy cluster takes no messages: memory or disk",
+    ["cluster", "node", "alarm"],
+)
 
 # Node → what it says of its cluster's nodes; None: it doesn't answer.
 Answers = Mapping[str, Sequence[NodeState] | None]
@@ -48,6 +55,14 @@ def judge(cluster: Cluster, answers: Answers, misses: Misses) -> list[NodeSeen]:
         alarm = next((state.alarm for state in of_it if state.alarm), "") if running else ""
         found.append(NodeSeen(cluster=str(cluster), node=name, running=running, alarm=alarm))
     return found
+
+
+def show_alarms(seen: Sequence[NodeSeen]) -> None:
+    """Set :data:`ALARM` to what was ``seen`` last; an alarm that is over has no series."""
+    ALARM.clear()
+    for one in seen:
+        if one.alarm:
+            ALARM.labels(one.cluster, one.node, one.alarm).set(1)
 
 
 class Nodes:
@@ -92,6 +107,7 @@ class Nodes:
             }
             seen += judge(cluster, answers, self._misses)
         self.seen = tuple(seen[:MAX_NODES])
+        show_alarms(self.seen)
 
 
 def clusters_of(fabric: Fabric, region: str) -> dict[Cluster, Sequence[Node]]:

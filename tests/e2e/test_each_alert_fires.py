@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import os
 import resource
 import sqlite3
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -34,7 +36,9 @@ from newsfabric.certificates.making import make_authority
 from newsfabric.control import LoadReport, encode_load, load_key
 from newsfabric.mailbox import Mark, encode_mark
 from newsfabric.topology.roles import user_name
+from newsfabric.world import broker as brokers
 from newsfabric.world.layout import WorldLayout
+from newsfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.world.targets import targets
 
 pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -348,6 +352,32 @@ def _hold_gold_up(world: World) -> None:
     # How long the fault lasts.
     time.sleep(2.0)
     _chaos(world, "cont", GATEWAY)
+
+
+def _ctl(world: World, home: RabbitmqHome, name: str, *words: str) -> None:
+    """Run ``rabbitmqctl`` on a broker of the world."""
+    layout = layout_of(world)
+    broker = next(one for one in layout.brokers() if one.name == name)
+    paths = layout.paths
+    variables = brokers.environment(
+        broker, home, os.environ, marker=paths.state, erlang=paths.erlang
+    )
+    command = [str(home.sbin / "rabbitmqctl"), "--quiet", *words]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_broker_without_room(
+    world: World, prometheus: Prometheus, rabbitmq_home: RabbitmqHome
+) -> None:
+    name = "oregon-client-1"
+    _none_fires(prometheus, "NewsfabricBrokerAlarm")
+    _ctl(world, rabbitmq_home, name, "set_disk_free_limit", "900000GB")
+    try:
+        _fires(prometheus, "NewsfabricBrokerAlarm", node=name, alarm="disk")
+    finally:
+        _ctl(world, rabbitmq_home, name, "set_disk_free_limit", "50MB")
+    _none_fires(prometheus, "NewsfabricBrokerAlarm")
 
 
 def test_brokers_that_are_away(world: World, prometheus: Prometheus) -> None:

@@ -11,7 +11,7 @@ from newsfabric.management import NodeState
 from newsfabric.reports import NodeSeen
 from newsfabric.topology import Cluster, region_links
 from shovels.keeper import seen_shovels
-from shovels.nodes import Misses, judge
+from shovels.nodes import ALARM, Misses, judge, show_alarms
 
 CLIENT, CORE = Cluster("oregon", "client"), Cluster("oregon", "core")
 
@@ -51,6 +51,19 @@ def test_a_node_that_is_slow_once_is_not_away_while_others_see_it():
 def test_an_alarm_is_told_by_whoever_sees_it(alarm: str):
     answers = {"core-1": [state(1), state(2, alarm=alarm)], "core-2": [state(2, alarm=alarm)]}
     assert judge(CORE, answers, Misses())[1] == seen(2, alarm=alarm)
+
+
+def test_an_alarm_is_a_metric_until_it_is_over():
+    def shown() -> dict[tuple[str, ...], float]:
+        (family,) = ALARM.collect()
+        return {tuple(sample.labels.values()): sample.value for sample in family.samples}
+
+    show_alarms([seen(1), seen(2, alarm="disk")])
+    assert shown() == {("oregon/core", "core-2", "disk"): 1.0}
+    show_alarms([seen(1), seen(2, alarm="memory")])
+    assert shown() == {("oregon/core", "core-2", "memory"): 1.0}
+    show_alarms([seen(1), seen(2)])
+    assert shown() == {}
 
 
 answers = st.dictionaries(

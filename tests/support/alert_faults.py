@@ -46,6 +46,7 @@ MADE_IN: Final[dict[str, tuple[str, str]]] = {
     "NewsfabricShovelRestarts": (_FIRES, "test_a_shovel_whose_messages_somebody_else_takes"),
     "NewsfabricFeedSilent": (_FIRES, "test_brokers_that_are_away"),
     "NewsfabricDelayHigh": (_FIRES, "test_gold_that_was_held_up"),
+    "NewsfabricBrokerAlarm": (_FIRES, "test_a_broker_without_room"),
     "NewsfabricShovelsMissing": (_FIRES, "test_brokers_that_are_away"),
 }
 
