@@ -17,6 +17,7 @@ from newsfabric.errors import ConfigError
 from newsfabric.settings import Fabric, ProxyCluster, dump_fabric
 from newsfabric.topics import PublisherRights
 from newsfabric.topology import Cluster, box_queue, mailbox_queues, region_links, router_queues
+from newsfabric.topology.plan import shovel_plan
 from newsfabric.topology.rights import User, beginning, exactly, limits, one_of, publisher
 from newsfabric.topology.roles import box_user, cluster_users, core_box, user_name, vouches
 
@@ -70,6 +71,21 @@ def test_a_keeper_and_its_shovels_may_do_what_the_plan_wants_of_them(region: str
                 assert not allowed(source[f"shovel.{other}"], "read").match(queue)
         assert allowed(keeper, "read").match(link.exchange)
         assert allowed(on(link.runs_on)[f"keeper.{region}"], "read").match(link.destination)
+
+
+@pytest.mark.parametrize("region", ["oregon", "dublin"])
+def test_a_keeper_may_make_every_binding_of_the_plan(region: str) -> None:
+    made = set()
+    for cluster, part in shovel_plan(KNOWN, region, TOPICS).items():
+        keeper = on(cluster)[f"keeper.{region}"]
+        # What isn't listed there may have any key.
+        keys = {each["exchange"]: each["read"] for each in keeper.topic_permissions()}
+        for binding in part.bindings:
+            made.add((binding.exchange, binding.key))
+            assert allowed(keeper, "write").match(binding.queue), binding
+            assert allowed(keeper, "read").match(binding.exchange), binding
+            assert re.match(keys.get(binding.exchange, ""), binding.key), binding
+    assert {("upstream", "_fabric.mark"), ("intake", "#"), ("outbound", "#")} <= made
 
 
 @given(names, names)

@@ -213,7 +213,7 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
         write=(*own, *queues, *canaries, *([UPSTREAM] if at_home else [])),
         read=(*exchanges, *(link.exchange for link in sources), *own, *queues),
         topics=dict.fromkeys(canaries, ((key,), (_ANY,)))
-        | ({UPSTREAM: _reporting(region)} if at_home else {}),
+        | ({UPSTREAM: (_reporting(region)[0], (exactly(MARK_KEY),))} if at_home else {}),
     )
     if queues:
         yield User(name=user_name("shovel", region), read=queues)

@@ -242,7 +242,13 @@ def test_another_regions_keeper_rules_this_one(core: Guarded) -> None:
         assert core.api(user, "/parameters/shovel/%2F/mine", "PUT", {"value": {}}) == 401
         assert core.api(user, "/definitions", "POST", {}) == 401
     core.takes(
-        "keeper.oregon", deletes("router.1"), declares("router.1"), binds("router.1", "intake")
+        "keeper.oregon",
+        deletes("router.1"),
+        declares("router.1"),
+        binds("router.1", "intake"),
+        deletes("mailbox.1"),
+        declares("mailbox.1"),
+        binds("mailbox.1", "upstream", MARK_KEY),
     )
     core.takes(KEEPER, deletes(SOURCE))
 
