@@ -83,12 +83,13 @@ class Crowd:
     regions: tuple[str, ...]
     readers: int
     per_second: float
+    topics: int = 1
     report: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __enter__(self) -> Crowd:
         desks = ",".join(desk(region) for region in self.regions)
         key = access.api_key(self.fleet.folders)
-        told = (desks, key, str(self.readers), str(self.per_second))
+        told = (desks, key, str(self.readers), str(self.per_second), str(self.topics))
         self._program = subprocess.Popen(
             self.fleet.network.within(sys.executable, "-m", "tests.fleet.crowd", *told),
             stdin=subprocess.PIPE,
@@ -111,6 +112,12 @@ class Crowd:
         said, _ = self._program.communicate(timeout=300)
         if kind is None:
             self.report = json.loads(said)
+
+    @property
+    def noticed_nothing(self) -> bool:
+        """Whether no reader was disconnected, and no delivery lost or doubled."""
+        left = self.report["disconnected"] + self.report.get("left", 0)
+        return (left, self.report["lost"], self.report["doubled"]) == (0, 0, 0)
 
     def _said(self) -> IO[str]:
         assert self._program.stdout is not None

@@ -153,12 +153,19 @@ def _check_cluster(session: Session, told: argparse.Namespace) -> None:
         sys.exit(f"error: this is a node of cluster {name}, not of {told.cluster}")
 
 
-def wanted(session: Session, text: str) -> dict[str, str]:
-    """``oregon=3,dublin=3`` as a keyspace's replication, without data centres to come."""
-    rows = [*session.execute(LOCAL), *session.execute(PEERS)]
-    known = {row.data_center for row in rows}
-    pairs = (pair.split("=") for pair in text.split(","))
-    return {"class": STRATEGY} | {dc: n for dc, n in pairs if dc in known}
+def wanted(nodes: list[str], now: dict[str, str], text: str) -> dict[str, str]:
+    """The replication of logins: ``oregon=3,dublin=3``, without data centres to come.
+
+    ``nodes`` has the data centre of each node that has joined, ``now`` the replication as it is.
+    While a data centre has fewer nodes than replicas it keeps the replicas that it has, one at
+    first: with three replicas and one node nobody could log in. oregon's first two nodes: 1, the
+    third: 3, and 3 still when one of them is gone.
+    """
+    pairs = [pair.split("=") for pair in text.split(",")]
+    replicas = {
+        dc: n if nodes.count(dc) >= int(n) else now.get(dc, "1") for dc, n in pairs if dc in nodes
+    }
+    return {"class": STRATEGY} | replicas
 
 
 def replicate(session: Session, text: str) -> bool:
@@ -166,9 +173,10 @@ def replicate(session: Session, text: str) -> bool:
 
     Returns whether they didn't yet.
     """
-    replication = dict(session.execute(REPLICATION).one().replication)
-    new = wanted(session, text)
-    if replication | {"class": STRATEGY} == new:
+    now = dict(session.execute(REPLICATION).one().replication)
+    nodes = [row.data_center for row in (*session.execute(LOCAL), *session.execute(PEERS))]
+    new = wanted(nodes, now, text)
+    if now | {"class": STRATEGY} == new:
         return False
     session.execute(f"ALTER KEYSPACE system_auth WITH replication = {new}")
     return True

@@ -1,0 +1,41 @@
+"""The program that makes the store's logins: how many replicas it asks for."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FILE = Path(__file__).parents[2] / "deploy/ansible/roles/cassandra/files/store_login.py"
+SIMPLE = {"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "1"}
+BY_CENTRE = {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy"}
+
+
+@pytest.fixture(scope="module")
+def program() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("store_login", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "now", "replicas"),
+    [
+        (["oregon"], SIMPLE, {"oregon": "1"}),
+        (["oregon"] * 2, BY_CENTRE | {"oregon": "1"}, {"oregon": "1"}),
+        (["oregon"] * 3, BY_CENTRE | {"oregon": "1"}, {"oregon": "3"}),
+        # One is gone for good, and isn't replaced yet.
+        (["oregon"] * 2, BY_CENTRE | {"oregon": "3"}, {"oregon": "3"}),
+        (["oregon"] * 3 + ["dublin"], BY_CENTRE | {"oregon": "3"}, {"oregon": "3", "dublin": "1"}),
+    ],
+)
+def test_a_data_centre_has_all_its_replicas_when_it_has_as_many_nodes(
+    program: ModuleType, nodes: list[str], now: dict[str, str], replicas: dict[str, str]
+) -> None:
+    found = program.wanted(nodes, now, "oregon=3,dublin=3")
+    assert found == {"class": "NetworkTopologyStrategy"} | replicas

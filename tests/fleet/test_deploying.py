@@ -1,0 +1,64 @@
+"""Another build in the place of the one that runs, under load, on six machines."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fleet.fleet import Fleet
+from fleet.folders import CHECKOUT
+from fleet.plan import machines_of
+from tests.fleet.fabrics import Crowd, changes, on, plays
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def another_build(bundle: Path, folder: Path) -> Path:
+    """``bundle`` once more, as of another build: its wheel has one file more."""
+    inside = folder / "inside"
+    inside.mkdir()
+    subprocess.run(["tar", "--extract", "--file", bundle, "-C", inside], check=True)
+    (wheel,) = inside.glob("newsfabric-*.whl")
+    before = sha256(wheel)
+    with zipfile.ZipFile(wheel, "a") as packed:
+        packed.writestr("newsfabric/another_build", "")
+    requirements = inside / "requirements.txt"
+    said = requirements.read_text()
+    assert said.count(before) == 1
+    requirements.write_text(said.replace(before, sha256(wheel)))
+    made = folder / f"newsfabric-{wheel.name.split('-')[1]}-{sha256(wheel)[:12]}.tar"
+    subprocess.run(["tar", "--create", "--file", made, "-C", inside, "."], check=True)
+    made.with_name(f"{made.name}.sha256").write_text(f"{sha256(made)}  {made.name}\n")
+    return made
+
+
+def running(fleet: Fleet) -> set[str]:
+    """The releases that its machines run."""
+    return {
+        on(fleet, machine.name, "cat /opt/newsfabric/running").strip() for machine in machines_of(6)
+    }
+
+
+def test_another_build_is_deployed_and_taken_back_and_no_reader_notices(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    (first,) = (CHECKOUT / "dist").glob("newsfabric-*.tar")
+    second = another_build(first, tmp_path)
+    to_second = ("--extra-vars", f"newsfabric_bundle={second}")
+    plays(fleet, "site.yml")
+    with Crowd(fleet, ("oregon",), readers=2000, per_second=50, topics=25) as crowd:
+        plays(fleet, "deploy.yml", *to_second)
+        assert running(fleet) == {second.stem.removeprefix("newsfabric-")}
+        assert set(changes(plays(fleet, "deploy.yml", *to_second)).values()) == {0}
+        plays(fleet, "deploy.yml")
+        assert running(fleet) == {first.stem.removeprefix("newsfabric-")}
+    assert crowd.noticed_nothing, crowd.report
+    assert crowd.report["messages"] > 50 * 60
