@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import resource
 from collections.abc import Iterator
 
 
 class Descriptors:
-    """How many this process may have: a few, or no more than it has."""
+    """All that this process may have, taken and given back."""
 
-    def __init__(self, limit: tuple[int, int]) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
+        self._taken: list[int] = []
 
     @classmethod
     @contextlib.contextmanager
     def bounded(cls) -> Iterator[Descriptors]:
-        """At most 256 of them, until the end of the context."""
-        before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        bounded = cls((min(256, before[0]), before[1]))
-        bounded.give_back()
+        """With a low limit, so that taking all is quick. All is given back at the end."""
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[0]), limits[1]))
+        taken = cls()
         try:
-            yield bounded
+            yield taken
         finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            taken.give_back()
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     def take_all(self) -> None:
-        """None can be had from now on.
-
-        The limit is lowered, and not all are opened: what the garbage collector closes
-        meanwhile would be free again.
-        """
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, self._limit[1]))
+        """Open all that there are; what others close from now on can be had again."""
+        # Sockets that earlier tests have left would be closed in the middle of this one.
+        gc.collect()
+        gc.disable()
+        with contextlib.suppress(OSError):
+            while True:
+                self._taken.append(os.open(os.devnull, os.O_RDONLY))
 
     def give_back(self) -> None:
-        """They can be had again."""
-        resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
+        """Close them."""
+        gc.enable()
+        while self._taken:
+            os.close(self._taken.pop())
