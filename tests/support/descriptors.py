@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import resource
 from collections.abc import Iterator
 
 
 class Descriptors:
-    """All that this process may have, taken and given back."""
+    """How many this process may have. Two ways to have none left: see each."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: tuple[int, int]) -> None:
+        self._limit = limit
         self._taken: list[int] = []
 
     @classmethod
     @contextlib.contextmanager
     def bounded(cls) -> Iterator[Descriptors]:
-        """With a low limit, so that taking all is quick. All is given back at the end."""
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[0]), limits[1]))
-        taken = cls()
+        """At most 256 of them, until the end of the context."""
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        bounded = cls((min(256, before[0]), before[1]))
+        bounded.give_back()
         try:
-            yield taken
+            yield bounded
         finally:
-            taken.give_back()
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            bounded.give_back()
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
     def take_all(self) -> None:
-        """Open all that there are; what others close from now on can be had again."""
-        # Sockets that earlier tests have left would be closed in the middle of this one.
-        gc.collect()
-        gc.disable()
+        """Open all that there are: who closes one can have one again."""
         with contextlib.suppress(OSError):
             while True:
                 self._taken.append(os.open(os.devnull, os.O_RDONLY))
 
+    def allow_none(self) -> None:
+        """No further one can be had, whatever is closed meanwhile."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, self._limit[1]))
+
     def give_back(self) -> None:
-        """Close them."""
-        gc.enable()
+        """They can be had again."""
         while self._taken:
             os.close(self._taken.pop())
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)

@@ -91,7 +91,7 @@ async def test_each_handover_takes_the_next_descriptor(end: End) -> None:
 async def test_a_descriptor_that_there_is_no_room_for_costs_its_own_request(end: End) -> None:
     pipes = [os.pipe() for _ in range(3)]
     with Descriptors.bounded() as descriptors:
-        descriptors.take_all()
+        descriptors.allow_none()
         for number, (read, _) in enumerate(pipes[:2]):
             end.other.hand_over(handover(f"192.0.2.{number}"), read)
         end.other.hand_over(published(1))
