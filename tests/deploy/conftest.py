@@ -1,4 +1,4 @@
-"""What tests of playbooks run."""
+"""Which of Ansible's programs the tests run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,25 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
+def program(name: str) -> str:
+    """The path of one of Ansible's programs; without it the test is skipped, and fails in CI."""
+    own = ROOT / ".tools" / "ansible" / "bin" / name
+    found = str(own) if own.exists() else shutil.which(name)
+    if found is None:
+        why = f"no {name} in .tools/ansible or on the PATH"
+        if "CI" in os.environ:
+            pytest.fail(why)
+        pytest.skip(why)
+    return found
+
+
 @pytest.fixture(scope="session")
 def playbook() -> str:
-    """The program."""
-    own = ROOT / ".tools" / "ansible" / "bin" / "ansible-playbook"
-    program = str(own) if own.exists() else shutil.which("ansible-playbook")
-    if program is None:
-        if "CI" in os.environ:
-            pytest.fail("no ansible-playbook in .tools/ansible or on the PATH")
-        pytest.skip("no ansible-playbook in .tools/ansible or on the PATH")
-    return program
+    """``ansible-playbook``."""
+    return program("ansible-playbook")
+
+
+@pytest.fixture(scope="session")
+def inventory() -> str:
+    """``ansible-inventory``."""
+    return program("ansible-inventory")
