@@ -169,12 +169,10 @@ async def run(desks: Sequence[str], key: str, readers: int, per_second: float, t
     await asyncio.gather(*sent)
     await asyncio.sleep(_SETTLE_SECONDS)
     numbers = range(first, first + len(sent))
-    owed = [
-        seat.got[number]
-        for seat in seats
-        for number in numbers
-        if seat.topic == topic_of(number, topics)
-    ]
+    of_topic = collections.defaultdict(list)
+    for number in numbers:
+        of_topic[topic_of(number, topics)].append(number)
+    owed = [seat.got[number] for seat in seats for number in of_topic[seat.topic]]
     report = {
         "readers": len(seats),
         "messages": len(numbers),
