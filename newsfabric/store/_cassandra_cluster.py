@@ -7,8 +7,10 @@ requests failed, none with libev).
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
+import random
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ from cassandra import (
     AuthenticationFailed,
     ConsistencyLevel,
     CoordinationFailure,
+    DriverException,
     OperationTimedOut,
     ProtocolVersion,
     Timeout,
@@ -51,11 +54,15 @@ from newsfabric.settings import Credentials, TlsFiles
 from newsfabric.store._cassandra_url import SYSTEM_TLS, Address
 from newsfabric.tls import ClientTls
 
+logger = logging.getLogger(__name__)
+
 CONNECT_S: Final = 5.0
 REQUEST_S: Final = 4.0
 # An answer takes milliseconds. After this long another replica is asked as well.
 _SPECULATE_S: Final = 0.25
 _HEARTBEAT_S: Final = 5.0
+# Two small reads of the node that the driver is told by.
+_REREAD_S: Final = 30.0
 _LEVELS: Final = {
     "one": ConsistencyLevel.LOCAL_ONE,
     "quorum": ConsistencyLevel.LOCAL_QUORUM,
@@ -161,6 +168,24 @@ def cluster(
         idle_heartbeat_timeout=_HEARTBEAT_S,
         monitor_reporting_enabled=False,
     )
+
+
+async def keep_nodes_known(made: Cluster, *, every: float = _REREAD_S) -> None:
+    """Read a connected cluster's list of nodes again, until cancelled: each ``every`` seconds, give
+    or take a fifth.
+
+    The driver alone reads it when it connects and when it is told of a change. A node that is not
+    yet in the list when it connects is forgotten, though the store's URL names it, and if the word
+    of it went out a moment before, that is for good: such a process would lose the store with the
+    one node that it knows.
+    """
+    while True:
+        await asyncio.sleep(every * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
+        try:
+            await asyncio.to_thread(made.refresh_nodes)
+        except DriverException as exc:
+            # It connects to another node by itself, and reads the list there.
+            logger.debug("the list of the store's nodes couldn't be read: %s", exc)
 
 
 class DriverTls:

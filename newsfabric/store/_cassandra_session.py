@@ -33,6 +33,7 @@ from newsfabric.store._cassandra_cluster import (
     ELSEWHERE,
     REQUEST_S,
     cluster,
+    keep_nodes_known,
     one_line,
     tls_context,
     wrapped,
@@ -112,6 +113,7 @@ class Session:
         self._link: _Link | None = None
         self._bridge: Bridge | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._rereading: asyncio.Task[None] | None = None
         self._backoff = Backoff(base=0.5, cap=5.0)
         self._rest_until = 0.0
         self._failure: StoreError | None = None
@@ -202,6 +204,9 @@ class Session:
         for _ in range(self._in_flight):
             await self._turns.acquire()
         if self._link is not None:
+            assert self._rereading is not None
+            self._rereading.cancel()
+            await asyncio.wait([self._rereading])
             await asyncio.to_thread(self._link.cluster.shutdown)
 
     async def _connected(self) -> _Link:
@@ -228,6 +233,9 @@ class Session:
             self._failure = exc
             self._rest_until = time.monotonic() + self._backoff.failed(time.monotonic())
         else:
+            self._rereading = asyncio.create_task(
+                keep_nodes_known(self._link.cluster), name="store nodes"
+            )
             logger.info("connected to the store at %s", self._address)
         finally:
             self._connecting = None

@@ -161,6 +161,18 @@ async def test_giving_up_a_write_gives_its_turn_back(keyspace, frozen):
     await session.close()
 
 
+async def test_a_session_reads_the_list_of_nodes_again_until_it_is_closed(keyspace):
+    def rereading() -> list[asyncio.Task[object]]:
+        return [task for task in asyncio.all_tasks() if task.get_name() == "store nodes"]
+
+    session = Session(keyspace.address, None)
+    assert rereading() == []
+    await session.read(*CHECK)
+    assert len(rereading()) == 1
+    await session.close()
+    assert rereading() == []
+
+
 async def test_no_node_is_unavailable_and_not_tried_again_at_once():
     (port,) = free_ports(1)
     store = open_store(f"cassandra://127.0.0.1:{port}/k?dc=oregon", TOPICS, environ={})

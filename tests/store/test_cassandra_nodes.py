@@ -1,7 +1,8 @@
-"""What the driver tells of a region's nodes when one of several is killed."""
+"""What the driver tells of a region's nodes: one that it has forgotten, and one that is killed."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 from cassandra import OperationTimedOut
 from cassandra.cluster import NoHostAvailable
+from gateways import until
 
-from newsfabric.store._cassandra_cluster import cluster
+from newsfabric.store._cassandra_cluster import cluster, keep_nodes_known
 from newsfabric.store._cassandra_presence import Presence
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.world.cassandra import LocalCassandra
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(300)]
 PATIENCE = 60.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes(
     cassandra_home: CassandraHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCassandra]:
@@ -43,6 +45,30 @@ class Told(Presence):
         self.down.set()
 
 
+async def test_a_node_that_the_driver_forgot_is_found_again(nodes: LocalCassandra) -> None:
+    made = cluster(parse_address(nodes.url("system")), None)
+    ports = {node.cql_port for node in nodes.nodes}
+
+    def known() -> set[int]:
+        return {host.endpoint.port for host in made.metadata.all_hosts()}
+
+    try:
+        await asyncio.to_thread(made.connect)
+        async with asyncio.timeout(PATIENCE):
+            while known() != ports:
+                await asyncio.to_thread(made.refresh_nodes)
+        told_by = made.get_control_connection_host()
+        (other,) = (host for host in made.metadata.all_hosts() if host != told_by)
+        made.metadata.remove_host(other)
+        assert known() == {told_by.endpoint.port}
+        keeping = asyncio.create_task(keep_nodes_known(made, every=0.1))
+        await until(lambda: known() == ports)
+        keeping.cancel()
+        await asyncio.wait([keeping])
+    finally:
+        await asyncio.to_thread(made.shutdown)
+
+
 def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCassandra) -> None:
     made = cluster(parse_address(nodes.url("system")), None)
     presence = Told("oregon", made.metadata.all_hosts)
@@ -52,8 +78,9 @@ def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCas
         session = made.connect()
         # A node that has just started may not have been told of the other one yet.
         while len(made.metadata.all_hosts()) < 2:
-            assert time.monotonic() < deadline, "the driver doesn't hear of the second node"
+            assert time.monotonic() < deadline, "the first node doesn't hear of the second"
             time.sleep(0.2)
+            made.refresh_nodes()
         presence.look()
         assert presence.is_whole(time.monotonic())
         nodes.kill("oregon-store-2")
