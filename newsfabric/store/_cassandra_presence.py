@@ -75,14 +75,19 @@ class Presence(HostStateListener):  # type: ignore[misc]
         self._hosts = hosts
         self._all_away = False
         self._came_back = float("-inf")
+        #: Whether there are nodes of other regions, up or not.
+        self.has_others = False
 
     def is_whole(self, now: float) -> bool:
         """Whether the nodes that are here were here for long enough to have what others wrote."""
         return not self._all_away and now >= self._came_back + _CATCHING_UP_S
 
     def look(self) -> None:
-        """Note it if all nodes are away."""
-        ours = [host for host in self._hosts() if host.datacenter == self._centre]
+        """Note it if all nodes are away, and whether other regions have any."""
+        hosts = list(self._hosts())
+        # Of a node of the store's URL the region may not be known yet.
+        self.has_others = bool({host.datacenter for host in hosts} - {self._centre, None})
+        ours = [host for host in hosts if host.datacenter == self._centre]
         # That one is up now is no return: it is told of by on_up, from another thread.
         if ours and not any(host.is_up for host in ours):
             self._all_away = True
@@ -96,6 +101,7 @@ class Presence(HostStateListener):  # type: ignore[misc]
     def on_add(self, host: Any) -> None:
         """And for one that it has just heard of."""
         self.on_up(host)
+        self.look()
 
     def on_down(self, host: Any) -> None:
         """It doesn't answer any more."""

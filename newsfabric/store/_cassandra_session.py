@@ -78,12 +78,12 @@ class Bridge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Link:
-    """A connected driver, every statement prepared; ``presence`` if there are other regions."""
+    """A connected driver, every statement prepared."""
 
     cluster: Cluster
     session: DriverSession
     prepared: dict[str, PreparedStatement]
-    presence: Presence | None
+    presence: Presence
 
 
 class Session:
@@ -132,7 +132,7 @@ class Session:
         The other one lacks what this one has written in its last moments and not passed on.
         """
         link = await self._connected()
-        if link.presence is None:
+        if not link.presence.has_others:
             return await self._read(link, statement, values, consistency)
         now = time.monotonic()
         here = self._silence.over(patience, now) and link.presence.is_whole(now)
@@ -342,4 +342,4 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
-    return _Link(made, session, prepared, presence if len(centres) > 1 else None)
+    return _Link(made, session, prepared, presence)

@@ -99,3 +99,15 @@ def test_a_node_that_leaves_the_cluster_is_no_node_any_more() -> None:
     gone = driver.nodes.pop("a")
     driver.presence.on_remove(gone)
     assert driver.is_whole()
+
+
+def test_another_region_that_comes_later_is_noticed() -> None:
+    driver = connected(a="oregon", b="oregon")
+    assert not driver.presence.has_others
+    driver.nodes["c"] = SimpleNamespace(endpoint="c", datacenter="dublin", is_up=True)
+    driver.presence.on_add(driver.nodes["c"])
+    assert driver.presence.has_others
+    driver.down("c")
+    assert driver.presence.has_others
+    driver.presence.on_remove(driver.nodes.pop("c"))
+    assert not driver.presence.has_others
