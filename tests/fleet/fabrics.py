@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any
 
@@ -48,6 +50,15 @@ def on(fleet: Fleet, name: str, *words: str) -> str:
     """What a command says on a machine, whether it fails or not."""
     words = tuple(access.ssh(fleet.folders, name, *words))
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stdout
+
+
+def until(what: str, holds: Callable[[], bool], seconds: float = 300.0) -> None:
+    """Wait for something that takes a machine its time; AssertionError with ``what`` if it does
+    not come."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(1.0)
 
 
 def desk(region: str) -> str:
@@ -117,7 +128,12 @@ class Crowd:
     def noticed_nothing(self) -> bool:
         """Whether no reader was disconnected, and no delivery lost or doubled."""
         left = self.report["disconnected"] + self.report.get("left", 0)
-        return (left, self.report["lost"], self.report["doubled"]) == (0, 0, 0)
+        return left == 0 and self.missed_nothing
+
+    @property
+    def missed_nothing(self) -> bool:
+        """Whether no delivery was lost or doubled, also to readers that had to come again."""
+        return (self.report["lost"], self.report["doubled"]) == (0, 0)
 
     def _said(self) -> IO[str]:
         assert self._program.stdout is not None
