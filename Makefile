@@ -4,6 +4,7 @@
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+PEERS_ARGS ?=
 SOAK_MINUTES ?= 10
 CHAOS_ARGS ?=
 SURGE_ARGS ?=
@@ -25,7 +26,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench bench-peers soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +43,9 @@ dataplane: ## Build the data plane, the gateway's native engine; installs Rust i
 
 dataplane-test: dataplane ## Check and test the Rust crates
 	cargo fmt --all --check
-	cargo clippy --all-targets --locked -- -D warnings
+	nice cargo clippy --all-targets --locked -- -D warnings
+# Other tests run beside these: what compiles gives way to them.
+	nice cargo test --locked --no-run
 	cargo test --locked
 
 fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fuzz)
@@ -83,6 +86,11 @@ metrics: python ## Write docs/metrics.md and the board's page of metrics anew fr
 bench: ## Measure speed and print a table (BENCH_ARGS=…)
 	@scripts/setup demo
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-peers: ## The gateway beside nchan, ws, sockjs-node, Socket.IO, picows, Tornado (PEERS_ARGS=…)
+	@scripts/setup demo
+	@scripts/setup peers
+	@$(BIN)/python -m bench.peers $(PEERS_ARGS)
 
 wheel: python dataplane ## Build one wheel that holds Python and the data plane, in dist/
 	rm -f dist/newsfabric-*.whl

@@ -22,6 +22,7 @@ import psutil
 
 from bench.meter import processor_seconds, resident_bytes
 from bench.programs import ROOT, on_server_core
+from bench.prose import prose
 from newsfabric import control, topology
 from newsfabric.amqp import Publisher
 from newsfabric.amqp.link import connect
@@ -120,6 +121,12 @@ class Box:
         self._epoch = int(time.time() * 1000)
         self._seq = 0
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes that it was started with."""
+        control_plane, data = self._pids
+        return [control_plane, *data]
+
     def spent(self) -> Spent:
         """Processor time since the start, of the processes that it was started with."""
         control_plane, data = self._pids
@@ -127,20 +134,26 @@ class Box:
 
     def resident(self) -> int:
         """Bytes in RAM of the processes that it was started with."""
-        control_plane, data = self._pids
-        return sum(map(resident_bytes, [control_plane, *data]))
+        return sum(map(resident_bytes, self.pids))
 
     async def publish(
-        self, topic: str = TOPIC, *, count: int = 1, first: int = 0, text_bytes: int = BODY_BYTES
+        self,
+        topic: str = TOPIC,
+        *,
+        count: int = 1,
+        first: int = 0,
+        text_bytes: int = BODY_BYTES,
+        due_ns: int | None = None,
     ) -> None:
         """``count`` messages at once into the box's postoffice, numbered from ``first`` on.
 
-        Returns when the broker has them.
+        They say that they were sent at ``due_ns`` (of the monotonic clock), or now. Returns when
+        the broker has them.
         """
         confirms = []
         for number in range(first, first + count):
             self._seq += 1
-            message = encode(envelope(topic, self._epoch, self._seq, number, text_bytes))
+            message = encode(envelope(topic, self._epoch, self._seq, number, text_bytes, due_ns))
             confirms.append(self._publisher.publish_nowait(topology.POSTOFFICE, message))
         for confirm in confirms:
             await confirm
@@ -221,13 +234,20 @@ def _running_gateway(
         gateway.stop()
 
 
-def envelope(topic: str, epoch: int, seq: int, number: int, text_bytes: int) -> Envelope:
-    """As a router would have made it now; its body says when that was, and ``number``."""
+def envelope(
+    topic: str, epoch: int, seq: int, number: int, text_bytes: int, due_ns: int | None = None
+) -> Envelope:
+    """As a router would have made it now; its body says when that was (or was due), and
+    ``number``."""
     now_ms = int(time.time() * 1000)
     identity = identity_of(
         app_id="bench", message_id=f"{epoch}-{seq}", topic=topic, published_ms=None, body=b""
     )
-    stamped = {"sent_ns": time.monotonic_ns(), "n": number, "text": "x" * (text_bytes - 46)}
+    stamped = {
+        "sent_ns": due_ns or time.monotonic_ns(),
+        "n": number,
+        "text": prose(text_bytes - 46, number),
+    }
     return Envelope(
         id=id_of(now_ms, identity),
         identity=identity,

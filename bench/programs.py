@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,10 +67,15 @@ class Program:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    async def ask(self, line: str) -> dict[str, Any]:
-        """Tell it ``line``; returns what it says."""
+    async def tell(self, line: str) -> None:
+        """Tell it ``line``, which it doesn't answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def ask(self, line: str) -> dict[str, Any]:
+        """Tell it ``line``; returns what it says."""
+        await self.tell(line)
         return await self.said()
 
 
@@ -95,9 +100,12 @@ class Crowd(Program):
 
 
 @contextlib.asynccontextmanager
-async def _started(command: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A program that is spoken to by pipes; it is killed at the end."""
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
     )
     try:
         yield process
@@ -108,10 +116,12 @@ async def _started(command: list[str]) -> AsyncIterator[asyncio.subprocess.Proce
 
 
 @contextlib.asynccontextmanager
-async def running_floor(programs: Path, *, port: int, connections: int) -> AsyncIterator[Program]:
+async def running_floor(
+    programs: Path, *, port: int, connections: int, frame_bytes: int = FRAME_BYTES
+) -> AsyncIterator[Program]:
     """The floor, listening for ``connections``; it says when all have come."""
     command = [str(programs / "fanout-floor"), *_pairs(port=port, connections=connections)]
-    async with _started(on_server_core([*command, *_pairs(bytes=FRAME_BYTES)])) as process:
+    async with started(on_server_core([*command, *_pairs(bytes=frame_bytes)])) as process:
         floor = Program(process)
         await floor.said()
         yield floor
@@ -121,7 +131,7 @@ async def running_floor(programs: Path, *, port: int, connections: int) -> Async
 async def running_crowd(programs: Path, **options: Any) -> AsyncIterator[Crowd]:
     """A crowd that is connecting; it says when all have (and have subscribed)."""
     command = [str(programs / "fanout-crowd"), *_pairs(**options)]
-    async with _started(command) as process:
+    async with started(command) as process:
         yield Crowd(process)
 
 

@@ -13,10 +13,19 @@ impl Dice {
 
     /// From 0 up to 1, which never comes.
     pub fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The mask of a frame.
+    pub fn key(&mut self) -> [u8; 4] {
+        ((self.next() >> 32) as u32).to_be_bytes()
+    }
+
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1_u64 << 53) as f64
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 }
 

@@ -3,20 +3,27 @@
 //!     fanout-crowd --port 18143 --connections 10000 --say '{"action":"subscribe","topic":"metrics.bench"}'
 //!
 //! Prints `{"connections":…,"seconds":…}` once everyone is connected (and, with `--say`, has an answer to each
-//! of its lines; `%d` in it becomes the reader's number, counted from `--first`). Then it reads commands, one a line, until its
+//! of its lines; `%d` in it becomes the reader's number, counted from `--first`). Readers share `--topics` (1) evenly:
+//! `%t` in `--say` and in `--path` is the number of a reader's topic. Then it reads commands, one a line, until its
 //! standard input ends: `count` prints how many messages came since the last report, `report` prints
 //! everything about them and begins anew. `census MESSAGES SINCE_NS` prints, of the numbers 0 to `MESSAGES` - 1,
 //! how many deliveries were lost, doubled or late (behind a later one); the longest time that one reader waited
 //! between two messages; and when, after SINCE_NS, a message first came whose number nobody had (0: never).
 //!
-//! `stall TEXT` says `TEXT` on every connection, and reads nothing from then on.
+//! `stall TEXT` says `TEXT` on every connection, and reads nothing from then on. With `--stalled N` every Nth
+//! reader reads nothing as soon as it is ready, through a socket that holds little; it isn't measured.
+//!
+//! With `--deflate 1` readers offer permessage-deflate (RFC 7692), if possible without context takeover; `report` says how many
+//! of the messages came compressed.
 //!
 //! Pings are answered, like a browser does. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured
 //! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 65,536) are noted by
 //! number, which `census` needs. One address has 28,000 ports, and the kernel finds one slowly when most are taken: from `--source`
 //! on, each address has 8,192 connections.
 
-use newsfabric_fanout::frames::{frame_at, masked, number_after};
+use flate2::Decompress;
+use newsfabric_fanout::endpoints::Dice;
+use newsfabric_fanout::frames::{frame_at, inflated, masked, number_after, sent_at};
 use newsfabric_fanout::{
     Arguments, Epoll, address, bind, connect, monotonic_ns, raise_descriptor_limit, receive,
     reset_on_close, send, set_option, tcp_socket,
@@ -28,6 +35,10 @@ const STDIN: u64 = u64::MAX;
 const PER_ADDRESS: usize = 8_192;
 /// Numbers of messages are below this.
 const NUMBERS: u64 = 65_536;
+/// Bytes of the receive buffer of readers that stall; the least that Linux gives.
+const STALLED_BUFFER: i32 = 2_304;
+/// RFC 7692 section 7.2.2: in the first frame of a message, that it is compressed.
+const RSV1: u8 = 0x40;
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
@@ -51,15 +62,23 @@ struct Reader {
     /// One more than the highest number that came.
     next: usize,
     heard_ns: u64,
+    /// What this reader's server compresses with goes on from message to message.
+    context: Option<Box<Decompress>>,
 }
 
 struct Crowd {
     epoll: Epoll,
     readers: Vec<Reader>,
-    hello: Vec<u8>,
+    /// For each topic.
+    hellos: Vec<Vec<u8>>,
     say: String,
     first: usize,
     receive_buffer: i32,
+    /// Every such reader stalls (2: every second); 0: none.
+    stalled: usize,
+    inflater: Decompress,
+    dice: Dice,
+    compressed: u64,
     sample: usize,
     numbered: bool,
     ready: usize,
@@ -115,17 +134,33 @@ fn main() {
 impl Crowd {
     fn new(arguments: &Arguments) -> Self {
         let path = arguments.text("path", "/websocket");
-        let hello = format!(
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-        );
+        let offer = match arguments.number("deflate", 0) {
+            1 => {
+                "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; \
+                 client_no_context_takeover\r\n"
+            }
+            _ => "",
+        };
+        let hello = |topic: u64| {
+            let path = path.replace("%t", &topic.to_string());
+            format!(
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{offer}\r\n"
+            )
+        };
         Self {
             epoll: Epoll::new(),
             readers: Vec::new(),
-            hello: hello.into_bytes(),
+            hellos: (0..arguments.number("topics", 1).max(1))
+                .map(|n| hello(n).into_bytes())
+                .collect(),
             say: arguments.text("say", ""),
             first: arguments.number("first", 0) as usize,
             receive_buffer: arguments.number("receive-buffer", 0) as i32,
+            stalled: arguments.number("stalled", 0) as usize,
+            inflater: Decompress::new(false),
+            dice: Dice::new(1),
+            compressed: 0,
             sample: arguments.number("sample", 16) as usize,
             numbered: arguments.number("numbers", 0) == 1,
             ready: 0,
@@ -166,7 +201,7 @@ impl Crowd {
     }
 
     fn stall(&mut self, verb: &str) {
-        let said = masked(0x81, verb.as_bytes());
+        let said = masked(0x81, verb.as_bytes(), self.dice.key());
         let mut stalled = 0;
         for (number, reader) in self.readers.iter_mut().enumerate() {
             if reader.state == State::Reading {
@@ -181,6 +216,7 @@ impl Crowd {
 
     fn forget(&mut self) {
         (self.frames, self.late, self.pings, self.first_ns) = (0, 0, 0, 0);
+        self.compressed = 0;
         self.longest_wait_ns = 0;
         self.delays.clear();
         self.firsts.clear();
@@ -194,8 +230,10 @@ impl Crowd {
         let socket = tcp_socket();
         // The kernel then looks for a port that is free towards the server, not free at all.
         set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
-        if self.receive_buffer > 0 {
-            set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, self.receive_buffer);
+        let room =
+            if self.stalls(self.readers.len()) { STALLED_BUFFER } else { self.receive_buffer };
+        if room > 0 {
+            set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, room);
         }
         let [a, b, c, first] = source;
         let source = [a, b, c, first + (self.readers.len() / PER_ADDRESS) as u8];
@@ -204,17 +242,30 @@ impl Crowd {
         reset_on_close(socket);
         connect(socket, &address([127, 0, 0, 1], port));
         self.epoll.add(socket, libc::EPOLLOUT, self.readers.len() as u64);
-        let (state, rest, got) = (State::Connecting, Vec::new(), Vec::new());
-        self.readers.push(Reader { socket, state, rest, frames: 0, got, next: 0, heard_ns: 0 });
+        self.readers.push(Reader {
+            socket,
+            state: State::Connecting,
+            rest: Vec::new(),
+            frames: 0,
+            got: Vec::new(),
+            next: 0,
+            heard_ns: 0,
+            context: None,
+        });
     }
 
     fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
         let reader = &mut self.readers[number];
         if reader.state == State::Connecting && events & libc::EPOLLOUT as u32 != 0 {
-            send(reader.socket, &self.hello);
+            let topic = (self.first + number) % self.hellos.len();
+            send(reader.socket, &self.hellos[topic]);
             self.epoll.change(reader.socket, libc::EPOLLIN, number as u64);
             reader.state = State::Upgrading;
             return;
+        }
+        if reader.state == State::Stalled && events & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+        {
+            return self.lose(number);
         }
         if matches!(reader.state, State::Stalled | State::Gone) {
             return;
@@ -229,7 +280,7 @@ impl Crowd {
 
     fn lose(&mut self, number: usize) {
         let reader = &mut self.readers[number];
-        if reader.state == State::Reading {
+        if matches!(reader.state, State::Reading | State::Stalled) {
             self.ready -= 1;
         }
         self.gone += 1;
@@ -253,14 +304,21 @@ impl Crowd {
             if !reader.rest.starts_with(b"HTTP/1.1 101") {
                 return self.lose(number);
             }
+            let head = String::from_utf8_lossy(&reader.rest[..end]).to_ascii_lowercase();
+            if head.contains("permessage-deflate") && !head.contains("server_no_context_takeover") {
+                reader.context = Some(Box::new(Decompress::new(false)));
+            }
             reader.rest.drain(..end + 4);
             if self.say.is_empty() {
-                reader.state = State::Reading;
-                self.ready += 1;
+                self.is_ready(number);
             } else {
-                let say = self.say.replace("%d", &(self.first + number).to_string());
+                let mine = self.first + number;
+                let topic = mine % self.hellos.len();
+                let say = self.say.replace("%d", &mine.to_string());
+                let say = say.replace("%t", &topic.to_string());
+                let dice = &mut self.dice;
                 let verbs: Vec<Vec<u8>> =
-                    say.lines().map(|verb| masked(0x81, verb.as_bytes())).collect();
+                    say.lines().map(|verb| masked(0x81, verb.as_bytes(), dice.key())).collect();
                 reader.state = State::Asking(verbs.len());
                 send(reader.socket, &verbs.concat());
             }
@@ -270,21 +328,55 @@ impl Crowd {
         self.readers[number].rest = rest[used..].to_vec();
     }
 
+    fn stalls(&self, number: usize) -> bool {
+        self.stalled > 0 && number % self.stalled == 0
+    }
+
+    /// A reader that has said all begins to read; or it stalls.
+    fn is_ready(&mut self, number: usize) {
+        let stalls = self.stalls(number);
+        let reader = &mut self.readers[number];
+        self.ready += 1;
+        reader.state = if stalls { State::Stalled } else { State::Reading };
+        if stalls {
+            self.epoll.change(reader.socket, 0, number as u64);
+        }
+    }
+
     /// Counts the whole frames in `data`; returns how many bytes they have.
     fn frames_in(&mut self, number: usize, data: &[u8]) -> usize {
         let mut at = 0;
         while let Some((payload, next)) = frame_at(data, at) {
             match data[at] & 0x0F {
+                1 if data[at] & RSV1 != 0 => self.on_compressed(number, payload),
                 1 => self.on_text(number, payload),
                 9 => {
                     self.pings += 1;
-                    send(self.readers[number].socket, &masked(0x8A, payload));
+                    let pong = masked(0x8A, payload, self.dice.key());
+                    send(self.readers[number].socket, &pong);
                 }
                 _ => {}
             }
             at = next;
         }
         at
+    }
+
+    fn on_compressed(&mut self, number: usize, payload: &[u8]) {
+        self.compressed += 1;
+        // What isn't looked into need not be inflated.
+        if self.numbered || number % self.sample == 0 {
+            let text = match &mut self.readers[number].context {
+                Some(context) => inflated(context, payload),
+                None => {
+                    self.inflater.reset(false);
+                    inflated(&mut self.inflater, payload)
+                }
+            };
+            self.on_text(number, &text);
+        } else {
+            self.on_text(number, b"");
+        }
     }
 
     fn on_text(&mut self, number: usize, payload: &[u8]) {
@@ -294,11 +386,8 @@ impl Crowd {
                 reader.state = State::Asking(more - 1);
                 return;
             }
-            State::Asking(_) => {
-                reader.state = State::Reading;
-                self.ready += 1;
-                return;
-            }
+            State::Asking(_) => return self.is_ready(number),
+            State::Stalled => return,
             _ => {}
         }
         let now = monotonic_ns();
@@ -314,7 +403,7 @@ impl Crowd {
             self.note(number, message as usize, now);
         }
         if number % self.sample == 0
-            && let Some(sent) = number_after(b"\"sent_ns\":", payload)
+            && let Some(sent) = sent_at(payload)
         {
             self.delays.push(now.saturating_sub(sent));
         }
@@ -379,16 +468,18 @@ impl Crowd {
             .map(|&times| u64::from(times.saturating_sub(1)))
             .sum();
         println!(
-            "{{\"connections\":{},\"gone\":{},\"frames\":{},\"fewest\":{fewest},\"most\":{most},\
-             \"different\":{different},\"twice\":{twice},\"pings\":{},\"delays\":{},\"seconds\":{:.6},\"p50_ms\":{:.3},\"p99_ms\":{:.3},\"worst_ms\":{:.3}}}",
+            "{{\"connections\":{},\"gone\":{},\"frames\":{},\"compressed\":{},\"fewest\":{fewest},\"most\":{most},\
+             \"different\":{different},\"twice\":{twice},\"pings\":{},\"delays\":{},\"seconds\":{:.6},\"p50_ms\":{:.3},\"p99_ms\":{:.3},\"p999_ms\":{:.3},\"worst_ms\":{:.3}}}",
             self.ready,
             self.gone,
             self.frames,
+            self.compressed,
             self.pings,
             self.delays.len(),
             self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9,
             delay(0.5),
             delay(0.99),
+            delay(0.999),
             delay(1.0),
         );
     }

@@ -430,7 +430,7 @@ impl Crowd {
             text => format!(",\"position\":\"{}\"", String::from_utf8_lossy(text)),
         };
         let verb = format!("{{\"action\":\"subscribe\",\"topic\":\"{}\"{position}}}", self.topic);
-        send(reader.socket, &masked(0x81, verb.as_bytes()));
+        send(reader.socket, &masked(0x81, verb.as_bytes(), self.dice.key()));
         reader.step = Step::Subscribing;
         reader.here.clear();
     }
@@ -442,7 +442,8 @@ impl Crowd {
             match data[at] & 0x0F {
                 1 => self.on_text(number, payload),
                 9 => {
-                    send(self.readers[number].socket, &masked(0x8A, payload));
+                    let pong = masked(0x8A, payload, self.dice.key());
+                    send(self.readers[number].socket, &pong);
                 }
                 _ => {}
             }

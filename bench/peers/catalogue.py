@@ -1,0 +1,117 @@
+"""Which peers there are, how readers speak with them, and whether they are installed."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final
+
+from bench.box import subscribe_verb
+from bench.peers.servers import Server, nchan, newsfabric, told, topic_name
+from bench.programs import ROOT
+
+_TOOLS: Final = ROOT / ".tools" / "peers"
+_PROGRAMS: Final = Path(__file__).with_name("programs")
+_PYTHON: Final = _TOOLS / "bin" / "python"
+_MODULES: Final = _TOOLS / "node_modules"
+_NCHAN: Final = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
+_INSTALL: Final = "`scripts/setup peers` installs it"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Peer:
+    """A server to compare.
+
+    ``path`` and ``say`` are the crowd's: where it connects, and what each reader says then, a frame
+    for each line and for each an answer; ``%t`` is the number of the reader's topic. ``running`` is
+    told whether messages shall be compressed, which only those are asked who do (``deflates``).
+    ``missing`` says why it can't run, or None.
+    """
+
+    name: str
+    running: Callable[[bool], AbstractAsyncContextManager[Server]]
+    missing: Callable[[], str | None]
+    say: str = "%t"
+    path: str = "/websocket"
+    deflates: bool = False
+
+
+def _node(
+    name: str, package: str, path: str = "/websocket", say: str = "%t", *, deflates: bool = False
+) -> Peer:
+    environment = {"NODE_PATH": str(_MODULES), "NODE_ENV": "production"}
+    command = ["node", str(_PROGRAMS / f"{name}.js")]
+    there = _MODULES / package
+
+    def missing() -> str | None:
+        if shutil.which("node") is None:
+            return "node isn't on the PATH"
+        return None if there.is_dir() else f"{package} isn't there: {_INSTALL}"
+
+    def running(compressed: bool) -> AbstractAsyncContextManager[Server]:
+        return told(command, environment, deflates=compressed)
+
+    return Peer(name, running, missing, say, path, deflates)
+
+
+def _python(
+    name: str, package: str, path: str = "/websocket", say: str = "%t", *, deflates: bool = False
+) -> Peer:
+    command = [str(_PYTHON), str(_PROGRAMS / f"{name.replace('-', '_')}_server.py")]
+
+    def missing() -> str | None:
+        found = any(_TOOLS.glob(f"lib/python3*/site-packages/{package}"))
+        return None if found else f"{package} isn't there: {_INSTALL}"
+
+    def running(compressed: bool) -> AbstractAsyncContextManager[Server]:
+        return told(command, deflates=compressed)
+
+    return Peer(name, running, missing, say, path, deflates)
+
+
+def _no_nchan() -> str | None:
+    if shutil.which("nginx") is None or not _NCHAN.exists():
+        return f"nginx with its module nchan isn't there: {_INSTALL}"
+    return None
+
+
+#: sockjs begins with a frame of its own, for which there is a second line that asks for nothing.
+_SOCKJS: Final = "/sockjs/000/bench/websocket", '["%t"]\n[""]'
+#: So does Engine.IO, whose second line (6) is a packet that says nothing.
+_SOCKET_IO: Final = "/socket.io/?EIO=4&transport=websocket&topic=%t", "40\n6"
+OURS: Final = "newsfabric"
+OUR_OTHER: Final = "newsfabric-tornado"
+PEERS: Final = (
+    Peer(
+        OURS,
+        lambda _: newsfabric("native"),
+        lambda: None,
+        say=subscribe_verb(topic_name("%t")),
+        deflates=True,
+    ),
+    Peer(
+        OUR_OTHER,
+        lambda _: newsfabric("tornado"),
+        lambda: None,
+        say=subscribe_verb(topic_name("%t")),
+    ),
+    Peer(
+        "nchan",
+        lambda compressed: nchan(_NCHAN, deflates=compressed),
+        _no_nchan,
+        say="",
+        path="/subscribe?topic=%t",
+        deflates=True,
+    ),
+    _python("picows", "picows"),
+    _node("ws", "ws", deflates=True),
+    _node("socket.io", "socket.io", *_SOCKET_IO, deflates=True),
+    _node("sockjs-node", "sockjs", *_SOCKJS),
+    _python("tornado", "tornado", deflates=True),
+    _python("sockjs-tornado", "sockjs", *_SOCKJS),
+)
+#: What speaks no WebSocket can't have the same readers.
+LEFT_OUT: Final = {"Mercure": "it serves readers by Server-Sent Events alone"}

@@ -1,0 +1,34 @@
+"""picows on uvloop: a reader says its topic."""
+
+from __future__ import annotations
+
+import sys
+
+import uvloop
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_create_server
+from told import Topics, told
+
+TOPICS = Topics()
+
+
+class Listener(WSListener):
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        TOPICS[frame.get_payload_as_utf8_text()].add(transport)
+        transport.send(WSMsgType.TEXT, b"{}")
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        TOPICS.remove(transport)
+
+
+def publish(topic: str, payload: str) -> None:
+    data = payload.encode()
+    for transport in TOPICS[topic]:
+        transport.send(WSMsgType.TEXT, data)
+
+
+async def main() -> None:
+    await ws_create_server(lambda _request: Listener(), "127.0.0.1", int(sys.argv[1]), backlog=1024)
+    await told(publish)
+
+
+uvloop.run(main())

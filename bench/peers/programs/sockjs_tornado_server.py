@@ -1,0 +1,42 @@
+"""sockjs-tornado on uvloop: a reader says its topic. Its first frame, "o", comes before that."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import uvloop
+from sockjs.tornado import SockJSConnection, SockJSRouter, proto
+from told import Topics, told
+from tornado.web import Application
+from tornado.websocket import WebSocketClosedError
+
+TOPICS = Topics()
+
+
+class Connection(SockJSConnection):
+    def on_message(self, topic: str) -> None:
+        # The crowd waits for an answer to each of its two lines, and "o" is one.
+        if topic:
+            TOPICS[topic].add(self)
+            self.send("{}")
+
+    def on_close(self) -> None:
+        TOPICS.remove(self)
+
+
+def publish(topic: str, payload: str) -> None:
+    # As its broadcast() does it, which however ends at the first socket that is just closing.
+    text = proto.json_encode(payload)
+    for reader in TOPICS[topic]:
+        with contextlib.suppress(WebSocketClosedError):
+            reader.session.send_jsonified(text, False)
+
+
+async def main() -> None:
+    router = SockJSRouter(Connection, "/sockjs", {"heartbeat_delay": 600})
+    Application(router.urls).listen(int(sys.argv[1]), "127.0.0.1", backlog=1024)
+    await told(publish)
+
+
+uvloop.run(main())

@@ -1,0 +1,171 @@
+"""A peer's server, started on the core that serves, and told what to publish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from bench.box import Box, running_box
+from bench.meter import processor_seconds, resident_bytes
+from bench.programs import Program, on_server_core, started
+from bench.prose import prose
+from newsfabric.world.broker import free_ports
+
+#: Beside which a text of ``payload`` is padded.
+_STAMP: Final = len(json.dumps({"sent_ns": 10**15, "text": ""}, separators=(",", ":")))
+_NGINX: Final = """daemon off; master_process on; worker_processes 1; worker_rlimit_nofile 60000;
+pid {folder}/pid; error_log {folder}/error.log; load_module {module};
+events {{ worker_connections 50000; }}
+http {{
+  access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  client_body_buffer_size 64k; keepalive_requests 1000000;
+  server {{
+    listen 127.0.0.1:{port} backlog=1024;
+    location /publish {{ nchan_publisher http; nchan_channel_id $arg_topic; {deflate} }}
+    location /subscribe {{ nchan_subscriber websocket; nchan_channel_id $arg_topic; }}
+  }}
+}}
+"""
+_PATIENCE: Final = 20.0
+
+
+class Server:
+    """A server that listens at ``port``; ``pids`` are its processes.
+
+    ``send(topic, due_ns, size)`` has one message published, with a payload of so many bytes that
+    says when it was due (nanoseconds of the monotonic clock).
+    """
+
+    def __init__(
+        self, port: int, pids: Sequence[int], send: Callable[[int, int, int], Awaitable[None]]
+    ) -> None:
+        self.port = port
+        self._pids = pids
+        self.send = send
+
+    def spent(self) -> float:
+        """Processor seconds of all its processes so far."""
+        return sum(map(processor_seconds, self._pids))
+
+    def resident(self) -> int:
+        """Bytes in RAM of all of them."""
+        return sum(map(resident_bytes, self._pids))
+
+
+def payload(due_ns: int, size: int) -> str:
+    """A text of JSON of ``size`` bytes that says when it was due."""
+    text = prose(size - _STAMP + 16 - len(str(due_ns)), due_ns)
+    stamped = {"sent_ns": due_ns, "text": text}
+    return json.dumps(stamped, separators=(",", ":"))
+
+
+@contextlib.asynccontextmanager
+async def told(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    deflates: bool = False,
+) -> AsyncIterator[Server]:
+    """A program of ``programs/``, which is given its port, and whether it is to compress, and takes
+    ``TOPIC PAYLOAD`` lines."""
+    (port,) = free_ports(1)
+    words = on_server_core([*command, str(port), *(["deflate"] if deflates else [])])
+    async with started(words, dict(os.environ) | dict(environment or {})) as process:
+        program = Program(process)
+        await program.said()
+
+        async def send(topic: int, due_ns: int, size: int) -> None:
+            await program.tell(f"{topic} {payload(due_ns, size)}")
+
+        yield Server(port, [process.pid], send)
+
+
+@contextlib.asynccontextmanager
+async def nchan(module: Path, *, deflates: bool) -> AsyncIterator[Server]:
+    """nginx with one worker and ``module``; it is published to over HTTP, one after the other."""
+    (port,) = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="newsfabric-nchan-") as name:
+        file = _configured(Path(name), module, port, deflates)
+        async with started(on_server_core(["nginx", "-c", str(file), "-e", "stderr"])) as process:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
+
+            def post(topic: int, text: str) -> None:
+                connection.request("POST", f"/publish?topic={topic}", body=text)
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status not in (201, 202):
+                    raise ConnectionError(f"nchan answers {answer.status} to a message")
+
+            async def send(topic: int, due_ns: int, size: int) -> None:
+                await asyncio.to_thread(post, topic, payload(due_ns, size))
+
+            try:
+                await _listens(port)
+                workers = await _children(process.pid)
+                yield Server(port, [process.pid, *workers], send)
+            finally:
+                connection.close()
+                # Killed, it would leave its worker.
+                process.terminate()
+                await process.wait()
+
+
+def _configured(folder: Path, module: Path, port: int, deflates: bool) -> Path:
+    # The worker is nobody where the master is root.
+    folder.chmod(0o755)
+    file = folder / "nginx.conf"
+    deflate = "nchan_deflate_message_for_websocket on;" if deflates else ""
+    file.write_text(_NGINX.format(folder=folder, module=module, port=port, deflate=deflate))
+    return file
+
+
+@contextlib.asynccontextmanager
+async def newsfabric(engine: str) -> AsyncIterator[Server]:
+    """A gateway with a broker of its own, which is published to as a router does.
+
+    Its pushes say more than the payload: topic, ids, position and time.
+    """
+    async with running_box(engine) as box:
+        yield _of(box)
+
+
+def _of(box: Box) -> Server:
+    async def send(topic: int, due_ns: int, size: int) -> None:
+        await box.publish(topic_name(topic), text_bytes=size, due_ns=due_ns)
+
+    return Server(box.port, box.pids, send)
+
+
+def topic_name(topic: int | str) -> str:
+    """What a topic of these benchmarks is called in newsfabric."""
+    return f"metrics.bench-{topic}"
+
+
+async def _children(pid: int) -> list[int]:
+    """Those of a process that is about to have some: nginx listens before its worker is there."""
+    async with asyncio.timeout(_PATIENCE):
+        while not (found := psutil.Process(pid).children()):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+    return [child.pid for child in found]
+
+
+async def _listens(port: int) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                return

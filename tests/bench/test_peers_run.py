@@ -1,0 +1,80 @@
+"""Peers that the project's own environment has, with a crowd that is compiled for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import peers
+from bench.peers.catalogue import Peer
+from bench.peers.play import FLOOR, Plan, Under, play, rounds
+from bench.peers.servers import told
+from bench.programs import build
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cargo,
+    pytest.mark.timeout(1200),
+    pytest.mark.xdist_group("loadtest"),
+]
+
+PROGRAMS = Path(peers.__file__).with_name("programs")
+SMALL = Plan(readers=40, topics=4, messages=3, seconds=0.3)
+SOCKJS = {"path": "/sockjs/000/bench/websocket", "say": '["%t"]\n[""]'}
+
+
+def peer(program: str, **spoken: str) -> Peer:
+    command = [sys.executable, str(PROGRAMS / program)]
+    return Peer("a peer", lambda deflates: told(command, deflates=deflates), lambda: None, **spoken)
+
+
+@pytest.mark.parametrize(
+    ("program", "spoken"), [("tornado_server.py", {}), ("sockjs_tornado_server.py", SOCKJS)]
+)
+async def test_every_reader_of_a_peer_gets_the_messages_of_its_topic(
+    program: str, spoken: dict[str, str]
+) -> None:
+    found = await play(peer(program, **spoken), build(), SMALL)
+    assert found.missing == 0
+    assert found.cpu_us > 0
+    assert found.p50_ms is not None
+    assert 0 < found.p50_ms < 60_000
+
+
+@pytest.mark.parametrize("under", [Under.STALLED, Under.STORM])
+@pytest.mark.parametrize(
+    ("program", "spoken"), [("tornado_server.py", {}), ("sockjs_tornado_server.py", SOCKJS)]
+)
+async def test_who_reads_and_stays_misses_nothing(
+    program: str, spoken: dict[str, str], under: Under
+) -> None:
+    plan = dataclasses.replace(SMALL, under=under)
+    found = await play(peer(program, **spoken), build(), plan)
+    assert found.missing == 0
+    assert (found.bytes_stalled is None) == (under is Under.STORM)
+
+
+async def test_what_comes_compressed_is_understood_with_a_context_too() -> None:
+    # Tornado keeps its context, whatever a reader asks for.
+    plan = dataclasses.replace(SMALL, size=1024, under=Under.DEFLATE)
+    found = await play(peer("tornado_server.py"), build(), plan)
+    assert found.missing == 0
+    assert found.p50_ms is not None
+    assert 0 < found.p50_ms < 60_000
+
+
+async def test_a_peer_that_compresses_nothing_is_told_of() -> None:
+    plan = dataclasses.replace(SMALL, under=Under.DEFLATE)
+    with pytest.raises(ValueError, match="no message came compressed"):
+        await play(peer("sockjs_tornado_server.py", **SOCKJS), build(), plan)
+
+
+async def test_a_peer_that_fails_is_left_out_and_the_others_go_on() -> None:
+    fails = Peer("fails", lambda _: told(["false"]), lambda: None)
+    works = dataclasses.replace(peer("tornado_server.py"), name="works")
+    found, failed = await rounds([fails, works], build(), SMALL, 2, lambda line: None)
+    assert {name: len(runs) for name, runs in found.items()} == {FLOOR: 2, "works": 2}
+    assert [*failed] == ["fails"]
