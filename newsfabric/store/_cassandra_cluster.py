@@ -150,7 +150,7 @@ def cluster(
         port=address.hosts[0][1],
         auth_provider=auth,
         ssl_context=tls_context(address),
-        connection_class=LibevConnection,
+        connection_class=RefusalsPass,
         # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
         protocol_version=ProtocolVersion.V5,
         connect_timeout=CONNECT_S,
@@ -188,6 +188,27 @@ async def keep_nodes_known(made: Cluster, *, every: float = _REREAD_S) -> None:
             logger.debug("the list of the store's nodes couldn't be read: %s", exc)
 
 
+class LoginRefused(ConnectionException):  # type: ignore[misc]
+    """A node refused our user or password: perhaps not yet known to it, or not any more."""
+
+
+class RefusalsPass(LibevConnection):  # type: ignore[misc]
+    """A connection whose refused login is an error like others, after which a node is tried again.
+
+    After the driver's own AuthenticationFailed it never is, and a new node refuses every login
+    until it has the cluster's. Example: a region's only store node is replaced; a router that
+    reaches the new one a second too early would lack its region's store for as long as it runs.
+    """
+
+    @classmethod
+    def factory(cls, *args: Any, **named: Any) -> Any:
+        """A connection that is logged in. LoginRefused, and whatever else connecting raises."""
+        try:
+            return super().factory(*args, **named)
+        except AuthenticationFailed as exc:
+            raise LoginRefused(str(exc)) from exc
+
+
 class DriverTls:
     """What the driver takes for a context: for each connection the one of now.
 
@@ -223,7 +244,7 @@ def wrapped(exc: Exception, what: str) -> StoreError:
         return StoreUnavailable(str(exc))
     if isinstance(exc, NoHostAvailable) and isinstance(exc.errors, dict):
         reasons = {_host(host): error for host, error in exc.errors.items()}
-        if any(isinstance(error, AuthenticationFailed) for error in reasons.values()):
+        if any(isinstance(error, LoginRefused) for error in reasons.values()):
             return StoreError(f"{what}: the nodes refuse this user or password")
         if reasons:
             text = "; ".join(f"{host}: {one_line(error)}" for host, error in reasons.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from cassandra_keyspace import Keyspace
 from envelopes import Clock
 from stores import ALL_STORES, STORES, TOPICS, Opener
 
+from newsfabric.errors import StoreUnavailable
 from newsfabric.store import Store
 from newsfabric.world.cassandra import LocalCassandra
+
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -38,5 +42,18 @@ def opener(request: pytest.FixtureRequest) -> Opener:
 @pytest.fixture
 async def store(opener: Opener, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
     opened = opener(tmp_path, TOPICS, clock)
+    await _answered(opened)
     yield opened
     await opened.close()
+
+
+async def _answered(store: Store) -> None:
+    """Ask until there is an answer: a node that shares a busy machine may miss the first time."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await store.history("news.breaking", limit=1)
+            except StoreUnavailable:
+                await asyncio.sleep(0.1)
+            else:
+                return

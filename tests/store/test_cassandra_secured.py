@@ -14,15 +14,16 @@ from typing import Final
 
 import pytest
 from authorities import Authority
-from cassandra import AuthenticationFailed, Unauthorized
+from cassandra import Unauthorized
 from cassandra.cluster import NoHostAvailable, Session
 from envelopes import START_MS, envelope
+from gateways import until
 from wires import Wire
 
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store import Store, open_store
-from newsfabric.store._cassandra_cluster import cluster
+from newsfabric.store._cassandra_cluster import LoginRefused, cluster
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -150,6 +151,17 @@ def session(url: str, authority: Path, login: Credentials) -> Iterator[Session]:
         made.shutdown()
 
 
+async def answers(store: Store) -> None:
+    """Wait until it does: it rests after a failure."""
+    async with asyncio.timeout(_WITHIN):
+        while True:
+            try:
+                await store.check()
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(0.2)
+
+
 def opened(url: str, login: dict[str, str]) -> Store:
     return open_store(url, TOPICS, environ=login)
 
@@ -197,7 +209,7 @@ def test_the_login_of_every_new_node_is_gone(url, authorities):
         session(url, authorities["ours"], FIRST),
     ):
         pass
-    assert [type(error) for error in refused.value.errors.values()] == [AuthenticationFailed]
+    assert [type(error) for error in refused.value.errors.values()] == [LoginRefused]
 
 
 def test_logins_that_are_right_are_left_alone(url, authorities):
@@ -267,15 +279,32 @@ async def test_an_authority_that_is_added_is_trusted_without_a_restart(url, auth
     with pytest.raises(StoreUnavailable):
         await store.check()
     trusted.write_bytes(b"".join(authorities[who].read_bytes() for who in ("another", "ours")))
-    async with asyncio.timeout(_WITHIN):
-        while True:
-            try:
-                await store.check()
-                break
-            except StoreUnavailable:
-                # It rests after a failure.
-                await asyncio.sleep(0.2)
+    await answers(store)
     await store.close()
+
+
+async def test_a_node_that_refuses_a_login_for_a_while_is_asked_again(url, authorities):
+    def password_becomes(password: str) -> None:
+        with session(url, authorities["ours"], ADMINISTRATOR) as rules:
+            rules.execute("ALTER ROLE writer WITH PASSWORD = %s", [password])
+
+    port = parse_address(url).hosts[0][1]
+    wire = await Wire(port).open()
+    behind = url.replace(f"127.0.0.1:{port}", f"127.0.0.1:{wire.port}")
+    store = opened(f"{behind}&tls={authorities['ours']}", LOGIN)
+    try:
+        await store.check()
+        await asyncio.to_thread(password_becomes, "of-somebody-else")
+        before = wire.accepted
+        wire.reset()
+        # The driver has two connections, and opens each of them anew more than once.
+        await until(lambda: wire.accepted >= before + 6)
+        await asyncio.to_thread(password_becomes, WRITER.password)
+        await answers(store)
+    finally:
+        await asyncio.to_thread(password_becomes, WRITER.password)
+        await store.close()
+        await wire.close()
 
 
 @pytest.mark.parametrize("login", [{}, LOGIN | {"NEWSFABRIC_CASSANDRA_PASSWORD": "wrong"}])

@@ -19,6 +19,8 @@ class Wire:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
+        #: How many connections it took.
+        self.accepted = 0
 
     async def open(self) -> Wire:
         self._server = await asyncio.start_server(self._accept, self._host, 0)
@@ -29,12 +31,16 @@ class Wire:
         """From now on nothing goes through, and nobody is told."""
         self._flows.clear()
 
+    def reset(self) -> None:
+        """Reset every connection; new ones are taken."""
+        for writer in self._writers:
+            writer.transport.abort()
+
     def kill(self) -> None:
         """Reset every connection and refuse new ones, as when a process dies."""
         assert self._server is not None
         self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
+        self.reset()
 
     async def close(self) -> None:
         self.kill()
@@ -43,6 +49,7 @@ class Wire:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         self._writers.add(writer)
         await self._flows.wait()
         try:
