@@ -55,6 +55,8 @@ class _Test:
         self.finished = True
         #: To be ended at once: by a signal, or since its options are wrong.
         self.ending = False
+        #: Seconds since readers last got anything, as of the last sample.
+        self.quiet = 0.0
         self.sampler: gevent.Greenlet | None = None
         self.storms: list[gevent.Greenlet] = []
 
@@ -76,7 +78,7 @@ class Shape(LoadTestShape):
             _test.options = checked(vars(self.runner.environment.parsed_options))
         if _test.ending:
             return None
-        readers = shapes.readers_at(_test.options, self.get_run_time())
+        readers = shapes.readers_at(_test.options, self.get_run_time(), _test.quiet)
         if readers is None:
             return None
         return readers + _test.options.publishers, float(_test.options.readers + 100)
@@ -275,6 +277,9 @@ def _sample(environment: Any) -> None:
             },
             connect_ms=_most(slowest.get("connect")),
             delay_ms=_most(slowest.get("receive")),
+        )
+        _test.quiet = (
+            0.0 if sample.receive or sample.resume or sample.doubled else _test.quiet + every
         )
         before = totals
         _test.samples.append(sample)

@@ -55,7 +55,11 @@ ARGUMENTS: Final = (
     Argument("shape", "breaking_news", "How many readers and messages, when.", SHAPES),
     Argument("readers", 300, "Readers at most."),
     Argument("seconds", 120.0, "How long messages are published."),
-    Argument("settle", 10.0, "Seconds after that for the last messages to arrive, at least 6."),
+    Argument(
+        "settle",
+        10.0,
+        "Seconds after that for the last messages, at least 6; more while they still arrive.",
+    ),
     Argument("messages", 2.0, "Messages a second of all publishers, when nothing has happened."),
     Argument("body", 300, "Bytes of a message's body, at least 150."),
     Argument(

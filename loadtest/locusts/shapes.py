@@ -7,7 +7,8 @@
 ``diurnal``          one day: a fifth of the readers at night, all at noon, messages with them
 
 Times are seconds since the test began. Messages end at ``seconds``; then comes the time to settle,
-in which nobody comes or goes.
+in which nobody comes or goes. It goes on while messages still arrive: readers of a load test that
+hasn't enough processor time get them late, and those aren't lost.
 """
 
 from __future__ import annotations
@@ -20,13 +21,21 @@ from loadtest.locusts.options import Options
 
 _FEW: Final = 0.2
 _NEWS: Final = 4.0
+# All has arrived when nothing has for so long; and so much longer than ``settle`` it is waited for.
+_QUIET: Final = 5.0
+_LATEST: Final = 120.0
 # breaking_news, in shares of the time: the news breaks, all have come, readers begin to leave.
 _BREAKS, _ALL, _LEAVING, _LEFT = 0.3, 0.4, 0.8, 0.9
 
 
-def readers_at(options: Options, at: float) -> int | None:
-    """How many readers are to be there; None: the test is over."""
-    if at >= options.seconds + options.settle:
+def readers_at(options: Options, at: float, quiet: float) -> int | None:
+    """How many readers are to be there; None: the test is over.
+
+    ``quiet``: seconds since a message last arrived. Example: with 120 s and 10 s to settle, and
+    messages that arrive until second 140, it is over at second 145; if they never end, at 250.
+    """
+    settled = at - options.seconds - options.settle
+    if settled >= _LATEST or (settled >= 0 and quiet >= _QUIET):
         return None
     share = _CURVES[options.shape](min(at / options.seconds, 1.0))
     return max(1, round(options.readers * share))

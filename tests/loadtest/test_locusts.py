@@ -143,7 +143,7 @@ def test_there_are_never_more_readers_than_asked_for_nor_none(
     shape: str, readers: int, seconds: float, part: float
 ) -> None:
     told = options(shape=shape, readers=readers, seconds=seconds)
-    found = readers_at(told, part * seconds)
+    found = readers_at(told, part * seconds, 0.0)
     assert found is not None
     assert 1 <= found <= readers
     assert messages_at(told, part * seconds * 0.999) > 0
@@ -153,20 +153,30 @@ def test_there_are_never_more_readers_than_asked_for_nor_none(
 def test_every_shape_settles_and_then_ends(shape: str) -> None:
     told = options(shape=shape, readers=100, seconds=60, settle=10)
     assert messages_at(told, 60.0) == 0
-    assert readers_at(told, 60.0) == readers_at(told, 69.9)
-    assert readers_at(told, 70.0) is None
+    assert readers_at(told, 60.0, 0.0) == readers_at(told, 69.9, 60.0)
+    assert readers_at(told, 70.0, 5.0) is None
+
+
+def test_a_test_ends_when_nothing_has_arrived_for_five_seconds_or_two_minutes_later() -> None:
+    told = options(shape="steady", readers=100, seconds=120, settle=10)
+    # At second 140 the last message arrives.
+    at = ((130, 0.0), (140, 0.0), (144, 4.0), (145, 5.0))
+    assert [readers_at(told, t, quiet) for t, quiet in at] == [100, 100, 100, None]
+    # They never end.
+    assert readers_at(told, 249.9, 0.0) == 100
+    assert readers_at(told, 250.0, 0.0) is None
 
 
 def test_breaking_news_brings_all_readers_and_more_messages() -> None:
     told = options(shape="breaking_news", readers=100, seconds=100, messages=2)
     at = (29, 35, 41, 79, 95)
-    assert [readers_at(told, t) for t in at] == [20, 60, 100, 100, 50]
+    assert [readers_at(told, t, 0.0) for t in at] == [20, 60, 100, 100, 50]
     assert [messages_at(told, t) for t in at] == [2, 8, 8, 8, 8]
 
 
 def test_a_day_begins_and_ends_at_night() -> None:
     told = options(shape="diurnal", readers=100, seconds=100)
-    assert [readers_at(told, t) for t in (0, 50, 99.99)] == [20, 100, 20]
+    assert [readers_at(told, t, 0.0) for t in (0, 50, 99.99)] == [20, 100, 20]
 
 
 def test_only_a_reconnect_storm_cuts_connections() -> None:
