@@ -29,9 +29,9 @@ def listed(fleet: Fleet, region: str) -> list[str]:
     """A line of JSON for each box that runs, as the scaler reads them."""
     running = fleet.machines.running()
     return [
-        json.dumps({"name": box.name, "age_seconds": _age(init), "zone": box.zone})
+        json.dumps({"name": box.name, "age_seconds": age, "zone": box.zone})
         for box in _boxes(fleet, region)
-        if box.name in running and (init := running[box.name].init) is not None
+        if box.name in running and (age := _age(running[box.name].init)) is not None
     ]
 
 
@@ -61,5 +61,9 @@ def _boxes(fleet: Fleet, region: str) -> list[Machine]:
     return [m for m in fleet.members() if (m.region, m.role) == (region, "retail")]
 
 
-def _age(init: int) -> float:
-    return round(max(0.0, time.time() - kernel.started_at(init)), 1)
+def _age(init: int | None) -> float | None:
+    """Seconds since the machine's init was started; None if it has ended meanwhile."""
+    try:
+        return None if init is None else round(max(0.0, time.time() - kernel.started_at(init)), 1)
+    except OSError:
+        return None

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT, Folders
 from fleet.precheck import missing
+from tests.fleet.fabrics import plays
 
 
 def _not_here(reason: str) -> None:
@@ -46,6 +47,18 @@ def fleet_in(folder: Path, layers: Path) -> Iterator[Fleet]:
     finally:
         fleet.down(image_too=True)
         shutil.rmtree(folders.top)
+
+
+@contextlib.contextmanager
+def fabric_in(
+    folders: pytest.TempPathFactory, layers: Path, port_base: int, more: Sequence[str]
+) -> Iterator[Fleet]:
+    """The fleet of six and the machines ``more``, of which site.yml has made a fabric."""
+    with fleet_in(folders.mktemp("fleet") / "a fleet's folder", layers) as fleet:
+        fleet.up(6, port_base=port_base)
+        fleet.boot(more, new=False)
+        plays(fleet, "site.yml")
+        yield fleet
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from fleet.folders import CHECKOUT
 from fleet.plan import machine
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
 
+TOPIC = "news.breaking"
 _RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.M)
 
 
@@ -61,26 +62,53 @@ def until(what: str, holds: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(1.0)
 
 
-def desk(region: str) -> str:
+def desk(fleet: Fleet, region: str) -> str:
     """A frontdesk's URL within the fleet's network."""
-    return f"http://{machine(f'{region}-core-1').address}:8080"
+    scheme = "https" if fleet.folders.certs.exists() else "http"
+    return f"{scheme}://{machine(f'{region}-core-1').address}:8080"
 
 
-def asked(fleet: Fleet, url: str, *options: str) -> Any:
-    """What a URL within the fleet's network answers, as JSON."""
-    words = fleet.network.within("curl", "--silent", "--show-error", *options, url)
-    return json.loads(subprocess.run(words, capture_output=True, timeout=60, check=True).stdout)
+def trusting(fleet: Fleet) -> dict[str, str]:
+    """The environment of a program that trusts the fleet's authority, if it has one."""
+    authority = fleet.folders.certs / "ca.pem"
+    if not authority.exists():
+        return {**os.environ}
+    # curl prefers its own variable to OpenSSL's.
+    return os.environ | dict.fromkeys(("SSL_CERT_FILE", "CURL_CA_BUNDLE"), str(authority))
 
 
-def publish(fleet: Fleet, region: str, topic: str, body: object) -> str:
-    """Publish over HTTP; the message's id."""
+def asked(fleet: Fleet, path: str, region: str = "oregon") -> Any:
+    """What a path of a region's frontdesk answers, as JSON."""
+    words = fleet.network.within("curl", "--silent", "--show-error", desk(fleet, region) + path)
+    done = subprocess.run(words, env=trusting(fleet), capture_output=True, timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
+def boxes(fleet: Fleet, region: str) -> int:
+    """How many boxes a region's frontdesk offers."""
+    return len(asked(fleet, "/endpoints.json", region)["gateways"])
+
+
+def headlines(fleet: Fleet, region: str) -> list[str]:
+    """Of the last messages that a region's frontdesk finds in the store."""
+    found = asked(fleet, f"/history?topic={TOPIC}&limit=100", region)
+    return [message["body"].get("headline", "") for message in found["messages"]]
+
+
+def publish(fleet: Fleet, headline: str, key: str | None = None) -> int:
+    """Publish over HTTP, with the fleet's own key if no other is given; the answer's status."""
     words = fleet.network.within(
-        *("curl", "--silent", "--header", "@-", "--header", "Content-Type: application/json"),
-        *("--data", json.dumps({"topic": topic, "body": body}), f"{desk(region)}/publish"),
+        *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}"),
+        *("--header", "@-", "--header", "Content-Type: application/json"),
+        *("--data", json.dumps({"topic": TOPIC, "body": {"headline": headline}})),
+        f"{desk(fleet, 'oregon')}/publish",
     )
-    key = f"X-API-Key: {access.api_key(fleet.folders)}"
-    done = subprocess.run(words, input=key, capture_output=True, text=True, timeout=60, check=True)
-    return str(json.loads(done.stdout)["id"])
+    told = f"X-API-Key: {key or access.api_key(fleet.folders)}"
+    environment = trusting(fleet)
+    done = subprocess.run(
+        words, input=told, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    return int(done.stdout)
 
 
 @dataclasses.dataclass
@@ -98,7 +126,7 @@ class Crowd:
     report: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __enter__(self) -> Crowd:
-        desks = ",".join(desk(region) for region in self.regions)
+        desks = ",".join(desk(self.fleet, region) for region in self.regions)
         key = access.api_key(self.fleet.folders)
         told = (desks, key, str(self.readers), str(self.per_second), str(self.topics))
         self._program = subprocess.Popen(
@@ -107,7 +135,7 @@ class Crowd:
             stdout=subprocess.PIPE,
             text=True,
             cwd=CHECKOUT,
-            env=os.environ | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'deploy'}"},
+            env=trusting(self.fleet) | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'deploy'}"},
         )
         assert self._said().readline() == "ready\n"
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from fleet import access, cgroups, doors, image, kernel, run
+from fleet import access, boxes, cgroups, doors, image, kernel, run
 from fleet.__main__ import cli
 from fleet.errors import FleetError
+from fleet.fleet import Fleet
 from fleet.folders import Folders
 from fleet.network import Network
 from fleet.plan import machines_of
@@ -120,6 +122,22 @@ def test_ssh_is_told_of_every_machine_and_trusts_only_known_keys(tmp_path: Path)
     assert "hostkeyalias dublin-core-3" in asked
     assert "stricthostkeychecking true" in asked
     assert folders.known_hosts.read_text() == "oregon-core-1 ssh-ed25519 AAAA\n"
+
+
+def test_a_box_that_ends_while_boxes_are_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(Folders.at(tmp_path), print)
+    fleet.folders.notes.write_text('{"machines": ["oregon-retail-1", "oregon-retail-2"]}')
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    running = {
+        "oregon-retail-1": kernel.Box(init=ended.pid),
+        "oregon-retail-2": kernel.Box(init=os.getpid()),
+    }
+    monkeypatch.setattr(fleet.machines, "running", lambda: running)
+    listed = [json.loads(line)["name"] for line in boxes.listed(fleet, "oregon")]
+    assert listed == ["oregon-retail-2"]
 
 
 @pytest.mark.parametrize("command", ["ssh", "run"])

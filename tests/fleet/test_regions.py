@@ -1,45 +1,39 @@
-"""Playbooks of boxes, regions and backups, on two regions that are as small as they go."""
+"""Playbooks of boxes, regions and backups, on two regions that are as small as they go.
+
+The tests share the machines, in their order: what one breaks the next one's playbook mends.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fleet.fleet import Fleet
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
-from tests.fleet.fabrics import Crowd, asked, changes, desk, on, played, plays, publish
+from tests.fleet.conftest import fabric_in
+from tests.fleet.fabrics import Crowd, boxes, changes, headlines, on, played, plays, publish
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
 ROLES = ("client", "core", "store", "retail")
-TOPIC = "news.breaking"
 
 
-def boxes(fleet: Fleet, region: str) -> int:
-    """How many boxes a frontdesk offers."""
-    return len(asked(fleet, f"{desk(region)}/endpoints.json")["gateways"])
-
-
-def headlines(fleet: Fleet, region: str) -> list[str]:
-    found = asked(fleet, f"{desk(region)}/history?topic={TOPIC}&limit=100")
-    return [message["body"].get("headline", "") for message in found["messages"]]
-
-
-@pytest.fixture
-def two_regions(empty_fleet: Fleet, port_base: int) -> Fleet:
+@pytest.fixture(scope="module")
+def fleet(
+    layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
+) -> Iterator[Fleet]:
     """A fabric of ten machines: a second region beside those of the fleet of six."""
-    empty_fleet.up(6, port_base=port_base)
-    empty_fleet.boot([f"dublin-{role}-1" for role in ROLES], new=False)
-    plays(empty_fleet, "site.yml")
-    return empty_fleet
+    with fabric_in(
+        tmp_path_factory, layers, port_base, [f"dublin-{role}-1" for role in ROLES]
+    ) as made:
+        yield made
 
 
-def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(two_regions: Fleet) -> None:
-    fleet = two_regions
-
+def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(fleet: Fleet) -> None:
     refused = played(fleet, "evacuate-region.yml", "--extra-vars", "region=oregon")
     assert "tokyo hands over to oregon what isn't gold" in refused.stdout
     assert sum(changes(refused).values()) == 0
@@ -60,41 +54,9 @@ def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(two_regions
     assert set(changes(again).values()) == {0}
 
 
-def test_a_box_more_is_made_and_drained_and_an_interrupted_run_is_given_again(
-    two_regions: Fleet,
-) -> None:
-    fleet = two_regions
-    new = ("--extra-vars", "boxes=dublin-retail-2")
-    nobody = played(fleet, "scale-out-retail.yml", "--extra-vars", "boxes=dublin-core-1")
-    assert "say with -e boxes=" in nobody.stdout
-
-    fleet.boot(["dublin-retail-2"], new=False)
-    words = command(PLAYBOOKS / "scale-out-retail.yml", INVENTORY, new)
-    with subprocess.Popen(
-        words, env=environment(fleet.folders), stdout=subprocess.PIPE, text=True
-    ) as first:
-        assert first.stdout is not None
-        # In the middle: its broker is configured, and doesn't run yet.
-        next(line for line in first.stdout if "[rabbitmq : Its settings]" in line)
-        first.kill()
-    touched = plays(fleet, "scale-out-retail.yml", *new)
-    assert "oregon-core-1" not in changes(touched)
-    assert boxes(fleet, "dublin") == 2
-    assert set(changes(plays(fleet, "scale-out-retail.yml", *new)).values()) == {0}
-
-    plays(fleet, "drain-retail.yml", "--limit", "dublin-retail-1")
-    assert boxes(fleet, "dublin") == 1
-    assert "dublin-retail-1 isn't asked: it is drained" in plays(fleet, "verify.yml").stdout
-    # The core alone is broken now, and nothing else is named.
-    on(fleet, "dublin-core-1", "systemctl stop newsfabric-router@1")
-    broken = played(fleet, "verify.yml", "--limit", "dublin-core-1")
-    assert "dublin-core-1 isn't ready: {'router-1': 'no answer'}" in broken.stdout
-
-
-def test_a_message_of_before_is_read_in_a_new_store(two_regions: Fleet, tmp_path: Path) -> None:
-    fleet = two_regions
+def test_a_message_of_before_is_read_in_a_new_store(fleet: Fleet, tmp_path: Path) -> None:
     headline = f"kept at {time.time()}"
-    publish(fleet, "oregon", TOPIC, {"headline": headline})
+    assert publish(fleet, headline) == 201
     backup = tmp_path / "a-backup"
     told = ("--extra-vars", f"backup={backup}")
     plays(fleet, "backup.yml", *told)
@@ -121,3 +83,33 @@ def test_a_message_of_before_is_read_in_a_new_store(two_regions: Fleet, tmp_path
     plays(fleet, "restore.yml", *told)
     for region in ("oregon", "dublin"):
         assert headline in headlines(fleet, region)
+
+
+def test_a_box_more_is_made_and_drained_and_an_interrupted_run_is_given_again(
+    fleet: Fleet,
+) -> None:
+    new = ("--extra-vars", "boxes=dublin-retail-2")
+    nobody = played(fleet, "scale-out-retail.yml", "--extra-vars", "boxes=dublin-core-1")
+    assert "say with -e boxes=" in nobody.stdout
+
+    fleet.boot(["dublin-retail-2"], new=False)
+    words = command(PLAYBOOKS / "scale-out-retail.yml", INVENTORY, new)
+    with subprocess.Popen(
+        words, env=environment(fleet.folders), stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        # In the middle: its broker is configured, and doesn't run yet.
+        next(line for line in first.stdout if "[rabbitmq : Its settings]" in line)
+        first.kill()
+    touched = plays(fleet, "scale-out-retail.yml", *new)
+    assert changes(touched)["oregon-core-1"] == 0
+    assert boxes(fleet, "dublin") == 2
+    assert set(changes(plays(fleet, "scale-out-retail.yml", *new)).values()) == {0}
+
+    plays(fleet, "drain-retail.yml", "--limit", "dublin-retail-1")
+    assert boxes(fleet, "dublin") == 1
+    assert "dublin-retail-1 isn't asked: it is drained" in plays(fleet, "verify.yml").stdout
+    # The core alone is broken now, and nothing else is named.
+    on(fleet, "dublin-core-1", "systemctl stop newsfabric-router@1")
+    broken = played(fleet, "verify.yml", "--limit", "dublin-core-1")
+    assert "dublin-core-1 isn't ready: {'router-1': 'no answer'}" in broken.stdout

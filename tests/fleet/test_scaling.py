@@ -1,0 +1,95 @@
+"""A scaler with the driver ``command`` boots a box for a crowd on the fleet, and takes it back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.fleet import Fleet
+from fleet.folders import CHECKOUT
+from fleet.plan import machine
+from tests.fleet.fabrics import Crowd, boxes, changes, on, plays, until
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+#: What a box says that it carries. 100 readers at headroom 0.3: 70 a box.
+SMALL_BOXES = ("--extra-vars", "newsfabric_capacity=100")
+#: A machine boots within seconds, and a playbook then makes it a box. It is in one zone of three,
+#: none of which is to be spared here.
+PLAN = (
+    *("--per-box", "100", "--headroom", "0.3", "--zones", "1", "--least", "2", "--most", "3"),
+    *("--boot", "2m", "--drain", "15s", "--calm", "30s"),
+)
+
+
+@contextlib.contextmanager
+def scaler(fleet: Fleet, folder: Path) -> Iterator[None]:
+    """One of oregon, on this machine, which can boot machines; within the fleet's network."""
+    fabric = folder / "fabric.json"
+    said = on(fleet, "oregon-core-1", "cat /etc/newsfabric/fabric.json")
+    # Machines know each other's names; this one doesn't.
+    fabric.write_text(re.sub(r"(?<=//)[a-z]+-[a-z]+-\d+", lambda m: machine(m[0]).address, said))
+    secret = fleet.folders.secret.read_text().strip()
+    password = folder / "password"
+    password.write_text(hashlib.sha256(f"{secret}:scaler.oregon".encode()).hexdigest())
+    password.chmod(0o600)
+    program = f"env PYTHONPATH={CHECKOUT / 'deploy'} {sys.executable} -m fleet"
+    words = fleet.network.within(
+        *(sys.executable, "-m", "wholesale", "scaler", "--name", "a-scaler", "--region", "oregon"),
+        *("--fabric", str(fabric), "--port", "0", *PLAN, "--driver", "command"),
+        *("--command", f"{program} --folder '{fleet.folders.top}' boxes oregon"),
+    )
+    login = {
+        "NEWSFABRIC_AMQP_USERNAME": "scaler.oregon",
+        "NEWSFABRIC_AMQP_PASSWORD_FILE": str(password),
+    }
+    with (
+        (folder / "scaler.log").open("w") as log,
+        subprocess.Popen(words, cwd=CHECKOUT, env=os.environ | login, stderr=log) as process,
+    ):
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def members(fleet: Fleet) -> list[str]:
+    """The boxes that belong to the fleet."""
+    return [member.name for member in fleet.members() if member.role == "retail"]
+
+
+def test_a_box_is_booted_for_a_crowd_and_drained_after_it(fleet: Fleet, tmp_path: Path) -> None:
+    plays(fleet, "site.yml", *SMALL_BOXES)
+    assert boxes(fleet, "oregon") == 2
+    with scaler(fleet, tmp_path):
+        # 150 readers are more than 2 · 70.
+        with Crowd(fleet, ("oregon", "oregon"), readers=150, per_second=5) as crowd:
+            until("a machine more", lambda: "oregon-retail-3" in members(fleet))
+            until("it has booted", lambda: on(fleet, "oregon-retail-3", "hostname") != "")
+            plays(
+                fleet,
+                "scale-out-retail.yml",
+                *("--extra-vars", "boxes=oregon-retail-3"),
+                *SMALL_BOXES,
+            )
+            until("readers are sent there", lambda: boxes(fleet, "oregon") == 3)
+        assert crowd.noticed_nothing, crowd.report
+
+        # They are on all three, so some of them have to move.
+        with Crowd(fleet, ("oregon", "oregon"), readers=60, per_second=5) as few:
+            until("a machine less", lambda: len(members(fleet)) == 2, 600)
+        assert few.missed_nothing, few.report
+        assert 0 < few.report["left"] < 60
+    assert boxes(fleet, "oregon") == 2
+    # Prometheus learns here who has gone.
+    again = plays(fleet, "site.yml", *SMALL_BOXES)
+    assert {name for name, count in changes(again).items() if count} <= {"oregon-client-1"}
