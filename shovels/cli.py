@@ -33,6 +33,9 @@ from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
 # A move takes two rounds (shovels.homes); the third would be a surprise.
 MAX_ROUNDS: Final = 3
 
+# Seconds for one answer. The keeper comes again when a busy broker answers late; a command doesn't.
+TIMEOUT: Final = 15.0
+
 EXIT_CHANGES: Final = 2
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -190,7 +193,9 @@ class _Job:
 
     def brokers(self, region: str) -> Brokers:
         shovels = self._logins.get(region) or shovel_credentials_from(os.environ)
-        return Brokers(self.fabrics[region], credentials_from(os.environ), shovels=shovels)
+        return Brokers(
+            self.fabrics[region], credentials_from(os.environ), shovels=shovels, timeout=TIMEOUT
+        )
 
 
 def _job(
