@@ -28,7 +28,6 @@ from newsfabric.world.state import running_world
 
 pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
-LONG: Final = 60_000
 PATIENCE: Final = 60.0
 # Beside the worlds' ports.
 PORT: Final = PORTS + 1680
@@ -145,25 +144,25 @@ def _await_answer(url: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 def _log_in(page: Page, token: str) -> None:
     field = page.get_by_label("Token")
-    expect(field).to_be_focused(timeout=LONG)
+    expect(field).to_be_focused()
     field.fill(token)
     page.get_by_role("button", name="Log in").click()
 
 
 def test_an_operator_logs_in_sees_the_fabric_and_logs_out(guarded: Guarded) -> None:
     page = guarded.opened()
-    expect(page.get_by_label("Token")).to_be_visible(timeout=LONG)
+    expect(page.get_by_label("Token")).to_be_visible()
     expect(page.locator("#board")).to_be_hidden()
     paths = ("/board.json", "/board/stream", "/board/plots.json")
     assert [guarded.status(path) for path in paths] == [401, 401, 401]
 
     token = guarded.token("ada", "--operator")
     _log_in(page, token)
-    expect(page.locator("#link")).to_contain_text("Live", timeout=LONG)
+    expect(page.locator("#link")).to_contain_text("Live")
     expect(page.locator("#frontdesk")).to_have_text("oregon-frontdesk-2")
     expect(page.locator("#operator")).to_contain_text("ada")
     box = page.get_by_role("region", name="oregon", exact=True).locator(".tile").first
-    expect(box).to_contain_text("ready", timeout=LONG)
+    expect(box).to_contain_text("ready")
     (cookie,) = guarded.cookies()
     assert cookie["value"] == token
     assert cookie["httpOnly"]
@@ -172,9 +171,9 @@ def test_an_operator_logs_in_sees_the_fabric_and_logs_out(guarded: Guarded) -> N
     assert guarded.status("/board.json") == 200
 
     page.reload()
-    expect(page.locator("#link")).to_contain_text("Live", timeout=LONG)
+    expect(page.locator("#link")).to_contain_text("Live")
     page.get_by_role("button", name="Log out").click()
-    expect(page.get_by_label("Token")).to_be_visible(timeout=LONG)
+    expect(page.get_by_label("Token")).to_be_visible()
     expect(page.locator("#board")).to_be_hidden()
     expect(page.locator("#operator")).to_be_hidden()
     assert guarded.cookies() == []
@@ -184,7 +183,7 @@ def test_an_operator_logs_in_sees_the_fabric_and_logs_out(guarded: Guarded) -> N
 def test_a_reader_is_no_operator(guarded: Guarded) -> None:
     page = guarded.opened()
     _log_in(page, guarded.token("42"))
-    expect(page.get_by_role("alert")).to_contain_text("isn't an operator's", timeout=LONG)
+    expect(page.get_by_role("alert")).to_contain_text("isn't an operator's")
     expect(page.locator("#board")).to_be_hidden()
     assert guarded.cookies() == []
 
@@ -192,9 +191,9 @@ def test_a_reader_is_no_operator(guarded: Guarded) -> None:
 def test_a_login_that_runs_out_is_asked_for_again(guarded: Guarded) -> None:
     page = guarded.opened()
     _log_in(page, guarded.token("ada", "--operator", "--ttl", "3s"))
-    expect(page.locator("#link")).to_contain_text("Live", timeout=LONG)
-    expect(page.get_by_label("Token")).to_be_visible(timeout=LONG)
+    expect(page.locator("#link")).to_contain_text("Live")
+    expect(page.get_by_label("Token")).to_be_visible()
     expect(page.locator("#link")).to_have_text("Not logged in")
     assert guarded.status("/board.json") == 401
     _log_in(page, guarded.token("ada", "--operator"))
-    expect(page.locator("#link")).to_contain_text("Live", timeout=LONG)
+    expect(page.locator("#link")).to_contain_text("Live")

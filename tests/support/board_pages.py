@@ -17,7 +17,6 @@ import pytest
 from board_desk import BoardDesk
 from playwright.async_api import Browser, Page, expect
 
-LONG: Final = 30_000
 _RULES: Final = "['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice']"
 # What a lost frontdesk leaves on every browser's console, whoever asks.
 _UNREACHABLE: Final = re.compile(r"net::ERR_|status of 401|status of 403")
@@ -35,7 +34,7 @@ async def board(
     page.on("pageerror", lambda error: said.append(str(error)))
     await page.goto(desk.page_url)
     if shown:
-        await expect(page.locator("#board")).to_be_visible(timeout=LONG)
+        await expect(page.locator("#board")).to_be_visible()
         await expect(page.locator("#link")).to_contain_text("Live")
     yield page
     assert [line for line in said if not _UNREACHABLE.search(line)] == []

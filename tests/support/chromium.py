@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pytest
+from playwright import async_api, sync_api
 from playwright.sync_api import Browser, sync_playwright
 
 FLAGS: Final = [
@@ -22,6 +23,11 @@ FLAGS: Final = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
+
+# Milliseconds. Playwright's five seconds are too few on a machine with other tests beside it.
+_PATIENCE: Final = 60_000
+for _expect in (async_api.expect, sync_api.expect):
+    _expect.set_options(timeout=_PATIENCE)
 
 
 def named(hosts: Sequence[str]) -> str:

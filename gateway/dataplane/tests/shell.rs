@@ -4,7 +4,7 @@ mod driver;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use driver::{DataPlane, PATIENCE, Reader, text};
 
@@ -159,17 +159,18 @@ fn what_is_no_socket_to_listen_on_is_refused() {
 #[test]
 fn half_a_head_and_then_the_end_is_dropped_at_once() {
     let data_plane = DataPlane::start("half");
-    let (_plane, port) = data_plane.attach();
+    let (mut plane, port) = data_plane.attach();
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
-    socket.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     socket.write_all(b"GET /websocket HT").expect("a socket");
     socket.shutdown(std::net::Shutdown::Write).expect("a socket");
-    // Sooner than the deadline of a handshake, which is five seconds here.
     let end = socket.read(&mut [0]);
     assert!(
         matches!(end, Ok(0))
             || end.is_err_and(|it| it.kind() == std::io::ErrorKind::ConnectionReset)
     );
+    // It didn't wait for the deadline of a handshake.
+    plane.wait_for_count("handshake_timeouts", 0);
 }
 
 #[test]
