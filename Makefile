@@ -123,10 +123,9 @@ chaos: setup ## Break everything for ten minutes and account for each message (C
 	@$(BIN)/newsfabric chaos run --state .world-chaos --report chaos-report $(CHAOS_ARGS); \
 	    result=$$?; $(BIN)/newsfabric down --state .world-chaos; exit $$result
 
-fleet-image: python
+fleet-image:
+	@scripts/setup fleet
 	@$(FLEET) check
-	@scripts/setup ansible
-	@scripts/setup cassandra
 	@$(MAKE) --no-print-directory bundle
 	@$(FLEET) image
 

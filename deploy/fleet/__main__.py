@@ -67,6 +67,8 @@ _WORDS_OF_ANOTHER: Final = {"ignore_unknown_options": True, "allow_interspersed_
 @click.pass_context
 def cli(context: click.Context, folder: Path) -> None:
     """Real Debian machines on this one: two regions and a proxy, booted by systemd-nspawn."""
+    # Files of machines' disks are made here, and everybody on a machine reads its /etc.
+    os.umask(0o022)
     context.obj = Fleet(Folders.at(folder), _say)
 
 

@@ -1,20 +1,35 @@
-"""Another build in the place of the one that runs, under load, on six machines."""
+"""A first deployment on six machines, a second one, and another build in its place under load.
+
+The tests share the machines, in their order. `.ci/run` runs this file of the fleet's tests.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
+import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fleet import access
 from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT
 from fleet.plan import machines_of
+from tests.fleet.conftest import fabric_in
 from tests.fleet.fabrics import Crowd, changes, on, plays
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
+) -> Iterator[Fleet]:
+    with fabric_in(tmp_path_factory, layers, port_base, []) as made:
+        yield made
 
 
 def sha256(file: Path) -> str:
@@ -47,13 +62,21 @@ def running(fleet: Fleet) -> set[str]:
     }
 
 
+def test_an_operator_sees_the_board_and_a_second_run_changes_nothing(fleet: Fleet) -> None:
+    token = access.operator_token(fleet.folders, "tester", 600.0)
+    url = next(iter(fleet.boards().values())) + ".json"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 200
+    assert set(changes(plays(fleet, "site.yml")).values()) == {0}
+
+
 def test_another_build_is_deployed_and_taken_back_and_no_reader_notices(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     (first,) = (CHECKOUT / "dist").glob("newsfabric-*.tar")
     second = another_build(first, tmp_path)
     to_second = ("--extra-vars", f"newsfabric_bundle={second}")
-    plays(fleet, "site.yml")
     with Crowd(fleet, ("oregon",), readers=2000, per_second=50, topics=25) as crowd:
         plays(fleet, "deploy.yml", *to_second)
         assert running(fleet) == {second.stem.removeprefix("newsfabric-")}
