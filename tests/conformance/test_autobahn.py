@@ -25,7 +25,7 @@ def wstest() -> Path:
         pytest.skip(str(exc))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif("native" not in ENGINES, reason="the data plane isn't built: make dataplane")
 async def test_the_data_plane_does_as_the_committed_results_say(wstest: Path) -> None:
     outcomes = await run(wstest, QUICK)

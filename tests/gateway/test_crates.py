@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.cargo
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif("native" not in ENGINES, reason="the native engine isn't built")
 def test_they_are_formatted_clippy_has_nothing_to_say_and_their_tests_pass() -> None:
     # What is built is tested: building it anew would take it from under other tests.
