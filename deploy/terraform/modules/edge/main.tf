@@ -57,7 +57,8 @@ resource "aws_lb_listener" "readers" {
   }
 }
 
-# Frontdesks believe X-Forwarded-For from `proxy_from` (--proxy-from), so this one speaks HTTP.
+# Frontdesks believe X-Forwarded-For from `proxy_from` (--proxy-from), so this one speaks HTTP, over TLS also to them: they have
+# certificates of the fabric's own authority (newsfabric_tls), which the balancer takes as it takes any.
 resource "aws_lb" "desks" {
   name                       = "${var.name}-desks"
   load_balancer_type         = "application"
@@ -74,11 +75,12 @@ resource "aws_lb_target_group" "desks" {
   name                 = "${var.name}-desks"
   vpc_id               = var.vpc_id
   target_type          = "instance"
-  protocol             = "HTTP"
+  protocol             = "HTTPS"
   port                 = var.frontdesk_port
   deregistration_delay = "15"
 
   health_check {
+    protocol            = "HTTPS"
     path                = "/healthz/ready"
     matcher             = "200"
     interval            = 10
