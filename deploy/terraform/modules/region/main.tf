@@ -7,10 +7,10 @@ data "aws_partition" "here" {}
 locals {
   name       = "${var.fabric}-${var.region}"
   group_name = "${local.name}-retail"
-  # Two, beside the first nodes of the core. None leads.
-  scalers = [for n in range(min(2, var.core.number)) : "${var.region}-scaler-${n + 1}"]
-  inside  = "${var.fabric}.internal"
-  hosts   = merge({ for group, brokers in module.brokers : group => brokers.hosts }, { store = module.store.hosts })
+  inside     = "${var.fabric}.internal"
+  hosts      = merge({ for group, brokers in module.brokers : group => brokers.hosts }, { store = module.store.hosts })
+  # As Ansible's role wholesale names them: one beside each node of the core. None leads.
+  scalers = [for name in sort(keys(local.hosts.core)) : "${name}-scaler"]
 }
 
 module "iam" {

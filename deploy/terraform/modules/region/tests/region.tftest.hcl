@@ -71,6 +71,13 @@ run "a_region_has_its_clusters_and_a_group_for_its_boxes" {
   }
 }
 
+run "a_scaler_is_expected_beside_each_core_node" {
+  assert {
+    condition     = local.scalers == ["oregon-core-1-scaler", "oregon-core-2-scaler", "oregon-core-3-scaler"]
+    error_message = "policies and alarms would watch scalers that nobody starts"
+  }
+}
+
 run "core_nodes_admit_the_boxes_of_this_group" {
   assert {
     condition     = output.admission.group == output.scaler_options.group && output.admission.secrets == "newsfabric-oregon/box/" && output.admission.account == "123456789012" && output.admission.aws_region == "us-west-2"
