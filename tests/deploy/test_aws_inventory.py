@@ -90,7 +90,12 @@ def machines(cloud: str) -> dict[str, str]:
             "eu-west-1", "c", Host="dublin-store-3", Role="store", Region="dublin", **ours
         ),
         "proxy": made(
-            "ap-southeast-1", "a", Host="singapore-1", Role="proxy", Region="singapore", **ours
+            "ap-southeast-1",
+            "a",
+            Host="singapore-proxy-1",
+            Role="proxy",
+            Region="singapore",
+            **ours,
         ),
         "gone": made("us-west-2", "a", Role="gone", **oregon),
         "other": made("us-west-2", "a", Fabric="nf-staging", Role="core", Region="oregon"),
@@ -118,13 +123,13 @@ def hosts(listed: dict[str, Any], group: str) -> set[str]:
 def test_there_is_a_group_for_each_role(listed: dict[str, Any], machines: dict[str, str]) -> None:
     assert hosts(listed, "core") == {"oregon-core-1"}
     assert hosts(listed, "store") == {"dublin-store-3"}
-    assert hosts(listed, "proxy") == {"singapore-1"}
+    assert hosts(listed, "proxy") == {"singapore-proxy-1"}
 
 
 def test_there_is_a_group_for_each_region(listed: dict[str, Any], machines: dict[str, str]) -> None:
     assert hosts(listed, "oregon") == {"oregon-core-1", machines["box"]}
     assert hosts(listed, "dublin") == {"dublin-store-3"}
-    assert hosts(listed, "singapore") == {"singapore-1"}
+    assert hosts(listed, "singapore") == {"singapore-proxy-1"}
 
 
 def test_a_box_is_named_as_the_scaler_names_it(
@@ -140,7 +145,7 @@ def test_machines_of_others_and_machines_that_are_gone_arent_there(
         "oregon-core-1",
         machines["box"],
         "dublin-store-3",
-        "singapore-1",
+        "singapore-proxy-1",
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -27,7 +29,9 @@ def default(module: str, variable: str) -> str:
 
 
 def test_the_firewall_opens_the_ports_that_hosts_listen_on() -> None:
-    ports = re.findall(r"^    (\w+) += optional\(number, (\d+)\)", default("firewall", "ports"), re.M)
+    ports = re.findall(
+        r"^    (\w+) += optional\(number, (\d+)\)", default("firewall", "ports"), re.M
+    )
     assert {name: int(port) for name, port in ports} == {
         "amqps": DEFAULTS["newsfabric_amqps_port"],
         "management": DEFAULTS["newsfabric_management_tls_port"],
@@ -65,3 +69,88 @@ def test_scalers_are_watched_by_the_names_that_they_are_started_with() -> None:
     assert started is not None
     assert watched is not None
     assert started[1] == watched[1]
+
+
+def environment(name: str) -> dict[str, dict[str, str]]:
+    """Each place that an environment's ``main.tf`` makes, with the texts of its arguments."""
+    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
+    blocks = re.findall(r"^ +(?:first|second|proxy) += \{\n(.*?)^ +\}$", main, re.M | re.S)
+    places = [dict(re.findall(r'^ +(\w+) += "?(.*?)"?$', block, re.M)) for block in blocks]
+    return {place["name"]: place for place in places}
+
+
+def made(name: str) -> dict[str, int]:
+    """The sizes of an environment's clusters: ``oregon-core`` to 3."""
+    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
+    sizes = re.findall(r"^  (client|core|store) += \{ number = (\d+)", main, re.M)
+    found: dict[str, int] = {}
+    for place, told in environment(name).items():
+        if "nearest" in told:
+            found[f"{place}-proxy"] = int(told["number"])
+        else:
+            found |= {f"{place}-{role}": int(number) for role, number in sizes}
+    return found
+
+
+def inventory(name: str) -> dict[str, dict[str, Any]]:
+    """The groups of an environment's ``hosts.yml``, with their hosts."""
+    file = ANSIBLE / "inventories" / name / "hosts.yml"
+    groups = yaml.safe_load(file.read_text())["all"]["children"]
+    return {group: told["hosts"] for group, told in groups.items()}
+
+
+def settings(name: str) -> dict[str, Any]:
+    file = ANSIBLE / "inventories" / name / "group_vars" / "all" / "20-settings.yml"
+    found: dict[str, Any] = yaml.safe_load(file.read_text())
+    return found
+
+
+ENVIRONMENTS = pytest.mark.parametrize("name", ["production", "staging"])
+
+
+@ENVIRONMENTS
+def test_an_environment_has_the_same_places_and_networks_in_both(name: str) -> None:
+    places, told = environment(name), settings(name)
+    assert told["newsfabric_environment"] == name
+    assert told["newsfabric_regions"] == [p for p in places if "nearest" not in places[p]]
+    assert told["newsfabric_proxies"] == {
+        place: each["nearest"] for place, each in places.items() if "nearest" in each
+    }
+    assert told["newsfabric_networks"] == [each["cidr"] for each in places.values()]
+
+
+@ENVIRONMENTS
+def test_frontdesks_have_the_names_that_terraform_makes(name: str) -> None:
+    example = (TERRAFORM / "environments" / name / "terraform.tfvars.example").read_text()
+    domain = re.search(r'^domain += "(.*)"$', example, re.MULTILINE)
+    assert domain is not None
+    told = settings(name)
+    assert told["newsfabric_frontdesk_urls"] == {
+        region: f"https://{region}.{domain[1]}" for region in told["newsfabric_regions"]
+    }
+
+
+@ENVIRONMENTS
+def test_the_example_of_an_inventory_has_the_machines_that_terraform_makes(name: str) -> None:
+    hosts = inventory(name)
+    for place, told in environment(name).items():
+        network = ipaddress.ip_network(told["cidr"])
+        addresses = [ipaddress.ip_address(host["ansible_host"]) for host in hosts[place].values()]
+        assert all(address in network for address in addresses), place
+    wanted = {f"{cluster}-{n + 1}" for cluster, number in made(name).items() for n in range(number)}
+    found = {host for place in environment(name) for host in hosts[place]}
+    # Boxes come and go.
+    assert {host for host in found if "-retail-" not in host} == wanted
+
+
+def test_every_setting_that_terraform_tells_is_one_of_ansibles() -> None:
+    outputs = (MODULES / "fabric" / "outputs.tf").read_text()
+    told = re.findall(r"^    (newsfabric_\w+) +=", outputs, re.MULTILINE)
+    assert "newsfabric_networks" in told
+    assert [name for name in told if name not in DEFAULTS] == []
+
+
+@ENVIRONMENTS
+def test_an_environment_hands_on_what_ansible_must_be_told(name: str) -> None:
+    outputs = (TERRAFORM / "environments" / name / "outputs.tf").read_text()
+    assert set(re.findall(r"= module\.fabric\.(\w+)$", outputs, re.M)) == {"inventory", "settings"}

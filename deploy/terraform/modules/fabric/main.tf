@@ -119,7 +119,7 @@ module "proxy" {
   providers = { aws = aws.proxy }
 
   role               = "proxy"
-  name               = var.proxy.name
+  name               = "${var.proxy.name}-proxy"
   fabric             = var.name
   region             = var.proxy.name
   number             = var.proxy.number

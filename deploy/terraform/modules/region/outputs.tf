@@ -34,8 +34,8 @@ output "doors" {
 }
 
 output "scaler_options" {
-  description = "What the region's scalers are started with."
-  value       = module.retail.scaler_options
+  description = "What the region's scalers are started with: option, with _ for -, to its value."
+  value       = merge(module.retail.scaler_options, { aws_region = data.aws_region.here.region })
 }
 
 output "admission" {
@@ -51,7 +51,7 @@ output "admission" {
 }
 
 output "proxy_from" {
-  description = "Networks of the balancers: --proxy-from of gateways and frontdesks."
+  description = "Networks of the balancers: --proxy-from of gateways and frontdesks (Ansible's newsfabric_proxy_from)."
   value       = module.network.edge_cidrs
 }
 
