@@ -16,14 +16,12 @@ locals {
 module "iam" {
   source = "../iam"
 
-  name              = local.name
-  roles             = ["client", "core", "store", "retail"]
-  secrets           = var.secrets
-  group_name        = local.group_name
-  backup_bucket_arn = var.backup_bucket_arn
-  account_id        = data.aws_caller_identity.here.account_id
-  aws_region        = data.aws_region.here.region
-  partition         = data.aws_partition.here.partition
+  name       = local.name
+  roles      = ["client", "core", "store", "retail"]
+  group_name = local.group_name
+  account_id = data.aws_caller_identity.here.account_id
+  aws_region = data.aws_region.here.region
+  partition  = data.aws_partition.here.partition
 }
 
 module "network" {
@@ -127,7 +125,7 @@ module "retail" {
     token_keys     = var.tokens.keys
     token_audience = var.tokens.audience
     token_issuer   = var.tokens.issuer
-    secrets        = { tls = "${local.name}/tls/retail", store = "${local.name}/store/reader", boxes = "${local.name}/box/" }
+    secrets        = module.iam.secret_names
   }
 }
 

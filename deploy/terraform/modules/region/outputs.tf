@@ -42,7 +42,7 @@ output "admission" {
   description = "What Ansible's newsfabric_admission has for this region: how core nodes give boxes their users."
   value = {
     group      = local.group_name
-    secrets    = "${local.name}/box/"
+    secrets    = module.iam.secret_names
     aws_region = data.aws_region.here.region
     account    = data.aws_caller_identity.here.account_id
     partition  = data.aws_partition.here.partition
@@ -58,9 +58,4 @@ output "proxy_from" {
 output "openings" {
   description = "What is open: to whom, from whom, which port, why."
   value       = module.firewall.openings
-}
-
-output "secret_names" {
-  description = "Where operators put secrets."
-  value       = module.iam.secret_names
 }

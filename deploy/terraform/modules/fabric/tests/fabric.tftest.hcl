@@ -46,10 +46,6 @@ mock_provider "aws" {
   mock_resource "aws_sns_topic" {
     defaults = { arn = "arn:aws:sns:us-west-2:123456789012:alarms" }
   }
-
-  mock_resource "aws_secretsmanager_secret" {
-    defaults = { arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:s" }
-  }
 }
 
 override_data {
