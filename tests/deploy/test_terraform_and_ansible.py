@@ -154,3 +154,25 @@ def test_every_setting_that_terraform_tells_is_one_of_ansibles() -> None:
 def test_an_environment_hands_on_what_ansible_must_be_told(name: str) -> None:
     outputs = (TERRAFORM / "environments" / name / "outputs.tf").read_text()
     assert set(re.findall(r"= module\.fabric\.(\w+)$", outputs, re.M)) == {"inventory", "settings"}
+
+
+@ENVIRONMENTS
+def test_data_volumes_are_as_large_as_hosts_need_them(name: str) -> None:
+    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
+    least = DEFAULTS["newsfabric_least_disk_mib"]
+    region = (MODULES / "region" / "variables.tf").read_text()
+    fabric = (MODULES / "fabric" / "variables.tf").read_text()
+    for role in ("client", "core", "store", "proxy"):
+        told = re.search(rf"^  {role} +=.*?data_gb = (\d+)", main, re.MULTILINE)
+        texts = (fabric,) if role == "proxy" else (region, fabric)
+        sizes = [int(told[1])] if told else [default_of(text, role, "data_gb") for text in texts]
+        # The file system takes some of it for itself.
+        assert all(size * 1024 * 0.95 >= least[role] for size in sizes), role
+
+
+def default_of(text: str, variable: str, field: str) -> int:
+    found = re.search(
+        rf'^variable "{variable}" \{{\n.*?{field} += optional\(number, (\d+)\)', text, re.M | re.S
+    )
+    assert found is not None
+    return int(found[1])

@@ -10,6 +10,8 @@ output "settings" {
     newsfabric_proxies  = { (var.proxy.name) = var.proxy.nearest }
     newsfabric_networks = [var.regions.first.cidr, var.regions.second.cidr, var.proxy.cidr]
 
+    # By which lsblk knows a volume, whatever name it has: Ansible's role disk makes a file system on the empty one.
+    newsfabric_data_volume    = "Amazon Elastic Block Store"
     newsfabric_frontdesk_urls = module.routing.frontdesk_urls
     newsfabric_gateways_at    = [for url in values(module.routing.readers_urls) : trimprefix(url, "https://")]
     newsfabric_proxy_from     = concat(module.first.proxy_from, module.second.proxy_from)
