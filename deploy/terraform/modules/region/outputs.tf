@@ -1,5 +1,5 @@
 output "hosts" {
-  description = "Group of the inventory to its hosts. Boxes come and go: the dynamic inventory finds them."
+  description = "Group of the inventory to its hosts. Boxes come and go, and are in none."
   value       = local.hosts
 }
 
