@@ -35,32 +35,30 @@ volume = loaded()
 
 
 def device(path: str, **told: Any) -> dict[str, Any]:
-    """A device as lsblk 2.38 prints it."""
+    """A device as lsblk 2.38 prints it; ``holds`` is what blkid finds on it."""
     empty = {
         "path": path,
         "type": "disk",
         "model": EBS,
-        "fstype": None,
-        "pttype": None,
-        "label": None,
-        "uuid": None,
         "size": 100 << 30,
         "mountpoints": [None],
+        "holds": {},
     }
     return empty | told
 
 
 ROOT_DISK: Final = device(
     "/dev/nvme0n1",
-    pttype="gpt",
-    children=[device("/dev/nvme0n1p1", type="part", fstype="ext4", mountpoints=["/"])],
+    holds={"PTTYPE": "gpt"},
+    children=[device("/dev/nvme0n1p1", type="part", mountpoints=["/"])],
 )
 EMPTY: Final = device("/dev/nvme1n1")
-OURS: Final = device("/dev/nvme2n1", fstype="ext4", label="newsfabric-data", uuid="u-1")
+OURS: Final = device("/dev/nvme2n1", holds={"TYPE": "ext4", "LABEL": "newsfabric-data"})
 
 
 def chosen(*devices: dict[str, Any], folder: str = FOLDER) -> str:
-    found = volume.disks({"blockdevices": list(devices)})
+    holds = {each["path"]: each["holds"] for each in devices}
+    found = volume.disks({"blockdevices": list(devices)}, EBS, holds.__getitem__)
     path: str = volume.chosen(found, EBS, folder).path
     return path
 
@@ -89,8 +87,8 @@ def test_disks_of_other_models_are_never_taken() -> None:
     [
         ([], "there is no disk of model 'Amazon Elastic Block Store'"),
         ([ROOT_DISK], "/dev/nvme0n1 has partitions"),
-        ([EMPTY | {"fstype": "xfs"}], "/dev/nvme1n1 has xfs"),
-        ([EMPTY | {"pttype": "dos"}], "/dev/nvme1n1 has partitions"),
+        ([EMPTY | {"holds": {"TYPE": "xfs"}}], "/dev/nvme1n1 has xfs"),
+        ([EMPTY | {"holds": {"PTTYPE": "dos"}}], "/dev/nvme1n1 has partitions"),
         ([EMPTY | {"mountpoints": ["/mnt"]}], "/dev/nvme1n1 has something that is mounted"),
         (
             [EMPTY | {"children": [device("/dev/mapper/a", type="lvm", mountpoints=["/srv"])]}],
@@ -124,7 +122,7 @@ def test_an_empty_disk_gets_a_file_system_with_our_label(disk: Path) -> None:
     ).stdout
     assert "LABEL=newsfabric-data\n" in said
     assert "TYPE=ext4\n" in said
-    assert f"UUID={volume.uuid(str(disk))}\n" in said
+    assert volume.probe(str(disk))["LABEL"] == "newsfabric-data"
 
 
 def test_a_disk_is_never_given_a_second_file_system(disk: Path) -> None:
@@ -183,12 +181,12 @@ def test_a_host_takes_its_volume_once_and_knows_it_afterwards(tmp_path: Path, di
     assert (looked.returncode, looked.stdout) == (0, "64\n")
     assert not disk.read_bytes().strip(b"\0")
     made = host.asked("make")
-    name = volume.uuid(str(disk))
+    name = volume.probe(str(disk))["UUID"]
     assert (made.returncode, made.stdout) == (0, f"{name} new\n")
-    known = {"path": str(disk), "uuid": name, "size": 64 * MIB}
-    host.has(ROOT_DISK, EMPTY, OURS | known)
+    known = {"path": str(disk), "size": 64 * MIB}
+    host.has(ROOT_DISK, EMPTY, EMPTY | known)
     assert host.asked("make").stdout == f"{name} known\n"
-    host.has(ROOT_DISK, OURS | known | {"mountpoints": [str(host.data)]})
+    host.has(ROOT_DISK, EMPTY | known | {"mountpoints": [str(host.data)]})
     again = host.asked("make")
     assert (again.returncode, again.stdout) == (0, f"{name} known\n")
     assert int(host.asked("look").stdout) > 0
@@ -204,10 +202,13 @@ def test_a_host_without_its_volume_says_so_in_one_line(tmp_path: Path) -> None:
         assert asked.stderr.count("\n") == 1
 
 
-def test_a_disk_that_lsblk_takes_for_empty_is_looked_at(tmp_path: Path, disk: Path) -> None:
-    volume.make(str(disk))
+def test_a_disk_of_somebody_else_is_left_as_it_is(tmp_path: Path, disk: Path) -> None:
+    subprocess.run(["mkfs.ext4", "-q", "-L", "photographs", disk], check=True)
+    before = disk.read_bytes()
     host = Host(tmp_path)
     host.has(EMPTY | {"path": str(disk)})
     for what in ("look", "make"):
         asked = host.asked(what)
-        assert (asked.returncode, "isn't empty" in asked.stderr) == (1, True)
+        assert asked.returncode == 1
+        assert f"{disk} has ext4" in asked.stderr
+    assert disk.read_bytes() == before

@@ -19,13 +19,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 LABEL: Final = "newsfabric-data"
 _MIB: Final = 1 << 20
-_COLUMNS: Final = "PATH,TYPE,MODEL,FSTYPE,PTTYPE,LABEL,UUID,SIZE,MOUNTPOINTS"
+_COLUMNS: Final = "PATH,TYPE,MODEL,SIZE,MOUNTPOINTS"
 # What a package or a playbook may leave in a folder before there are data.
 _NO_DATA: Final = (".erlang.cookie", ".erlang.cookie.new")
 
@@ -36,10 +36,9 @@ class VolumeError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Disk:
-    """A whole disk, as lsblk has it: ``size`` in bytes, ``mounted`` where it or a part of it is."""
+    """A whole disk: ``size`` in bytes, ``mounted`` where it or a part of it is."""
 
     path: str
-    model: str
     size: int
     label: str
     uuid: str
@@ -48,38 +47,45 @@ class Disk:
     holds: str
 
 
-def disks(listed: dict[str, Any]) -> list[Disk]:
-    """Disks in what ``lsblk --json --bytes`` prints."""
-    return [_disk(each) for each in listed["blockdevices"] if each["type"] == "disk"]
+def disks(
+    listed: dict[str, Any], model: str, probe: Callable[[str], Mapping[str, str]]
+) -> list[Disk]:
+    """Disks of ``model`` in what ``lsblk --json --bytes`` prints.
+
+    ``probe`` says what is on one, by blkid's names: what lsblk knows of that may be old.
+    """
+    return [
+        _disk(each, probe(each["path"]))
+        for each in listed["blockdevices"]
+        if each["type"] == "disk" and (each["model"] or "").strip() == model
+    ]
 
 
-def _disk(each: dict[str, Any]) -> Disk:
+def _disk(each: dict[str, Any], probed: Mapping[str, str]) -> Disk:
     mounted = [point for point in each["mountpoints"] if point]
     parts = list(each.get("children", ()))
-    holds = each["fstype"] or ("partitions" if parts or each["pttype"] else "")
+    holds = probed.get("TYPE", "") or ("partitions" if parts or "PTTYPE" in probed else "")
     while parts:
         part = parts.pop()
         mounted += [point for point in part["mountpoints"] if point]
         parts += part.get("children", ())
     return Disk(
         path=each["path"],
-        model=(each["model"] or "").strip(),
         size=int(each["size"]),
-        label=each["label"] or "",
-        uuid=each["uuid"] or "",
+        label=probed.get("LABEL", ""),
+        uuid=probed.get("UUID", ""),
         mounted=tuple(mounted),
         holds=holds or ("something that is mounted" if mounted else ""),
     )
 
 
 def chosen(found: Sequence[Disk], model: str, folder: str) -> Disk:
-    """The data volume; VolumeError if there is none, or more than one might be it."""
-    ours = [disk for disk in found if disk.model == model]
-    if not ours:
+    """The data volume among the disks of ``model``; VolumeError if it isn't clear which it is."""
+    if not found:
         raise VolumeError(f"there is no disk of model {model!r}: is the volume attached?")
     for one in (
-        [disk for disk in ours if disk.label == LABEL],
-        [disk for disk in ours if not disk.holds],
+        [disk for disk in found if disk.label == LABEL],
+        [disk for disk in found if not disk.holds],
     ):
         if len(one) > 1:
             names = ", ".join(disk.path for disk in one)
@@ -89,7 +95,7 @@ def chosen(found: Sequence[Disk], model: str, folder: str) -> Disk:
             if one[0].mounted not in ((), (folder,)):
                 raise VolumeError(f"{one[0].path} is mounted at {', '.join(one[0].mounted)}")
             return one[0]
-    seen = ", ".join(f"{disk.path} has {disk.holds}" for disk in ours)
+    seen = ", ".join(f"{disk.path} has {disk.holds}" for disk in found)
     raise VolumeError(f"no disk of model {model!r} is empty or has the label {LABEL}: {seen}")
 
 
@@ -105,14 +111,12 @@ def clear(folder: Path) -> None:
 
 
 def empty(path: str) -> None:
-    """VolumeError if there is anything on the disk ``path``, whatever lsblk believes."""
-    probed = _ran(["blkid", "--probe", path], 0, 2, 8)
+    """VolumeError if there is anything on the disk ``path``, also what blkid doesn't know."""
     with open(path, "rb") as disk:
         begins = disk.read(_MIB)
-    if probed.returncode != 2 or begins.strip(b"\0"):
-        raise VolumeError(
-            f"{path} isn't empty: {probed.stdout.strip() or 'nobody knows with what'}"
-        )
+    found = probe(path)
+    if found or begins.strip(b"\0"):
+        raise VolumeError(f"{path} isn't empty: {found.get('TYPE', 'nobody knows with what')}")
 
 
 def make(path: str) -> None:
@@ -122,11 +126,12 @@ def make(path: str) -> None:
     _ran(["mkfs.ext4", "-q", "-m", "0", "-L", LABEL, path], 0)
 
 
-def uuid(path: str) -> str:
-    """The UUID of the file system on ``path``, asked of itself."""
-    return _ran(
-        ["blkid", "--probe", "--output", "value", "--match-tag", "UUID", path], 0
-    ).stdout.strip()
+def probe(path: str) -> dict[str, str]:
+    """What is on the disk (or file) ``path``, by blkid's names; nothing if nothing is seen."""
+    done = _ran(["blkid", "--probe", "--output", "export", path], 0, 2, 8)
+    if done.returncode == 8:
+        return {"TYPE": "more than one thing"}
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
 
 def _ran(command: list[str], *fine: int) -> subprocess.CompletedProcess[str]:
@@ -138,9 +143,10 @@ def _ran(command: list[str], *fine: int) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _listed() -> list[Disk]:
+def look(model: str) -> list[Disk]:
+    """The disks of ``model`` that this host has."""
     command = ["lsblk", "--json", "--bytes", "--output", _COLUMNS]
-    return disks(json.loads(_ran(command, 0).stdout))
+    return disks(json.loads(_ran(command, 0).stdout), model, probe)
 
 
 def answer(what: str, disk: Disk, folder: str) -> str:
@@ -161,14 +167,14 @@ def answer(what: str, disk: Disk, folder: str) -> str:
     if known:
         return f"{disk.uuid} known"
     make(disk.path)
-    return f"{uuid(disk.path)} new"
+    return f"{probe(disk.path)['UUID']} new"
 
 
 def main(words: Sequence[str]) -> int:
     """The exit code."""
     try:
         what, model, folder = words
-        said = answer(what, chosen(_listed(), model, folder), folder)
+        said = answer(what, chosen(look(model), model, folder), folder)
     except (OSError, VolumeError) as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
