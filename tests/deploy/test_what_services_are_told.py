@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ ANSIBLE: Final = ROOT / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
 # As `terraform output -json settings` has them.
 TOLD: Final[dict[str, Any]] = {
+    "newsfabric_networks": ["10.10.0.0/16", "10.11.0.0/16"],
     "newsfabric_gateways_at": ["readers.oregon.news.example.com"],
     "newsfabric_proxy_from": ["10.1.0.0/20", "10.1.16.0/20"],
     "newsfabric_scaler_options": {
@@ -50,10 +52,19 @@ def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         }
     ]
     (folder / "play.yml").write_text(yaml.safe_dump(play))
-    given = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": "s" * 64, **TOLD}
-    inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
+    given = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": "s" * 64}
+    inventory = folder / "production"
+    shutil.copytree(ANSIBLE / "inventories" / "production", inventory)
+    (inventory / "group_vars" / "all" / "25-terraform.json").write_text(json.dumps(TOLD))
     done = subprocess.run(
-        [playbook, "-i", inventory, str(folder / "play.yml"), "-e", json.dumps(given)],
+        [
+            playbook,
+            "-i",
+            str(inventory / "hosts.yml"),
+            str(folder / "play.yml"),
+            "-e",
+            json.dumps(given),
+        ],
         cwd=ANSIBLE,
         capture_output=True,
         text=True,
@@ -77,7 +88,9 @@ def test_a_frontdesk_takes_boxes_behind_a_balancer_and_those_of_its_networks(
 ) -> None:
     places = Places(given(commands["newsfabric-frontdesk"], "--gateways-at="))
     assert places.allow("wss://readers.oregon.news.example.com/websocket")
-    assert places.allow("http://10.1.1.41:8080/websocket")
+    assert places.allow("http://10.10.1.41:8080/websocket")
+    # The example beside it says otherwise.
+    assert not places.allow("http://10.1.1.41:8080/websocket")
     assert not places.allow("wss://readers.oregon.news.example.org/websocket")
 
 

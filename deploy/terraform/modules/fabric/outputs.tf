@@ -10,6 +10,8 @@ output "settings" {
     newsfabric_proxies  = { (var.proxy.name) = var.proxy.nearest }
     newsfabric_networks = [var.regions.first.cidr, var.regions.second.cidr, var.proxy.cidr]
 
+    # The firewall opens ports of TLS alone, and the balancer speaks it to frontdesks.
+    newsfabric_tls = true
     # By which lsblk knows a volume, whatever name it has: Ansible's role disk makes a file system on the empty one.
     newsfabric_data_volume    = "Amazon Elastic Block Store"
     newsfabric_frontdesk_urls = module.routing.frontdesk_urls
