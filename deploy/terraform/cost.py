@@ -34,11 +34,10 @@ _ROOT_GB: Final = 20
 _FREE_IOPS: Final = 3000
 _FREE_MIBPS: Final = 125
 _GB: Final = 1e9
-# What modules/observability, modules/iam and the scaler make in each region.
-_ALARMS: Final = 22
-_SECRETS: Final = 12
-_PROXY_SECRETS: Final = 3
-_SCALER_METRICS: Final = 16
+# What modules/observability, Ansible and the scalers of three core nodes make in each region.
+_ALARMS: Final = 27
+_SECRETS: Final = 2
+_SCALER_METRICS: Final = 24
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +187,7 @@ def _rest(told: dict[str, Any]) -> float:
     seconds = use["hours"] * 3600
     between = use["published_per_second"] * use["published_bytes"] * seconds / _GB
     return float(
-        (regions * _SECRETS + _PROXY_SECRETS) * small["secret_month"]
+        regions * _SECRETS * small["secret_month"]
         + (regions + 1) * small["key_month"]
         + regions * _ALARMS * small["alarm_month"]
         + regions * _SCALER_METRICS * small["metric_month"]

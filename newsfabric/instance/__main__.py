@@ -12,10 +12,10 @@ from newsfabric import service
 from newsfabric.errors import ConfigError
 from newsfabric.instance.admit import Admission, Place, admit
 from newsfabric.instance.cloud import Cloud
-from newsfabric.instance.leave import POLL_SECONDS, StoppedServices, Watch
+from newsfabric.instance.leave import POLL_SECONDS, RENEW, StoppedServices, Watch
 from newsfabric.instance.leaving import Leaving
 from newsfabric.instance.metadata import Metadata
-from newsfabric.instance.settle import chown, described, settle, systemctl
+from newsfabric.instance.settle import chown, described, renew, settle, systemctl
 from newsfabric.management import Management
 from newsfabric.settings import credentials_from, is_name, without_login
 
@@ -49,6 +49,25 @@ def _settle() -> None:
     settle(root, told, metadata.instance_id(), Cloud(metadata.aws_region()), systemctl, give=chown)
 
 
+@main.command("renew")
+@service.process_options
+def renew_command() -> None:
+    """Read again what all boxes share in Secrets Manager; ``leave`` has it started."""
+
+    async def once(_: asyncio.Event) -> None:
+        await asyncio.to_thread(_renew)
+
+    service.run(once, name="renew", log_level="info")
+
+
+def _renew() -> None:
+    told = described(Path("/"))
+    if told is None:
+        return
+    cloud = Cloud(Metadata.of(os.environ).aws_region())
+    renew(Path("/"), told, cloud, systemctl, give=chown)
+
+
 @main.command("leave")
 @service.process_options
 def leave_command() -> None:
@@ -67,6 +86,7 @@ def leave_command() -> None:
             metadata=metadata,
             cloud=cloud,
             drain=StoppedServices(),
+            renew=lambda: systemctl(["systemctl", "start", "--no-block", RENEW]),
         )
         service.up()
         now = asyncio.get_running_loop().time

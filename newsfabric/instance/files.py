@@ -20,6 +20,8 @@ from newsfabric.topology.roles import box_user, user_name
 # Each may be as large as Secrets Manager has them, and none is empty.
 MAX_SECRET: Final = 65_536
 TLS: Final = "/etc/newsfabric/tls"
+#: The password of the store's login.
+STORE: Final = "/etc/newsfabric/secrets/store"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +73,14 @@ def pem_in(text: str, name: str) -> dict[str, str]:
     return found
 
 
+def shared_files(store: Mapping[str, str], tls: Mapping[str, str]) -> list[File]:
+    """What all boxes share, and what others may change while a box runs."""
+    pem = [File(f"{TLS}/{name}", text) for name, text in tls.items() if name != "key.pem"]
+    if "key.pem" in tls:
+        pem.append(File(f"{TLS}/key.pem", tls["key.pem"], 0o640, "rabbitmq"))
+    return [*pem, File(STORE, f"{store['password']}\n", 0o600)]
+
+
 def files(told: Description, box: str, secrets: Secrets, cookie: str) -> list[File]:
     """All that ``settle`` writes, in its order. ``box`` is the instance's id."""
     user = user_name("box", box)
@@ -99,13 +109,9 @@ def files(told: Description, box: str, secrets: Secrets, cookie: str) -> list[Fi
         "NEWSFABRIC_DRAIN_TIMEOUT": str(told.drain_seconds + 30),
     }
     definitions = retail_definitions([box_user(box)], {user: secrets.box})
-    pem = [File(f"{TLS}/{name}", text) for name, text in secrets.tls.items() if name != "key.pem"]
-    if "key.pem" in secrets.tls:
-        pem.append(File(f"{TLS}/key.pem", secrets.tls["key.pem"], 0o640, "rabbitmq"))
     return [
-        *pem,
+        *shared_files(secrets.store, secrets.tls),
         File("/etc/newsfabric/secrets/box", f"{secrets.box}\n", 0o600),
-        File("/etc/newsfabric/secrets/store", f"{secrets.store['password']}\n", 0o600),
         File("/etc/newsfabric/newsfabric-gateway.env", _environment(common | gateway)),
         File("/etc/newsfabric/newsfabric-retail-agent.env", _environment(common | agent)),
         File("/etc/rabbitmq/definitions.json", json.dumps(definitions), 0o640, "rabbitmq"),

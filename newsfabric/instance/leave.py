@@ -3,11 +3,16 @@
 The drain is the agent's and the gateway's own: they are stopped, the agent first, as
 ``drain-retail.yml`` does it. :mod:`newsfabric.instance.leaving` decides; this asks and acts. AWS
 that can't be reached doesn't keep the box from draining: the hook ends by its own time then.
+
+While the box stays, it has the secrets that all boxes share read again every few minutes
+(:func:`newsfabric.instance.settle.renew`, in a unit of its own, which may write). Not in a drain:
+the gateway is left alone then.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import subprocess
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -21,6 +26,9 @@ from newsfabric.seldom import Complaints
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 5.0
+#: So long a box may have a password of the store that is no more.
+RENEW_SECONDS: Final = 300.0
+RENEW: Final = "newsfabric-renew.service"
 #: In this order: the agent needs the gateway for its drain.
 _STOP: Final = ("newsfabric-retail-agent.service", "newsfabric-gateway.service")
 
@@ -92,9 +100,11 @@ class Watch:
         metadata: Told,
         cloud: Hook,
         drain: Drain,
+        renew: Callable[[], None],
     ) -> None:
         self._leaving, self._place = leaving, place
         self._metadata, self._cloud, self._drain = metadata, cloud, drain
+        self._renew, self._renewed = renew, -math.inf
         self._draining = False
         self._complaints = Complaints()
 
@@ -115,9 +125,20 @@ class Watch:
                     self._leaving.told()
             case Step.GONE:
                 return True
-            case Step.STAY | Step.WAIT:
+            case Step.STAY:
+                self._have_renewed(now)
+            case Step.WAIT:
                 pass
         return False
+
+    def _have_renewed(self, now: float) -> None:
+        if now - self._renewed < RENEW_SECONDS:
+            return
+        self._renewed = now
+        try:
+            self._renew()
+        except NewsfabricError as exc:
+            self._complain(exc, now)
 
     def _state(self, now: float) -> str | None:
         try:

@@ -4,6 +4,9 @@ It writes what :mod:`newsfabric.instance.files` says, each file whole or not at 
 the units that the image has. A second run writes the same. What can't be had yet (metadata, AWS,
 the password that the core gives) is an error of one line: systemd starts it again after some
 seconds, and until it has worked the box isn't ready and gets no reader.
+
+``renew``: reads again what all boxes share, while the box runs. It starts nothing: a box that was
+drained stays so.
 """
 
 from __future__ import annotations
@@ -20,7 +23,16 @@ from typing import Final, Protocol
 from newsfabric.errors import ConfigError
 from newsfabric.instance import description
 from newsfabric.instance.description import Description
-from newsfabric.instance.files import File, Secrets, files, login_in, password_in, pem_in
+from newsfabric.instance.files import (
+    STORE,
+    File,
+    Secrets,
+    files,
+    login_in,
+    password_in,
+    pem_in,
+    shared_files,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +51,10 @@ _COPIES: Final = {
     "rabbitmq-env.conf": "etc/rabbitmq/rabbitmq-env.conf",
     "enabled_plugins": "etc/rabbitmq/enabled_plugins",
 }
+GATEWAY: Final = "newsfabric-gateway.service"
 SERVICES: Final = (
     "rabbitmq-server.service",
-    "newsfabric-gateway.service",
+    GATEWAY,
     "newsfabric-retail-agent.service",
     "newsfabric-leave.service",
 )
@@ -98,6 +111,33 @@ def settle(
     run(["systemctl", "daemon-reload"])
     run(["systemctl", "start", "--no-block", *SERVICES])
     logger.info("%s is a box of %s; its services start", box, told.region)
+
+
+def renew(
+    root: Path,
+    told: Description,
+    cloud: SecretsOf,
+    run: Callable[[Sequence[str]], None],
+    *,
+    give: Callable[[Path, str, str], None] | None = None,
+) -> None:
+    """Write what all boxes share where it is another by now; the rest as :func:`settle`.
+
+    Certificates are read again by whoever uses them. Of the store's password the gateway has a
+    copy: its control plane is killed, and the next one has the new one. Readers stay with the data
+    plane.
+    """
+    names = told.secrets
+    store = login_in(cloud.secret(names.store), names.store)
+    tls = pem_in(cloud.secret(names.tls), names.tls)
+    for file in shared_files(store, tls):
+        path = root / file.path.lstrip("/")
+        if path.read_text(encoding="utf-8") == file.text:
+            continue
+        _write(root, file, "root", give)
+        logger.info("%s is another", file.path)
+        if file.path == STORE:
+            run(["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY])
 
 
 def systemctl(command: Sequence[str]) -> None:

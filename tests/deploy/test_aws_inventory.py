@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +92,12 @@ def machines(cloud: str) -> dict[str, str]:
             "eu-west-1", "c", Host="dublin-store-3", Role="store", Region="dublin", **ours
         ),
         "proxy": made(
-            "ap-southeast-1", "a", Host="singapore-1", Role="proxy", Region="singapore", **ours
+            "ap-southeast-1",
+            "a",
+            Host="singapore-proxy-1",
+            Role="proxy",
+            Region="singapore",
+            **ours,
         ),
         "gone": made("us-west-2", "a", Role="gone", **oregon),
         "other": made("us-west-2", "a", Fabric="nf-staging", Role="core", Region="oregon"),
@@ -118,19 +125,20 @@ def hosts(listed: dict[str, Any], group: str) -> set[str]:
 def test_there_is_a_group_for_each_role(listed: dict[str, Any], machines: dict[str, str]) -> None:
     assert hosts(listed, "core") == {"oregon-core-1"}
     assert hosts(listed, "store") == {"dublin-store-3"}
-    assert hosts(listed, "proxy") == {"singapore-1"}
+    assert hosts(listed, "proxy") == {"singapore-proxy-1"}
 
 
 def test_there_is_a_group_for_each_region(listed: dict[str, Any], machines: dict[str, str]) -> None:
-    assert hosts(listed, "oregon") == {"oregon-core-1", machines["box"]}
+    assert hosts(listed, "oregon") == {"oregon-core-1"}
     assert hosts(listed, "dublin") == {"dublin-store-3"}
-    assert hosts(listed, "singapore") == {"singapore-1"}
+    assert hosts(listed, "singapore") == {"singapore-proxy-1"}
 
 
-def test_a_box_is_named_as_the_scaler_names_it(
+def test_a_box_of_an_autoscaling_group_is_left_to_itself(
     listed: dict[str, Any], machines: dict[str, str]
 ) -> None:
-    assert hosts(listed, "retail") == {machines["box"]}
+    assert "retail" not in listed
+    assert machines["box"] not in listed["_meta"]["hostvars"]
 
 
 def test_machines_of_others_and_machines_that_are_gone_arent_there(
@@ -138,9 +146,8 @@ def test_machines_of_others_and_machines_that_are_gone_arent_there(
 ) -> None:
     assert set(listed["_meta"]["hostvars"]) == {
         "oregon-core-1",
-        machines["box"],
         "dublin-store-3",
-        "singapore-1",
+        "singapore-proxy-1",
     }
 
 
@@ -158,3 +165,110 @@ def test_a_host_says_its_zone_and_how_ssh_comes_to_it(
         '-o ProxyCommand="aws ec2-instance-connect open-tunnel'
         f' --region eu-west-1 --instance-id {machines["store"]}"'
     )
+
+
+@pytest.fixture
+def group_of(cloud: str) -> Callable[[str], str]:
+    """Makes an instance of an autoscaling group, at this machine's own address; its id."""
+
+    def made(group: str) -> str:
+        client = boto3.client(
+            "ec2",
+            region_name="us-west-2",
+            endpoint_url=cloud,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+        )
+        tags = [{"Key": "aws:autoscaling:groupName", "Value": group}]
+        answer = client.run_instances(
+            ImageId="ami-12c6146b",
+            MinCount=1,
+            MaxCount=1,
+            PrivateIpAddress="127.0.0.1",
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )
+        name: str = answer["Instances"][0]["InstanceId"]
+        return name
+
+    return made
+
+
+class Gateway(http.server.BaseHTTPRequestHandler):
+    """Ready, as a box that runs."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/healthz/ready" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def asked_for_boxes(
+    playbook: str, cloud: str, folder: Path, group: str, port: int
+) -> subprocess.CompletedProcess[str]:
+    """What verify.yml's question for the boxes of ``group`` says."""
+    tasks = ROOT / "deploy" / "ansible" / "playbooks" / "tasks" / "boxes-of-group.yml"
+    play = {
+        "hosts": "oregon-core-1",
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [
+            {"ansible.builtin.include_tasks": str(tasks)},
+            {
+                "ansible.builtin.copy": {
+                    "content": "{{ group_boxes | map(attribute='instance_id') | to_json }}",
+                    "dest": str(folder / "boxes.json"),
+                    "mode": "0600",
+                }
+            },
+        ],
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    given = {
+        "newsfabric_admission": {"oregon": {"aws_region": "us-west-2", "group": group}},
+        "newsfabric_readers_port": port,
+    }
+    hosts = str(INVENTORIES / "production" / "hosts.yml")
+    return subprocess.run(
+        [playbook, "-i", hosts, str(folder / "play.yml"), "-e", json.dumps(given)],
+        env={**os.environ, **LOGIN, "AWS_ENDPOINT_URL": cloud},
+        cwd=ROOT / "deploy" / "ansible",
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_verify_reads_at_the_groups_boxes_that_are_ready(
+    playbook: str, cloud: str, group_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    box = group_of("newsfabric-oregon-retail")
+    group_of("somebody-elses")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        done = asked_for_boxes(playbook, cloud, tmp_path, "newsfabric-oregon-retail", port)
+        server.shutdown()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "boxes.json").read_text()) == [box]
+
+
+def test_a_group_without_a_box_that_is_ready_fails_verify(
+    playbook: str, cloud: str, tmp_path: Path
+) -> None:
+    done = asked_for_boxes(playbook, cloud, tmp_path, "nobody", 1)
+    assert done.returncode == 2
+    assert "of the 0 boxes of nobody none is ready" in " ".join(done.stdout.split())
+
+
+def test_machines_on_aws_ask_a_clock_that_no_firewall_closes() -> None:
+    roles = ROOT / "deploy" / "ansible" / "roles"
+    install = yaml.safe_load((roles / "instance" / "tasks" / "install.yml").read_text())
+    [clock] = [
+        task["ansible.builtin.copy"]
+        for task in install
+        if "/etc/chrony/sources.d/" in str(task.get("ansible.builtin.copy"))
+    ]
+    # chrony reads files of this ending there.
+    assert clock["dest"].endswith(".sources")
+    assert clock["content"].startswith("server 169.254.169.123 ")

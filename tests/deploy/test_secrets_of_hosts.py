@@ -19,6 +19,7 @@ BOX, PROXY = "oregon-retail-1", "singapore-proxy-1"
 HOSTS: Final = (CLIENT, CORE, STORE, BOX, PROXY)
 RELEASE_IS_NAMED: Final = "The bundle has a release's name"
 STORES_ARE_KNOWN: Final = "Store nodes know each other"
+ONE_STORE: Final = "one-store"
 PUBLISHERS: Final = {"cms": "a-publishers-password"}
 PLAY: Final = [
     {
@@ -63,6 +64,15 @@ PLAY: Final = [
 ]
 
 
+def one_store(folder: Path) -> str:
+    """An inventory of one store node, with production's settings."""
+    settings = ANSIBLE / "inventories" / "production" / "group_vars"
+    (folder / "group_vars").symlink_to(settings)
+    hosts = {"store": {"hosts": {STORE: {}}}, "oregon": {"hosts": {STORE: {}}}}
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": hosts}}))
+    return str(folder / "hosts.yml")
+
+
 def played(
     playbook: str,
     folder: Path,
@@ -75,6 +85,8 @@ def played(
     file.write_text(yaml.safe_dump(play))
     more = json.dumps({"playbook_dir": str(ANSIBLE / "playbooks"), **given})
     inventory = str(ANSIBLE / "inventories" / environment / "hosts.yml")
+    if environment == ONE_STORE:
+        inventory = one_store(folder)
     return subprocess.run(
         [playbook, "-i", inventory, str(file), "--extra-vars", more],
         cwd=ANSIBLE,
@@ -221,7 +233,7 @@ def test_what_would_become_another_line_or_folder_is_refused(
             {"newsfabric_tls": False, "newsfabric_store_network_trusted": True},
             False,
         ),
-        ("staging", {"newsfabric_tls": False}, False),
+        (ONE_STORE, {"newsfabric_tls": False}, False),
     ],
     ids=["tls", "none", "none-as-text", "trusted", "one-node"],
 )

@@ -10,6 +10,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from newsfabric.instance.leave import RENEW
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
 ROLES: Final = ANSIBLE / "roles"
@@ -40,9 +42,17 @@ def of_a_box(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     install: list[dict[str, Any]] = yaml.safe_load(
         (ROLES / "instance" / "tasks" / "install.yml").read_text()
     )
-    [services] = [task for task in install if task["name"] == "A box's services"]
-    source = services["ansible.builtin.template"]
-    source["src"] = source["src"].replace("{{ role_path }}", str(ROLES / "instance"))
+    templates = [
+        task
+        for task in install
+        if task["name"].startswith(("A box's services", "Who makes it a box"))
+    ]
+    for task in templates:
+        source = task["ansible.builtin.template"]
+        source["src"] = source["src"].replace("{{ role_path }}", str(ROLES / "instance"))
+        if not source["src"].startswith("/"):
+            source["src"] = str(ROLES / "instance" / "templates" / source["src"])
+        source["dest"] = f"{tmp_path}/{Path(source['dest']).name}"
     play = [
         {
             "hosts": "localhost",
@@ -52,13 +62,13 @@ def of_a_box(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
                 str(ANSIBLE / "group_vars" / "all.yml"),
                 str(ROLES / "instance" / "vars" / "main.yml"),
             ],
-            "tasks": [services],
+            "tasks": templates,
         }
     ]
     file = tmp_path / "play.yml"
     file.write_text(yaml.safe_dump(play))
     done = subprocess.run(
-        [playbook, "-i", "localhost,", str(file), "-e", f"instance_folder={tmp_path}"],
+        [playbook, "-i", "localhost,", str(file)],
         cwd=ANSIBLE,
         capture_output=True,
         text=True,
@@ -71,7 +81,20 @@ def test_a_box_of_a_group_runs_no_service_that_reaches_it(of_a_box: dict[str, st
     assert {name: f"\n{DENIED}\n" in text for name, text in of_a_box.items()} == {
         "newsfabric-gateway.service": True,
         "newsfabric-retail-agent.service": True,
+        "newsfabric-settle.service": False,
+        "newsfabric-renew.service": False,
     }
+
+
+def test_a_box_is_made_at_boot_and_its_secrets_are_renewed_when_leave_asks(
+    of_a_box: dict[str, str],
+) -> None:
+    settle, renew = of_a_box["newsfabric-settle.service"], of_a_box[RENEW]
+    assert "\nWantedBy=multi-user.target\n" in settle
+    assert "\nRestart=on-failure\n" in settle
+    # It may be started again, and not by itself.
+    assert not {"WantedBy=multi-user.target", "RemainAfterExit=yes"} & set(renew.splitlines())
+    assert "\nReadWritePaths=/etc/newsfabric\n" in renew
 
 
 def test_a_box_of_a_group_runs_no_service_that_is_given_a_key(of_a_box: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from newsfabric.errors import ConfigError
 from newsfabric.instance.cloud import CloudError
 from newsfabric.instance.leave import Watch
 from newsfabric.instance.leaving import TERMINATED, Leaving, Step
@@ -65,7 +66,15 @@ class Fabric:
         self.done: list[str] = []
         self.deaf = False
         self.mute = False
-        self.watch = Watch(Leaving(limit=200), place=PLACE, metadata=self, cloud=self, drain=self)
+        self.renewed = 0
+        self.watch = Watch(
+            Leaving(limit=200),
+            place=PLACE,
+            metadata=self,
+            cloud=self,
+            drain=self,
+            renew=self.renew,
+        )
 
     def target_state(self) -> str | None:
         if self.mute:
@@ -87,6 +96,11 @@ class Fabric:
     def begin(self) -> None:
         self.done.append("drain")
 
+    def renew(self) -> None:
+        self.renewed += 1
+        if self.deaf:
+            raise ConfigError("systemctl: no")
+
     def over(self) -> bool:
         return self.drained
 
@@ -101,6 +115,25 @@ def test_a_box_that_AWS_ends_is_drained_and_then_let_go() -> None:
     assert not fabric.watch.look(45.0)
     assert fabric.watch.look(50.0)
     assert fabric.done == ["drain", "beat", "complete"]
+
+
+def test_a_box_that_stays_has_its_secrets_read_again_every_five_minutes() -> None:
+    fabric = Fabric()
+    for now in (0.0, 5.0, 299.0, 300.0, 305.0):
+        fabric.watch.look(now)
+    assert fabric.renewed == 2
+    fabric.deaf = True
+    assert not fabric.watch.look(600.0)
+    assert not fabric.watch.look(605.0)
+    assert fabric.renewed == 3
+
+
+def test_a_box_that_drains_is_left_as_it_is() -> None:
+    fabric = Fabric()
+    fabric.state = TERMINATED
+    for now in (0.0, 40.0, 300.0):
+        fabric.watch.look(now)
+    assert (fabric.renewed, fabric.done[0]) == (0, "drain")
 
 
 def test_metadata_that_are_mute_drain_no_box(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,8 +15,16 @@ import retail.__main__
 from newsfabric.errors import ConfigError
 from newsfabric.instance.cloud import Cloud, CloudError
 from newsfabric.instance.description import parse
-from newsfabric.instance.files import Secrets, files, login_in, password_in, pem_in
-from newsfabric.instance.settle import IMAGE, INSTANCE, SERVICES, described, settle
+from newsfabric.instance.files import STORE, Secrets, files, login_in, password_in, pem_in
+from newsfabric.instance.settle import (
+    GATEWAY,
+    IMAGE,
+    INSTANCE,
+    SERVICES,
+    described,
+    renew,
+    settle,
+)
 from tests.support.instances import AWS_REGION, BOX, DOCUMENT
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -164,6 +172,49 @@ def test_a_box_without_its_password_yet_writes_nothing(machine: Path) -> None:
     with pytest.raises(CloudError, match="ResourceNotFound"):
         run_settle(machine, kept)
     assert not (machine / "etc/rabbitmq").exists()
+
+
+def run_renew(machine: Path, kept: Any) -> list[Sequence[str]]:
+    ran: list[Sequence[str]] = []
+    renew(machine, TOLD, kept, ran.append)
+    return ran
+
+
+def test_what_is_as_it_was_is_left_alone(machine: Path) -> None:
+    run_settle(machine, Kept())
+    password = machine / STORE.lstrip("/")
+    before = password.stat().st_mtime_ns
+    assert run_renew(machine, Kept()) == []
+    assert password.stat().st_mtime_ns == before
+
+
+def test_another_password_of_the_store_is_taken_over_by_the_next_control_plane(
+    machine: Path,
+) -> None:
+    run_settle(machine, Kept())
+    login = json.dumps({"username": "reader", "password": "s" * 20})
+    kept = Kept(**{"newsfabric-oregon/store/reader": login})
+    ran = run_renew(machine, kept)
+    assert ran == [["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY]]
+    password = machine / STORE.lstrip("/")
+    assert (password.read_text(), password.stat().st_mode & 0o777) == ("s" * 20 + "\n", 0o600)
+    assert run_renew(machine, kept) == []
+
+
+def test_another_authority_is_written_and_nobody_is_killed_for_it(machine: Path) -> None:
+    run_settle(machine, Kept())
+    kept = Kept(**{"newsfabric-oregon/tls/retail": json.dumps({"ca.pem": PEM + PEM})})
+    assert run_renew(machine, kept) == []
+    assert (machine / "etc/newsfabric/tls/ca.pem").read_text() == PEM + PEM
+
+
+def test_a_renewal_without_AWS_changes_nothing(machine: Path) -> None:
+    run_settle(machine, Kept())
+    kept = Kept()
+    kept.secrets.clear()
+    with pytest.raises(CloudError, match="ResourceNotFound"):
+        run_renew(machine, kept)
+    assert (machine / STORE.lstrip("/")).read_text() == "r" * 20 + "\n"
 
 
 def test_an_image_that_is_not_made_for_boxes_is_named(machine: Path) -> None:

@@ -89,6 +89,7 @@ class Told:
     driver: str
     command: str | None
     group: str | None
+    aws_region: str | None
     cloudwatch: str | None
     world: Path | None
 
@@ -100,7 +101,7 @@ class Told:
             stack.push_async_callback(driver.close)
             watching: Watching | None = None
             if self.cloudwatch is not None:
-                cloud = _aws().Cloud("cloudwatch", region=None, endpoint=_endpoint())
+                cloud = _aws().Cloud("cloudwatch", region=self.aws_region, endpoint=_endpoint())
                 stack.callback(cloud.close)
                 watching = CloudWatch(self.cloudwatch, cloud)
             yield driver, watching
@@ -114,7 +115,9 @@ class Told:
                 return CommandDriver(words)
             case "aws":
                 group = _needed(self.group, "--driver aws needs --group")
-                driver: Driver = _aws().AwsDriver(group, endpoint=_endpoint())
+                driver: Driver = _aws().AwsDriver(
+                    group, region=self.aws_region, endpoint=_endpoint()
+                )
                 return driver
             case "world":
                 from wholesale.scaler.drivers.world import WorldDriver
@@ -133,6 +136,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         driver: str,
         command_line: str | None,
         group: str | None,
+        aws_region: str | None,
         cloudwatch: str | None,
         world: Path | None,
         **given: Any,
@@ -142,6 +146,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
             driver=driver,
             command=command_line,
             group=group,
+            aws_region=aws_region,
             cloudwatch=cloudwatch,
             world=world,
         )
@@ -155,6 +160,9 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             _option("--command", "command_line", help="Driver command: a program with arguments."),
             _option("--group", help="Driver aws: the autoscaling group."),
+            _option(
+                "--aws-region", help="Driver aws and CloudWatch: AWS's region, like us-west-2."
+            ),
             _option("--world", type=_FOLDER, help="Driver world: its folder."),
             _option("--cloudwatch", metavar="NAMESPACE", help="Tell CloudWatch what is wanted."),
         ]
@@ -164,7 +172,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _option(name: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    envvar = f"NEWSFABRIC_SCALER_{name.strip('-').upper()}"
+    envvar = f"NEWSFABRIC_SCALER_{name.strip('-').replace('-', '_').upper()}"
     return click.option(
         name, *names, envvar=envvar, show_envvar=True, show_default=True, **settings
     )

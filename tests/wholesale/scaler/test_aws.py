@@ -14,6 +14,8 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from wholesale.scaler.drivers import DriverError, DriverLimit
 from wholesale.scaler.drivers.aws import AwsDriver, Cloud
 from wholesale.scaler.drivers.cloudwatch import CloudWatch, metric_data
+from wholesale.scaler.options import Told
+from wholesale.scaler.plan import Plan
 
 # Libraries of others, which aren't free of warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -90,6 +92,25 @@ async def test_the_groups_instances_are_the_boxes_with_ages_and_zones(driver: Aw
     assert len(found) == 2
     assert all(box.name.startswith("i-") and 0 <= box.age_seconds < 300 for box in found)
     assert all(box.zone.startswith(REGION) for box in found)
+
+
+async def test_a_machine_of_aws_is_told_its_region(
+    cloud: str, group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", cloud)
+    told = Told(
+        plan=Plan(),
+        driver="aws",
+        command=None,
+        group=GROUP,
+        aws_region=REGION,
+        cloudwatch="newsfabric",
+        world=None,
+    )
+    async with told.opened("oregon") as (driver, watching):
+        assert len(await driver.boxes() or ()) == 2
+        assert watching is not None
 
 
 async def test_more_are_wanted_in_all_and_never_fewer(driver: AwsDriver, group: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -15,6 +16,16 @@ from wholesale.scaler.capacity import capacity, capacity_for
 from wholesale.scaler.options import Told, only_plan_options
 from wholesale.scaler.plan import Plan
 from wholesale.scaler.wish import Demand, wish
+
+NOTHING = Told(
+    plan=Plan(),
+    driver="none",
+    command=None,
+    group=None,
+    aws_region=None,
+    cloudwatch=None,
+    world=None,
+)
 
 
 def asked(*words: str) -> Result:
@@ -100,15 +111,14 @@ def test_durations_have_units(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_driver_that_wasnt_told_enough_is_one_line(driver: str, text: str) -> None:
-    told = Told(plan=Plan(), driver=driver, command=None, group=None, cloudwatch=None, world=None)
+    told = dataclasses.replace(NOTHING, driver=driver)
     with pytest.raises(ConfigError, match=text):
         async with told.opened("oregon"):
             pass
 
 
 async def test_without_a_driver_it_only_says(tmp_path: Path) -> None:
-    told = Told(plan=Plan(), driver="none", command=None, group=None, cloudwatch=None, world=None)
-    async with told.opened("oregon") as (driver, watching):
+    async with NOTHING.opened("oregon") as (driver, watching):
         assert await driver.boxes() is None
         await driver.want(5)
         await driver.end(["b1"])
@@ -116,9 +126,7 @@ async def test_without_a_driver_it_only_says(tmp_path: Path) -> None:
 
 
 async def test_a_world_that_isnt_there_is_the_drivers_trouble(tmp_path: Path) -> None:
-    told = Told(
-        plan=Plan(), driver="world", command=None, group=None, cloudwatch=None, world=tmp_path
-    )
+    told = dataclasses.replace(NOTHING, driver="world", world=tmp_path)
     async with told.opened("oregon") as (driver, _):
         with pytest.raises(NewsfabricError, match="boxes: "):
             await driver.boxes()

@@ -50,14 +50,14 @@ module "fabric" {
   regions = {
     first = {
       name            = "oregon"
-      cidr            = "10.10.0.0/16"
+      cidr            = "10.1.0.0/16"
       zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
       image_id        = var.images.oregon
       certificate_arn = var.certificates.oregon
     }
     second = {
       name            = "dublin"
-      cidr            = "10.11.0.0/16"
+      cidr            = "10.2.0.0/16"
       zones           = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
       image_id        = var.images.dublin
       certificate_arn = var.certificates.dublin
@@ -67,7 +67,7 @@ module "fabric" {
   proxy = {
     name     = "singapore"
     nearest  = "oregon"
-    cidr     = "10.12.0.0/16"
+    cidr     = "10.3.0.0/16"
     zones    = ["ap-southeast-1a", "ap-southeast-1b", "ap-southeast-1c"]
     image_id = var.images.singapore
     number   = 3

@@ -75,7 +75,7 @@ module "fabric" {
 
   client = { number = 1, instance_type = "t3.medium", data_gb = 20 }
   core   = { number = 3, instance_type = "t3.large", data_gb = 20 }
-  store  = { number = 3, instance_type = "r7i.large", data_gb = 50 }
+  store  = { number = 3, instance_type = "r7i.large", data_gb = 60 }
   retail = { instance_type = "c7i.large", readers_per_box = 5000, plan = { least = 2, most = 6 } }
 
   origins             = var.origins

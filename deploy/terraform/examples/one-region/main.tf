@@ -22,7 +22,7 @@ module "oregon" {
   publisher_cidrs = var.publisher_cidrs
 
   core  = { number = 1 }
-  store = { number = 1, data_gb = 50 }
+  store = { number = 1, data_gb = 60 }
   retail = {
     readers_per_box = 50000
     plan            = { least = 2, most = 4 }

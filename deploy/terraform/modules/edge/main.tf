@@ -1,8 +1,8 @@
 # A region's public doors: an Application Load Balancer before its frontdesks, and, unless readers come to
 # boxes' own addresses, a Network Load Balancer before its gateways.
 #
-# The readers' balancer ends TLS and says in a PROXY header (version 2) who a reader is: start gateways with
-# --proxy-from for `proxy_from`. Clients' addresses aren't preserved, since then the header would come from anybody.
+# The readers' balancer ends TLS and says in a PROXY header (version 2) who a reader is: gateways are started with
+# --proxy-from for the edge's subnets. Clients' addresses aren't preserved, since then the header would come from anybody.
 
 resource "aws_lb" "readers" {
   count = var.readers_edge == "nlb" ? 1 : 0
@@ -57,7 +57,8 @@ resource "aws_lb_listener" "readers" {
   }
 }
 
-# Frontdesks believe X-Forwarded-For from `proxy_from` (--proxy-from), so this one speaks HTTP.
+# Frontdesks believe X-Forwarded-For from there, so this one speaks HTTP, over TLS also to them: they have
+# certificates of the fabric's own authority (newsfabric_tls), which the balancer takes as it takes any.
 resource "aws_lb" "desks" {
   name                       = "${var.name}-desks"
   load_balancer_type         = "application"
@@ -74,11 +75,12 @@ resource "aws_lb_target_group" "desks" {
   name                 = "${var.name}-desks"
   vpc_id               = var.vpc_id
   target_type          = "instance"
-  protocol             = "HTTP"
+  protocol             = "HTTPS"
   port                 = var.frontdesk_port
   deregistration_delay = "15"
 
   health_check {
+    protocol            = "HTTPS"
     path                = "/healthz/ready"
     matcher             = "200"
     interval            = 10

@@ -63,7 +63,7 @@ variable "readers_port" {
 variable "frontdesk_port" {
   description = "Port of a frontdesk."
   type        = number
-  default     = 15080
+  default     = 8080
 
   validation {
     condition     = var.frontdesk_port >= 1 && var.frontdesk_port <= 65535 && floor(var.frontdesk_port) == var.frontdesk_port

@@ -1,5 +1,5 @@
-# The Ansible inventory of what stays: named machines, in the groups that deploy/ansible knows. Boxes come and
-# go, so inventories/production/aws_ec2.yml asks AWS for them.
+# The Ansible inventory of what stays: named machines, in the groups that deploy/ansible knows. Boxes come and go, and make
+# themselves.
 
 locals {
   placed = {

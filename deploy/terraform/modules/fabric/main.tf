@@ -80,13 +80,8 @@ module "proxy_iam" {
   source    = "../iam"
   providers = { aws = aws.proxy }
 
-  name  = "${var.name}-${var.proxy.name}"
-  roles = ["proxy"]
-  secrets = {
-    "tls/proxy"           = ["proxy"]
-    "erlang-cookie/proxy" = ["proxy"]
-    "users/proxy"         = ["proxy"]
-  }
+  name       = "${var.name}-${var.proxy.name}"
+  roles      = ["proxy"]
   account_id = data.aws_caller_identity.here.account_id
   aws_region = data.aws_region.proxy.region
 }
@@ -119,7 +114,7 @@ module "proxy" {
   providers = { aws = aws.proxy }
 
   role               = "proxy"
-  name               = var.proxy.name
+  name               = "${var.proxy.name}-proxy"
   fabric             = var.name
   region             = var.proxy.name
   number             = var.proxy.number

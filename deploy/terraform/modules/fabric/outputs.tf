@@ -3,45 +3,34 @@ output "inventory" {
   value       = { all = { children = merge(local.groups, local.places) } }
 }
 
-output "frontdesk_urls" {
-  description = "Region to its frontdesk's URL: frontdesk_url in fabric.json."
-  value       = module.routing.frontdesk_urls
-}
-
-output "readers_urls" {
-  description = "Region to the URL of its readers' balancer: --public-url of its gateways."
-  value       = module.routing.readers_urls
-}
-
-output "scaler_options" {
-  description = "Region to what its scalers are started with."
+output "settings" {
+  description = "What Ansible's group_vars must say of this fabric, by their names: terraform output -json settings > 25-terraform.json"
   value = {
-    (var.regions.first.name)  = module.first.scaler_options
-    (var.regions.second.name) = module.second.scaler_options
-  }
-}
+    newsfabric_regions  = [var.regions.first.name, var.regions.second.name]
+    newsfabric_proxies  = { (var.proxy.name) = var.proxy.nearest }
+    newsfabric_networks = [var.regions.first.cidr, var.regions.second.cidr, var.proxy.cidr]
 
-output "admission" {
-  description = "Region to how its core nodes give boxes their users: newsfabric_admission of Ansible."
-  value = {
-    (var.regions.first.name)  = module.first.admission
-    (var.regions.second.name) = module.second.admission
-  }
-}
+    # The firewall opens ports of TLS alone, and the balancer speaks it to frontdesks.
+    newsfabric_tls = true
+    # By which lsblk knows a volume, whatever name it has: Ansible's role disk makes a file system on the empty one.
+    newsfabric_data_volume    = "Amazon Elastic Block Store"
+    newsfabric_frontdesk_urls = module.routing.frontdesk_urls
+    newsfabric_gateways_at    = [for url in values(module.routing.readers_urls) : trimprefix(url, "https://")]
+    newsfabric_proxy_from     = concat(module.first.proxy_from, module.second.proxy_from)
+    newsfabric_origins        = var.origins
+    newsfabric_token_keys     = var.tokens.keys
+    newsfabric_token_audience = var.tokens.audience
+    newsfabric_token_issuer   = var.tokens.issuer
 
-output "proxy_from" {
-  description = "Region to the networks of its balancers: --proxy-from of gateways and frontdesks."
-  value = {
-    (var.regions.first.name)  = module.first.proxy_from
-    (var.regions.second.name) = module.second.proxy_from
-  }
-}
-
-output "secret_names" {
-  description = "Region to its secrets in Secrets Manager: where operators put their values."
-  value = {
-    (var.regions.first.name)  = module.first.secret_names
-    (var.regions.second.name) = module.second.secret_names
-    (var.proxy.name)          = module.proxy_iam.secret_names
+    newsfabric_scaler_options = {
+      for region, options in {
+        (var.regions.first.name)  = module.first.scaler_options
+        (var.regions.second.name) = module.second.scaler_options
+      } : region => flatten([for name, value in options : ["--${replace(name, "_", "-")}", tostring(value)]])
+    }
+    newsfabric_admission = {
+      (var.regions.first.name)  = module.first.admission
+      (var.regions.second.name) = module.second.admission
+    }
   }
 }

@@ -43,6 +43,7 @@ locals {
     { to = "retail", group = "client", cidrs = [], port = var.ports.node_exporter, why = "Prometheus" },
     { to = "core", group = "client", cidrs = [], port = var.ports.metrics, why = "Prometheus: metrics of processes, and nothing else of them" },
     { to = "retail", group = "client", cidrs = [], port = var.ports.metrics, why = "Prometheus: metrics of processes, and nothing else of them" },
+    { to = "retail", group = "core", cidrs = [], port = var.ports.readers, why = "verify.yml, which reads a message at each box" },
     ], var.readers_edge == "nlb" ? [
     { to = "readers-door", group = null, cidrs = local.internet, port = 443, why = "readers" },
     { to = "retail", group = "readers-door", cidrs = [], port = var.ports.readers, why = "what the balancer lets through to a gateway" },

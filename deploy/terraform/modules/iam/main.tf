@@ -1,14 +1,10 @@
-# What machines may do, the key that encrypts what they keep, and the places of their secrets.
+# What machines may do, the key that encrypts what they keep, and the names of secrets.
 #
-# Secrets have no value here: state would hold it. `aws secretsmanager put-secret-value`, or
-# rotate-secrets.yml, puts one in; machines read theirs at boot.
+# Secrets aren't made here: state would hold them. Ansible (site.yml, rotate-secrets.yml) writes what all boxes share,
+# and core nodes write each box's password; nobody else reads any.
 
 locals {
   group_arn = var.group_name == null ? null : "arn:${var.partition}:autoscaling:${var.aws_region}:${var.account_id}:autoScalingGroup:*:autoScalingGroupName/${var.group_name}"
-
-  readable = {
-    for role in var.roles : role => [for name, readers in var.secrets : aws_secretsmanager_secret.this[name].arn if contains(readers, role)]
-  }
 
   boxes = var.group_name != null
 
@@ -38,10 +34,14 @@ locals {
     },
   ]
 
-  boxes_secrets = "arn:${var.partition}:secretsmanager:${var.aws_region}:${var.account_id}:secret:${var.name}/box/*"
+  secret_names = { tls = "${var.name}/tls/retail", store = "${var.name}/store/reader", boxes = "${var.name}/box/" }
+  secret_arns  = "arn:${var.partition}:secretsmanager:${var.aws_region}:${var.account_id}:secret:"
+  # Secrets Manager ends a secret's ARN with a dash and six characters of its own.
+  shared_secrets = [for name in [local.secret_names.tls, local.secret_names.store] : "${local.secret_arns}${name}-??????"]
+  boxes_secrets  = "${local.secret_arns}${local.secret_names.boxes}*"
 
-  # newsfabric/instance: a box says to its own group that it drains and that it has drained, and reads the password that the core
-  # made for it. The tag Box is that machine's ARN, so no box reads another's.
+  # newsfabric/instance: a box says to its own group that it drains and that it has drained, and reads what all boxes share and the
+  # password that the core made for it. The tag Box is that machine's ARN, so no box reads another's.
   box = [
     {
       Sid       = "BoxEndsItsHook"
@@ -56,6 +56,20 @@ locals {
       Action    = ["secretsmanager:GetSecretValue"]
       Resource  = [local.boxes_secrets]
       Condition = { StringEquals = { "aws:ResourceTag/Box" = ["$${ec2:SourceInstanceARN}"] } }
+    },
+    {
+      Sid       = "BoxReadsWhatAllShare"
+      Effect    = "Allow"
+      Action    = ["secretsmanager:GetSecretValue"]
+      Resource  = local.shared_secrets
+      Condition = {}
+    },
+    {
+      Sid       = "SecretsAreDecrypted"
+      Effect    = "Allow"
+      Action    = ["kms:Decrypt"]
+      Resource  = [aws_kms_key.this.arn]
+      Condition = { StringEquals = { "kms:ViaService" = ["secretsmanager.${var.aws_region}.amazonaws.com"] } }
     },
   ]
 
@@ -77,52 +91,13 @@ locals {
     },
   ]
 
-  bucket_arn = coalesce(var.backup_bucket_arn, "none")
-  backups = [
-    {
-      Sid       = "BackupsAreWritten"
-      Effect    = "Allow"
-      Action    = ["s3:GetObject", "s3:PutObject"]
-      Resource  = ["${local.bucket_arn}/${var.name}/*"]
-      Condition = {}
-    },
-    {
-      Sid       = "BackupsAreListed"
-      Effect    = "Allow"
-      Action    = ["s3:ListBucket"]
-      Resource  = [local.bucket_arn]
-      Condition = { StringLike = { "s3:prefix" = ["${var.name}/*"] } }
-    },
-  ]
-
-  secrets = {
-    for role in var.roles : role => [
-      {
-        Sid       = "OwnSecrets"
-        Effect    = "Allow"
-        Action    = ["secretsmanager:GetSecretValue"]
-        Resource  = local.readable[role]
-        Condition = {}
-      },
-      {
-        Sid       = "OwnSecretsAreDecrypted"
-        Effect    = "Allow"
-        Action    = ["kms:Decrypt"]
-        Resource  = [aws_kms_key.this.arn]
-        Condition = { StringEquals = { "kms:ViaService" = ["secretsmanager.${var.aws_region}.amazonaws.com"] } }
-      },
-    ]
-  }
-
   # As JSON in between: Terraform's lists hold one type, and statements differ.
   statements = {
     for role in var.roles : role => [
       for statement in concat(
-        [for each in local.secrets[role] : jsonencode(each) if length(local.readable[role]) > 0],
         [for each in local.scaler : jsonencode(each) if local.boxes && role == "core"],
         [for each in local.admission : jsonencode(each) if local.boxes && role == "core"],
         [for each in local.box : jsonencode(each) if local.boxes && role == "retail"],
-        [for each in local.backups : jsonencode(each) if var.backup_bucket_arn != null && role == "store"],
       ) : jsondecode(statement)
     ]
   }
@@ -184,15 +159,6 @@ resource "aws_kms_key" "this" {
 resource "aws_kms_alias" "this" {
   name          = "alias/${var.name}"
   target_key_id = aws_kms_key.this.key_id
-}
-
-resource "aws_secretsmanager_secret" "this" {
-  for_each = var.secrets
-
-  name                    = "${var.name}/${each.key}"
-  description             = "Read by ${join(", ", sort(each.value))}"
-  kms_key_id              = aws_kms_key.this.arn
-  recovery_window_in_days = var.secret_recovery_days
 }
 
 resource "aws_iam_role" "this" {

@@ -19,8 +19,8 @@ output "kms_key_arn" {
 }
 
 output "secret_names" {
-  description = "Secret to its name in Secrets Manager, where operators put its value."
-  value       = { for name, secret in aws_secretsmanager_secret.this : name => secret.name }
+  description = "What boxes read in Secrets Manager: tls and store are names of secrets, boxes begins those of single boxes."
+  value       = local.secret_names
 }
 
 output "statements" {

@@ -18,21 +18,6 @@ variable "roles" {
   }
 }
 
-variable "secrets" {
-  description = "Secret to the groups of machines that may read it. Only names: values are put in by operators, never by Terraform."
-  type        = map(list(string))
-
-  validation {
-    condition     = alltrue([for name in keys(var.secrets) : can(regex("^[a-z][a-z0-9/-]{1,60}$", name))])
-    error_message = "secrets must be named with a-z, 0-9, / and -, 2 to 61 characters, like tls/core."
-  }
-
-  validation {
-    condition     = alltrue(flatten([for readers in values(var.secrets) : [for role in readers : contains(["client", "core", "store", "retail", "proxy"], role)]]))
-    error_message = "secrets may be read by client, core, store, retail and proxy."
-  }
-}
-
 variable "group_name" {
   description = "Name of the autoscaling group of boxes; null where there is none."
   type        = string
@@ -47,28 +32,6 @@ variable "cloudwatch_namespace" {
   validation {
     condition     = can(regex("^[A-Za-z0-9._/#-]{1,255}$", var.cloudwatch_namespace)) && !startswith(var.cloudwatch_namespace, "AWS/")
     error_message = "cloudwatch_namespace must have 1 to 255 letters, digits and . _ / # -, and not begin with AWS/, which is AWS's own."
-  }
-}
-
-variable "backup_bucket_arn" {
-  description = "Bucket for the store's backups; null where there is none."
-  type        = string
-  default     = null
-
-  validation {
-    condition     = var.backup_bucket_arn == null || can(regex("^arn:[a-z-]+:s3:::[a-z0-9.-]{3,63}$", var.backup_bucket_arn))
-    error_message = "backup_bucket_arn must be a bucket's ARN, like arn:aws:s3:::example-newsfabric-backups."
-  }
-}
-
-variable "secret_recovery_days" {
-  description = "Days in which a deleted secret can be had back."
-  type        = number
-  default     = 30
-
-  validation {
-    condition     = var.secret_recovery_days >= 7 && var.secret_recovery_days <= 30
-    error_message = "secret_recovery_days must be from 7 to 30, as Secrets Manager has it."
   }
 }
 

@@ -84,12 +84,13 @@ resource "aws_instance" "this" {
   }
 
   lifecycle {
-    # A new image must not replace all nodes of a cluster at once. replace-core-node.yml and
-    # replace-store-node.yml say which one, with -replace.
+    # A new image must not replace all nodes of a cluster at once: -replace says which one, and site.yml
+    # has it go on with its data.
     ignore_changes = [ami, user_data]
   }
 }
 
+# On today's machines the volume is another /dev/nvme…: Ansible's role disk finds it, makes a file system once, and mounts it.
 resource "aws_volume_attachment" "data" {
   for_each = local.machines
 

@@ -141,16 +141,6 @@ resource "aws_vpc_endpoint" "services" {
   tags = { Name = "${var.name}-${each.key}" }
 }
 
-# Backups of the store go to S3 without leaving the network.
-resource "aws_vpc_endpoint" "s3" {
-  vpc_id            = aws_vpc.this.id
-  service_name      = "com.amazonaws.${data.aws_region.here.region}.s3"
-  vpc_endpoint_type = "Gateway"
-  route_table_ids   = [aws_route_table.private.id, aws_route_table.public.id]
-
-  tags = { Name = "${var.name}-s3" }
-}
-
 # Operators' ssh, and so Ansible's: AWS checks who asks, and no machine has port 22 open to the internet.
 resource "aws_security_group" "ssh_door" {
   name        = "${var.name}-ssh-door"

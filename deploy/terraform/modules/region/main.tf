@@ -7,23 +7,21 @@ data "aws_partition" "here" {}
 locals {
   name       = "${var.fabric}-${var.region}"
   group_name = "${local.name}-retail"
-  # Two, beside the first nodes of the core. None leads.
-  scalers = [for n in range(min(2, var.core.number)) : "${var.region}-scaler-${n + 1}"]
-  inside  = "${var.fabric}.internal"
-  hosts   = merge({ for group, brokers in module.brokers : group => brokers.hosts }, { store = module.store.hosts })
+  inside     = "${var.fabric}.internal"
+  hosts      = merge({ for group, brokers in module.brokers : group => brokers.hosts }, { store = module.store.hosts })
+  # As Ansible's role wholesale names them: one beside each node of the core. None leads.
+  scalers = [for name in sort(keys(local.hosts.core)) : "${name}-scaler"]
 }
 
 module "iam" {
   source = "../iam"
 
-  name              = local.name
-  roles             = ["client", "core", "store", "retail"]
-  secrets           = var.secrets
-  group_name        = local.group_name
-  backup_bucket_arn = var.backup_bucket_arn
-  account_id        = data.aws_caller_identity.here.account_id
-  aws_region        = data.aws_region.here.region
-  partition         = data.aws_partition.here.partition
+  name       = local.name
+  roles      = ["client", "core", "store", "retail"]
+  group_name = local.group_name
+  account_id = data.aws_caller_identity.here.account_id
+  aws_region = data.aws_region.here.region
+  partition  = data.aws_partition.here.partition
 }
 
 module "network" {
@@ -127,7 +125,7 @@ module "retail" {
     token_keys     = var.tokens.keys
     token_audience = var.tokens.audience
     token_issuer   = var.tokens.issuer
-    secrets        = { tls = "${local.name}/tls/retail", store = "${local.name}/store/reader", boxes = "${local.name}/box/" }
+    secrets        = module.iam.secret_names
   }
 }
 

@@ -1,5 +1,5 @@
 output "hosts" {
-  description = "Group of the inventory to its hosts. Boxes come and go: the dynamic inventory finds them."
+  description = "Group of the inventory to its hosts. Boxes come and go, and are in none."
   value       = local.hosts
 }
 
@@ -34,15 +34,15 @@ output "doors" {
 }
 
 output "scaler_options" {
-  description = "What the region's scalers are started with."
-  value       = module.retail.scaler_options
+  description = "What the region's scalers are started with: option, with _ for -, to its value."
+  value       = merge(module.retail.scaler_options, { aws_region = data.aws_region.here.region })
 }
 
 output "admission" {
   description = "What Ansible's newsfabric_admission has for this region: how core nodes give boxes their users."
   value = {
     group      = local.group_name
-    secrets    = "${local.name}/box/"
+    secrets    = module.iam.secret_names
     aws_region = data.aws_region.here.region
     account    = data.aws_caller_identity.here.account_id
     partition  = data.aws_partition.here.partition
@@ -51,16 +51,11 @@ output "admission" {
 }
 
 output "proxy_from" {
-  description = "Networks of the balancers: --proxy-from of gateways and frontdesks."
+  description = "Networks of the balancers: --proxy-from of gateways and frontdesks (Ansible's newsfabric_proxy_from)."
   value       = module.network.edge_cidrs
 }
 
 output "openings" {
   description = "What is open: to whom, from whom, which port, why."
   value       = module.firewall.openings
-}
-
-output "secret_names" {
-  description = "Where operators put secrets."
-  value       = module.iam.secret_names
 }

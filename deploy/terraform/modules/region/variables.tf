@@ -164,36 +164,10 @@ variable "retail" {
   default = {}
 }
 
-variable "secrets" {
-  description = "Secret to the groups of machines that may read it. Values are put in by operators."
-  type        = map(list(string))
-  default = {
-    "tls/client"         = ["client"]
-    "tls/core"           = ["core"]
-    "tls/store"          = ["store"]
-    "tls/retail"         = ["retail"]
-    "erlang-cookie/core" = ["core"]
-    # Of another cluster than the core: each has a cookie of its own.
-    "erlang-cookie/client" = ["client"]
-    "users/core"           = ["core"]
-    "users/client"         = ["client"]
-    "store/writer"         = ["core"]
-    # Frontdesks, which are beside the core, and gateways.
-    "store/reader" = ["core", "retail"]
-    "store/admin"  = ["store"]
-  }
-}
-
 variable "alarm_emails" {
   description = "Who is told of alarms."
   type        = set(string)
   default     = []
-}
-
-variable "backup_bucket_arn" {
-  description = "Bucket for the store's backups; null where there is none."
-  type        = string
-  default     = null
 }
 
 variable "deletion_protection" {

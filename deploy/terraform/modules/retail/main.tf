@@ -9,7 +9,7 @@ locals {
   heartbeat = var.plan.drain_seconds + 60
   hook      = "drain"
 
-  # WantedBoxes of each scaler. Two disagree: the larger number holds, as with the driver.
+  # WantedBoxes of each scaler. They disagree: the largest number holds, as with the driver.
   wanted     = { for n, scaler in var.scalers : "wanted${n}" => scaler }
   wanted_sum = "MAX([${join(", ", [for id in sort(keys(local.wanted)) : "FILL(${id}, 0)"])}])"
 }

@@ -14,7 +14,7 @@ output "heartbeat_seconds" {
 }
 
 output "scaler_options" {
-  description = "What the region's scalers are started with."
+  description = "What the region's scalers are started with: option, with _ for -, to its value."
   value = {
     driver     = "aws"
     group      = aws_autoscaling_group.this.name

@@ -124,12 +124,12 @@ variable "cloudwatch_namespace" {
 }
 
 variable "scalers" {
-  description = "Names of the region's scalers, dimension Scaler of their metrics. The larger number of two holds."
+  description = "Names of the region's scalers, dimension Scaler of their metrics. The largest number holds."
   type        = list(string)
 
   validation {
-    condition     = length(var.scalers) >= 1 && length(var.scalers) <= 5 && length(distinct(var.scalers)) == length(var.scalers)
-    error_message = "scalers must be 1 to 5 different names."
+    condition     = length(var.scalers) >= 1 && length(var.scalers) <= 7 && length(distinct(var.scalers)) == length(var.scalers)
+    error_message = "scalers must be 1 to 7 different names: AWS takes ten metrics for a target, and two are the group's."
   }
 }
 

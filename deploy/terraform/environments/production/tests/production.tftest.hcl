@@ -69,13 +69,13 @@ run "both_regions_have_boxes_and_frontdesks" {
   command = plan
 
   assert {
-    condition     = alltrue([for region in ["oregon", "dublin"] : output.scaler_options[region].least == 3 && output.scaler_options[region].most == 200])
+    condition     = alltrue([for region in ["oregon", "dublin"] : strcontains(join(" ", output.settings.newsfabric_scaler_options[region]), "--least 3 --most 200 ")])
     error_message = "a region has other boxes than this environment says"
   }
 
   assert {
-    condition     = output.readers_urls == { oregon = "https://readers.oregon.news.example.com", dublin = "https://readers.dublin.news.example.com" }
-    error_message = "readers would be sent elsewhere"
+    condition     = output.settings.newsfabric_gateways_at == ["readers.dublin.news.example.com", "readers.oregon.news.example.com"]
+    error_message = "readers would be sent elsewhere, or nowhere"
   }
 }
 

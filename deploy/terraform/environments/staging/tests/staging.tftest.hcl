@@ -69,13 +69,13 @@ run "both_regions_have_boxes_and_frontdesks" {
   command = plan
 
   assert {
-    condition     = alltrue([for region in ["oregon", "dublin"] : output.scaler_options[region].least == 2 && output.scaler_options[region].most == 6])
+    condition     = alltrue([for region in ["oregon", "dublin"] : strcontains(join(" ", output.settings.newsfabric_scaler_options[region]), "--least 2 --most 6 ")])
     error_message = "a region has other boxes than this environment says"
   }
 
   assert {
-    condition     = output.readers_urls == { oregon = "https://readers.oregon.staging.news.example.com", dublin = "https://readers.dublin.staging.news.example.com" }
-    error_message = "readers would be sent elsewhere"
+    condition     = output.settings.newsfabric_gateways_at == ["readers.dublin.staging.news.example.com", "readers.oregon.staging.news.example.com"]
+    error_message = "readers would be sent elsewhere, or nowhere"
   }
 }
 

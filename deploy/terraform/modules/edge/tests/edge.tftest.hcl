@@ -57,6 +57,12 @@ run "every_frontdesk_is_behind_the_door" {
     condition     = aws_lb_listener.desks.protocol == "HTTPS" && aws_lb.desks.drop_invalid_header_fields
     error_message = "frontdesks are asked without TLS, or with headers that are none"
   }
+
+  # Ansible's newsfabric_tls: their port speaks nothing else.
+  assert {
+    condition     = aws_lb_target_group.desks.protocol == "HTTPS" && aws_lb_target_group.desks.health_check[0].protocol == "HTTPS"
+    error_message = "the balancer speaks HTTP to a port of TLS"
+  }
 }
 
 run "with_direct_addresses_there_is_no_readers_balancer" {

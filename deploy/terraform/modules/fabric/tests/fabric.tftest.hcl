@@ -46,10 +46,6 @@ mock_provider "aws" {
   mock_resource "aws_sns_topic" {
     defaults = { arn = "arn:aws:sns:us-west-2:123456789012:alarms" }
   }
-
-  mock_resource "aws_secretsmanager_secret" {
-    defaults = { arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:s" }
-  }
 }
 
 override_data {
@@ -106,7 +102,7 @@ run "the_inventory_has_ansibles_groups_and_one_for_each_region" {
   }
 
   assert {
-    condition     = join(" ", keys(output.inventory.all.children.oregon.hosts)) == "oregon-client-1 oregon-core-1 oregon-core-2 oregon-core-3 oregon-store-1 oregon-store-2 oregon-store-3" && join(" ", keys(output.inventory.all.children.proxy.hosts)) == "singapore-1"
+    condition     = join(" ", keys(output.inventory.all.children.oregon.hosts)) == "oregon-client-1 oregon-core-1 oregon-core-2 oregon-core-3 oregon-store-1 oregon-store-2 oregon-store-3" && join(" ", keys(output.inventory.all.children.proxy.hosts)) == "singapore-proxy-1"
     error_message = "a region's group has other machines than the region"
   }
 }
@@ -124,8 +120,32 @@ run "both_regions_are_asked_for" {
   providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
 
   assert {
-    condition     = output.frontdesk_urls == { oregon = "https://oregon.news.example.com", dublin = "https://dublin.news.example.com" }
+    condition     = output.settings.newsfabric_frontdesk_urls == { oregon = "https://oregon.news.example.com", dublin = "https://dublin.news.example.com" }
     error_message = "fabric.json would lack a frontdesk"
+  }
+}
+
+run "ansible_is_told_what_was_made" {
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
+  assert {
+    condition     = output.settings.newsfabric_networks == ["10.10.0.0/16", "10.11.0.0/16", "10.12.0.0/16"] && output.settings.newsfabric_proxies == { singapore = "oregon" } && output.settings.newsfabric_regions == ["oregon", "dublin"]
+    error_message = "hosts would be looked for elsewhere"
+  }
+
+  assert {
+    condition     = output.settings.newsfabric_gateways_at == ["readers.dublin.news.example.com", "readers.oregon.news.example.com"]
+    error_message = "frontdesks would ignore what boxes say of themselves"
+  }
+
+  assert {
+    condition     = join(" ", output.settings.newsfabric_proxy_from) == "10.10.0.0/20 10.10.16.0/20 10.10.32.0/20 10.11.0.0/20 10.11.16.0/20 10.11.32.0/20"
+    error_message = "frontdesks would take a balancer for the one who asks"
+  }
+
+  assert {
+    condition     = join(" ", output.settings.newsfabric_scaler_options.dublin) == "--aws-region eu-west-1 --boot 180s --cloudwatch newsfabric --drain 120s --driver aws --group newsfabric-dublin-retail --least 3 --most 200 --per-box 50000 --zones 3"
+    error_message = "a scaler would drive another group, or none"
   }
 }
 

@@ -40,9 +40,16 @@ run "a_box_reaches_amqp_of_the_core_and_the_store_and_no_management" {
   }
 }
 
+run "a_core_node_reads_at_each_box_as_readers_do" {
+  assert {
+    condition     = [for opening in output.openings : opening.port if opening.to == "retail" && opening.group == "core"] == [8080]
+    error_message = "verify.yml couldn't ask a box whether a message arrives, or could do more there"
+  }
+}
+
 run "admin_ports_are_open_to_nobody" {
   assert {
-    condition     = toset([for opening in output.openings : opening.port]) == toset([443, 4369, 5671, 7001, 8080, 9042, 9100, 9106, 15080, 15671, 25672])
+    condition     = toset([for opening in output.openings : opening.port]) == toset([443, 4369, 5671, 7000, 8080, 9042, 9100, 9106, 15671, 25672])
     error_message = "another port is open than those of readers, frontdesks, brokers, stores and metrics"
   }
 
@@ -78,7 +85,7 @@ run "what_one_end_may_say_the_other_may_hear" {
 
 run "the_store_talks_to_the_other_regions_store" {
   assert {
-    condition     = aws_vpc_security_group_ingress_rule.cidrs["store-7001-10.11.240.0/24"].to_port == 7001 && aws_vpc_security_group_egress_rule.cidrs["store-7001-10.11.240.0/24"].to_port == 7001
+    condition     = aws_vpc_security_group_ingress_rule.cidrs["store-7000-10.11.240.0/24"].to_port == 7000 && aws_vpc_security_group_egress_rule.cidrs["store-7000-10.11.240.0/24"].to_port == 7000
     error_message = "Cassandra's nodes of two regions must reach each other"
   }
 }

@@ -2,20 +2,14 @@ mock_provider "aws" {
   mock_resource "aws_kms_key" {
     defaults = { arn = "arn:aws:kms:us-west-2:123456789012:key/k" }
   }
-
-  mock_resource "aws_secretsmanager_secret" {
-    defaults = { arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:s" }
-  }
 }
 
 variables {
-  name              = "newsfabric-oregon"
-  roles             = ["client", "core", "store", "retail"]
-  secrets           = { "tls/core" = ["core"], "tls/retail" = ["retail"] }
-  group_name        = "newsfabric-oregon-retail"
-  backup_bucket_arn = "arn:aws:s3:::backups"
-  account_id        = "123456789012"
-  aws_region        = "us-west-2"
+  name       = "newsfabric-oregon"
+  roles      = ["client", "core", "store", "retail"]
+  group_name = "newsfabric-oregon-retail"
+  account_id = "123456789012"
+  aws_region = "us-west-2"
 }
 
 run "the_core_may_what_its_scaler_calls_and_nothing_else" {
@@ -60,7 +54,7 @@ run "a_box_may_end_its_hook_and_read_its_own_secrets" {
   }
 
   assert {
-    condition     = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Condition.StringEquals["kms:ViaService"] if statement.Sid == "OwnSecretsAreDecrypted"] == [["secretsmanager.us-west-2.amazonaws.com"]]
+    condition     = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Condition.StringEquals["kms:ViaService"] if statement.Sid == "SecretsAreDecrypted"] == [["secretsmanager.us-west-2.amazonaws.com"]]
     error_message = "a box could decrypt what isn't a secret of Secrets Manager"
   }
 }
@@ -77,17 +71,39 @@ run "no_box_reads_another_boxs_password" {
   }
 }
 
-run "whoever_reads_no_secret_and_calls_nothing_has_no_policy" {
+run "a_box_reads_what_all_boxes_share_and_no_other_secret" {
   assert {
-    condition     = !contains(keys(aws_iam_role_policy.this), "client") && contains(keys(aws_iam_instance_profile.this), "client")
-    error_message = "a client node has rights that it doesn't use"
+    condition = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Resource if statement.Sid == "BoxReadsWhatAllShare"] == [[
+      "arn:aws:secretsmanager:us-west-2:123456789012:secret:newsfabric-oregon/tls/retail-??????",
+      "arn:aws:secretsmanager:us-west-2:123456789012:secret:newsfabric-oregon/store/reader-??????",
+    ]]
+    error_message = "a box reads other secrets than those that Ansible writes for it"
   }
 }
 
-run "the_store_writes_its_own_backups" {
+run "who_asks_aws_nothing_has_no_policy" {
   assert {
-    condition     = [for statement in jsondecode(aws_iam_role_policy.this["store"].policy).Statement : statement.Resource if statement.Sid == "BackupsAreWritten"] == [["arn:aws:s3:::backups/newsfabric-oregon/*"]]
-    error_message = "a store could write another region's backups"
+    condition     = join(" ", keys(aws_iam_role_policy.this)) == "core retail" && join(" ", keys(aws_iam_instance_profile.this)) == "client core retail store"
+    error_message = "a machine has rights that it doesn't use"
+  }
+}
+
+run "without_boxes_nobody_may_anything" {
+  variables {
+    roles      = ["proxy"]
+    group_name = null
+  }
+
+  assert {
+    condition     = length(aws_iam_role_policy.this) == 0
+    error_message = "a proxy has rights that it doesn't use"
+  }
+}
+
+run "what_is_encrypted_is_so_with_a_key_that_turns" {
+  assert {
+    condition     = aws_kms_key.this.enable_key_rotation
+    error_message = "the region's key is the same for ever"
   }
 }
 
@@ -95,27 +111,6 @@ run "no_statement_allows_everything" {
   assert {
     condition     = alltrue(flatten([for policy in aws_iam_role_policy.this : [for statement in jsondecode(policy.policy).Statement : [for action in statement.Action : !strcontains(action, "*")]]]))
     error_message = "a machine's policy has a wildcard in an action"
-  }
-}
-
-run "secrets_are_encrypted_with_a_key_that_turns" {
-  assert {
-    condition     = alltrue([for secret in aws_secretsmanager_secret.this : secret.kms_key_id == aws_kms_key.this.arn]) && aws_kms_key.this.enable_key_rotation
-    error_message = "a secret isn't encrypted with the region's key"
-  }
-}
-
-run "without_boxes_there_is_no_scaler" {
-  variables {
-    roles             = ["proxy"]
-    secrets           = { "tls/proxy" = ["proxy"] }
-    group_name        = null
-    backup_bucket_arn = null
-  }
-
-  assert {
-    condition     = toset(flatten([for statement in jsondecode(aws_iam_role_policy.this["proxy"].policy).Statement : statement.Action])) == toset(["kms:Decrypt", "secretsmanager:GetSecretValue"])
-    error_message = "a proxy may more than read its secrets"
   }
 }
 
@@ -129,16 +124,6 @@ run "an_unknown_role_is_refused" {
   expect_failures = [var.roles]
 }
 
-run "a_secret_for_an_unknown_role_is_refused" {
-  command = plan
-
-  variables {
-    secrets = { "tls/core" = ["everybody"] }
-  }
-
-  expect_failures = [var.secrets]
-}
-
 run "a_namespace_of_aws_is_refused" {
   command = plan
 
@@ -147,16 +132,6 @@ run "a_namespace_of_aws_is_refused" {
   }
 
   expect_failures = [var.cloudwatch_namespace]
-}
-
-run "a_recovery_of_a_day_is_refused" {
-  command = plan
-
-  variables {
-    secret_recovery_days = 1
-  }
-
-  expect_failures = [var.secret_recovery_days]
 }
 
 run "an_account_that_is_none_is_refused" {
@@ -177,16 +152,6 @@ run "a_region_that_is_none_is_refused" {
   }
 
   expect_failures = [var.aws_region]
-}
-
-run "a_bucket_by_its_name_alone_is_refused" {
-  command = plan
-
-  variables {
-    backup_bucket_arn = "example-newsfabric-backups"
-  }
-
-  expect_failures = [var.backup_bucket_arn]
 }
 
 run "a_partition_that_aws_has_not_is_refused" {

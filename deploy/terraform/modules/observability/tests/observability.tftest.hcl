@@ -8,7 +8,7 @@ variables {
   cloudwatch_namespace = "newsfabric"
   name                 = "newsfabric-oregon"
   region               = "oregon"
-  scalers              = ["oregon-scaler-1", "oregon-scaler-2"]
+  scalers              = ["oregon-core-1-scaler", "oregon-core-2-scaler"]
   machines             = { "oregon-core-1" = "i-1", "oregon-store-1" = "i-2" }
   target_groups        = { desks = { LoadBalancer = "app/d/1", TargetGroup = "targetgroup/d/1" }, readers = null }
   emails               = ["desk@example.com"]
@@ -24,12 +24,12 @@ run "a_scaler_that_says_nothing_is_an_alarm" {
 
 run "what_a_scaler_says_of_its_trouble_is_an_alarm_of_each" {
   assert {
-    condition     = join(" ", keys(aws_cloudwatch_metric_alarm.scalers)) == "oregon-scaler-1-DriverFailing oregon-scaler-1-FailedBoxes oregon-scaler-1-Limited oregon-scaler-1-SilentBoxes oregon-scaler-2-DriverFailing oregon-scaler-2-FailedBoxes oregon-scaler-2-Limited oregon-scaler-2-SilentBoxes"
+    condition     = join(" ", keys(aws_cloudwatch_metric_alarm.scalers)) == "oregon-core-1-scaler-DriverFailing oregon-core-1-scaler-FailedBoxes oregon-core-1-scaler-Limited oregon-core-1-scaler-SilentBoxes oregon-core-2-scaler-DriverFailing oregon-core-2-scaler-FailedBoxes oregon-core-2-scaler-Limited oregon-core-2-scaler-SilentBoxes"
     error_message = "not the metrics of wholesale/scaler/drivers/cloudwatch.py"
   }
 
   assert {
-    condition     = aws_cloudwatch_metric_alarm.scalers["oregon-scaler-2-Limited"].dimensions == tomap({ Region = "oregon", Scaler = "oregon-scaler-2" })
+    condition     = aws_cloudwatch_metric_alarm.scalers["oregon-core-2-scaler-Limited"].dimensions == tomap({ Region = "oregon", Scaler = "oregon-core-2-scaler" })
     error_message = "not the dimensions of wholesale/scaler/drivers/cloudwatch.py"
   }
 }

@@ -42,10 +42,6 @@ mock_provider "aws" {
   mock_resource "aws_sns_topic" {
     defaults = { arn = "arn:aws:sns:us-west-2:123456789012:alarms" }
   }
-
-  mock_resource "aws_secretsmanager_secret" {
-    defaults = { arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:s" }
-  }
 }
 
 variables {
@@ -71,17 +67,17 @@ run "a_region_has_its_clusters_and_a_group_for_its_boxes" {
   }
 }
 
-run "core_nodes_admit_the_boxes_of_this_group" {
+run "a_scaler_is_expected_beside_each_core_node" {
   assert {
-    condition     = output.admission.group == output.scaler_options.group && output.admission.secrets == "newsfabric-oregon/box/" && output.admission.account == "123456789012" && output.admission.aws_region == "us-west-2"
-    error_message = "boxes' passwords would be where boxes don't look"
+    condition     = local.scalers == ["oregon-core-1-scaler", "oregon-core-2-scaler", "oregon-core-3-scaler"]
+    error_message = "policies and alarms would watch scalers that nobody starts"
   }
 }
 
-run "every_secret_is_a_place_and_no_value" {
+run "core_nodes_admit_the_boxes_of_this_group" {
   assert {
-    condition     = output.secret_names["tls/core"] == "newsfabric-oregon/tls/core" && alltrue([for name, place in output.secret_names : place == "newsfabric-oregon/${name}"])
-    error_message = "a secret is elsewhere, or its value is here"
+    condition     = output.admission.group == output.scaler_options.group && output.admission.secrets == { tls = "newsfabric-oregon/tls/retail", store = "newsfabric-oregon/store/reader", boxes = "newsfabric-oregon/box/" } && output.admission.account == "123456789012" && output.admission.aws_region == "us-west-2"
+    error_message = "boxes' passwords would be where boxes don't look"
   }
 }
 

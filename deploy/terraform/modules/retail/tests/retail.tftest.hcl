@@ -15,7 +15,7 @@ variables {
   instance_profile_arn = "arn:aws:iam::123456789012:instance-profile/retail"
   security_group_id    = "sg-retail"
   kms_key_arn          = "arn:aws:kms:us-west-2:123456789012:key/k"
-  scalers              = ["oregon-scaler-1", "oregon-scaler-2"]
+  scalers              = ["oregon-core-1-scaler", "oregon-core-2-scaler"]
   told = {
     core       = ["amqps://oregon-core-1.newsfabric.internal/%2F"]
     store      = "cassandra://10.10.1.7:9042/newsfabric?dc=oregon"
@@ -79,13 +79,13 @@ run "the_target_is_the_scalers_own_metric" {
     condition = toset([
       for query in aws_autoscaling_policy.wanted.target_tracking_configuration[0].customized_metric_specification[0].metrics :
       join(" ", [for dimension in query.metric_stat[0].metric[0].dimensions : "${dimension.name}=${dimension.value}"]) if try(query.metric_stat[0].metric[0].metric_name, "") == "WantedBoxes"
-    ]) == toset(["Region=oregon Scaler=oregon-scaler-1", "Region=oregon Scaler=oregon-scaler-2"])
+    ]) == toset(["Region=oregon Scaler=oregon-core-1-scaler", "Region=oregon Scaler=oregon-core-2-scaler"])
     error_message = "not the dimensions under which wholesale/scaler/drivers/cloudwatch.py puts WantedBoxes"
   }
 
   assert {
     condition     = one([for query in aws_autoscaling_policy.wanted.target_tracking_configuration[0].customized_metric_specification[0].metrics : query.expression if query.return_data]) == "MAX([FILL(wanted0, 0), FILL(wanted1, 0)]) / boxes"
-    error_message = "the larger wish of two scalers must hold"
+    error_message = "the largest wish of the scalers must hold"
   }
 
   assert {

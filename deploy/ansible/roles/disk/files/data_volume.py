@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""The data volume of a host: which disk it is, and its file system.
+
+It is the disk of the given model that has our label; else, of the disks of that model, the only one
+without anything on it, which gets a file system and the label. A disk has another name
+(/dev/nvme1n1) at the next boot, so none is remembered. Nothing that is on a disk is lost by this:
+what has partitions, a signature or any byte at its beginning isn't empty.
+
+    data_volume.py look MODEL FOLDER    MiB that there are for data; changes nothing
+    data_volume.py make MODEL FOLDER    the UUID to mount at FOLDER, and `new` or `known`
+
+One line on stderr and exit code 1 if that can't be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+LABEL: Final = "newsfabric-data"
+_MIB: Final = 1 << 20
+_COLUMNS: Final = "PATH,TYPE,MODEL,SIZE,MOUNTPOINTS"
+# What a package or a playbook may leave in a folder before there are data.
+_NO_DATA: Final = (".erlang.cookie", ".erlang.cookie.new")
+
+
+class VolumeError(Exception):
+    """One line for the operator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """A whole disk: ``size`` in bytes, ``mounted`` where it or a part of it is."""
+
+    path: str
+    size: int
+    label: str
+    uuid: str
+    mounted: tuple[str, ...]
+    #: What is on it, for people: "ext4", "partitions"; empty if nothing is seen.
+    holds: str
+
+
+def disks(
+    listed: dict[str, Any], model: str, probe: Callable[[str], Mapping[str, str]]
+) -> list[Disk]:
+    """Disks of ``model`` in what ``lsblk --json --bytes`` prints.
+
+    ``probe`` says what is on one, by blkid's names: what lsblk knows of that may be old.
+    """
+    return [
+        _disk(each, probe(each["path"]))
+        for each in listed["blockdevices"]
+        if each["type"] == "disk" and (each["model"] or "").strip() == model
+    ]
+
+
+def _disk(each: dict[str, Any], probed: Mapping[str, str]) -> Disk:
+    mounted = [point for point in each["mountpoints"] if point]
+    parts = list(each.get("children", ()))
+    holds = probed.get("TYPE", "") or ("partitions" if parts or "PTTYPE" in probed else "")
+    while parts:
+        part = parts.pop()
+        mounted += [point for point in part["mountpoints"] if point]
+        parts += part.get("children", ())
+    return Disk(
+        path=each["path"],
+        size=int(each["size"]),
+        label=probed.get("LABEL", ""),
+        uuid=probed.get("UUID", ""),
+        mounted=tuple(mounted),
+        holds=holds or ("something that is mounted" if mounted else ""),
+    )
+
+
+def chosen(found: Sequence[Disk], model: str, folder: str) -> Disk:
+    """The data volume among the disks of ``model``; VolumeError if it isn't clear which it is."""
+    if not found:
+        raise VolumeError(f"there is no disk of model {model!r}: is the volume attached?")
+    for one in (
+        [disk for disk in found if disk.label == LABEL],
+        [disk for disk in found if not disk.holds],
+    ):
+        if len(one) > 1:
+            names = ", ".join(disk.path for disk in one)
+            what = f"have the label {LABEL}" if one[0].label == LABEL else "are empty"
+            raise VolumeError(f"{names} {what}, and only one disk can be the data volume")
+        if one:
+            if one[0].mounted not in ((), (folder,)):
+                raise VolumeError(f"{one[0].path} is mounted at {', '.join(one[0].mounted)}")
+            return one[0]
+    seen = ", ".join(f"{disk.path} has {disk.holds}" for disk in found)
+    raise VolumeError(f"no disk of model {model!r} is empty or has the label {LABEL}: {seen}")
+
+
+def clear(folder: Path) -> None:
+    """VolumeError if ``folder`` has data already, which a volume would hide."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if name not in _NO_DATA:
+                raise VolumeError(
+                    f"{folder} has data on the system's disk ({Path(place, name)}):"
+                    " stop what writes there and move them away first"
+                )
+
+
+def empty(path: str) -> None:
+    """VolumeError if there is anything on the disk ``path``, also what blkid doesn't know."""
+    with open(path, "rb") as disk:
+        begins = disk.read(_MIB)
+    found = probe(path)
+    if found or begins.strip(b"\0"):
+        raise VolumeError(f"{path} isn't empty: {found.get('TYPE', 'nobody knows with what')}")
+
+
+def make(path: str) -> None:
+    """Make the file system on the disk (or file) ``path``, which is empty."""
+    empty(path)
+    # No share of it is kept for root: who writes here isn't.
+    _ran(["mkfs.ext4", "-q", "-m", "0", "-L", LABEL, path], 0)
+
+
+def probe(path: str) -> dict[str, str]:
+    """What is on the disk (or file) ``path``, by blkid's names; nothing if nothing is seen."""
+    done = _ran(["blkid", "--probe", "--output", "export", path], 0, 2, 8)
+    if done.returncode == 8:
+        return {"TYPE": "more than one thing"}
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+def _ran(command: list[str], *fine: int) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in fine:
+        raise VolumeError(f"{' '.join(command)}: {' '.join(done.stderr.split())[:300]}")
+    return done
+
+
+def look(model: str) -> list[Disk]:
+    """The disks of ``model`` that this host has."""
+    command = ["lsblk", "--json", "--bytes", "--output", _COLUMNS]
+    return disks(json.loads(_ran(command, 0).stdout), model, probe)
+
+
+def answer(what: str, disk: Disk, folder: str) -> str:
+    """What is asked for of ``disk``, which is the data volume."""
+    if folder in disk.mounted:
+        room = os.statvfs(folder)
+        return (
+            str(room.f_bavail * room.f_frsize // _MIB) if what == "look" else f"{disk.uuid} known"
+        )
+    if os.path.ismount(folder):
+        raise VolumeError(f"another disk than {disk.path} is mounted at {folder}")
+    clear(Path(folder))
+    known = disk.label == LABEL
+    if what == "look":
+        if not known:
+            empty(disk.path)
+        return str(disk.size // _MIB)
+    if known:
+        return f"{disk.uuid} known"
+    make(disk.path)
+    return f"{probe(disk.path)['UUID']} new"
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit code."""
+    try:
+        what, model, folder = words
+        said = answer(what, chosen(look(model), model, folder), folder)
+    except (OSError, VolumeError) as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
+    sys.stdout.write(f"{said}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,145 @@
+"""What playbooks write to Secrets Manager for boxes of groups, against moto's server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+import pytest
+import yaml
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+from newsfabric.instance.files import login_in, pem_in
+
+# Libraries of others, which aren't free of warnings.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ANSIBLE: Final = ROOT / "deploy" / "ansible"
+LOGIN: Final = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+PEM: Final = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+AWS_REGIONS: Final = {"oregon": "us-west-2", "dublin": "eu-west-1"}
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def admission(cloud: str) -> dict[str, Any]:
+    """As Terraform's output ``settings`` has it, with keys that are there."""
+    found = {}
+    for region, aws_region in AWS_REGIONS.items():
+        keys = boto3.client(
+            "kms",
+            region_name=aws_region,
+            endpoint_url=cloud,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+        )
+        found[region] = {
+            "aws_region": aws_region,
+            "key": keys.create_key()["KeyMetadata"]["Arn"],
+            "secrets": {
+                "tls": f"newsfabric-{region}/tls/retail",
+                "store": f"newsfabric-{region}/store/reader",
+                "boxes": f"newsfabric-{region}/box/",
+            },
+        }
+    return found
+
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def write(playbook: str, cloud: str, admission: dict[str, Any], tmp_path: Path) -> Write:
+    """Has the playbooks' tasks write what follows from a secret; their recap of localhost."""
+    tasks = ANSIBLE / "playbooks" / "tasks" / "boxes-secrets.yml"
+    play = {
+        "hosts": "store",
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [{"ansible.builtin.include_tasks": str(tasks)}],
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    (tmp_path / "ca.pem").write_text(PEM)
+
+    def written(secret: str) -> str:
+        given = {
+            "playbook_dir": str(ANSIBLE / "playbooks"),
+            "newsfabric_secret": secret,
+            "newsfabric_certs": str(tmp_path),
+            "newsfabric_admission": admission,
+        }
+        inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
+        done = subprocess.run(
+            [playbook, "-i", inventory, str(tmp_path / "play.yml"), "-e", json.dumps(given)],
+            env={**os.environ, **LOGIN, "AWS_ENDPOINT_URL": cloud},
+            cwd=ANSIBLE,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return written
+
+
+def secret(cloud: str, region: str, name: str) -> str:
+    client = boto3.client(
+        "secretsmanager",
+        region_name=AWS_REGIONS[region],
+        endpoint_url=cloud,
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+    )
+    text: str = client.get_secret_value(SecretId=f"newsfabric-{region}/{name}")["SecretString"]
+    return text
+
+
+def changes(said: str) -> int:
+    return sum(int(number) for number in re.findall(r"changed=(\d+)", said))
+
+
+def test_boxes_of_each_region_find_what_they_read(cloud: str, write: Write) -> None:
+    first = write("a" * 64)
+    logins = [login_in(secret(cloud, region, "store/reader"), "x") for region in AWS_REGIONS]
+    assert logins[0] == logins[1]
+    assert logins[0]["username"] == "newsfabric_reader"
+    assert [pem_in(secret(cloud, region, "tls/retail"), "x") for region in AWS_REGIONS] == [
+        {"ca.pem": PEM}
+    ] * 2
+    assert changes(first) == 2
+    assert logins[0]["password"] not in first
+    assert changes(write("a" * 64)) == 0
+
+
+def test_with_another_secret_they_find_another_password(cloud: str, write: Write) -> None:
+    write("a" * 64)
+    old = login_in(secret(cloud, "dublin", "store/reader"), "x")["password"]
+    assert changes(write("b" * 64)) == 1
+    assert login_in(secret(cloud, "dublin", "store/reader"), "x")["password"] != old
+
+
+@pytest.mark.parametrize("name", ["site", "rotate-secrets"])
+def test_they_are_written_once_the_store_knows_the_password(name: str) -> None:
+    plays = yaml.safe_load((ANSIBLE / "playbooks" / f"{name}.yml").read_text())
+    names = [play["name"] for play in plays]
+    boxes = plays[names.index("Store") + 1]
+    assert boxes["tasks"][0]["ansible.builtin.include_tasks"] == "tasks/boxes-secrets.yml"

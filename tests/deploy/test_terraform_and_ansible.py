@@ -1,0 +1,178 @@
+"""What deploy/terraform makes and deploy/ansible expects: the same ports, names, networks."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ANSIBLE: Final = ROOT / "deploy" / "ansible"
+TERRAFORM: Final = ROOT / "deploy" / "terraform"
+MODULES: Final = TERRAFORM / "modules"
+DEFAULTS: Final[dict[str, Any]] = yaml.safe_load((ANSIBLE / "group_vars" / "all.yml").read_text())
+
+
+def default(module: str, variable: str) -> str:
+    """The text of a variable of a module."""
+    found = re.search(
+        rf'^variable "{variable}" \{{\n(.*?)^\}}$',
+        (MODULES / module / "variables.tf").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert found is not None
+    return found[1]
+
+
+def test_the_firewall_opens_the_ports_that_hosts_listen_on() -> None:
+    ports = re.findall(
+        r"^    (\w+) += optional\(number, (\d+)\)", default("firewall", "ports"), re.M
+    )
+    assert {name: int(port) for name, port in ports} == {
+        "amqps": DEFAULTS["newsfabric_amqps_port"],
+        "management": DEFAULTS["newsfabric_management_tls_port"],
+        "cql": DEFAULTS["newsfabric_cql_port"],
+        "gossip": DEFAULTS["newsfabric_gossip_port"],
+        "readers": DEFAULTS["newsfabric_readers_port"],
+        "frontdesk": DEFAULTS["newsfabric_frontdesk_port"],
+        "node_exporter": DEFAULTS["newsfabric_node_exporter_port"],
+        "metrics": DEFAULTS["newsfabric_ports"]["relay"],
+        # RabbitMQ's own.
+        "epmd": 4369,
+        "erlang": 25672,
+    }
+
+
+def test_balancers_ask_the_ports_that_hosts_listen_on() -> None:
+    for name in ("readers", "frontdesk"):
+        port = re.search(r"^  default += (\d+)$", default("edge", f"{name}_port"), re.MULTILINE)
+        assert port is not None
+        assert int(port[1]) == DEFAULTS[f"newsfabric_{name}_port"]
+
+
+def test_scalers_are_watched_by_the_names_that_they_are_started_with() -> None:
+    services: list[dict[str, Any]] = yaml.safe_load(
+        (ANSIBLE / "roles" / "wholesale" / "vars" / "main.yml").read_text()
+    )["wholesale_services"]
+    [scaler] = [each for each in services if each["unit"] == "newsfabric-scaler"]
+    started = re.search(r"'--name', inventory_hostname ~ '([a-z-]+)'", scaler["command"])
+    # One on each host of group `core`.
+    watched = re.search(
+        r'^  scalers = \[for name in sort\(keys\(local\.hosts\.core\)\) : "\$\{name\}([a-z-]+)"\]$',
+        (MODULES / "region" / "main.tf").read_text(),
+        re.MULTILINE,
+    )
+    assert started is not None
+    assert watched is not None
+    assert started[1] == watched[1]
+
+
+def environment(name: str) -> dict[str, dict[str, str]]:
+    """Each place that an environment's ``main.tf`` makes, with the texts of its arguments."""
+    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
+    blocks = re.findall(r"^ +(?:first|second|proxy) += \{\n(.*?)^ +\}$", main, re.M | re.S)
+    places = [dict(re.findall(r'^ +(\w+) += "?(.*?)"?$', block, re.M)) for block in blocks]
+    return {place["name"]: place for place in places}
+
+
+def made(name: str) -> dict[str, int]:
+    """The sizes of an environment's clusters: ``oregon-core`` to 3."""
+    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
+    sizes = re.findall(r"^  (client|core|store) += \{ number = (\d+)", main, re.M)
+    found: dict[str, int] = {}
+    for place, told in environment(name).items():
+        if "nearest" in told:
+            found[f"{place}-proxy"] = int(told["number"])
+        else:
+            found |= {f"{place}-{role}": int(number) for role, number in sizes}
+    return found
+
+
+def inventory(name: str) -> dict[str, dict[str, Any]]:
+    """The groups of an environment's ``hosts.yml``, with their hosts."""
+    file = ANSIBLE / "inventories" / name / "hosts.yml"
+    groups = yaml.safe_load(file.read_text())["all"]["children"]
+    return {group: told["hosts"] for group, told in groups.items()}
+
+
+def settings(name: str) -> dict[str, Any]:
+    file = ANSIBLE / "inventories" / name / "group_vars" / "all" / "20-settings.yml"
+    found: dict[str, Any] = yaml.safe_load(file.read_text())
+    return found
+
+
+ENVIRONMENTS = pytest.mark.parametrize("name", ["production", "staging"])
+
+
+@ENVIRONMENTS
+def test_an_environment_has_the_same_places_and_networks_in_both(name: str) -> None:
+    places, told = environment(name), settings(name)
+    assert told["newsfabric_environment"] == name
+    assert told["newsfabric_regions"] == [p for p in places if "nearest" not in places[p]]
+    assert told["newsfabric_proxies"] == {
+        place: each["nearest"] for place, each in places.items() if "nearest" in each
+    }
+    assert told["newsfabric_networks"] == [each["cidr"] for each in places.values()]
+
+
+@ENVIRONMENTS
+def test_frontdesks_have_the_names_that_terraform_makes(name: str) -> None:
+    example = (TERRAFORM / "environments" / name / "terraform.tfvars.example").read_text()
+    domain = re.search(r'^domain += "(.*)"$', example, re.MULTILINE)
+    assert domain is not None
+    told = settings(name)
+    assert told["newsfabric_frontdesk_urls"] == {
+        region: f"https://{region}.{domain[1]}" for region in told["newsfabric_regions"]
+    }
+
+
+@ENVIRONMENTS
+def test_the_example_of_an_inventory_has_the_machines_that_terraform_makes(name: str) -> None:
+    hosts = inventory(name)
+    for place, told in environment(name).items():
+        network = ipaddress.ip_network(told["cidr"])
+        addresses = [ipaddress.ip_address(host["ansible_host"]) for host in hosts[place].values()]
+        assert all(address in network for address in addresses), place
+    wanted = {f"{cluster}-{n + 1}" for cluster, number in made(name).items() for n in range(number)}
+    found = {host for place in environment(name) for host in hosts[place]}
+    # Boxes come and go.
+    assert {host for host in found if "-retail-" not in host} == wanted
+
+
+def test_every_setting_that_terraform_tells_is_one_of_ansibles() -> None:
+    outputs = (MODULES / "fabric" / "outputs.tf").read_text()
+    told = re.findall(r"^    (newsfabric_\w+) +=", outputs, re.MULTILINE)
+    assert "newsfabric_networks" in told
+    assert [name for name in told if name not in DEFAULTS] == []
+
+
+@ENVIRONMENTS
+def test_an_environment_hands_on_what_ansible_must_be_told(name: str) -> None:
+    outputs = (TERRAFORM / "environments" / name / "outputs.tf").read_text()
+    assert set(re.findall(r"= module\.fabric\.(\w+)$", outputs, re.M)) == {"inventory", "settings"}
+
+
+@ENVIRONMENTS
+def test_data_volumes_are_as_large_as_hosts_need_them(name: str) -> None:
+    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
+    least = DEFAULTS["newsfabric_least_disk_mib"]
+    region = (MODULES / "region" / "variables.tf").read_text()
+    fabric = (MODULES / "fabric" / "variables.tf").read_text()
+    for role in ("client", "core", "store", "proxy"):
+        told = re.search(rf"^  {role} +=.*?data_gb = (\d+)", main, re.MULTILINE)
+        texts = (fabric,) if role == "proxy" else (region, fabric)
+        sizes = [int(told[1])] if told else [default_of(text, role, "data_gb") for text in texts]
+        # The file system takes some of it for itself.
+        assert all(size * 1024 * 0.95 >= least[role] for size in sizes), role
+
+
+def default_of(text: str, variable: str, field: str) -> int:
+    found = re.search(
+        rf'^variable "{variable}" \{{\n.*?{field} += optional\(number, (\d+)\)', text, re.M | re.S
+    )
+    assert found is not None
+    return int(found[1])
