@@ -33,6 +33,7 @@ GOES: Final = {
         STORE,
         "prometheus-node-exporter.service.d/newsfabric.conf",
     ),
+    "observability/certificates.service.j2": (STORE, "newsfabric-certificates.service"),
     "instance/settle.service.j2": (BOX, "newsfabric-settle.service"),
     "instance/leave.service.j2": (BOX, "newsfabric-leave.service"),
 }
@@ -85,7 +86,12 @@ def play() -> list[dict[str, Any]]:
             "ansible.builtin.include_vars": {"file": str(ROLES / role / "vars" / "main.yml")},
             "when": f"inventory_hostname == '{host}'",
         }
-        for role, host in (("wholesale", CORE), ("cassandra", STORE), ("retail", BOX))
+        for role, host in (
+            ("wholesale", CORE),
+            ("cassandra", STORE),
+            ("retail", BOX),
+            ("observability", STORE),
+        )
     ]
     others = [rendered(source, target, host) for source, (host, target) in GOES.items()]
     return [
