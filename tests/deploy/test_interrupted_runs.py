@@ -37,6 +37,59 @@ def test_nothing_is_left_to_a_handler() -> None:
     assert [file.name for file in files if "notify:" in file.read_text()] == []
 
 
+# A systemd in which each unit began at eight: services as processes, others as units.
+SYSTEMCTL: Final = """#!/bin/sh
+case "$*" in
+    *ExecMainStartTimestamp*.timer | *ExecMainStartTimestamp*.socket | *never*) ;;
+    *ActiveEnterTimestamp*.timer | *ActiveEnterTimestamp*.socket | *ExecMainStartTimestamp*)
+        echo "Tue 2026-11-24 08:00:00.000000 UTC" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("written_at", "older"), [("07:59", False), ("08:01", True)])
+def test_what_began_before_its_settings_were_written_is_found(
+    playbook: str, tmp_path: Path, written_at: str, older: bool
+) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text(SYSTEMCTL)
+    program.chmod(0o755)
+    settings = tmp_path / "settings" / "rules" / "alerts.yml"
+    settings.parent.mkdir(parents=True)
+    settings.touch()
+    subprocess.run(["touch", f"--date=2026-11-24 {written_at} UTC", settings], check=True)
+    units = ["prometheus", "epmd.socket", "newsfabric-certificates.timer", "never-started"]
+    found = tmp_path / "found"
+    play = [
+        {
+            "hosts": "localhost",
+            "connection": "local",
+            "gather_facts": False,
+            "environment": {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            "vars": {"service_units": units, "service_reads": [str(settings.parents[1])]},
+            "tasks": [
+                {"ansible.builtin.include_tasks": str(ROLES / "service" / "tasks" / "older.yml")},
+                {
+                    "ansible.builtin.copy": {
+                        "content": "{{ service_older.stdout }}",
+                        "dest": str(found),
+                    }
+                },
+            ],
+        }
+    ]
+    file = tmp_path / "play.yml"
+    file.write_text(yaml.safe_dump(play))
+    done = subprocess.run(
+        [playbook, "-i", "localhost,", str(file)],
+        cwd=ROLES.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert found.read_text().split() == (units[:3] if older else [])
+
+
 @pytest.fixture
 def kernel(tmp_path: Path) -> Path:
     made = tmp_path / "kernel"
