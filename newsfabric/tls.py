@@ -6,7 +6,8 @@ turns it off.
 
 Files are read again for the next connection when they have changed, so that a renewal needs no
 restart. Two files that don't belong together, as in the middle of a renewal, change nothing: the
-context of before goes on, and they are read again for the connection after.
+context of before goes on, and they are read again for the connection after. The metric says when
+what is shown ends, and not what is in a file that can't be used.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import datetime
 import logging
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,11 +48,12 @@ class ClientTls:
         self._files = files
         self._also_system = also_system
         held = (files.authorities, files.certificate, files.key)
-        self._fresh = _Fresh([file for file in held if file is not None], self._make)
-        if files.authorities is not None:
-            _hold("authority", files.authorities)
-        if files.certificate is not None:
-            _hold("client", files.certificate)
+        named = {"authority": files.authorities, "client": files.certificate}
+        self._fresh = _Fresh(
+            [file for file in held if file is not None],
+            self._make,
+            tells={use: file for use, file in named.items() if file is not None},
+        )
 
     def context(self) -> ssl.SSLContext:
         """For the next connection; it checks the host's name, which must be given to it."""
@@ -82,11 +84,12 @@ class ServerTls:
 
     def __init__(self, files: ServerFiles) -> None:
         self._files = files
-        self._fresh = _Fresh([files.certificate, files.key], self._make)
+        self._fresh = _Fresh(
+            [files.certificate, files.key], self._make, tells={"server": files.certificate}
+        )
         #: Each handshake takes the files of now.
         self.context = self._make()
         self.context.sni_callback = self._renew
-        _hold("server", files.certificate)
 
     def _make(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -100,24 +103,42 @@ class ServerTls:
 
 
 class _Fresh:
-    """A context made of ``files``, and made anew when one of them has changed."""
+    """A context made of ``files``, and made anew when one of them has changed.
 
-    def __init__(self, files: Sequence[Path], make: Callable[[], ssl.SSLContext]) -> None:
+    ``tells`` has the files of which /metrics says when they end, by their use.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        make: Callable[[], ssl.SSLContext],
+        *,
+        tells: Mapping[str, Path],
+    ) -> None:
         self._files = tuple(files)
         self._make = make
+        self._tells = dict(tells)
         self._complaints = Complaints()
         # Before the files are read: what changes meanwhile is noticed the next time.
         self._stamps = self._look()
         try:
-            self._context = make()
+            self._read()
         except (OSError, ValueError) as exc:
             raise ConfigError(f"TLS: {self._named()}: {_reason(exc)}") from exc
+        for use, file in self._tells.items():
+            _hold(use, file, self)
+
+    def _read(self) -> None:
+        context = self._make()
+        self._texts = {use: file.read_bytes() for use, file in self._tells.items()}
+        self._context = context
+        self._ends: dict[str, float] = {}
 
     def now(self) -> ssl.SSLContext:
         stamps = self._look()
         if stamps != self._stamps:
             try:
-                self._context = self._make()
+                self._read()
             except (OSError, ValueError) as exc:
                 text = f"TLS: {self._named()}: {_reason(exc)}"
                 if self._complaints.is_news(text, time.monotonic()):
@@ -128,6 +149,18 @@ class _Fresh:
                 logger.info("TLS: read %s again", self._named())
         return self._context
 
+    def ends(self, use: str) -> float:
+        """Unix time at which what the next connection is shown ends; NaN if that can't be read."""
+        self.now()
+        if use not in self._ends:
+            try:
+                ends = [end.timestamp() for end in _ends_in(self._texts[use])]
+                # Of several authorities one that is good is enough; else all of a chain must be.
+                self._ends[use] = max(ends) if use == "authority" else min(ends)
+            except ValueError:
+                self._ends[use] = float("nan")
+        return self._ends[use]
+
     def _look(self) -> tuple[_Stamp, ...]:
         return tuple(_stamp(file) for file in self._files)
 
@@ -135,37 +168,14 @@ class _Fresh:
         return ", ".join(map(str, self._files)) or "the machine's authorities"
 
 
-class _Ending:
-    """When a file's certificates end, read again when it has changed."""
-
-    def __init__(self, use: str, file: Path) -> None:
-        self._use = use
-        self._file = file
-        self._stamp: _Stamp = None
-        self._ends = float("nan")
-
-    def ends(self) -> float:
-        """Unix time. What was true last if the file can't be read now; NaN if it never could."""
-        stamp = _stamp(self._file)
-        if stamp is not None and stamp != self._stamp:
-            try:
-                ends = [end.timestamp() for end in _ends_in(self._file.read_bytes())]
-            except (OSError, ValueError):
-                return self._ends
-            # Of several authorities one that is good is enough; else all of a chain must be.
-            self._ends = max(ends) if self._use == "authority" else min(ends)
-            self._stamp = stamp
-        return self._ends
-
-
 # What /metrics tells of: a use's files. A process has a handful, named when it starts.
-_HELD: Final[dict[str, dict[Path, _Ending]]] = {}
+_HELD: Final[dict[str, dict[Path, _Fresh]]] = {}
 
 
-def _hold(use: str, file: Path) -> None:
+def _hold(use: str, file: Path, fresh: _Fresh) -> None:
     held = _HELD.setdefault(use, {})
-    held.setdefault(file, _Ending(use, file))
-    CERTIFICATES_END.labels(use).set_function(lambda: min(one.ends() for one in held.values()))
+    held[file] = fresh
+    CERTIFICATES_END.labels(use).set_function(lambda: min(one.ends(use) for one in held.values()))
 
 
 def _ends_in(pem: bytes) -> list[datetime.datetime]:

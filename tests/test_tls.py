@@ -207,6 +207,18 @@ def test_metrics_say_when_a_certificate_ends_and_when_its_renewal_does(ours):
 
 
 @pytest.mark.usefixtures("nothing_held")
+def test_metrics_say_when_what_is_shown_ends_not_what_cannot_be_shown(ours):
+    soon = ours.issue("soon", days=1.5)
+    ServerTls(ServerFiles(soon.certificate, soon.key))
+    before = expiry("server")
+    renewed = ours.sign("soon", days=5)
+    soon.certificate.write_bytes(renewed.certificate)
+    assert expiry("server") == before
+    soon.key.write_bytes(renewed.key)
+    assert expiry("server") > before + DAY.total_seconds()
+
+
+@pytest.mark.usefixtures("nothing_held")
 def test_of_several_authorities_the_last_one_counts(ours, tmp_path):
     soon = ours.issue(days=2).certificate
     bundle = tmp_path / "bundle.pem"

@@ -170,9 +170,10 @@ def _write(
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "w", encoding="utf-8") as stream:
         stream.write(file.text)
+    # Before it is given away: afterwards only its owner may.
+    new.chmod(file.mode)
     if give is not None:
         give(new, user, file.group)
-    new.chmod(file.mode)
     new.replace(path)
 
 

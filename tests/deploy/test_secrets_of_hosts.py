@@ -337,3 +337,12 @@ def test_brokers_and_stores_reach_their_certificates(unit: str) -> None:
         "mode": "0750",
     }
     assert "\nSupplementaryGroups=newsfabric\n" in (ROLES / unit).read_text()
+    copied = yaml.safe_load((ROLES / "base" / "tasks" / "tls.yml").read_text())
+    files = [task["ansible.builtin.copy"] for task in copied]
+    keys = [file for file in files if file["dest"].endswith(("/key.pem", "/both.pem"))]
+    assert [(file["group"], file["mode"]) for file in keys] == [("newsfabric", "0640")] * 2
+
+
+def test_a_service_reads_its_key_where_it_is_renewed() -> None:
+    unit = (ROLES / "service" / "templates" / "unit.j2").read_text()
+    assert "Environment=NEWSFABRIC_TLS_KEY_FILE={{ newsfabric_tls_folder }}/key.pem\n" in unit

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from newsfabric.instance.leave import RENEW
+from tests.deploy.unit_templates import units, written
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
@@ -18,15 +19,6 @@ ROLES: Final = ANSIBLE / "roles"
 DENIED: Final = "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128"
 # They make a machine a box, and drain it: their work is in the machine's name.
 INSTANCES_OWN: Final = {"instance/settle.service.j2", "instance/leave.service.j2"}
-
-
-def units() -> dict[str, str]:
-    """Each template of a unit, or of what is added to one."""
-    return {
-        f"{file.parts[-3]}/{file.name}": text
-        for file in sorted(ROLES.glob("*/templates/*"))
-        if re.search(r"^\[Service\]$", text := file.read_text(), re.MULTILINE)
-    }
 
 
 def test_no_unit_but_the_instances_own_reaches_the_metadata_service() -> None:
@@ -65,8 +57,7 @@ def of_a_box(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
             "tasks": templates,
         }
     ]
-    file = tmp_path / "play.yml"
-    file.write_text(yaml.safe_dump(play))
+    file = written(tmp_path, play)
     done = subprocess.run(
         [playbook, "-i", "localhost,", str(file)],
         cwd=ANSIBLE,

@@ -26,6 +26,8 @@ PORTS = (
     ("oregon-core-1", 15671, 15672),
     # The frontdesk.
     ("oregon-core-1", 8080, 8080),
+    # The relay of metrics.
+    ("oregon-core-1", 9106, 9106),
     ("oregon-store-1", 9042, 9042),
 )
 

@@ -1,0 +1,160 @@
+"""What systemd lets each unit do: `systemd-analyze security` gives each 2.0 or less of 10."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.deploy.unit_templates import ROLES, units, written
+
+ANSIBLE: Final = ROLES.parent
+CLIENT, CORE, STORE, BOX = "oregon-client-1", "oregon-core-1", "oregon-store-1", "oregon-retail-1"
+MOST: Final = 2.0
+# What Debian's units have that we add to, as far as it isn't said again: who they run as.
+DEBIANS: Final = {
+    "rabbitmq-server": "rabbitmq",
+    "prometheus": "prometheus",
+    "prometheus-node-exporter": "prometheus",
+}
+# Where each template goes, besides unit.j2: on which host, and as which unit or addition to one.
+GOES: Final = {
+    "rabbitmq/unit.conf.j2": (CORE, "rabbitmq-server.service.d/newsfabric.conf"),
+    "cassandra/cassandra.service.j2": (STORE, "cassandra.service"),
+    "observability/prometheus.conf.j2": (CLIENT, "prometheus.service.d/newsfabric.conf"),
+    "observability/node-exporter.conf.j2": (
+        STORE,
+        "prometheus-node-exporter.service.d/newsfabric.conf",
+    ),
+    "observability/certificates.service.j2": (STORE, "newsfabric-certificates.service"),
+    "instance/settle.service.j2": (BOX, "newsfabric-settle.service"),
+    "instance/leave.service.j2": (BOX, "newsfabric-leave.service"),
+}
+# Who includes the role `service`.
+SERVICES: Final = {
+    "wholesale/tasks/main.yml": CORE,
+    "retail/tasks/main.yml": BOX,
+    "observability/tasks/relay.yml": CORE,
+}
+
+
+def analyze() -> str:
+    """The path of systemd-analyze; skips without it on a laptop, fails in CI."""
+    found = shutil.which("systemd-analyze")
+    if found is None:
+        why = "no systemd-analyze (package systemd)"
+        if "CI" in os.environ:
+            pytest.fail(why)
+        pytest.skip(why)
+    return found
+
+
+def rendered(source: str, target: str, host: str, **more: Any) -> dict[str, Any]:
+    """A task that writes a template's unit."""
+    role, name = source.split("/")
+    return {
+        "ansible.builtin.template": {
+            "src": str(ROLES / role / "templates" / name),
+            "dest": "{{ folder }}/" + target,
+            "mode": "0644",
+        },
+        "when": f"inventory_hostname == '{host}'",
+        **more,
+    }
+
+
+def services() -> list[dict[str, Any]]:
+    """Tasks that write the units of the role ``service``, of what its users tell it."""
+    tasks = []
+    for file, host in SERVICES.items():
+        [task] = yaml.safe_load((ROLES / file).read_text())
+        kept = {key: task[key] for key in ("vars", "loop", "loop_control") if key in task}
+        tasks.append(rendered("service/unit.j2", "{{ service_unit }}.service", host, **kept))
+    return tasks
+
+
+def play() -> list[dict[str, Any]]:
+    variables = [
+        {
+            "ansible.builtin.include_vars": {"file": str(ROLES / role / "vars" / "main.yml")},
+            "when": f"inventory_hostname == '{host}'",
+        }
+        for role, host in (
+            ("wholesale", CORE),
+            ("cassandra", STORE),
+            ("retail", BOX),
+            ("observability", STORE),
+        )
+    ]
+    others = [rendered(source, target, host) for source, (host, target) in GOES.items()]
+    return [
+        {
+            "hosts": ":".join((CLIENT, CORE, STORE, BOX)),
+            "connection": "local",
+            "gather_facts": False,
+            "vars_files": [str(ROLES / "service" / "defaults" / "main.yml")],
+            "vars": {"role_path": str(ROLES / "service")},
+            "tasks": [*variables, *services(), *others],
+        }
+    ]
+
+
+@pytest.fixture(scope="module")
+def root(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root folder with the units of production's hosts."""
+    root = tmp_path_factory.mktemp("root")
+    folder = root / "etc" / "systemd" / "system"
+    for name, user in DEBIANS.items():
+        (folder / f"{name}.service.d").mkdir(parents=True)
+        (folder / f"{name}.service").write_text(
+            f"[Service]\nUser={user}\nExecStart=/usr/bin/{name}\n"
+        )
+    file = written(root, play())
+    given = {"folder": str(folder), "newsfabric_secret": "s" * 64}
+    inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
+    done = subprocess.run(
+        [playbook, "-i", inventory, str(file), "--extra-vars", json.dumps(given)],
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root
+
+
+def exposure(root: Path, unit: str) -> float:
+    """0 to 10."""
+    done = subprocess.run(
+        [analyze(), "security", "--offline=true", f"--root={root}", "--no-pager", unit],
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    return float(found[1])
+
+
+def test_each_template_of_a_unit_is_looked_at() -> None:
+    assert set(units()) == {"service/unit.j2", *GOES}
+
+
+def test_no_unit_is_exposed_by_more_than_two(root: Path) -> None:
+    found = {file.name for file in (root / "etc" / "systemd" / "system").glob("*.service")}
+    measured = {unit: exposure(root, unit.replace("@.", "@1.")) for unit in sorted(found)}
+    assert {"newsfabric-router@.service", "newsfabric-gateway.service"} <= set(measured)
+    assert {unit: level for unit, level in measured.items() if level > MOST} == {}
+
+
+def test_the_limits_are_written_once() -> None:
+    block = (ROLES / "service" / "files" / "hardening.conf").read_text()
+    lines = {line for line in block.splitlines() if line and not line.startswith("#")}
+    assert {name: lines & set(text.splitlines()) for name, text in units().items()} == {
+        name: set() for name in units()
+    }

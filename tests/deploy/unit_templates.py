@@ -1,0 +1,29 @@
+"""The templates of systemd's units in deploy/ansible."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROLES: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible" / "roles"
+
+
+def units() -> dict[str, str]:
+    """Each template of a service's unit, or of what is added to one: ``ROLE/FILE`` -> its text."""
+    return {
+        f"{file.parts[-3]}/{file.name}": text
+        for file in sorted(ROLES.glob("*/templates/*"))
+        if re.search(r"^\[Service\]$", text := file.read_text(), re.MULTILINE)
+    }
+
+
+def written(folder: Path, play: list[dict[str, Any]]) -> Path:
+    """The file of ``play``, which finds the roles beside it, as playbooks do."""
+    (folder / "roles").symlink_to(ROLES)
+    (folder / "playbooks").mkdir()
+    file = folder / "playbooks" / "play.yml"
+    file.write_text(yaml.safe_dump(play))
+    return file
