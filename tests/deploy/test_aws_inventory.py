@@ -194,10 +194,13 @@ def group_of(cloud: str) -> Callable[[str], str]:
 
 
 class Gateway(http.server.BaseHTTPRequestHandler):
-    """Ready, as a box that runs."""
+    """Ready when it is asked for the second time, as a box that has just come."""
+
+    asked = 0
 
     def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/healthz/ready" else 404)
+        Gateway.asked += self.path == "/healthz/ready"
+        self.send_response(200 if Gateway.asked > 1 else 503)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
