@@ -34,7 +34,8 @@ GOES: Final = {
         "prometheus-node-exporter.service.d/newsfabric.conf",
     ),
     "observability/certificates.service.j2": (STORE, "newsfabric-certificates.service"),
-    "instance/settle.service.j2": (BOX, "newsfabric-settle.service"),
+    # Two of them: `once` has the loop.
+    "instance/settle.service.j2": (BOX, "newsfabric-{{ instance_once.program }}.service"),
     "instance/leave.service.j2": (BOX, "newsfabric-leave.service"),
 }
 # Who includes the role `service`.
@@ -80,6 +81,13 @@ def services() -> list[dict[str, Any]]:
     return tasks
 
 
+def once() -> dict[str, Any]:
+    """The loop over the units that run once, as the role ``instance`` has it."""
+    install = yaml.safe_load((ROLES / "instance/tasks/install.yml").read_text())
+    [task] = [task for task in install if "instance_once" in str(task.get("loop_control"))]
+    return {key: task[key] for key in ("loop", "loop_control")}
+
+
 def play() -> list[dict[str, Any]]:
     variables = [
         {
@@ -93,7 +101,10 @@ def play() -> list[dict[str, Any]]:
             ("observability", STORE),
         )
     ]
-    others = [rendered(source, target, host) for source, (host, target) in GOES.items()]
+    others = [
+        rendered(source, target, host, **(once() if "instance_once" in target else {}))
+        for source, (host, target) in GOES.items()
+    ]
     return [
         {
             "hosts": ":".join((CLIENT, CORE, STORE, BOX)),
