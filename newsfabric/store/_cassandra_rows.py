@@ -12,6 +12,7 @@ costs a dozen requests, not 800.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ import orjson
 from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
 from newsfabric.mailbox import Mark, is_individual
 from newsfabric.store import rules
+from newsfabric.store._unreadable import read_row
 from newsfabric.topics import TopicTable, owner_of
 
 DAY_MS: Final = 86_400_000
@@ -78,6 +80,11 @@ MARKS: Final = (
     "SELECT id, mark, at FROM inbox_marks WHERE user = ? AND topic = ?"
     " AND (id, mark) > (?, ?) AND (id) <= (?) LIMIT ?"
 )
+# Of many users at once, whatever their topics.
+INBOXES: Final = "SELECT user, topic, id, envelope FROM inbox WHERE user IN ? PER PARTITION LIMIT ?"
+MARKS_OF_MANY: Final = (
+    "SELECT user, topic, id, mark, at FROM inbox_marks WHERE user IN ? PER PARTITION LIMIT ?"
+)
 STATEMENTS: Final = (
     INSERT_MESSAGE,
     INSERT_JOURNAL,
@@ -91,6 +98,8 @@ STATEMENTS: Final = (
     LATEST,
     INBOX,
     MARKS,
+    INBOXES,
+    MARKS_OF_MANY,
 )
 
 # Marks made later than this many ms (49 days) after their message are all the same.
@@ -302,6 +311,11 @@ def envelope(topic: str, row: Sequence[Any]) -> Envelope:
         path=tuple(fields["path"]),
         **{name: fields[name] for name in _REST if name in fields},
     )
+
+
+def read_envelope(topic: str, row: Sequence[Any]) -> Envelope:
+    """As :func:`envelope`; StoreError for what :func:`plan` hasn't written."""
+    return read_row(row, functools.partial(envelope, topic))
 
 
 def place(row: Sequence[Any]) -> Place:

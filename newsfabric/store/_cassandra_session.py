@@ -18,8 +18,8 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 from cassandra import InvalidRequest
 from cassandra.cluster import Cluster
@@ -48,8 +48,11 @@ logger = logging.getLogger(__name__)
 DEFAULT_IN_FLIGHT: Final = 128
 # Those that wait for their turn beyond that; then callers are told to come again.
 DEFAULT_WAITING: Final = 4_096
+# Rows of one partition in one answer: of the largest bodies, 16 MiB.
+PAGE_ROWS: Final = 256
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class Bridge:
@@ -342,4 +345,16 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
+        # Each says itself how many rows it wants, and the driver's first page isn't the answer.
+        statement.fetch_size = None
     return _Link(made, session, prepared, presence)
+
+
+async def together(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:
+    """What each of ``reads`` found, all of them at once. Raises what the first of them raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(read) for read in reads]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]
