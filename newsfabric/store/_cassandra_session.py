@@ -24,11 +24,11 @@ from typing import Any, Final, Literal, TypeVar
 from cassandra import InvalidRequest
 from cassandra.cluster import Cluster
 from cassandra.cluster import Session as DriverSession
-from cassandra.query import BatchStatement, BatchType, PreparedStatement
 
 from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
+from newsfabric.store._cassandra_binding import Binding
 from newsfabric.store._cassandra_cluster import (
     ELSEWHERE,
     REQUEST_S,
@@ -85,7 +85,7 @@ class _Link:
 
     cluster: Cluster
     session: DriverSession
-    prepared: dict[str, PreparedStatement]
+    bindings: dict[str, Binding]
     presence: Presence
 
 
@@ -172,7 +172,7 @@ class Session:
         *,
         within: float = REQUEST_S,
     ) -> list[Row]:
-        request = link.prepared[statement].bind(values)
+        request = link.bindings[statement].one(values)
         turn = await self._turn()
         return await self._start(link, request, profile, turn, within=within)
 
@@ -185,8 +185,9 @@ class Session:
         answers: list[asyncio.Future[list[Row]]] = []
         try:
             for batch in batches:
+                request = link.bindings[batch.statement].many(batch.rows)
                 turn = await self._turn()
-                answers.append(self._start(link, _request(link, batch), batch.consistency, turn))
+                answers.append(self._start(link, request, batch.consistency, turn))
             await asyncio.wait(answers)
         except BaseException:
             for answer in answers:
@@ -308,17 +309,6 @@ class _Turn:
             turns.release()
 
 
-def _request(link: _Link, batch: Batch) -> Any:
-    statement = link.prepared[batch.statement]
-    if len(batch.rows) == 1:
-        return statement.bind(batch.rows[0])
-    request = BatchStatement(batch_type=BatchType.UNLOGGED)
-    request.is_idempotent = True
-    for row in batch.rows:
-        request.add(statement, row)
-    return request
-
-
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
     made: Cluster | None = None
@@ -347,7 +337,8 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         statement.is_idempotent = True
         # Each says itself how many rows it wants, and the driver's first page isn't the answer.
         statement.fetch_size = None
-    return _Link(made, session, prepared, presence)
+    bindings = {text: Binding(statement) for text, statement in prepared.items()}
+    return _Link(made, session, bindings, presence)
 
 
 async def together(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:
