@@ -27,7 +27,7 @@ DUPLICATES = metrics.counter("gateway_duplicates", "Copies and repeats dropped")
 DIFFERING = metrics.counter(
     "gateway_differing_copies", "Copies with another body than the first, which was published"
 )
-COPIES = metrics.counter(
+COPIES = metrics.counted(
     "gateway_copies", "Arrivals by the shovels that brought them and their place", ["way", "place"]
 )
 LEAD = metrics.histogram(

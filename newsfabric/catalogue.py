@@ -74,6 +74,7 @@ LABELS: Final[Mapping[str, str]] = {
 # What declares a metric, and its type.
 _DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
     "counter": "counter",
+    "counted": "counter",
     "gauge": "gauge",
     "histogram": "histogram",
     "tallied": "histogram",
@@ -141,8 +142,8 @@ class Metric:
 def declared(path: str, source: str) -> Iterator[Metric]:
     """The metrics that one file of Python declares; :class:`Undeclarable` if one can't be read.
 
-    A declaration is a call of ``metrics.counter``, ``metrics.gauge``, ``metrics.histogram`` or
-    ``metrics.tallied``.
+    A declaration is a call of ``metrics.counter``, ``metrics.counted``, ``metrics.gauge``,
+    ``metrics.histogram`` or ``metrics.tallied``.
     """
     for node in ast.walk(ast.parse(source)):
         match node:

@@ -25,6 +25,7 @@ import orjson
 
 from newsfabric.amqp.message import SHOVELLED, Message, Properties, Undecodable
 from newsfabric.errors import Rejected
+from newsfabric.fixed import fixed
 from newsfabric.hops import last_hop
 from newsfabric.numbers import is_whole, whole_number
 from newsfabric.topics import CONTROL_WORD, MAX_TOPIC_BYTES, NOTES, REVOKED, is_topic
@@ -76,7 +77,7 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fixed(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A publisher's message, validated. Times in ms since the epoch.
 
@@ -101,7 +102,7 @@ class Submission:
     came: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fixed(frozen=True, slots=True, kw_only=True)
 class Envelope:
     """A routed message: number ``seq`` of the stream (``router``, ``epoch``).
 
@@ -190,9 +191,9 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
     if stamp is None and properties.timestamp is not None:
         stamp = _seconds_to_ms(properties.timestamp)
     published_ms = now_ms if stamp is None else stamp
-    text = _Texts(limits.max_text_bytes)
-    message_id = text.of("message_id", properties.message_id)
-    app_id = text.of("app_id", properties.app_id)
+    most = limits.max_text_bytes
+    message_id = _text("message_id", properties.message_id, most)
+    app_id = _text("app_id", properties.app_id, most)
     return Submission(
         topic=topic,
         body=message.body,
@@ -204,15 +205,15 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
             body=message.body,
         ),
         published_ms=published_ms,
-        key=text.of("key", headers.get("key"), reason="bad_header"),
+        key=_text("key", headers.get("key"), most, reason="bad_header"),
         version=_integer(headers, "version", MAX_INTEGER),
         message_id=message_id,
         app_id=app_id,
-        type=text.of("type", properties.type),
+        type=_text("type", properties.type, most),
         expires_ms=_expires(properties.expiration, published_ms),
         traceparent=_traceparent(headers.get("traceparent")),
-        reply_to=text.of("reply_to", properties.reply_to),
-        correlation_id=text.of("correlation_id", properties.correlation_id),
+        reply_to=_text("reply_to", properties.reply_to, most),
+        correlation_id=_text("correlation_id", properties.correlation_id, most),
         came=_hop(headers, now_ms),
     )
 
@@ -282,24 +283,18 @@ def _is_json_type(content_type: str) -> bool:
     return content_type.split(";", 1)[0].strip().lower() == JSON
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Texts:
-    """Checks short texts against one limit."""
-
-    max_bytes: int
-
-    def of(self, name: str, value: Any, *, reason: str = "bad_property") -> str | None:
-        if value is None or value == "":
-            return None
-        if not isinstance(value, str):
-            raise Rejected(reason, f"{name} must be a string")
-        try:
-            size = len(value.encode("utf-8"))
-        except UnicodeEncodeError as exc:
-            raise Rejected(reason, f"{name} is not UTF-8") from exc
-        if size > self.max_bytes:
-            raise Rejected(reason, f"{name} has {size} bytes, at most {self.max_bytes}")
-        return value
+def _text(name: str, value: Any, most: int, *, reason: str = "bad_property") -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise Rejected(reason, f"{name} must be a string")
+    try:
+        size = len(value) if value.isascii() else len(value.encode("utf-8"))
+    except UnicodeEncodeError as exc:
+        raise Rejected(reason, f"{name} is not UTF-8") from exc
+    if size > most:
+        raise Rejected(reason, f"{name} has {size} bytes, at most {most}")
+    return value
 
 
 def _integer(headers: Any, name: str, most: int) -> int | None:

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 
 from newsfabric.json_fields import MAX_COUNT
 from newsfabric.metrics import REGISTRY
-from newsfabric.tallied import Tallied
+from newsfabric.tallied import Counted, Tallied
 
 RATE_SECONDS: Final = 3.0
 QUANTILE_SECONDS: Final = 10.0
@@ -42,7 +42,7 @@ Key = tuple[str, str, str]
 class Wanted:
     """A metric to read. Its labels are added up, but ``label``, which is kept."""
 
-    metric: Counter | Gauge | Histogram | Tallied
+    metric: Counter | Counted | Gauge | Histogram | Tallied
     label: str | None = None
 
     @property

@@ -1,10 +1,10 @@
 """Prometheus metrics: one registry per process, names ``newsfabric_<process kind>_<noun>_<unit>``.
 
 Services declare their metrics as module-level constants on :data:`REGISTRY` with
-:func:`counter`, :func:`gauge`, :func:`histogram` and :func:`tallied`, in literals and always as
-``metrics.counter(...)``: :mod:`newsfabric.catalogue` reads them from the source. Pages serve
-:func:`exposition`. Labels come from closed sets (reasons, classes, regions, topics' *patterns*),
-never from a stranger's input.
+:func:`counter`, :func:`counted`, :func:`gauge`, :func:`histogram` and :func:`tallied`, in literals
+and always as ``metrics.counter(...)``: :mod:`newsfabric.catalogue` reads them from the source.
+Pages serve :func:`exposition`. Labels come from closed sets (reasons, classes, regions, topics'
+*patterns*), never from a stranger's input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from newsfabric.tallied import Tallied
+from newsfabric.tallied import Counted, Tallied
 
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -36,6 +36,13 @@ SECONDS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25, 
 def counter(name: str, help: str, labels: Sequence[str] = ()) -> Counter:
     """A counter called ``newsfabric_<name>_total``."""
     return Counter(f"newsfabric_{name}", help, labels, registry=REGISTRY)
+
+
+def counted(name: str, help: str, labels: Sequence[str] = ()) -> Counted:
+    """A counter ``newsfabric_<name>_total`` that the event loop alone adds to, and often."""
+    made = Counted(f"newsfabric_{name}", help, labels)
+    REGISTRY.register(made)
+    return made
 
 
 def gauge(name: str, help: str, labels: Sequence[str] = ()) -> Gauge:

@@ -7,12 +7,13 @@ their shovels, which topology bounds; at :data:`MOST_WAYS` further ones are "oth
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Histogram
 
 from newsfabric.envelope import Envelope
 from newsfabric.sightings import Copy, Place, Sighting, Sightings, Way
+from newsfabric.tallied import Count, Counted
 
 # Nine regions on two paths each through two feeds, and some for moves.
 MOST_WAYS: Final = 64
@@ -26,13 +27,13 @@ DIRECT: Final = "direct"
 class Races:
     """One process's ring of sightings, and the counters of what came in."""
 
-    def __init__(self, copies: Counter, lead: Histogram) -> None:
+    def __init__(self, copies: Counted, lead: Histogram) -> None:
         """``copies`` has labels ``way`` and ``place``, ``lead`` has ``way``."""
         self.sightings = Sightings()
         self._copies = copies
         self._lead = lead
         self._labels: dict[Way, str] = {}
-        self._counted: dict[tuple[Way, Place], Any] = {}
+        self._counted: dict[tuple[Way, Place], Count] = {}
 
     def came(self, envelope: Envelope, way: Way, at_ms: int) -> Sighting:
         """Count a routed copy, and remember it; what is known of its message."""

@@ -1,8 +1,11 @@
-"""A histogram that is told of many observations at once, and of some counted elsewhere.
+"""A histogram that is told of many observations at once, and of some counted elsewhere, and a
+counter for what happens to every message.
 
-Prometheus's own takes one observation at a time. A gateway makes a hundred thousand deliveries a
-second, and its data plane counts its own; both are added here in one step for each chunk of
-readers. What comes out of ``/metrics`` is a histogram like any other.
+Prometheus's own histogram takes one observation at a time. A gateway makes a hundred thousand
+deliveries a second, and its data plane counts its own; both are added here in one step for each
+chunk of readers. Prometheus's own counter takes a lock each time, and a router counts each message
+a dozen times. These are added to by one thread, the event loop's, and need none. What comes out of
+``/metrics`` is a histogram or a counter like any other.
 
 The number of label sets is bounded: beyond :data:`MOST` all further ones are ``other``.
 """
@@ -11,14 +14,14 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
-#: Label sets of one histogram.
+#: Label sets of one metric.
 MOST: Final = 128
 OTHER: Final = "other"
 # One message in a bucket is as good an example as another: a newer one every second is enough.
@@ -59,6 +62,45 @@ class Tally:
             self.examples[bucket] = Exemplar(dict(labels), seconds, now)
 
 
+class Count:
+    """How often, for one label set."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def inc(self, many: int = 1) -> None:
+        """So many more."""
+        self.total += many
+
+
+class Counted(Collector):
+    """A counter called ``name``, without ``_total``; ``labels`` are names of labels."""
+
+    def __init__(self, name: str, help: str, labels: Sequence[str]) -> None:
+        self._name, self._help, self._names = name, help, tuple(labels)
+        self._counts: dict[tuple[str, ...], Count] = {}
+
+    def labels(self, *values: str) -> Count:
+        """The count of these values, one for each label."""
+        found = self._counts.get(values)
+        if found is None:
+            found = self._counts.setdefault(_bounded(values, self._names, self._counts), Count())
+        return found
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        """What Prometheus's client asks for."""
+        family = CounterMetricFamily(self._name, self._help, labels=self._names)
+        for values, count in self._counts.items():
+            family.add_metric(values, count.total)
+        return [family]
+
+    def describe(self) -> Iterable[CounterMetricFamily]:
+        """Its name, so that no other metric takes it."""
+        return [CounterMetricFamily(self._name, self._help, labels=self._names)]
+
+
 class Tallied(Collector):
     """A histogram of seconds called ``name``; ``labels`` are names of labels."""
 
@@ -74,10 +116,7 @@ class Tallied(Collector):
         """The tally of these values, one for each label."""
         found = self._tallies.get(values)
         if found is None:
-            if len(values) != len(self._names):
-                raise ValueError(f"{self._name} has the labels {', '.join(self._names)}")
-            if len(self._tallies) >= MOST:
-                values = (OTHER,) * len(self._names)
+            values = _bounded(values, self._names, self._tallies)
             found = self._tallies.setdefault(values, Tally(self._bounds))
         return found
 
@@ -99,3 +138,12 @@ class Tallied(Collector):
             total += count
             buckets.append((end, total) if example is None else (end, total, example))
         return buckets
+
+
+def _bounded(
+    values: tuple[str, ...], names: tuple[str, ...], known: Collection[object]
+) -> tuple[str, ...]:
+    """``values`` as they are counted; ValueError if they aren't one for each of ``names``."""
+    if len(values) != len(names):
+        raise ValueError(f"the labels are {', '.join(names)}")
+    return values if len(known) < MOST else (OTHER,) * len(names)

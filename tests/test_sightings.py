@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Histogram
 
 from newsfabric.envelope import id_of, identity_text
 from newsfabric.races import MOST_WAYS, Races
 from newsfabric.sightings import MAX_COPIES, MAX_FOUND, Arrival, Copy, Place, Sighting, Sightings
+from newsfabric.tallied import Counted
 
 NOW = 1_800_000_000_000
 ONE, TWO = ("publish.oregon.1",), ("publish.oregon.2",)
@@ -116,7 +117,8 @@ def test_a_search_that_fits_all_returns_the_newest_few() -> None:
 
 def _races() -> tuple[Races, CollectorRegistry]:
     registry = CollectorRegistry()
-    copies = Counter("copies", "c", ["way", "place"], registry=registry)
+    copies = Counted("copies", "c", ["way", "place"])
+    registry.register(copies)
     lead = Histogram("lead_seconds", "l", ["way"], registry=registry)
     return Races(copies, lead), registry
 

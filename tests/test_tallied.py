@@ -1,4 +1,4 @@
-"""A histogram that many observations are added to at once."""
+"""A histogram that many observations are added to at once, and a counter without a lock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from newsfabric.tallied import MOST, Tallied
+from newsfabric.tallied import MOST, OTHER, Counted, Tallied
 
 BOUNDS = (0.001, 1, 2)
 
@@ -73,3 +73,39 @@ def test_label_sets_beyond_the_bound_are_other(
 def test_a_label_set_of_another_size_is_refused(tallied: Tallied) -> None:
     with pytest.raises(ValueError, match="class"):
         tallied.labels("gold", "oregon")
+
+
+@pytest.fixture
+def counted(registry: CollectorRegistry) -> Counted:
+    made = Counted("copies", "How many", ["place"])
+    registry.register(made)
+    return made
+
+
+def total(registry: CollectorRegistry, place: str) -> float | None:
+    return registry.get_sample_value("copies_total", {"place": place})
+
+
+def test_a_counter_grows_by_what_it_is_told(counted: Counted, registry: CollectorRegistry) -> None:
+    first = counted.labels("first")
+    first.inc()
+    counted.labels("first").inc(41)
+    counted.labels("later")
+    assert [total(registry, place) for place in ("first", "later", "again")] == [42, 0, None]
+
+
+def test_a_counter_reads_as_any_other(counted: Counted, registry: CollectorRegistry) -> None:
+    counted.labels("first").inc()
+    encode, _ = choose_encoder("application/openmetrics-text")
+    (family,) = text_string_to_metric_families(encode(registry).decode())
+    assert (family.name, family.type) == ("copies", "counter")
+
+
+def test_a_counter_has_so_many_label_sets_and_no_more(
+    counted: Counted, registry: CollectorRegistry
+) -> None:
+    for n in range(MOST + 5):
+        counted.labels(str(n)).inc()
+    assert (total(registry, OTHER), total(registry, str(MOST))) == (5, None)
+    with pytest.raises(ValueError, match="place"):
+        counted.labels("gold", "oregon")

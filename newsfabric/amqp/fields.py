@@ -18,6 +18,7 @@ Types are RabbitMQ's reading of AMQP 0-9-1 section 4.2.1, where ``L`` and ``l`` 
 from __future__ import annotations
 
 import calendar
+import functools
 import math
 import struct
 from collections.abc import Callable, Mapping
@@ -56,6 +57,9 @@ _unpack_scalar: Final = {
     }.items()
 }
 _DECIMAL: Final = struct.Struct(">Bi")
+_LONG_STRING: Final = struct.Struct(">cI")
+_INT: Final = struct.Struct(">ci")
+_LONG: Final = struct.Struct(">cq")
 
 
 class _Malformed(Exception):
@@ -248,19 +252,24 @@ def encode_table(fields: Mapping[str, Any]) -> bytes:
     pieces: list[bytes] = []
     for name, value in fields.items():
         try:
-            pieces.append(encode_short(name))
-            pieces.append(_encode_value(value))
+            pieces.append(_encode_name(name))
+            pieces.append(_encoders.get(type(value), _no_form)(value))
         except ValueError as exc:
             raise ValueError(f"header {name!r}: {exc}") from exc
     raw = b"".join(pieces)
     return _U32.pack(len(raw)) + raw
 
 
+# Few and repeated.
+_encode_name: Final = functools.lru_cache(maxsize=1024)(encode_short)
+
+
 def _encode_value(value: Any) -> bytes:
-    encoder = _encoders.get(type(value))
-    if encoder is None:
-        raise ValueError(f"{type(value).__name__} has no AMQP form")
-    return encoder(value)
+    return _encoders.get(type(value), _no_form)(value)
+
+
+def _no_form(value: Any) -> bytes:
+    raise ValueError(f"{type(value).__name__} has no AMQP form")
 
 
 def _with_length(kind: bytes, raw: bytes) -> bytes:
@@ -268,14 +277,15 @@ def _with_length(kind: bytes, raw: bytes) -> bytes:
 
 
 def _encode_str(value: str) -> bytes:
-    return _with_length(b"S", encode_text(value))
+    raw = encode_text(value)
+    return _LONG_STRING.pack(b"S", len(raw)) + raw
 
 
 def _encode_int(value: int) -> bytes:
     if value in _INT32:
-        return struct.pack(">ci", b"I", value)
+        return _INT.pack(b"I", value)
     if value in _INT64:
-        return struct.pack(">cq", b"l", value)
+        return _LONG.pack(b"l", value)
     raise ValueError("an integer has at most 64 bits")
 
 

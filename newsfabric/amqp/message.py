@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
+from newsfabric.fixed import fixed
+
 # AMQP 0-9-1: 1 is transient, 2 persistent. The fabric persists nothing in a broker.
 TRANSIENT: Final = 1
 
@@ -32,7 +34,7 @@ class Undecoded(bytes):
     """
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fixed(frozen=True, slots=True, kw_only=True)
 class Properties:
     """The basic properties (AMQP 0-9-1 section 1.8) that the fabric uses.
 
@@ -57,7 +59,7 @@ class Properties:
     app_id: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@fixed(frozen=True, slots=True)
 class Message:
     """One message: where it is addressed (``topic`` is its routing key), what it says."""
 
@@ -66,7 +68,7 @@ class Message:
     properties: Properties = Properties()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@fixed(frozen=True, slots=True)
 class Delivery:
     """A message that a consumer was given and owes an ack for.
 

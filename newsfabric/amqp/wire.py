@@ -25,6 +25,7 @@ from newsfabric.amqp.fields import (
     MAX_TABLE_BYTES,
     OVERSIZE,
     decode_table,
+    decode_text,
     encode_short,
     encode_table,
 )
@@ -193,10 +194,11 @@ class FrameReader:
 
     def _on_deliver(self, channel: int, payload: bytes) -> None:
         try:
-            consumer, at = _short(payload, 0)
-            tag, redelivered = _TAG_AND_BITS.unpack_from(payload, at)
-            _exchange, at = _short(payload, at + 9)
-            topic, _ = _short(payload, at)
+            after = 1 + payload[0]
+            consumer = _cached_text(payload[1:after])
+            tag, redelivered = _TAG_AND_BITS.unpack_from(payload, after)
+            # Beyond the name of the exchange.
+            topic, _ = _short(payload, after + 10 + payload[after + 9])
         except (IndexError, struct.error) as exc:
             raise WireError("a delivery that is cut short") from exc
         finish = functools.partial(
@@ -253,6 +255,10 @@ class FrameReader:
 def _short(data: bytes, at: int) -> tuple[str, int]:
     after = at + 1 + data[at]
     return data[at + 1 : after].decode("utf-8", "surrogateescape"), after
+
+
+# Consumers' tags.
+_cached_text: Final = functools.lru_cache(maxsize=64)(decode_text)
 
 
 def decode_properties(raw: bytes) -> Properties:
@@ -365,28 +371,34 @@ def encode_publish(
     channel: int, exchange: str, message: Message, *, mandatory: bool, frame_max: int
 ) -> bytes:
     """All frames of one publication; ValueError, and nothing to send, if it has no AMQP form."""
+    return encode_address(channel, exchange, message.topic, mandatory=mandatory) + encode_content(
+        channel, message, frame_max=frame_max
+    )
+
+
+def encode_address(channel: int, exchange: str, topic: str, *, mandatory: bool) -> bytes:
+    """The first frame of a publication; ValueError if it has no AMQP form."""
     method = b"".join(
         (
             _PUBLISH,
             _cached_short(exchange),
-            encode_short(message.topic),
+            encode_short(topic),
             b"\1" if mandatory else b"\0",
         )
     )
+    return _FRAME.pack(_METHOD, channel, len(method)) + method + _FRAME_END_OCTET
+
+
+def encode_content(channel: int, message: Message, *, frame_max: int) -> bytes:
+    """All frames of a publication but the first, whatever its exchange; ValueError if ``message``
+    has no AMQP form."""
     body = message.body
     header = _CONTENT.pack(_BASIC, 0, len(body)) + encode_properties(message.properties)
     room = frame_max - _OVERHEAD
     if len(header) > room:
         # A header can't be cut (section 4.2.6.1), and a larger frame ends the connection.
         raise ValueError(f"properties of {len(header)} bytes, at most {room}")
-    pieces = [
-        _FRAME.pack(_METHOD, channel, len(method)),
-        method,
-        _FRAME_END_OCTET,
-        _FRAME.pack(_HEADER, channel, len(header)),
-        header,
-        _FRAME_END_OCTET,
-    ]
+    pieces = [_FRAME.pack(_HEADER, channel, len(header)), header, _FRAME_END_OCTET]
     for at in range(0, len(body), room):
         piece = body if len(body) <= room else body[at : at + room]
         pieces += (_FRAME.pack(_BODY, channel, len(piece)), piece, _FRAME_END_OCTET)

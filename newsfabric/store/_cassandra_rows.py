@@ -12,9 +12,10 @@ costs a dozen requests, not 800.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import orjson
@@ -22,6 +23,7 @@ import orjson
 from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
 from newsfabric.mailbox import Mark, is_individual
 from newsfabric.store import rules
+from newsfabric.store._unreadable import read_row
 from newsfabric.topics import TopicTable, owner_of
 
 DAY_MS: Final = 86_400_000
@@ -34,6 +36,8 @@ _MAX_TTL_S: Final = 5 * 365 * 86_400
 # One mutation; half a commit log segment (16 MiB by default) is Cassandra's limit.
 _BATCH_ROWS: Final = 128
 _BATCH_BYTES: Final = 512 * 1024
+# What a row has beside its body and its JSON: names, numbers, their lengths.
+_KEY_BYTES: Final = 256
 
 INSERT_MESSAGE: Final = (
     "INSERT INTO messages_by_topic (topic, day, id, router, epoch, seq, body, rest)"
@@ -78,6 +82,11 @@ MARKS: Final = (
     "SELECT id, mark, at FROM inbox_marks WHERE user = ? AND topic = ?"
     " AND (id, mark) > (?, ?) AND (id) <= (?) LIMIT ?"
 )
+# Of many users at once, whatever their topics.
+INBOXES: Final = "SELECT user, topic, id, envelope FROM inbox WHERE user IN ? PER PARTITION LIMIT ?"
+MARKS_OF_MANY: Final = (
+    "SELECT user, topic, id, mark, at FROM inbox_marks WHERE user IN ? PER PARTITION LIMIT ?"
+)
 STATEMENTS: Final = (
     INSERT_MESSAGE,
     INSERT_JOURNAL,
@@ -91,6 +100,8 @@ STATEMENTS: Final = (
     LATEST,
     INBOX,
     MARKS,
+    INBOXES,
+    MARKS_OF_MANY,
 )
 
 # Marks made later than this many ms (49 days) after their message are all the same.
@@ -131,52 +142,64 @@ def consistency_of(topic: str, topics: TopicTable) -> Consistency:
 def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> Plan:
     """What to write for ``envelopes``. ValueError or TypeError for what no router makes."""
     slots: dict[Slot, int] = {}
-    partitions: dict[tuple[str, Consistency, Any], list[Values]] = {}
+    batches = _Batches()
+    add = batches.add
+    noted: set[tuple[str, int, int]] = set()
     journal_ttl = _slot_ttl(rules.longest_ms(topics))
-
-    def add(statement: str, consistency: Consistency, partition: Any, row: Values) -> None:
-        partitions.setdefault((statement, consistency, partition), []).append(row)
-
     for e in envelopes:
-        ms = ms_of_id(e.id)
+        topic, ms = e.topic, ms_of_id(e.id)
         day, bucket, shard = ms // DAY_MS, ms // BUCKET_MS, e.identity % SHARDS
         kept_ms = rules.lifetime(e, topics).kept_until - ms
         ttl = _ttl(min(ms + kept_ms - now_ms, kept_ms))
-        stamp, consistency = timestamp(e), consistency_of(e.topic, topics)
+        stamp, consistency = timestamp(e), consistency_of(topic, topics)
         rest = _rest(e)
+        size = len(e.body) + len(rest) + _KEY_BYTES
         key = (uuid.UUID(e.id), e.router, e.epoch, e.seq)
         row = (*key, e.body, rest)
-        add(INSERT_MESSAGE, consistency, (e.topic, day), (e.topic, day, *row, stamp, ttl))
+        add(INSERT_MESSAGE, consistency, (topic, day), (topic, day, *row, stamp, ttl), size)
         add(
             INSERT_JOURNAL,
             consistency,
             (bucket, shard),
-            (bucket, shard, *key, e.topic, e.body, rest, stamp, ttl),
+            (bucket, shard, *key, topic, e.body, rest, stamp, ttl),
+            size,
         )
         if e.key is not None:
             # Twice as long: what it replaced, routed at most a ttl later, must not come back.
             stays = min(ttl + _ttl(kept_ms), _MAX_TTL_S)
             version = -1 if e.version is None else e.version
-            add(INSERT_LATEST, consistency, e.topic, (e.topic, e.key, version, row, stamp, stays))
-        if is_individual(e, topics.find(e.topic)):
-            user = owner_of(e.topic)
+            latest = (topic, e.key, version, row, stamp, stays)
+            add(INSERT_LATEST, consistency, topic, latest, size)
+        if is_individual(e, topics.find(topic)):
+            user = owner_of(topic)
             cell = (e.router, e.epoch, e.seq, e.body, rest)
-            add(
-                INSERT_INBOX,
-                consistency,
-                user,
-                (user, e.topic, key[0], cell, stamp, ttl),
-            )
-        slots[topic_scope(e.topic), day] = _slot_ttl(kept_ms)
-        slots[JOURNAL_SCOPE, day] = slots[day_scope(day), bucket] = journal_ttl
-    return Plan(
-        slots,
-        [
-            Batch(statement, consistency, rows)
-            for (statement, consistency, _), every in partitions.items()
-            for rows in _chunks(every)
-        ],
-    )
+            add(INSERT_INBOX, consistency, user, (user, topic, key[0], cell, stamp, ttl), size)
+        if (topic, day, bucket) not in noted:
+            noted.add((topic, day, bucket))
+            slots[topic_scope(topic), day] = _slot_ttl(kept_ms)
+            slots[JOURNAL_SCOPE, day] = slots[day_scope(day), bucket] = journal_ttl
+    return Plan(slots, batches.all)
+
+
+class _Batches:
+    """Rows gathered by partition, within the bounds of one mutation."""
+
+    def __init__(self) -> None:
+        self.all: list[Batch] = []
+        # The last one of each partition, and its bytes.
+        self._open: dict[tuple[str, Consistency, Any], tuple[Batch, int]] = {}
+
+    def add(
+        self, statement: str, consistency: Consistency, partition: Any, row: Values, size: int
+    ) -> None:
+        """One more row, of about ``size`` bytes."""
+        key = (statement, consistency, partition)
+        batch, before = self._open.get(key, (None, 0))
+        if batch is None or len(batch.rows) == _BATCH_ROWS or before + size > _BATCH_BYTES:
+            batch, before = Batch(statement, consistency, []), 0
+            self.all.append(batch)
+        batch.rows.append(row)
+        self._open[key] = batch, before + size
 
 
 def mark_batches(marks: Sequence[Mark], topics: TopicTable, *, now_ms: int) -> list[Batch]:
@@ -224,30 +247,6 @@ def _ttl(ms: int) -> int:
 def _slot_ttl(kept_ms: int) -> int:
     # Written once by each process, for rows that come up to the end of its day.
     return min(_ttl(kept_ms) + 2 * DAY_MS // 1000, _MAX_TTL_S)
-
-
-def _chunks(rows: list[Values]) -> Iterator[list[Values]]:
-    chunk: list[Values] = []
-    size = 0
-    for row in rows:
-        cost = _bytes_of(row)
-        if chunk and (len(chunk) == _BATCH_ROWS or size + cost > _BATCH_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(row)
-        size += cost
-    yield chunk
-
-
-def _bytes_of(row: Iterable[Any]) -> int:
-    return sum(
-        len(value)
-        if isinstance(value, bytes | str)
-        else _bytes_of(value)
-        if isinstance(value, tuple)
-        else 8
-        for value in row
-    )
 
 
 def first_place(ms: int) -> Place:
@@ -302,6 +301,11 @@ def envelope(topic: str, row: Sequence[Any]) -> Envelope:
         path=tuple(fields["path"]),
         **{name: fields[name] for name in _REST if name in fields},
     )
+
+
+def read_envelope(topic: str, row: Sequence[Any]) -> Envelope:
+    """As :func:`envelope`; StoreError for what :func:`plan` hasn't written."""
+    return read_row(row, functools.partial(envelope, topic))
 
 
 def place(row: Sequence[Any]) -> Place:

@@ -18,17 +18,17 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 from cassandra import InvalidRequest
 from cassandra.cluster import Cluster
 from cassandra.cluster import Session as DriverSession
-from cassandra.query import BatchStatement, BatchType, PreparedStatement
 
 from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
+from newsfabric.store._cassandra_binding import Binding
 from newsfabric.store._cassandra_cluster import (
     ELSEWHERE,
     REQUEST_S,
@@ -48,8 +48,11 @@ logger = logging.getLogger(__name__)
 DEFAULT_IN_FLIGHT: Final = 128
 # Those that wait for their turn beyond that; then callers are told to come again.
 DEFAULT_WAITING: Final = 4_096
+# Rows of one partition in one answer: of the largest bodies, 16 MiB.
+PAGE_ROWS: Final = 256
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class Bridge:
@@ -82,7 +85,7 @@ class _Link:
 
     cluster: Cluster
     session: DriverSession
-    prepared: dict[str, PreparedStatement]
+    bindings: dict[str, Binding]
     presence: Presence
 
 
@@ -169,7 +172,7 @@ class Session:
         *,
         within: float = REQUEST_S,
     ) -> list[Row]:
-        request = link.prepared[statement].bind(values)
+        request = link.bindings[statement].one(values)
         turn = await self._turn()
         return await self._start(link, request, profile, turn, within=within)
 
@@ -182,8 +185,9 @@ class Session:
         answers: list[asyncio.Future[list[Row]]] = []
         try:
             for batch in batches:
+                request = link.bindings[batch.statement].many(batch.rows)
                 turn = await self._turn()
-                answers.append(self._start(link, _request(link, batch), batch.consistency, turn))
+                answers.append(self._start(link, request, batch.consistency, turn))
             await asyncio.wait(answers)
         except BaseException:
             for answer in answers:
@@ -305,17 +309,6 @@ class _Turn:
             turns.release()
 
 
-def _request(link: _Link, batch: Batch) -> Any:
-    statement = link.prepared[batch.statement]
-    if len(batch.rows) == 1:
-        return statement.bind(batch.rows[0])
-    request = BatchStatement(batch_type=BatchType.UNLOGGED)
-    request.is_idempotent = True
-    for row in batch.rows:
-        request.add(statement, row)
-    return request
-
-
 def _connect(address: Address, login: Credentials | None) -> _Link:
     """Blocks. StoreError says what is in the way."""
     made: Cluster | None = None
@@ -342,4 +335,17 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
-    return _Link(made, session, prepared, presence)
+        # Each says itself how many rows it wants, and the driver's first page isn't the answer.
+        statement.fetch_size = None
+    bindings = {text: Binding(statement) for text, statement in prepared.items()}
+    return _Link(made, session, bindings, presence)
+
+
+async def together(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:
+    """What each of ``reads`` found, all of them at once. Raises what the first of them raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(read) for read in reads]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]

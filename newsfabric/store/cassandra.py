@@ -15,30 +15,25 @@ a stream, which no router makes, either may stand.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 import heapq
 import itertools
 import time
-import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
-from newsfabric.mailbox import Kept, Mark, first_of_each
+from newsfabric.mailbox import Kept, Mark
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
+from newsfabric.store._cassandra_mailboxes import Mailboxes
 from newsfabric.store._cassandra_presence import HASTY, PATIENT, Patience
-from newsfabric.store._cassandra_session import Row, Session
+from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
 from newsfabric.store._cassandra_url import Address, login_from
-from newsfabric.store._unreadable import read_row, readable
-from newsfabric.topics import TopicTable, owner_of
+from newsfabric.store._unreadable import readable
+from newsfabric.topics import TopicTable
 
-T = TypeVar("T")
-
-# Rows in one answer: of the largest bodies, 16 MiB.
-_PAGE_ROWS: Final = 256
 # Days of a topic that are looked at together, after the first: few messages, many days.
 _MOST_DAYS: Final = 8
 # Partitions a topic or the journal can have; far more than any ttl makes.
@@ -70,6 +65,7 @@ class CassandraStore:
         self._topics = topics
         self._now_ms = now_ms
         self._session = Session(address, login_from(environ))
+        self._mailboxes = Mailboxes(self._session, topics, now_ms)
         self._note_again_s = note_again_s
         # Until when, on the monotonic clock; the first noted come first.
         self._noted: dict[rows.Slot, float] = {}
@@ -129,7 +125,7 @@ class CassandraStore:
             start=rows.first_place(since_ms),
             end=end,
             now=now,
-            page_rows=min(page_rows, _PAGE_ROWS),
+            page_rows=min(page_rows, PAGE_ROWS),
         )
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
@@ -139,12 +135,14 @@ class CassandraStore:
         consistency = rows.consistency_of(topic, self._topics)
         after = ""
         while most:
-            page = await self._session.read(rows.LATEST, (topic, after, _PAGE_ROWS), consistency)
-            shown = (e for _, row in page if now < self._end_of(e := _envelope(topic, row)))
+            page = await self._session.read(rows.LATEST, (topic, after, PAGE_ROWS), consistency)
+            shown = (
+                e for _, row in page if now < self._end_of(e := rows.read_envelope(topic, row))
+            )
             newest = heapq.nlargest(
                 most, [*newest, *((rules.row_key(e), e) for e in shown)], key=lambda pair: pair[0]
             )
-            if len(page) < _PAGE_ROWS:
+            if len(page) < PAGE_ROWS:
                 break
             after = page[-1][0]
         return [e for _, e in reversed(newest)]
@@ -167,7 +165,7 @@ class CassandraStore:
             ):
                 start = rows.first_place(from_ms)
                 while len(found) < limit:
-                    size = min(limit - len(found), _PAGE_ROWS)
+                    size = min(limit - len(found), PAGE_ROWS)
                     part, more = await self._bucket(bucket, start, rows.first_place(to_ms), size)
                     found += readable(part, functools.partial(self._kept_row, now=now))
                     if not more:
@@ -185,7 +183,7 @@ class CassandraStore:
         self, bucket: int, start: rows.Place, end: rows.Place, size: int
     ) -> tuple[list[Row], bool]:
         """Rows of all shards after ``start``, in order, and whether there are more."""
-        pages = await _all(
+        pages = await together(
             self._session.read(rows.JOURNAL, (bucket, shard, *start, *end, size), "quorum", HASTY)
             for shard in range(rows.SHARDS)
         )
@@ -197,58 +195,10 @@ class CassandraStore:
         return [row for row in merged if rows.place(row) <= min(full)], True
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
-        most = rules.mailbox_limit(limit)
-        return await _all(self._mailbox(topic, most) for topic in topics)
-
-    async def _mailbox(self, topic: str, most: int) -> list[Kept]:
-        now = self._now_ms()
-        start = rows.first_place(max(now - rules.ttl_ms(topic, self._topics) + 1, 0))[0]
-        end = rows.first_place(MAX_MS + 1)[0]
-        size = min(2 * most, _PAGE_ROWS)
-        found: dict[int, Kept] = {}
-        while size:
-            page = await self._session.read(
-                rows.INBOX, (owner_of(topic), topic, end, start, size), "quorum"
-            )
-            for kept in await self._marked(topic, page):
-                shown = now < self._end_of(kept.envelope) and kept.mark("dismiss") is None
-                if shown and len(found) < most:
-                    found.setdefault(kept.envelope.identity, kept)
-            if len(page) < size or len(found) >= most:
-                break
-            end = page[-1][0]
-        return list(found.values())[::-1]
+        return await self._mailboxes.read(topics, limit=limit)
 
     async def kept(self, topic: str, id: str) -> Kept | None:
-        place = uuid.UUID(rules.checked_id(id))
-        after = uuid.UUID(int=place.int + 1)
-        page = await self._session.read(
-            rows.INBOX, (owner_of(topic), topic, after, place, 1), "quorum"
-        )
-        now = self._now_ms()
-        found = await self._marked(topic, page)
-        return next((kept for kept in found if now < self._end_of(kept.envelope)), None)
-
-    async def _marked(self, topic: str, page: Sequence[Row]) -> list[Kept]:
-        """A page of the inbox with the marks on all copies of its messages, in its order."""
-        if not page:
-            return []
-        envelopes = [_envelope(topic, (id_, *cell)) for id_, cell in page]
-        times = [ms_of_id(e.id) for e in envelopes]
-        last = rows.first_place(max(times) + rules.JOURNAL_MS)[0]
-        place = rows.first_place(min(times) - rules.JOURNAL_MS)[0], ""
-        marks: dict[int, list[Mark]] = {}
-        while True:
-            some = await self._session.read(
-                rows.MARKS, (owner_of(topic), topic, *place, last, _PAGE_ROWS), "quorum"
-            )
-            for id_, kind, at_ms in some:
-                mark = Mark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)
-                marks.setdefault(mark.identity, []).append(mark)
-            if len(some) < _PAGE_ROWS:
-                break
-            place = some[-1][:2]
-        return [Kept(e, first_of_each(marks.get(e.identity, []))) for e in envelopes]
+        return await self._mailboxes.kept(topic, id)
 
     async def mark(self, marks: Sequence[Mark]) -> None:
         if marks:
@@ -291,7 +241,7 @@ class _Backwards:
         while days and len(found) < limit:
             some, days = days[:at_once], days[at_once:]
             at_once = min(2 * at_once, _MOST_DAYS)
-            pages = await _all(self._page(day, self.end) for day in some)
+            pages = await together(self._page(day, self.end) for day in some)
             for day, first in zip(some, pages, strict=True):
                 page = first
                 while len(found) < limit:
@@ -308,7 +258,7 @@ class _Backwards:
 
     def _shown(self, page: Iterable[Row]) -> Iterator[Envelope]:
         for row in page:
-            e = _envelope(self.topic, row)
+            e = rows.read_envelope(self.topic, row)
             if self.now < rules.lifetime(e, self.topics).readable_until:
                 yield e
 
@@ -318,16 +268,3 @@ async def _slots(
 ) -> list[int]:
     found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), "quorum", patience)
     return [slot for (slot,) in found]
-
-
-def _envelope(topic: str, row: Sequence[Any]) -> Envelope:
-    return read_row(row, functools.partial(rows.envelope, topic))
-
-
-async def _all(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(read) for read in reads]
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from failed
-    return [task.result() for task in tasks]

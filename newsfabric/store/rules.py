@@ -8,12 +8,12 @@ be able to find even what nobody reads any more.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterable
 from typing import Final
 
 from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
+from newsfabric.fixed import fixed
 from newsfabric.mailbox import Mark
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -33,7 +33,7 @@ _AFTER_ALL_IDS: Final = "g"
 RowKey = tuple[str, str, int, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@fixed(frozen=True, slots=True)
 class Lifetime:
     """The two ends of an envelope, ms since the epoch: readers see it before ``readable_until``,
     the journal has it before ``kept_until``."""

@@ -215,3 +215,15 @@ async def _until_well(store: CassandraStore) -> None:
                 return await store.check()
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
+
+
+async def test_a_day_has_more_slots_than_a_page_of_the_driver(store, keyspace):
+    day = START_MS // rows.DAY_MS
+    first = day * rows.DAY_MS // rows.BUCKET_MS
+    insert = "INSERT INTO slots (scope, slot) VALUES ('{}', {});"
+    slots = [insert.format(rows.day_scope(day), first + n) for n in range(5_100)]
+    for at in range(0, len(slots), 300):
+        some = "".join(slots[at : at + 300])
+        keyspace.execute(f"BEGIN UNLOGGED BATCH {some} APPLY BATCH")
+    read = (rows.SLOTS, (rows.day_scope(day), first, first + 10_000, 10_000), "quorum")
+    assert len(await store._session.read(*read)) == 5_100

@@ -403,7 +403,7 @@ async def test_latest_never_gives_more_than_a_thousand(store):
 
 
 def letter(number: int = 1, *, at: int = 0, user: str = "42", **fields: Any) -> Envelope:
-    return envelope(number, at=at, topic=f"user.{user}", app_id="billing", **fields)
+    return envelope(number, at=at, **{"topic": f"user.{user}", "app_id": "billing"} | fields)
 
 
 def marked(e: Envelope, kind: MarkKind, at: int) -> Mark:
@@ -449,6 +449,39 @@ async def test_a_mailbox_of_any_size_comes_whole(store, count):
     await store.write([*written, few])
     found = await store.mailboxes(["user.42", "user.43"], limit=1_000)
     assert [[kept.envelope for kept in each] for each in found] == [written, [few]]
+
+
+async def test_mailboxes_of_many_users_come_whole_whatever_their_sizes(store):
+    sizes = {f"u{n}": (0, 1, 3, 127, 128, 140)[n % 6] for n in range(40)}
+    written = {
+        user: [letter(1_000 * n + i, at=i, user=user, body=b"1") for i in range(size)]
+        for n, (user, size) in enumerate(sizes.items())
+    }
+    await store.write([e for each in written.values() for e in each])
+    found = await store.mailboxes([f"user.{user}" for user in sizes], limit=1_000)
+    assert [[kept.envelope for kept in each] for each in found] == list(written.values())
+
+
+async def test_a_mailbox_with_a_lot_of_marks_comes_with_all_of_them(store):
+    written = [letter(n, at=n, body=b"1") for n in range(200)]
+    few = letter(1_000, user="43")
+    await store.write([*written, few])
+    kinds: tuple[MarkKind, ...] = ("ack", "read")
+    marks = [tuple(marked(e, kind, 300 + n) for n, kind in enumerate(kinds)) for e in written]
+    dismissed = [marked(e, "dismiss", 400) for e in written[5:]]
+    await store.mark([*(mark for each in marks for mark in each), *dismissed])
+    ours, theirs = await store.mailboxes(["user.42", "user.43"], limit=10)
+    assert ours == [Kept(e, each) for e, each in zip(written[:5], marks[:5], strict=True)]
+    assert theirs == [Kept(few)]
+
+
+async def test_a_user_may_have_mailboxes_on_several_topics(store):
+    written = [letter(1), letter(2, topic="bills.42"), letter(3, at=1, topic="bills.42")]
+    await store.write(written)
+    read = marked(written[1], "read", 10)
+    await store.mark([read, marked(written[2], "dismiss", 10)])
+    found = await store.mailboxes(["user.42", "bills.42"], limit=10)
+    assert found == [[Kept(written[0])], [Kept(written[1], (read,))]]
 
 
 async def test_a_mailbox_never_gives_more_than_a_thousand(store):

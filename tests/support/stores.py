@@ -25,6 +25,7 @@ TOPICS = TopicTable(
         TopicPolicy(pattern="markets.#", ttl=SHORT_TTL_MS / 1000),
         TopicPolicy(pattern="news.#", ttl=TTL_MS / 1000),
         TopicPolicy(pattern="user.*", topic_class="gold", access="owner", ttl=TTL_MS / 1000),
+        TopicPolicy(pattern="bills.*", topic_class="silver", access="owner", ttl=TTL_MS / 1000),
     ]
 )
 FOREVER = 2**48

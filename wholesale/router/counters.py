@@ -11,8 +11,8 @@ from newsfabric.tls import CERTIFICATES_END
 
 INTERNAL: Final = "internal"
 
-_ENTERED = metrics.counter("router_stage_entered_messages", "Messages into each stage", ["stage"])
-_LEFT = metrics.counter("router_stage_left_messages", "Messages that a stage handed on", ["stage"])
+_ENTERED = metrics.counted("router_stage_entered_messages", "Messages into each stage", ["stage"])
+_LEFT = metrics.counted("router_stage_left_messages", "Messages that a stage handed on", ["stage"])
 _REJECTED = metrics.counter(
     "router_rejected_messages", "Messages that can't be accepted", ["reason"]
 )
@@ -26,7 +26,7 @@ DIFFERING = metrics.counter(
     "router_differing_repeats",
     "Repeats of a message_id with another topic or body; the first one stands",
 )
-COPIES = metrics.counter(
+COPIES = metrics.counted(
     "router_copies", "Arrivals by the shovel that brought them and their place", ["way", "place"]
 )
 LEAD = metrics.histogram(
@@ -50,7 +50,7 @@ VOID = metrics.counter("router_void_numbers", "Numbers that came to nothing")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")
 WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")
-SECONDS = metrics.histogram("router_pass", "From delivery until both publications are confirmed")
+_SECONDS = metrics.tallied("router_pass", "From delivery until both publications are confirmed")
 STORE_SECONDS = metrics.histogram("router_store_write", "Of one write, of up to 256 messages")
 REPORTS = metrics.counter(
     "router_reports", "Reports to frontdesks, by what came of them", ["outcome"]
@@ -69,11 +69,12 @@ FIGURES: Final = (
     Wanted(PUBLISH_RETRIES),
     Wanted(RECEIPTS),
     Wanted(WAITING),
-    Wanted(SECONDS),
+    Wanted(_SECONDS),
     Wanted(STORE_SECONDS),
     Wanted(CERTIFICATES_END, "use"),
 )
 
+SECONDS = _SECONDS.labels()
 REJECTED: Final = {reason: _REJECTED.labels(reason) for reason in (*REJECT_REASONS, INTERNAL)}
 
 

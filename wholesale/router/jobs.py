@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.envelope import Envelope, Submission
+from newsfabric.fixed import fixed
 from newsfabric.topics import TopicClass
 
 # So long after its arrival a message may still go out: as long as it may wait in the queue before.
@@ -32,7 +33,7 @@ class Source(Protocol):
         """Whether the broker has taken ``delivery`` back, because its channel is gone."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@fixed(frozen=True, slots=True)
 class Claim:
     """One delivery, and where its receipt goes (``reply_to`` None: none wanted)."""
 

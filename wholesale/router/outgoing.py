@@ -23,15 +23,22 @@ async def send(
     publisher: Publisher, letter: Letter, now: Callable[[], float] = time.monotonic
 ) -> None:
     """Put ``letter`` on the wire, as soon as the link is up and has room for it, or expire it."""
-    while True:
-        if letter.until <= now():
-            letter.expired = True
-            return
-        try:
-            letter.confirm = publisher.publish_nowait(letter.exchange, letter.message)
-            return
-        except (LinkBusy, LinkClosed):
-            await publisher.ready()
+    while not sent_at_once(publisher, letter, now):
+        await publisher.ready()
+
+
+def sent_at_once(
+    publisher: Publisher, letter: Letter, now: Callable[[], float] = time.monotonic
+) -> bool:
+    """Put ``letter`` on the wire, or expire it; False if the link is down or has no room."""
+    if letter.until <= now():
+        letter.expired = True
+        return True
+    try:
+        letter.confirm = publisher.publish_nowait(letter.exchange, letter.message)
+    except (LinkBusy, LinkClosed):
+        return False
+    return True
 
 
 async def confirmed(

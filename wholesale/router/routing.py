@@ -18,7 +18,7 @@ from newsfabric.amqp import Publisher
 from newsfabric.envelope import encode
 from wholesale.router import counters
 from wholesale.router.jobs import Job, Letter
-from wholesale.router.outgoing import confirmed, send
+from wholesale.router.outgoing import confirmed, send, sent_at_once
 from wholesale.router.settling import Settling
 
 _BATCHES_BETWEEN = 2
@@ -73,6 +73,7 @@ class Routing:
         message = encode(job.envelope)
         here = Letter(topology.POSTOFFICE, message, until=job.until)
         elsewhere = Letter(topology.OUTBOUND, message, until=job.until)
-        await send(self._publisher, here, self._now)
-        await send(self._publisher, elsewhere, self._now)
+        for letter in (here, elsewhere):
+            if not sent_at_once(self._publisher, letter, self._now):
+                await send(self._publisher, letter, self._now)
         return job, here, elsewhere

@@ -1,0 +1,159 @@
+"""What is kept for users, read from tables ``inbox`` and ``inbox_marks``.
+
+Many users come back together, each to a mailbox of its own, and most mailboxes are small. So one
+statement reads the partitions of several users, up to a bound for each. Whoever has reached the
+bound has perhaps more, and is read apart, a page at a time: what comes in one answer stays bounded,
+and no mailbox is ever cut without a word.
+
+Both tables are read at quorum, the marks too. Nothing that one replica has says what it hasn't: a
+letter that it missed would be a hole that nobody knows of, and a mark that it missed would bring
+back what was dismissed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from newsfabric.envelope import MAX_MS, ms_of_id
+from newsfabric.mailbox import Kept, Mark, first_of_each
+from newsfabric.store import _cassandra_rows as rows
+from newsfabric.store import rules
+from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
+from newsfabric.topics import TopicTable, owner_of
+
+# Partitions that one statement reads, and rows of each. Of the largest bodies, 128 MiB.
+_USERS: Final = 16
+_LETTERS: Final = 128
+_MARKS: Final = 512
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Inbox:
+    """Rows of one user, of all topics: (topic, id, cell) and (topic, id, mark, at)."""
+
+    letters: list[Row]
+    marks: list[Row]
+
+    def kept(self, topic: str) -> list[Kept]:
+        """What is kept on ``topic``, shown or not, newest first."""
+        letters = [row[1:] for row in self.letters if row[0] == topic]
+        marks = [row[1:] for row in self.marks if row[0] == topic]
+        return _with_marks(topic, letters, marks)
+
+
+class Mailboxes:
+    """Reads mailboxes, and what single messages in them are marked with."""
+
+    def __init__(self, session: Session, topics: TopicTable, now_ms: Callable[[], int]) -> None:
+        self._session = session
+        self._topics = topics
+        self._now_ms = now_ms
+
+    async def read(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+        """See :meth:`newsfabric.store.Store.mailboxes`."""
+        most = rules.mailbox_limit(limit)
+        small = await self._small(list(dict.fromkeys(map(owner_of, topics))))
+        large = [topic for topic in dict.fromkeys(topics) if owner_of(topic) not in small]
+        pages = await together(self._large(topic, most) for topic in large)
+        apart = dict(zip(large, pages, strict=True))
+        found = []
+        for topic in topics:
+            kept = apart.get(topic)
+            if kept is None:
+                shown: dict[int, Kept] = {}
+                self._add(shown, small[owner_of(topic)].kept(topic), most)
+                kept = list(shown.values())[::-1]
+            found.append(kept)
+        return found
+
+    async def kept(self, topic: str, id: str) -> Kept | None:
+        """See :meth:`newsfabric.store.Store.kept`."""
+        place = uuid.UUID(rules.checked_id(id))
+        after = uuid.UUID(int=place.int + 1)
+        page = await self._session.read(
+            rows.INBOX, (owner_of(topic), topic, after, place, 1), "quorum"
+        )
+        now = self._now_ms()
+        found = await self._marked(topic, page)
+        return next((kept for kept in found if now < self._end_of(kept)), None)
+
+    async def _small(self, users: list[str]) -> dict[str, _Inbox]:
+        """What is kept for each of ``users``, but for those who may have more."""
+        starts = range(0, len(users), _USERS)
+        parts = await together(self._inboxes(users[at : at + _USERS]) for at in starts)
+        return dict(itertools.chain.from_iterable(parts))
+
+    async def _inboxes(self, users: list[str]) -> list[tuple[str, _Inbox]]:
+        letters, marks = await together(
+            self._session.read(statement, (users, most), "quorum")
+            for statement, most in ((rows.INBOXES, _LETTERS), (rows.MARKS_OF_MANY, _MARKS))
+        )
+        found = {user: _Inbox([], []) for user in users}
+        for user, *letter in letters:
+            found[user].letters.append(tuple(letter))
+        for user, *mark in marks:
+            found[user].marks.append(tuple(mark))
+        return [
+            (user, inbox)
+            for user, inbox in found.items()
+            if len(inbox.letters) < _LETTERS and len(inbox.marks) < _MARKS
+        ]
+
+    async def _large(self, topic: str, most: int) -> list[Kept]:
+        start = rows.first_place(max(self._now_ms() - rules.ttl_ms(topic, self._topics) + 1, 0))[0]
+        end = rows.first_place(MAX_MS + 1)[0]
+        size = min(2 * most, PAGE_ROWS)
+        found: dict[int, Kept] = {}
+        while len(found) < most:
+            page = await self._session.read(
+                rows.INBOX, (owner_of(topic), topic, end, start, size), "quorum"
+            )
+            self._add(found, await self._marked(topic, page), most)
+            if len(page) < size:
+                break
+            end = page[-1][0]
+        return list(found.values())[::-1]
+
+    def _add(self, found: dict[int, Kept], newest_first: Iterable[Kept], most: int) -> None:
+        """Those that are shown, each message once, until there are ``most``."""
+        now = self._now_ms()
+        for kept in newest_first:
+            if len(found) >= most:
+                return
+            if kept.mark("dismiss") is None and now < self._end_of(kept):
+                found.setdefault(kept.envelope.identity, kept)
+
+    def _end_of(self, kept: Kept) -> int:
+        return rules.lifetime(kept.envelope, self._topics).readable_until
+
+    async def _marked(self, topic: str, page: Sequence[Row]) -> list[Kept]:
+        """A page of the inbox with the marks on all copies of its messages, in its order."""
+        if not page:
+            return []
+        times = [ms_of_id(str(id_)) for id_, _ in page]
+        last = rows.first_place(max(times) + rules.JOURNAL_MS)[0]
+        place = rows.first_place(min(times) - rules.JOURNAL_MS)[0], ""
+        marks: list[Row] = []
+        while True:
+            some = await self._session.read(
+                rows.MARKS, (owner_of(topic), topic, *place, last, PAGE_ROWS), "quorum"
+            )
+            marks += some
+            if len(some) < PAGE_ROWS:
+                break
+            place = some[-1][:2]
+        return _with_marks(topic, page, marks)
+
+
+def _with_marks(topic: str, letters: Iterable[Row], marks: Iterable[Row]) -> list[Kept]:
+    """The messages of (id, cell), each with its marks of (id, mark, at)."""
+    made: dict[int, list[Mark]] = {}
+    for id_, kind, at_ms in marks:
+        mark = Mark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)
+        made.setdefault(mark.identity, []).append(mark)
+    envelopes = [rows.read_envelope(topic, (id_, *cell)) for id_, cell in letters]
+    return [Kept(e, first_of_each(made.get(e.identity, []))) for e in envelopes]
