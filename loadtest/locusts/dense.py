@@ -1,0 +1,197 @@
+"""Thousands of readers in one user: each :class:`DenseReaders` runs a ``newsfabric-crowd``.
+
+Its readers do what an ``AnonymousReader`` does, and keep books by the same rules; a greenlet each
+would take a hundred times the memory and processor time. What they report once a second goes into
+locust's statistics as counted times, not as one event for each delivery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import gevent
+import gevent.lock
+import gevent.subprocess
+from locust import User, task
+from locust.stats import RequestStats, StatsEntry, bucket_response_time
+
+from loadtest.crowd import command
+from loadtest.locusts import shapes
+from loadtest.locusts.options import DENSE
+from loadtest.locusts.state import Run, current
+from loadtest.times import Times, of_counts
+
+_EVERY: Final = 1.0
+_PATIENCE: Final = 60.0
+_SOONER_THAN_ANY: Final = 1e9
+_TIMES: Final = ("connect", "receive", "resume")
+# What a report counts → the event that it is a failure of, and in words.
+_FAILURES: Final = {
+    "refused": ("connect", "a gateway refused, or none was offered"),
+    "failed": ("connect", "no answer in time, or a wrong one"),
+    "foreign": ("connect", "a gateway may not be connected to"),
+    "stopped": ("connect", "a gateway said never to come again"),
+    "errors": ("connect", "a subscription was refused"),
+    "gaps": ("gap", "a resume may have missed something"),
+    "doubled": ("doubled", "a message came twice"),
+    "unnoted": ("receive", "a reader has too many holes to note more"),
+}
+
+
+class CrowdGoneError(Exception):
+    """The process has ended, or doesn't answer."""
+
+
+class Crowd:
+    """The process. Greenlets may ask at the same time, and be killed while they wait."""
+
+    def __init__(self, words: list[str]) -> None:
+        pipe = gevent.subprocess.PIPE
+        # Linux shares its cores among sessions, and readers have computers of their own.
+        try:
+            self._process = gevent.subprocess.Popen(
+                words, stdin=pipe, stdout=pipe, start_new_session=True
+            )
+        except OSError as exc:
+            raise CrowdGoneError(f"newsfabric-crowd can't be started: {exc.strerror}") from exc
+        self._asking = gevent.lock.BoundedSemaphore()
+
+    def ask(self, line: str) -> dict[str, Any]:
+        """What it answers; CrowdGoneError."""
+        # In a greenlet that nobody kills: an answer belongs to the question before it.
+        asking = gevent.spawn(self._ask, line)
+        try:
+            found: dict[str, Any] = asking.get(timeout=_PATIENCE)
+        except gevent.Timeout:
+            raise CrowdGoneError("newsfabric-crowd doesn't answer") from None
+        return found
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        with self._asking:
+            try:
+                self._process.stdin.write(line.encode() + b"\n")
+                self._process.stdin.flush()
+                answer = json.loads(self._process.stdout.readline())
+            except (OSError, ValueError) as exc:
+                raise CrowdGoneError("newsfabric-crowd has ended") from exc
+        if "error" in answer:
+            raise CrowdGoneError(f"newsfabric-crowd: {answer['error']}")
+        return dict(answer)
+
+
+class DenseReaders(User):
+    """As many readers as ``--dense`` gives each of its kind, in a process of their own."""
+
+    fixed_count = 1
+
+    @task
+    def read(self) -> None:
+        """From the first reader until locust has had enough."""
+        self.run_now: Run = current()
+        options = self.run_now.options
+        # Of 127/8, and no other process's.
+        source = f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(256)}.1"
+        self.crowd = Crowd(
+            command(
+                frontdesks=options.frontdesks,
+                topics=options.topics,
+                source=options.source or source,
+                own=options.i_own_this_target,
+                seed=None,
+            )
+        )
+        self.run_now.others.add(self.books)
+        self.run_now.cuts.add(self._storm)
+        try:
+            self._watch()
+        finally:
+            self.run_now.cuts.discard(self._storm)
+            self.run_now.present.pop(self, None)
+            self._leave()
+            self.crowd.end()
+
+    def books(self) -> list[dict[str, Any]]:
+        """Entries of all its readers; they are all outside if it can't be asked."""
+        try:
+            entries = self.crowd.ask("books")["entries"]
+        except CrowdGoneError:
+            readers = self.run_now.options.dense_each
+            nothing: dict[str, Any] = dict.fromkeys(("until", "doubled", "repeats", "gaps"), 0)
+            entries = [nothing | {"since": {}, "had": [], "left": False}]
+            entries[0] |= {"readers": readers, "outside": readers}
+        return [{"kind": DENSE, **entry} for entry in entries]
+
+    def _watch(self) -> None:
+        """Have as many as the shape says, and tell locust what they say."""
+        wanted, due = 0, time.monotonic()
+        while True:
+            before = wanted
+            # The second that begins is for coming to what holds at its end.
+            wanted = shapes.dense_at(self.run_now.options, self.run_now.at + _EVERY)
+            rate = max(1, abs(wanted - before)) / _EVERY
+            self.crowd.ask(f"readers {wanted} {rate}")
+            due += _EVERY
+            gevent.sleep(max(0.0, due - time.monotonic()))
+            report = self.crowd.ask("report")
+            self.run_now.present[self] = report["present"]
+            if not self.run_now.closed:
+                _tell(self.environment.stats, report, self.run_now.options.body)
+
+    def _storm(self) -> None:
+        with contextlib.suppress(CrowdGoneError):
+            self.crowd.ask("storm")
+
+    def _leave(self) -> None:
+        """Locust ends this user before the test ends: its readers leave."""
+        if self.books in self.run_now.others:
+            with contextlib.suppress(CrowdGoneError):
+                self.crowd.ask(f"readers 0 {_SOONER_THAN_ANY}")
+            self.run_now.leave_all(self.books)
+
+
+def failures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """What went wrong: the event, in words, how often."""
+    for name, (what, words) in _FAILURES.items():
+        if report[name]:
+            yield what, words, report[name]
+
+
+def _tell(stats: RequestStats, report: Mapping[str, Any], body: int) -> None:
+    for what in _TIMES:
+        size = 0 if what == "connect" else body
+        _log(stats, what, of_counts(report[what]["counts"]), size)
+    for what, words, often in failures(report):
+        # What has no time of its own is an event of 0 ms, as with other readers.
+        if what not in _TIMES:
+            _log(stats, what, {0.0: often}, 0)
+        for _ in range(often):
+            stats.log_error(what, DENSE, words)
+
+
+def _log(stats: RequestStats, what: str, times: Times, size: int) -> None:
+    """So many events at once. Locust's own way is one call for each."""
+    count = sum(times.values())
+    if not count:
+        return
+    now = time.time()
+    some = StatsEntry(stats, DENSE, what)
+    some.num_requests = count
+    some.total_response_time = sum(ms * often for ms, often in times.items())
+    some.min_response_time, some.max_response_time = min(times), max(times)
+    some.total_content_length = count * size
+    some.num_reqs_per_sec[int(now)] = count
+    some.last_request_timestamp = now
+    for ms, often in times.items():
+        some.response_times[bucket_response_time(ms)] += often
+    for entry in (stats.total, stats.get(DENSE, what)):
+        entry.extend(some)
