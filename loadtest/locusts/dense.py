@@ -18,6 +18,7 @@ import gevent
 import gevent.lock
 import gevent.subprocess
 from locust import User, task
+from locust.exception import StopUser
 from locust.stats import RequestStats, StatsEntry, bucket_response_time
 
 from loadtest.crowd import command
@@ -98,40 +99,51 @@ class DenseReaders(User):
     def read(self) -> None:
         """From the first reader until locust has had enough."""
         self.run_now: Run = current()
-        options = self.run_now.options
-        # Of 127/8, and no other process's.
-        source = f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(256)}.1"
-        self.crowd = Crowd(
-            command(
-                frontdesks=options.frontdesks,
-                topics=options.topics,
-                source=options.source or source,
-                own=options.i_own_this_target,
-                seed=None,
-            )
-        )
+        self.crowd: Crowd | None = None
         self.run_now.others.add(self.books)
         self.run_now.cuts.add(self._storm)
         try:
-            self._watch()
+            self.crowd = Crowd(self._command())
+            self._watch(self.crowd)
+        except CrowdGoneError as exc:
+            self.environment.stats.log_error("connect", DENSE, str(exc))
+            # Else locust would begin this task anew.
+            raise StopUser from exc
         finally:
             self.run_now.cuts.discard(self._storm)
             self.run_now.present.pop(self, None)
             self._leave()
-            self.crowd.end()
+            if self.crowd is not None:
+                self.crowd.end()
 
     def books(self) -> list[dict[str, Any]]:
         """Entries of all its readers; they are all outside if it can't be asked."""
         try:
-            entries = self.crowd.ask("books")["entries"]
+            entries = self._ask("books")["entries"]
         except CrowdGoneError:
             readers = self.run_now.options.dense_each
             nothing: dict[str, Any] = dict.fromkeys(("until", "doubled", "repeats", "gaps"), 0)
-            entries = [nothing | {"since": {}, "had": [], "left": False}]
-            entries[0] |= {"readers": readers, "outside": readers}
+            nothing |= {"since": {}, "had": [], "left": False}
+            entries = [nothing | {"readers": readers, "outside": readers}]
         return [{"kind": DENSE, **entry} for entry in entries]
 
-    def _watch(self) -> None:
+    def _command(self) -> list[str]:
+        options = self.run_now.options
+        return command(
+            frontdesks=options.frontdesks,
+            topics=options.topics,
+            # Of 127/8, and no other process's.
+            source=options.source or f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(256)}.1",
+            own=options.i_own_this_target,
+            seed=None,
+        )
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        if self.crowd is None:
+            raise CrowdGoneError("newsfabric-crowd was never there")
+        return self.crowd.ask(line)
+
+    def _watch(self, crowd: Crowd) -> None:
         """Have as many as the shape says, and tell locust what they say."""
         wanted, due = 0, time.monotonic()
         while True:
@@ -139,23 +151,23 @@ class DenseReaders(User):
             # The second that begins is for coming to what holds at its end.
             wanted = shapes.dense_at(self.run_now.options, self.run_now.at + _EVERY)
             rate = max(1, abs(wanted - before)) / _EVERY
-            self.crowd.ask(f"readers {wanted} {rate}")
+            crowd.ask(f"readers {wanted} {rate}")
             due += _EVERY
             gevent.sleep(max(0.0, due - time.monotonic()))
-            report = self.crowd.ask("report")
+            report = crowd.ask("report")
             self.run_now.present[self] = report["present"]
             if not self.run_now.closed:
                 _tell(self.environment.stats, report, self.run_now.options.body)
 
     def _storm(self) -> None:
         with contextlib.suppress(CrowdGoneError):
-            self.crowd.ask("storm")
+            self._ask("storm")
 
     def _leave(self) -> None:
         """Locust ends this user before the test ends: its readers leave."""
         if self.books in self.run_now.others:
             with contextlib.suppress(CrowdGoneError):
-                self.crowd.ask(f"readers 0 {_SOONER_THAN_ANY}")
+                self._ask(f"readers 0 {_SOONER_THAN_ANY}")
             self.run_now.leave_all(self.books)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from worlds import ROOT
 
@@ -85,8 +86,10 @@ class Fabric:
         }
         # A gateway puts the publisher's bytes in, and these may have spaces.
         head = json.dumps(push, separators=(",", ":"))
-        for reader in self.readers:
-            await reader.send(f'{head[:-1]},"body":{json.dumps(body)}}}')
+        for reader in list(self.readers):
+            # Who was cut off may not be known to be gone yet.
+            with contextlib.suppress(ConnectionClosed):
+                await reader.send(f'{head[:-1]},"body":{json.dumps(body)}}}')
 
     async def cut(self) -> None:
         """End all connections without a word."""
@@ -107,9 +110,7 @@ class Fabric:
         push = {"type": "subscribed", "topic": verb["topic"], "recovered": "position" in verb}
         await connection.send(json.dumps(push | {"position": "P"}, separators=(",", ":")))
         self.readers.append(connection)
-        # An answer to a ping would be read here.
-        async for _ in connection:
-            pass
+        await connection.wait_closed()
         with contextlib.suppress(ValueError):
             self.readers.remove(connection)
 

@@ -3,6 +3,7 @@
 pub mod backoff;
 pub mod book;
 pub mod commands;
+pub mod news;
 pub mod numbers;
 pub mod options;
 pub mod pace;

@@ -1,27 +1,22 @@
-//! `newsfabric-crowd`: up to 20,000 readers who come, count, come back and go, in one thread. `--help` says the rest.
-//!
-//! The thin shell: sockets, timers, standard input. What readers know and count is in `newsfabric_fanout::crowd`.
+//! All readers of the process: their sockets and timers. What they know and count is in `newsfabric_fanout::crowd`.
 
 use newsfabric_fanout::crowd::backoff::{Advice, Backoff, advice};
 use newsfabric_fanout::crowd::book::{Book, Entries, Got};
-use newsfabric_fanout::crowd::commands::{Command, Lines, command};
-use newsfabric_fanout::crowd::options::{HELP, Options, Told, told};
+use newsfabric_fanout::crowd::news::{Moment, News};
+use newsfabric_fanout::crowd::options::Options;
 use newsfabric_fanout::crowd::pace::{Due, Pace};
 use newsfabric_fanout::crowd::pushes::{Message, Position, Push, Pushes};
-use newsfabric_fanout::crowd::times::Times;
 use newsfabric_fanout::endpoints::{Dice, Gateway, Target, answer, draw, parse};
 use newsfabric_fanout::frames::{frame_at, masked};
 use newsfabric_fanout::{
-    Epoll, address, bind, connect, monotonic_ns, raise_descriptor_limit, random_number,
-    realtime_ns, receive, reset_on_close, send, set_option, source_of, tcp_socket,
+    Epoll, address, bind, connect, monotonic_ns, random_number, realtime_ns, receive,
+    reset_on_close, send, set_option, source_of, tcp_socket,
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::io::{Read, Write};
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 
-const STDIN: u64 = u64::MAX;
 const MS: u64 = 1_000_000;
 /// For each step until `subscribed`; then the next box is tried.
 const PATIENCE_NS: u64 = 10_000 * MS;
@@ -78,36 +73,11 @@ struct Reader {
     book: Book,
 }
 
-/// What happened since the last report.
-#[derive(Default)]
-struct News {
-    refused: u64,
-    failed: u64,
-    foreign: u64,
-    broken: u64,
-    moved: u64,
-    stopped: u64,
-    returned: u64,
-    gaps: u64,
-    errors: u64,
-    messages: u64,
-    strange: u64,
-    doubled: u64,
-    repeats: u64,
-    unnoted: u64,
-}
-
-#[derive(Default)]
-struct AllTimes {
-    receive: Times,
-    resume: Times,
-    connect: Times,
-    arrive: Times,
-}
-
-struct Crowd {
+/// All readers of the process.
+pub struct Crowd {
     options: Options,
-    epoll: Epoll,
+    /// The sockets of all readers, by their numbers.
+    pub epoll: Epoll,
     most: usize,
     readers: Vec<Reader>,
     /// Those who are there or on their way, the oldest first; places of those who left.
@@ -115,7 +85,6 @@ struct Crowd {
     free: Vec<usize>,
     timers: BinaryHeap<Reverse<(u64, usize, u32)>>,
     pace: Pace,
-    lines: Lines,
     dice: Dice,
     pushes: Pushes,
     present: usize,
@@ -123,48 +92,12 @@ struct Crowd {
     left: u64,
     entries: Entries,
     news: News,
-    times: AllTimes,
     has_told_error: bool,
 }
 
-fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let options = match told(&words) {
-        Ok(Told::Run(options)) => options,
-        Ok(Told::Help) => {
-            print!("{HELP}");
-            return;
-        }
-        Err(wrong) => {
-            eprintln!("error: {wrong}");
-            std::process::exit(2);
-        }
-    };
-    let mut crowd = Crowd::new(options, raise_descriptor_limit());
-    crowd.epoll.add(0, libc::EPOLLIN, STDIN);
-    let mut ready = Vec::new();
-    let mut buffer = vec![0u8; 256 * 1024];
-    loop {
-        let pause = crowd.on_time();
-        crowd.epoll.wait(&mut ready, pause);
-        for &(number, events) in &ready {
-            if number != STDIN {
-                crowd.on_event(number as usize, events, &mut buffer);
-            } else if !crowd.on_input() {
-                return;
-            }
-        }
-    }
-}
-
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // Who started us is gone: the end of the input comes next.
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-}
-
 impl Crowd {
-    fn new(options: Options, descriptors: usize) -> Self {
+    /// Nobody yet; the process may have so many descriptors.
+    pub fn new(options: Options, descriptors: usize) -> Self {
         Self {
             epoll: Epoll::new(),
             most: MOST_READERS.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)),
@@ -173,7 +106,6 @@ impl Crowd {
             free: Vec::new(),
             timers: BinaryHeap::new(),
             pace: Pace::default(),
-            lines: Lines::default(),
             dice: Dice::new(options.seed.unwrap_or_else(random_number)),
             pushes: Pushes::new(options.topics.clone()),
             present: 0,
@@ -181,44 +113,25 @@ impl Crowd {
             left: 0,
             entries: Entries::default(),
             news: News::default(),
-            times: AllTimes::default(),
             has_told_error: false,
             options,
         }
     }
 
-    // --- commands -------------------------------------------------------------------------------
+    // --- what it is told --------------------------------------------------------------------------
 
-    /// Does what standard input says; false at its end.
-    fn on_input(&mut self) -> bool {
-        let mut piece = [0u8; 4096];
-        let size = std::io::stdin().read(&mut piece).unwrap_or(0);
-        for line in self.lines.take(&piece[..size]) {
-            match command(&line, self.most) {
-                Ok(Command::Readers(count, rate)) => {
-                    self.pace.set(count, rate, monotonic_ns());
-                    say("{}");
-                }
-                Ok(Command::Storm) => {
-                    let cut = self.storm();
-                    say(&format!("{{\"cut\":{cut}}}"));
-                }
-                Ok(Command::Report) => {
-                    let report = self.report();
-                    say(&report);
-                }
-                Ok(Command::Books) => say(&self.books()),
-                Ok(Command::End) => {
-                    say("{}");
-                    return false;
-                }
-                Err(wrong) => say(&format!("{{\"error\":\"{wrong}\"}}")),
-            }
-        }
-        size > 0
+    /// At most so many can be wanted.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
-    fn storm(&mut self) -> usize {
+    /// From now on so many are wanted, and come or go at that rate.
+    pub fn want(&mut self, count: usize, per_second: f64) {
+        self.pace.set(count, per_second, monotonic_ns());
+    }
+
+    /// Cuts every connection; returns how many there were.
+    pub fn storm(&mut self) -> usize {
         let there: Vec<usize> =
             self.order.iter().copied().filter(|&n| self.readers[n].socket >= 0).collect();
         for &number in &there {
@@ -227,43 +140,20 @@ impl Crowd {
         there.len()
     }
 
-    fn report(&mut self) -> String {
-        let news = std::mem::take(&mut self.news);
-        let holes: u64 = self.order.iter().map(|&n| self.readers[n].book.holes()).sum();
-        let counts = [
-            ("present", self.present as u64),
-            ("wanted", self.pace.wanted() as u64),
-            ("arrived", self.arrived),
-            ("left", self.left),
-            ("refused", news.refused),
-            ("failed", news.failed),
-            ("foreign", news.foreign),
-            ("broken", news.broken),
-            ("moved", news.moved),
-            ("stopped", news.stopped),
-            ("returned", news.returned),
-            ("gaps", news.gaps),
-            ("errors", news.errors),
-            ("messages", news.messages),
-            ("strange", news.strange),
-            ("doubled", news.doubled),
-            ("repeats", news.repeats),
-            ("unnoted", news.unnoted),
-            ("holes", holes),
-        ];
-        let counts: Vec<String> =
-            counts.iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();
-        format!(
-            "{{{},\"receive\":{},\"resume\":{},\"connect\":{},\"arrive\":{}}}",
-            counts.join(","),
-            self.times.receive.take(),
-            self.times.resume.take(),
-            self.times.connect.take(),
-            self.times.arrive.take(),
-        )
+    /// What happened since the last report, as JSON.
+    pub fn report(&mut self) -> String {
+        let holes = self.order.iter().map(|&n| self.readers[n].book.holes()).sum();
+        self.news.take(&Moment {
+            present: self.present,
+            wanted: self.pace.wanted(),
+            arrived: self.arrived,
+            left: self.left,
+            holes,
+        })
     }
 
-    fn books(&self) -> String {
+    /// What each reader had, as JSON.
+    pub fn books(&self) -> String {
         let now = realtime_ns();
         let mut entries = self.entries.clone();
         for &number in &self.order {
@@ -276,7 +166,7 @@ impl Crowd {
     // --- who comes, waits and goes ----------------------------------------------------------------
 
     /// Those whose time has come; returns how many milliseconds there are until the next.
-    fn on_time(&mut self) -> i32 {
+    pub fn on_time(&mut self) -> i32 {
         let now = monotonic_ns();
         while let Some(due) = self.pace.due(self.order.len(), now) {
             match due {
@@ -299,7 +189,7 @@ impl Crowd {
                     self.timer(number, reader.heard_ns + SILENCE_NS);
                 }
                 Step::Reading => {
-                    self.news.broken += 1;
+                    self.news.counts.broken += 1;
                     self.come_back(number, 0);
                 }
                 _ => self.fail(number),
@@ -402,7 +292,7 @@ impl Crowd {
             self.epoll.add(socket, libc::EPOLLOUT, number as u64);
             self.timer(number, monotonic_ns() + PATIENCE_NS);
         } else {
-            self.news.failed += 1;
+            self.news.counts.failed += 1;
             self.come_back(number, 0);
         }
     }
@@ -436,13 +326,13 @@ impl Crowd {
     }
 
     fn refuse(&mut self, number: usize) {
-        self.news.refused += 1;
+        self.news.counts.refused += 1;
         self.next_box(number);
     }
 
     /// Nobody answers, or not in time, or with something else.
     fn fail(&mut self, number: usize) {
-        self.news.failed += 1;
+        self.news.counts.failed += 1;
         if matches!(self.readers[number].step, Step::Asking | Step::Answered) {
             self.next_desk(number, 0);
         } else {
@@ -452,7 +342,8 @@ impl Crowd {
 
     // --- what comes from a socket ---------------------------------------------------------------
 
-    fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
+    /// Something happened to the reader's socket.
+    pub fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
         let reader = &self.readers[number];
         let writable = events & libc::EPOLLOUT as u32 != 0;
         let lost = events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
@@ -500,7 +391,7 @@ impl Crowd {
                 self.answered(number, &rest, true);
             }
             Step::Reading => {
-                self.news.broken += 1;
+                self.news.counts.broken += 1;
                 self.come_back(number, 0);
             }
             _ => self.fail(number),
@@ -550,7 +441,7 @@ impl Crowd {
             return if ended { self.fail(number) } else { self.keep(number, data) };
         };
         let offer = parse(body, self.options.own);
-        self.news.foreign += offer.foreign as u64;
+        self.news.counts.foreign += offer.foreign as u64;
         let reader = &mut self.readers[number];
         (reader.offered, reader.retry_ms) = (offer.gateways, offer.retry_ms);
         if self.readers[number].offered.is_empty() {
@@ -609,7 +500,7 @@ impl Crowd {
         let position = match push {
             Push::Message(message) if is_reading => self.on_message(number, message, now),
             Push::Strange(position) if is_reading => {
-                self.news.strange += 1;
+                self.news.counts.strange += 1;
                 position
             }
             Push::Subscribed(recovered, position) if !is_reading => {
@@ -631,10 +522,10 @@ impl Crowd {
         if code == BOX_REFUSES && self.readers[number].step == Step::Subscribing {
             return self.refuse(number);
         }
-        self.news.moved += 1;
+        self.news.counts.moved += 1;
         let advice = advice(code);
         if advice == Advice::Stop || !reconnect {
-            self.news.stopped += 1;
+            self.news.counts.stopped += 1;
             self.close(number);
             self.readers[number].step = Step::Stopped;
         } else if advice == Advice::Now && self.readers[number].lasted() {
@@ -646,7 +537,7 @@ impl Crowd {
     }
 
     fn on_error(&mut self, number: usize, code: u64) {
-        self.news.errors += 1;
+        self.news.counts.errors += 1;
         if !self.has_told_error {
             self.has_told_error = true;
             eprintln!("error: a reader's verb was refused with code {code}; more are only counted");
@@ -660,13 +551,13 @@ impl Crowd {
     fn subscribed(&mut self, number: usize, recovered: bool, now: u64) {
         let reader = &mut self.readers[number];
         let at = monotonic_ns();
-        self.times.connect.add(reader.asked_ns, at);
+        self.news.times.connect.add(reader.asked_ns, at);
         if reader.book.was_in() {
-            self.news.returned += 1;
+            self.news.counts.returned += 1;
         } else {
-            self.times.arrive.add(reader.began_ns, at);
+            self.news.times.arrive.add(reader.began_ns, at);
         }
-        self.news.gaps += u64::from(reader.book.subscribed(now, recovered));
+        self.news.counts.gaps += u64::from(reader.book.subscribed(now, recovered));
         reader.step = Step::Reading;
         reader.open_ns = at;
         reader.here_since_ns = now;
@@ -679,22 +570,22 @@ impl Crowd {
     fn on_message(&mut self, number: usize, message: Message, now: u64) -> Option<Position> {
         let reader = &mut self.readers[number];
         if message.topic != reader.topic {
-            self.news.strange += 1;
+            self.news.counts.strange += 1;
             return message.position;
         }
-        self.news.messages += 1;
+        self.news.counts.messages += 1;
         match reader.book.got(message.publisher, message.number, message.agrees) {
             Got::New if message.sent_ns > reader.here_since_ns => {
-                self.times.receive.add(message.due_ns, now);
+                self.news.times.receive.add(message.due_ns, now);
             }
             // What a reader missed while it was away says nothing about delay.
             Got::New if message.sent_ns > reader.book.since_ns() => {
-                self.times.resume.add(message.due_ns, now);
+                self.news.times.resume.add(message.due_ns, now);
             }
             Got::New => {}
-            Got::Repeat => self.news.repeats += 1,
-            Got::Doubled => self.news.doubled += 1,
-            Got::Unnoted => self.news.unnoted += 1,
+            Got::Repeat => self.news.counts.repeats += 1,
+            Got::Doubled => self.news.counts.doubled += 1,
+            Got::Unnoted => self.news.counts.unnoted += 1,
         }
         message.position
     }
