@@ -91,6 +91,11 @@ class Fabric:
             with contextlib.suppress(ConnectionClosed):
                 await reader.send(f'{head[:-1]},"body":{json.dumps(body)}}}')
 
+    async def write(self, raw: bytes) -> None:
+        """These bytes to all, whatever they mean."""
+        for reader in self.readers:
+            reader.transport.write(raw)
+
     async def cut(self) -> None:
         """End all connections without a word."""
         for reader in self.readers:
@@ -218,6 +223,39 @@ async def test_a_storm_cuts_all_at_once_and_all_come_back_from_where_they_were(
         assert {verb["position"] for verb in fabric.asked[40:]} == {"P0"}
         await fabric.push(1)
         await crowd.has(messages=80, doubled=0, repeats=0, holes=0)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\x01\x02hi", b"\x81\x82\0\0\0\0hi", b"\xc1\x02hi", b"\x81\x7f" + bytes(5) + b"\xff" * 2**21],
+    ids=["fragment", "masked", "compressed", "endless"],
+)
+async def test_who_is_sent_no_frame_of_a_gateway_counts_it_and_comes_back(
+    program: Path, raw: bytes
+) -> None:
+    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+        await crowd.ask("readers 1 1000")
+        await crowd.has(present=1)
+        await fabric.write(raw)
+        await crowd.has(failed=1, returned=1, present=1)
+
+
+@pytest.mark.parametrize(
+    ("code", "reconnect", "comes_back"), [(1012, True, 1), (4001, True, 0), (1012, False, 0)]
+)
+async def test_who_is_sent_away_comes_back_unless_told_not_to(
+    program: Path, code: int, reconnect: bool, comes_back: int
+) -> None:
+    push = {"type": "disconnect", "code": code, "reconnect": reconnect, "retry_after_ms": 5}
+    text = json.dumps(push, separators=(",", ":")).encode()
+    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+        await crowd.ask("readers 2 1000")
+        await crowd.has(present=2)
+        for reader in fabric.readers:
+            await reader.send(text.decode())
+        await crowd.has(
+            moved=2, returned=2 * comes_back, stopped=2 - 2 * comes_back, present=2 * comes_back
+        )
 
 
 async def test_readers_go_when_fewer_are_wanted_and_what_they_had_stays_in_the_books(

@@ -466,13 +466,16 @@ impl Crowd {
     fn frames_in(&mut self, number: usize, data: &[u8]) -> usize {
         let now = realtime_ns();
         let mut at = 0;
-        while let Some((payload, next)) = frame_at(data, at) {
+        while let Some(&[first, second]) = data.get(at..at + 2) {
             // RFC 6455 sections 5.1 and 5.4: no server masks; and ours sends whole messages, uncompressed.
-            if data[at] & 0xF0 != 0x80 || data[at + 1] & 0x80 != 0 {
+            if first & 0xF0 != 0x80 || second & 0x80 != 0 {
                 self.fail(number);
                 return data.len();
             }
-            match data[at] & 0x0F {
+            let Some((payload, next)) = frame_at(data, at) else {
+                break;
+            };
+            match first & 0x0F {
                 1 => self.on_text(number, payload, now),
                 8 => {
                     let code = payload
