@@ -145,16 +145,16 @@ class DenseReaders(User):
 
     def _watch(self, crowd: Crowd) -> None:
         """Have as many as the shape says, and tell locust what they say."""
-        wanted, due = 0, time.monotonic()
+        there, due = 0, time.monotonic()
         while True:
-            before = wanted
             # The second that begins is for coming to what holds at its end.
             wanted = shapes.dense_at(self.run_now.options, self.run_now.at + _EVERY)
-            rate = max(1, abs(wanted - before)) / _EVERY
+            rate = max(1, abs(wanted - there)) / _EVERY
             crowd.ask(f"readers {wanted} {rate}")
             due += _EVERY
             gevent.sleep(max(0.0, due - time.monotonic()))
             report = crowd.ask("report")
+            there = report["arrived"] - report["left"]
             self.run_now.present[self] = report["present"]
             if not self.run_now.closed:
                 _tell(self.environment.stats, report, self.run_now.options.body)
