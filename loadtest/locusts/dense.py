@@ -65,11 +65,15 @@ class Crowd:
     def ask(self, line: str) -> dict[str, Any]:
         """What it answers; CrowdGoneError."""
         # In a greenlet that nobody kills: an answer belongs to the question before it.
-        asking = gevent.spawn(self._ask, line)
+        asking = gevent.spawn(self._answer, line)
         try:
-            found: dict[str, Any] = asking.get(timeout=_PATIENCE)
+            found: dict[str, Any] | None = asking.get(timeout=_PATIENCE)
         except gevent.Timeout:
             raise CrowdGoneError("newsfabric-crowd doesn't answer") from None
+        if found is None:
+            raise CrowdGoneError("newsfabric-crowd has ended")
+        if "error" in found:
+            raise CrowdGoneError(f"newsfabric-crowd: {found['error']}")
         return found
 
     def end(self) -> None:
@@ -77,17 +81,14 @@ class Crowd:
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, line: str) -> dict[str, Any]:
+    def _answer(self, line: str) -> dict[str, Any] | None:
         with self._asking:
             try:
                 self._process.stdin.write(line.encode() + b"\n")
                 self._process.stdin.flush()
-                answer = json.loads(self._process.stdout.readline())
-            except (OSError, ValueError) as exc:
-                raise CrowdGoneError("newsfabric-crowd has ended") from exc
-        if "error" in answer:
-            raise CrowdGoneError(f"newsfabric-crowd: {answer['error']}")
-        return dict(answer)
+                return dict(json.loads(self._process.stdout.readline()))
+            except (OSError, ValueError):
+                return None
 
 
 class DenseReaders(User):
@@ -171,7 +172,7 @@ class DenseReaders(User):
             self.run_now.leave_all(self.books)
 
 
-def failures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+def _failures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     """What went wrong: the event, in words, how often."""
     for name, (what, words) in _FAILURES.items():
         if report[name]:
@@ -182,7 +183,7 @@ def _tell(stats: RequestStats, report: Mapping[str, Any], body: int) -> None:
     for what in _TIMES:
         size = 0 if what == "connect" else body
         _log(stats, what, of_counts(report[what]["counts"]), size)
-    for what, words, often in failures(report):
+    for what, words, often in _failures(report):
         # What has no time of its own is an event of 0 ms, as with other readers.
         if what not in _TIMES:
             _log(stats, what, {0.0: often}, 0)
