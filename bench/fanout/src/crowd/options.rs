@@ -40,7 +40,7 @@ published, so a publisher that is held up hides nothing. In a report:
   doubled, repeats, unnoted         twice in a subscription; again after a resume (allowed); too many holes to note it
   holes                             numbers missing now below the newest that a reader had: on the way, or lost
 
-A reader takes some 600 bytes, and 120 more for each publisher of its topic: it keeps ranges of numbers (64 at most), no
+A reader takes some 400 bytes, and 150 for each publisher of its topic: it keeps ranges of numbers (64 at most), no
 messages. There may be 256 publishers. The kernel's sockets come on top. Each reader needs a descriptor (ulimit -n -H).
 
 Examples:
