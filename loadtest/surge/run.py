@@ -161,16 +161,17 @@ class _News:
         """Open loop: a message is due when it is due, whatever became of those before it."""
         due = time.monotonic()
         while not self._stopped:
-            task = asyncio.create_task(self._send(max(0.0, time.monotonic() - due)))
+            task = asyncio.create_task(self._send(due))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
             due += 1 / self._rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
-    async def _send(self, late: float) -> None:
+    async def _send(self, due: float) -> None:
+        late = max(0.0, time.monotonic() - due)
         n, sent = self.book.next(TOPIC), time.time_ns()
-        due = sent - round(late * 1e9)
-        body = {MARK: self.book.name, "n": n, "sent_ns": sent, "due_ns": due}
+        due_ns = sent - round(late * 1e9)
+        body = {MARK: self.book.name, "n": n, "sent_ns": sent, "due_ns": due_ns}
         with suppress(NewsfabricError):
             await self._publisher.publish(TOPIC, body, message_id=f"{self.book.name}-{n}")
             self.book.receipted(TOPIC, n, sent)
