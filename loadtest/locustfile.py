@@ -8,6 +8,7 @@ from pathlib import Path
 # Locust's environment holds locust; the load test is in this checkout.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from loadtest.locusts.dense import DenseReaders
 from loadtest.locusts.hooks import Shape
 from loadtest.locusts.publishers import AmqpPublisher, HttpPublisher
 from loadtest.locusts.users import (
@@ -21,6 +22,7 @@ from loadtest.locusts.users import (
 __all__ = [
     "AmqpPublisher",
     "AnonymousReader",
+    "DenseReaders",
     "FallbackReader",
     "HttpPublisher",
     "RegisteredReader",

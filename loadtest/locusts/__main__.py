@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from loadtest.crowd import build
 from loadtest.locusts.options import ARGUMENTS, OptionError, Options, checked
 from newsfabric.errors import NewsfabricError, SetupError
 from newsfabric.world.issuer import issue
@@ -48,6 +49,8 @@ def main(words: Sequence[str] | None = None) -> int:
             checked(given)
         if not _LOCUST.exists():
             raise SetupError("locust is missing: scripts/setup loadtest")
+        if told.dense:
+            build()
         with contextlib.ExitStack() as stack:
             if not elsewhere:
                 layout = stack.enter_context(_world(told))
@@ -141,7 +144,8 @@ def _run(
     if told.workers:
         here += ["--master", "--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
         here += [f"--expect-workers={told.workers}"]
-    print(f"{options.shape}: {options.readers} readers, {options.seconds:g} s", flush=True)
+    readers = f"{options.readers + options.dense} readers"
+    print(f"{options.shape}: {readers}, {options.seconds:g} s", flush=True)
     with _signals() as ended_by, contextlib.ExitStack() as stack:
         main_one = stack.enter_context(_process([*words, *here]))
         for _ in range(told.workers):

@@ -19,8 +19,9 @@ from locust import LoadTestShape, events, runners
 from locust.html import get_html_report
 from locust.runners import WORKER_REPORT_INTERVAL, LocalRunner, MasterRunner, WorkerRunner
 
+from loadtest.books import Census, census
 from loadtest.locusts import shapes, state
-from loadtest.locusts.books import Census, census
+from loadtest.locusts.dense import DenseReaders
 from loadtest.locusts.options import ARGUMENTS, READERS, OptionError, Options, checked
 from loadtest.locusts.publishers import AmqpPublisher, HttpPublisher
 from loadtest.locusts.sheet import Row, Sample, write_report
@@ -53,6 +54,8 @@ class _Test:
         self.samples: list[Sample] = []
         self.books: dict[str, dict[str, Any]] = {}
         self.finished = True
+        #: Dense readers who are there, by worker.
+        self.dense: dict[str, int] = {}
         #: To be ended at once: by a signal, or since its options are wrong.
         self.ending = False
         #: Seconds since readers last got anything, as of the last sample.
@@ -81,7 +84,8 @@ class Shape(LoadTestShape):
         readers = shapes.readers_at(_test.options, self.get_run_time(), _test.quiet)
         if readers is None:
             return None
-        return readers + _test.options.publishers, float(_test.options.readers + 100)
+        others = _test.options.publishers + _test.options.dense_users
+        return readers + others, float(_test.options.readers + others + 100)
 
 
 @events.init_command_line_parser.add_listener
@@ -143,9 +147,10 @@ def _started(environment: Any, **_more: Any) -> None:
         user.weight = options.mix.get(name, 0)
     AmqpPublisher.fixed_count = options.amqp_publishers
     HttpPublisher.fixed_count = options.http_publishers
+    DenseReaders.fixed_count = options.dense_users
     environment.user_classes = [
-        *(user for user in _READERS.values() if user.weight),
-        *(user for user in (AmqpPublisher, HttpPublisher) if user.fixed_count),
+        *(user for user in _READERS.values() if user.weight and options.readers),
+        *(user for user in (DenseReaders, AmqpPublisher, HttpPublisher) if user.fixed_count),
     ]
     if not isinstance(runner, MasterRunner):
         _test.storms = [gevent.spawn_later(at, _storm, run) for at in shapes.storms(options)]
@@ -172,6 +177,20 @@ def _stopping(environment: Any, **_more: Any) -> None:
 def _quitting(environment: Any, **_more: Any) -> None:
     if not isinstance(environment.runner, WorkerRunner):
         _finish(environment)
+
+
+@events.report_to_master.add_listener
+def _reports(client_id: str, data: dict[str, Any]) -> None:
+    data["dense"] = _dense_here()
+
+
+@events.worker_report.add_listener
+def _was_reported(client_id: str, data: dict[str, Any]) -> None:
+    _test.dense[client_id] = data["dense"]
+
+
+def _dense_here() -> int:
+    return sum(state.current().present.values()) if state.is_running() else 0
 
 
 def _asked(environment: Any, **_more: Any) -> None:
@@ -268,9 +287,10 @@ def _sample(environment: Any) -> None:
             if entry.num_requests:
                 slowest.setdefault(what, []).append((shares[0], shares[1]))
         users = runner.reported_user_classes_count if master else runner.user_classes_count
+        dense = _test.dense.values() if master else [_dense_here()]
         sample = Sample(
             at=time.monotonic() - began,
-            readers=sum(users.get(name, 0) for name in READERS),
+            readers=sum(users.get(name, 0) for name in READERS) + sum(dense),
             **{
                 what: round((totals.get(what, 0) - before.get(what, 0)) / every, 1)
                 for what in ("connect", "receive", "resume", "publish", "doubled", "failures")

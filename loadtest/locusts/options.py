@@ -20,6 +20,12 @@ READERS: Final = (
     "SlowReader",
     "FallbackReader",
 )
+#: A user that is thousands of readers; see ``--dense``.
+DENSE: Final = "DenseReaders"
+#: Readers of one of them: below the 20,000 descriptors that a process often may have at most.
+MAX_DENSE_EACH: Final = 16_000
+#: Publishers that dense readers can tell apart.
+_MAX_DENSE_PUBLISHERS: Final = 256
 #: What must be said before anything but this machine is put under load.
 OWN: Final = "--i-own-this-target"
 MAX_READERS: Final = 1_000_000
@@ -53,7 +59,10 @@ class Argument:
 #: All of them; each field of :class:`Options` is one.
 ARGUMENTS: Final = (
     Argument("shape", "breaking_news", "How many readers and messages, when.", SHAPES),
-    Argument("readers", 300, "Readers at most."),
+    Argument("readers", 300, "Readers at most, of the kinds in --mix."),
+    Argument(
+        "dense", 0, "Readers of newsfabric-crowd beside these, some 16,000 a user (DenseReaders)."
+    ),
     Argument("seconds", 120.0, "How long messages are published."),
     Argument(
         "settle",
@@ -91,6 +100,7 @@ class Options:
 
     shape: str
     readers: int
+    dense: int
     seconds: float
     settle: float
     messages: float
@@ -115,13 +125,24 @@ class Options:
         """Of both kinds."""
         return self.amqp_publishers + self.http_publishers
 
+    @property
+    def dense_users(self) -> int:
+        """Processes of dense readers."""
+        return -(-self.dense // MAX_DENSE_EACH)
+
+    @property
+    def dense_each(self) -> int:
+        """Readers of each, rounded up: they are all as large."""
+        return -(-self.dense // self.dense_users) if self.dense else 0
+
 
 def checked(given: Mapping[str, Any]) -> Options:
     """The options in ``given`` (texts will do), defaults for the others; OptionError if wrong."""
     told = {one.name: given.get(one.name, one.default) for one in ARGUMENTS}
     options = Options(
         shape=_choice(told, "shape", SHAPES),
-        readers=_whole(told, "readers", 1, MAX_READERS),
+        readers=_whole(told, "readers", 0, MAX_READERS),
+        dense=_whole(told, "dense", 0, MAX_READERS),
         seconds=_number(told, "seconds", 1.0, MAX_SECONDS),
         settle=_number(told, "settle", 6.0, 3600.0),
         messages=_number(told, "messages", 0.001, MAX_RATE),
@@ -143,10 +164,16 @@ def checked(given: Mapping[str, Any]) -> Options:
     )
     if not options.publishers:
         raise OptionError("--amqp-publishers and --http-publishers are both 0: nothing to receive")
-    if options.mix.get("RegisteredReader") and not options.tokens_file:
+    if not options.readers + options.dense:
+        raise OptionError("--readers and --dense are both 0: nobody to receive")
+    if options.readers and options.mix.get("RegisteredReader") and not options.tokens_file:
         raise OptionError("RegisteredReader needs --tokens-file, or --mix without it")
     for url in options.frontdesks:
         check_target(url, ("http", "https"), own=options.i_own_this_target)
+        if options.dense and not _is_plain(url):
+            raise OptionError("--dense wants frontdesks at http:// and an IPv4 address")
+    if options.dense and options.publishers > _MAX_DENSE_PUBLISHERS:
+        raise OptionError(f"--dense: at most {_MAX_DENSE_PUBLISHERS} publishers")
     for url in options.amqp:
         check_target(url, ("amqp", "amqps"), own=options.i_own_this_target)
         if urlsplit(url).password is not None:
@@ -178,6 +205,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_plain(url: str) -> bool:
+    """Whether ``newsfabric-crowd`` can speak to it: it has no TLS and looks up no name."""
+    parts = urlsplit(url)
+    try:
+        return parts.scheme == "http" and bool(ipaddress.IPv4Address(parts.hostname or ""))
+    except ValueError:
+        return parts.scheme == "http" and parts.hostname == "localhost"
 
 
 def _mix(text: str) -> Mapping[str, int]:

@@ -20,12 +20,10 @@ import pika
 import pika.exceptions
 from locust import User, events, task
 
-from loadtest.locusts.books import PublisherBook
+from loadtest.books import MARK, PublisherBook
 from loadtest.locusts.state import Run, current
 from loadtest.locusts.wire import post
 
-#: The field of a body that makes it one of a load test's.
-MARK: Final = "loadtest"
 _MOST_OPEN: Final = 1000
 _AGAIN: Final = 5.0
 _HTTP_AT_ONCE: Final = 50

@@ -37,8 +37,16 @@ def readers_at(options: Options, at: float, quiet: float) -> int | None:
     settled = at - options.seconds - options.settle
     if settled >= _LATEST or (settled >= 0 and quiet >= _QUIET):
         return None
-    share = _CURVES[options.shape](min(at / options.seconds, 1.0))
-    return max(1, round(options.readers * share))
+    return min(options.readers, max(1, round(options.readers * _share(options, at))))
+
+
+def dense_at(options: Options, at: float) -> int:
+    """How many readers each crowd is to have."""
+    return round(options.dense_each * _share(options, at))
+
+
+def _share(options: Options, at: float) -> float:
+    return _CURVES[options.shape](min(at / options.seconds, 1.0))
 
 
 def messages_at(options: Options, at: float) -> float:

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from loadtest.locusts.books import Census
+from loadtest.books import Census
 from loadtest.locusts.options import Options
 from loadtest.plot import Line, Panel, draw
 
@@ -128,7 +128,8 @@ def _page(
     broken: Sequence[str],
     rows: Sequence[Row],
 ) -> Iterator[str]:
-    title = f"Load test: {options.shape}, {options.readers} readers"
+    readers = options.readers + options.dense
+    title = f"Load test: {options.shape}, {readers:,} readers"
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
     yield f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>"
     yield f'<p class="{"bad" if broken else "good"}">{escape(verdict(found, broken))}</p>'

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from loadtest.books import Identities, PublisherBook, ReaderBook
 from loadtest.locusts import shapes
-from loadtest.locusts.books import Identities, PublisherBook, ReaderBook
 from loadtest.locusts.options import OptionError, Options
 
 _MAX_TOKENS: Final = 100_000
@@ -36,6 +36,10 @@ class Run:
         self.books: set[ReaderBook] = set()
         #: Entries of those who have left.
         self.left: list[dict[str, Any]] = []
+        #: Who has books of readers that are in other processes; called once, when they leave.
+        self.others: set[Callable[[], list[dict[str, Any]]]] = set()
+        #: How many readers each of those has connected now.
+        self.present: dict[object, int] = {}
         #: Ways to cut each connection that is open.
         self.cuts: set[Callable[[], None]] = set()
         self.closed = False
@@ -67,6 +71,12 @@ class Run:
             self.books.discard(book)
             self.left.append(book.entry(time.time_ns(), left=True))
 
+    def leave_all(self, others: Callable[[], list[dict[str, Any]]]) -> None:
+        """The readers of another process are gone."""
+        if others in self.others:
+            self.others.discard(others)
+            self.left += others()
+
     def close(self) -> dict[str, Any]:
         """All books, for the census; whatever comes after that doesn't count."""
         if not self.closed:
@@ -74,6 +84,8 @@ class Run:
             now = time.time_ns()
             self.left += [book.entry(now) for book in self.books]
             self.books.clear()
+            for others in list(self.others):
+                self.leave_all(others)
         return {"readers": self.left, "publishers": [book.entry() for book in self.publishers]}
 
 
@@ -85,6 +97,11 @@ def begin(options: Options) -> Run:
     global _current
     _current = Run(options)
     return _current
+
+
+def is_running() -> bool:
+    """Whether a run has begun."""
+    return _current is not None
 
 
 def current() -> Run:

@@ -13,8 +13,7 @@ from typing import Any, Final, NoReturn
 import gevent
 from locust import User, events, task
 
-from loadtest.locusts.books import ReaderBook
-from loadtest.locusts.publishers import MARK
+from loadtest.books import MARK, ReaderBook
 from loadtest.locusts.state import Run, current
 from loadtest.locusts.wire import Connection, Gone, Push, connect, endpoints
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from loadtest.surge.crowd import build
+from loadtest.crowd import build
 from loadtest.surge.figures import figures
 from loadtest.surge.report import verdict, write_report
 from loadtest.surge.run import SurgeOptions, surge
@@ -71,14 +71,12 @@ def main(
     )
     words = ("--scale", f"1:{most}", "--box-capacity", str(capacity), "--port-base", str(port_base))
     try:
-        program = build()
+        build()
         report.mkdir(parents=True, exist_ok=True)
         with _world(state, words, running=running):
             layout, _ = running_world(state_path(state))
-            done = asyncio.run(
-                surge(layout, layout.regions[0], options, program, report.resolve(), _say)
-            )
-    except NewsfabricError as exc:
+            done = asyncio.run(surge(layout, layout.regions[0], options, _say))
+    except (FileNotFoundError, NewsfabricError) as exc:
         raise click.ClickException(str(exc)) from exc
     found = figures(done.samples, done.census)
     write_report(report, done.samples, found, options, capacity=capacity)

@@ -1,4 +1,4 @@
-"""The crowds of a surge: processes of ``surge-crowd`` (Rust), told and asked together.
+"""The crowds of a surge: processes of ``newsfabric-crowd``, told and asked together.
 
 One process may have only so many descriptors, so a large crowd is several. What each says is
 added up here.
@@ -9,29 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from newsfabric.errors import SetupError
+from loadtest.crowd import LINE_LIMIT, command
+from loadtest.times import added, of_counts
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
 #: Readers of one process: below the descriptors that a process usually may have, and few enough
 #: that a message to all of them doesn't keep those waiting who connect meanwhile.
 MOST_EACH: Final = 5000
 _PATIENCE: Final = 60.0
-_LINE_LIMIT: Final = 1 << 22
-
-
-def build() -> Path:
-    """Build the crowd; returns where it is. SetupError without cargo."""
-    if shutil.which("cargo") is None:
-        raise SetupError("cargo is missing: the crowd is written in Rust")
-    command = ("cargo", "build", "--quiet", "--release", "--package", "newsfabric-fanout")
-    subprocess.run(command, check=True, cwd=_ROOT)
-    return _ROOT / "target" / "release" / "surge-crowd"
+_TIMES: Final = ("arrive", "connect", "receive", "resume")
 
 
 class Crowds:
@@ -42,66 +30,65 @@ class Crowds:
         # An answer belongs to the question before it.
         self._asking = asyncio.Lock()
 
-    async def arrive(self, count: int, per_second: float) -> None:
-        """From now on ``count`` readers come, evenly."""
-        await self._pace("arrive", count, per_second)
-
-    async def leave(self, count: int, per_second: float) -> None:
-        """From now on ``count`` readers go, evenly, the oldest first."""
-        await self._pace("leave", count, per_second)
-
-    async def report(self) -> dict[str, Any]:
-        """What happened since the last one: numbers added up, lists one after the other."""
-        return await self._all("report")
-
-    async def census(self, messages: Path, *, grace: float) -> dict[str, Any]:
-        """What readers were owed of the ``messages`` (a line each), and what they had."""
-        found = await self._all(f"census {messages} {round(grace * 1e9)}")
-        return found | {"messages": found["messages"] // len(self._processes)}
-
-    async def _pace(self, verb: str, count: int, per_second: float) -> None:
+    async def readers(self, count: int, per_second: float) -> None:
+        """From now on ``count`` are to be there; they come or go evenly, the oldest go first."""
         share, more = divmod(count, len(self._processes))
+        rate = per_second / len(self._processes)
         async with self._asking:
             for n, process in enumerate(self._processes):
-                if part := share + (n < more):
-                    await self._ask(process, f"{verb} {part} {per_second * part / count:.6f}")
+                await _ask(process, f"readers {share + (n < more)} {rate:.6f}")
 
-    async def _all(self, line: str) -> dict[str, Any]:
-        async with self._asking:
-            answers = await asyncio.gather(*(self._ask(each, line) for each in self._processes))
-        return {key: sum((a[key] for a in answers[1:]), answers[0][key]) for key in answers[0]}
-
-    async def _ask(self, process: asyncio.subprocess.Process, line: str) -> dict[str, Any]:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(line.encode() + b"\n")
-        async with asyncio.timeout(_PATIENCE):
-            found: dict[str, Any] = json.loads(await process.stdout.readline())
+    async def report(self) -> dict[str, Any]:
+        """What happened since the last one: counts, and times in ms (``loadtest.times``)."""
+        answers = await self._all("report")
+        found: dict[str, Any] = {
+            name: sum(answer[name] for answer in answers)
+            for name in answers[0]
+            if name not in _TIMES
+        }
+        for name in _TIMES:
+            found[name] = added(of_counts(answer[name]["counts"]) for answer in answers)
         return found
+
+    async def books(self) -> list[dict[str, Any]]:
+        """What each reader had, as the census wants it."""
+        answers = await self._all("books")
+        return [{"kind": "reader", **one} for answer in answers for one in answer["entries"]]
+
+    async def _all(self, line: str) -> list[dict[str, Any]]:
+        async with self._asking:
+            return await asyncio.gather(*(_ask(each, line) for each in self._processes))
+
+
+async def _ask(process: asyncio.subprocess.Process, line: str) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line.encode() + b"\n")
+    async with asyncio.timeout(_PATIENCE):
+        found: dict[str, Any] = json.loads(await process.stdout.readline())
+    return found
 
 
 @contextlib.asynccontextmanager
 async def running(
-    program: Path, *, desk_port: int, topic: str, run: str, readers: int, seed: int = 1
+    *, frontdesk: str, topic: str, readers: int, seed: int = 1
 ) -> AsyncIterator[Crowds]:
-    """Crowds for ``readers`` of ``topic``, who ask the frontdesk at ``desk_port``; nobody yet."""
+    """Crowds for ``readers`` of ``topic``, who ask ``frontdesk`` (a URL); nobody is there yet."""
     processes = []
     async with contextlib.AsyncExitStack() as stack:
         for n in range(-(-readers // MOST_EACH)):
-            options = {
-                "desk-port": desk_port,
-                "topic": topic,
-                "run": run,
-                "source": f"127.0.0.{10 + n}",
-                "seed": seed + n,
-            }
-            words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+            words = command(
+                frontdesks=[frontdesk],
+                topics=[topic],
+                source=f"127.0.0.{10 + n}",
+                own=False,
+                seed=seed + n,
+            )
             process = await asyncio.create_subprocess_exec(
-                str(program),
                 *words,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                limit=_LINE_LIMIT,
+                limit=LINE_LIMIT,
                 # Linux shares its cores among sessions, and readers have computers of their own.
                 start_new_session=True,
             )

@@ -7,9 +7,10 @@ from asking the frontdesk to the gateway's ``subscribed``: all that a person wai
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from loadtest.times import Times, added, share_of
 
 #: How much longer a connect may take under the greatest load than under the smallest.
 FLAT: Final = 1.5
@@ -23,7 +24,8 @@ _LEAST_IN_A_BAND: Final = 50
 class Sample:
     """One second. ``started`` boxes have a process, ``standing`` ones are offered to readers.
 
-    Counts of events (``refused`` … ``frames``) are since the sample before; times are in ms.
+    Counts of events and ``messages`` are since the sample before; so are times, in ms:
+    ``arrivals`` of readers who are new, with all tries; ``connects`` of all, the last try alone.
     ``failed`` are connections that nobody answered, ``broken`` those that ended without a word,
     ``moved`` those that a draining box sent away, ``gaps`` resumes that may have missed something.
     ``machine_load`` is the load average of the last minute, of whatever else runs there, too.
@@ -43,13 +45,13 @@ class Sample:
     moved: int
     returned: int
     gaps: int
-    frames: int
+    messages: int
     doubled: int
     repeats: int
     machine_load: float = 0.0
-    arrivals_ms: tuple[float, ...] = ()
-    boxes_ms: tuple[float, ...] = ()
-    delays_ms: tuple[float, ...] = ()
+    arrivals: Times = dataclasses.field(default_factory=dict)
+    connects: Times = dataclasses.field(default_factory=dict)
+    delays: Times = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ class Figures:
         if self.lost:
             yield f"{self.lost} deliveries were lost"
         if self.doubled:
-            yield f"{self.doubled} deliveries came twice on one connection"
+            yield f"{self.doubled} deliveries were doubled"
         if self.refused_after:
             yield f"{self.refused_after} readers were refused after the first new box stood"
         if self.never_in:
@@ -126,8 +128,8 @@ def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
     first = len(samples[0].started)
     new_at = next((s.at for s in samples if s.standing > first), None)
     bands = tuple(_bands(samples))
-    arrivals = [ms for s in samples for ms in s.arrivals_ms]
-    delays = [ms for s in samples for ms in s.delays_ms]
+    arrivals = added(s.arrivals for s in samples)
+    delays = added(s.delays for s in samples)
     most = max(s.present for s in samples)
     loads = [s.machine_load for s in samples]
     return Figures(
@@ -161,27 +163,22 @@ def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
     )
 
 
-def share_of(values: Sequence[float], share: float) -> float | None:
-    """The value below which that ``share`` of them is; None of none."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
-
-
 def _bands(samples: Sequence[Sample]) -> Iterator[Band]:
     most = max(s.present for s in samples)
     width = max(1, -(-most // BANDS))
-    found: dict[int, list[float]] = {}
+    found: dict[int, list[Times]] = {}
     for sample in samples:
-        if sample.arrivals_ms:
-            found.setdefault(max(0, sample.present - 1) // width, []).extend(sample.arrivals_ms)
+        if sample.arrivals:
+            found.setdefault(max(0, sample.present - 1) // width, []).append(sample.arrivals)
     for band in sorted(found):
-        times = found[band]
-        if len(times) >= _LEAST_IN_A_BAND:
+        times = added(found[band])
+        connects = sum(times.values())
+        if connects >= _LEAST_IN_A_BAND:
             yield Band(
                 least=band * width,
                 most=(band + 1) * width,
-                connects=len(times),
-                p50=statistics.median(times),
+                connects=connects,
+                p50=share_of(times, 0.5) or 0.0,
                 p99=share_of(times, 0.99) or 0.0,
             )
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from loadtest.surge.figures import FLAT, Figures, Sample, document, share_of
+from loadtest.surge.figures import FLAT, Figures, Sample, document
 from loadtest.surge.run import SurgeOptions
+from loadtest.times import share_of
 from newsfabric.chaos.plot import Band as Bar
 from newsfabric.chaos.plot import Series, draw
 
@@ -68,10 +69,10 @@ def boxes_over_time(samples: Sequence[Sample]) -> list[dict[str, Any]]:
 def _brief(sample: Sample) -> dict[str, Any]:
     found = dataclasses.asdict(sample)
     found |= {"at": round(sample.at, 1), "started": len(sample.started)}
-    for name in ("arrivals_ms", "boxes_ms", "delays_ms"):
-        times = found.pop(name)
-        found[name.replace("_ms", "")] = {
-            "count": len(times),
+    for name in ("arrivals", "connects", "delays"):
+        times = found[name]
+        found[name] = {
+            "count": sum(times.values()),
             "p50_ms": _rounded(share_of(times, 0.5)),
             "p99_ms": _rounded(share_of(times, 0.99)),
         }
@@ -130,7 +131,7 @@ def _rows(found: Figures) -> Iterator[tuple[str, str]]:
     yield "deliveries owed", str(found.owed)
     yield "… lost", str(found.lost)
     yield "… not there yet when a reader left, 10 s after they were sent", str(found.late)
-    yield "… twice on one connection", str(found.doubled)
+    yield "… doubled", str(found.doubled)
     yield "repeats after a reconnect, dropped by identity", str(found.repeats)
     yield "readers refused, in all", str(found.refused)
     yield "… after the first new box stood", str(found.refused_after)
@@ -179,7 +180,7 @@ def _plot(samples: Sequence[Sample], found: Figures, capacity: int) -> str:
 
 
 def _seconds(sample: Sample | None, share: float) -> float | None:
-    found = None if sample is None else share_of(sample.arrivals_ms, share)
+    found = None if sample is None else share_of(sample.arrivals, share)
     return None if found is None else found / 1000
 
 

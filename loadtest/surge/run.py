@@ -13,12 +13,12 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from tornado.httpclient import HTTPClientError
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from loadtest.books import MARK, PublisherBook, census
 from loadtest.surge.crowd import Crowds, running
 from loadtest.surge.figures import Sample
 from newsfabric.errors import Disconnected, NewsfabricError, WorldError
@@ -31,7 +31,7 @@ from newsfabric.world.layout import RegionLayout, WorldLayout
 #: Gold, and no reader is allowed to miss one: a slow one is disconnected and comes back for it.
 TOPIC: Final = "news.breaking"
 #: What is published so shortly before a reader leaves isn't owed to that reader.
-GRACE: Final = 10.0
+GRACE_NS: Final = 10_000_000_000
 _EVERY: Final = 1.0
 # For the last message to arrive everywhere.
 _SETTLE: Final = 15.0
@@ -67,21 +67,16 @@ async def surge(
     layout: WorldLayout,
     region: RegionLayout,
     options: SurgeOptions,
-    program: Path,
-    folder: Path,
     say: Callable[[str], None],
 ) -> Surge:
-    """Make it happen in ``region``; ``folder`` gets the list of messages."""
-    run = secrets.token_hex(4)
+    """Make it happen in ``region``."""
     urls = ",".join(broker.amqp_url for broker in region.client)
-    crowd = running(
-        program, desk_port=region.frontdesk_port, topic=TOPIC, run=run, readers=options.many
-    )
+    crowd = running(frontdesk=region.frontdesk_url, topic=TOPIC, readers=options.many)
     async with (
         await AsyncPublisher.open([urls], app_id="newsfabric-surge", timeout=None) as publisher,
         crowd as crowds,
     ):
-        news = _News(publisher, run, options.messages)
+        news = _News(publisher, options.messages)
         watch = _Watch(layout, region, crowds, say)
         try:
             async with asyncio.TaskGroup() as group:
@@ -94,11 +89,14 @@ async def surge(
                     task.cancel()
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
-        listed = folder / "messages.txt"
-        lines = "".join(f"{n} {sent}\n" for n, sent in news.receipted.items())
-        await asyncio.to_thread(listed.write_text, lines)
-        census = await crowds.census(listed, grace=GRACE)
-    return Surge(samples=tuple(watch.samples), census=census, unreceipted=news.unreceipted)
+        entries = await crowds.books()
+    found = await asyncio.to_thread(census, entries, [news.book.entry()], grace=GRACE_NS)
+    never_in = sum(entry["readers"] for entry in entries if not entry["since"])
+    return Surge(
+        samples=tuple(watch.samples),
+        census={**dataclasses.asdict(found), "never_in": never_in},
+        unreceipted=news.book.unreceipted,
+    )
 
 
 async def _phases(
@@ -107,14 +105,14 @@ async def _phases(
     began_with = len(await watch.next())
     say(f"{options.few} readers come, {options.first_rate:g} a second")
     watch.phase = "few"
-    await crowds.arrive(options.few, options.first_rate)
+    await crowds.readers(options.few, options.first_rate)
     await watch.until(
         lambda s: s.arrived >= options.few, seconds=_time(options.few, options.first_rate)
     )
     more = options.many - options.few
     say(f"{more} more come, {options.rate:g} a second")
     watch.phase = "surge"
-    await crowds.arrive(more, options.rate)
+    await crowds.readers(options.many, options.rate)
     await watch.until(lambda s: s.arrived >= options.many, seconds=_time(more, options.rate))
     # Who was refused is still on the way.
     await watch.until(lambda s: s.present >= options.many, seconds=120.0, must=False)
@@ -123,7 +121,7 @@ async def _phases(
     await asyncio.sleep(options.holds)
     say(f"{more} leave, {options.leave_rate:g} a second")
     watch.phase = "leave"
-    await crowds.leave(more, options.leave_rate)
+    await crowds.readers(options.few, options.leave_rate)
     await watch.until(lambda s: s.left >= more, seconds=_time(more, options.leave_rate))
     watch.phase = "rest"
     say("boxes are drained and ended")
@@ -143,15 +141,12 @@ def _time(count: int, rate: float) -> float:
 class _News:
     """Publishes numbered messages, so many a second, until it is stopped."""
 
-    def __init__(self, publisher: AsyncPublisher, run: str, rate: float) -> None:
+    def __init__(self, publisher: AsyncPublisher, rate: float) -> None:
         self._publisher = publisher
-        self._run = run
         self._rate = rate
         self._stopped = False
         self._sending: set[asyncio.Task[None]] = set()
-        self._sent = 0
-        #: Number → when it was sent (CLOCK_MONOTONIC, ns), of those with a receipt.
-        self.receipted: dict[int, int] = {}
+        self.book = PublisherBook(secrets.token_hex(4))
 
     def stop(self) -> None:
         """No more from now on."""
@@ -162,27 +157,24 @@ class _News:
         """Whether all that was sent has its answer."""
         return self._stopped and not self._sending
 
-    @property
-    def unreceipted(self) -> int:
-        """How many have none."""
-        return self._sent - len(self.receipted)
-
     async def publish(self) -> None:
         """Open loop: a message is due when it is due, whatever became of those before it."""
-        began = time.monotonic()
+        due = time.monotonic()
         while not self._stopped:
-            task = asyncio.create_task(self._send(self._sent))
-            self._sent += 1
+            task = asyncio.create_task(self._send(due))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-            await asyncio.sleep(max(0.0, began + self._sent / self._rate - time.monotonic()))
+            due += 1 / self._rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
 
-    async def _send(self, n: int) -> None:
-        sent = time.monotonic_ns()
-        body = {"run": self._run, "n": n, "sent_ns": sent}
+    async def _send(self, due: float) -> None:
+        late = max(0.0, time.monotonic() - due)
+        n, sent = self.book.next(TOPIC), time.time_ns()
+        due_ns = sent - round(late * 1e9)
+        body = {MARK: self.book.name, "n": n, "sent_ns": sent, "due_ns": due_ns}
         with suppress(NewsfabricError):
-            await self._publisher.publish(TOPIC, body, message_id=f"{self._run}-{n}")
-            self.receipted[n] = sent
+            await self._publisher.publish(TOPIC, body, message_id=f"{self.book.name}-{n}")
+            self.book.receipted(TOPIC, n, sent)
 
 
 class _Watch:
@@ -253,9 +245,9 @@ class _Watch:
             wanted=wanted,
             machine_load=os.getloadavg()[0],
             **{name: report[name] for name in _COUNTS},
-            arrivals_ms=_ms(report["arrivals_us"]),
-            boxes_ms=_ms(report["boxes_us"]),
-            delays_ms=_ms(report["delays_us"]),
+            arrivals=report["arrive"],
+            connects=report["connect"],
+            delays=report["receive"],
         )
 
     async def _standing(self) -> int:
@@ -288,7 +280,7 @@ _COUNTS: Final = (
     "moved",
     "returned",
     "gaps",
-    "frames",
+    "messages",
     "doubled",
     "repeats",
 )
@@ -297,7 +289,3 @@ _COUNTS: Final = (
 def _whole(document: Any) -> int | None:
     found = document.get("wanted") if isinstance(document, dict) else None
     return found if isinstance(found, int) else None
-
-
-def _ms(microseconds: list[int]) -> tuple[float, ...]:
-    return tuple(us / 1000 for us in microseconds)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest.locusts.books import (
+from loadtest.books import (
     GRACE_NS,
     OUTSIDE_NS,
     Census,

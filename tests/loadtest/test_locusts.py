@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import PORTS, ROOT, ports_in_use, require_rabbitmq
 
+from loadtest.books import Census, census
 from loadtest.locusts import state
-from loadtest.locusts.books import Census, census
 from loadtest.locusts.options import (
     ARGUMENTS,
     SHAPES,
@@ -28,7 +29,7 @@ from loadtest.locusts.options import (
     checked,
     is_loopback,
 )
-from loadtest.locusts.shapes import messages_at, readers_at, storms
+from loadtest.locusts.shapes import dense_at, messages_at, readers_at, storms
 from loadtest.locusts.sheet import Sample, plot, verdict, write_report
 
 # Beside the ports of tests/e2e that are there, too; the surge's world is in the same group.
@@ -66,6 +67,11 @@ def test_texts_from_a_web_page_are_as_good_as_numbers() -> None:
     [
         {"shape": "square"},
         {"readers": 0},
+        {"readers": -1},
+        {"dense": 0.5},
+        {"dense": 1, "frontdesks": "https://127.0.0.1:18100"},
+        {"dense": 1, "frontdesks": "http://[::1]:18100"},
+        {"dense": 1, "amqp_publishers": 200, "http_publishers": 57},
         {"readers": "many"},
         {"readers": 2.5},
         {"seconds": "nan"},
@@ -91,6 +97,19 @@ def test_a_wrong_option_is_refused_in_one_line(wrong: dict[str, Any]) -> None:
 
 def test_no_tokens_are_needed_without_registered_readers() -> None:
     assert checked({"mix": "SlowReader=1"}).mix == {"SlowReader": 1}
+    assert checked({"readers": 0, "dense": 1}).readers == 0
+
+
+def test_dense_readers_are_shared_out_among_as_few_processes_as_can_be() -> None:
+    found = {n: options(dense=n) for n in (0, 1, 16_000, 16_001, 100_000)}
+    shares = {n: (told.dense_users, told.dense_each) for n, told in found.items()}
+    assert shares == {
+        0: (0, 0),
+        1: (1, 1),
+        16_000: (1, 16_000),
+        16_001: (2, 8001),
+        100_000: (7, 14_286),
+    }
 
 
 @pytest.mark.parametrize(
@@ -172,6 +191,13 @@ def test_breaking_news_brings_all_readers_and_more_messages() -> None:
     at = (29, 35, 41, 79, 95)
     assert [readers_at(told, t, 0.0) for t in at] == [20, 60, 100, 100, 50]
     assert [messages_at(told, t) for t in at] == [2, 8, 8, 8, 8]
+
+
+def test_dense_readers_come_and_go_as_the_others_do() -> None:
+    told = options(shape="breaking_news", readers=0, dense=100, seconds=100)
+    at = (29, 35, 41, 79, 95, 150)
+    assert [dense_at(told, t) for t in at] == [20, 60, 100, 100, 50, 50]
+    assert {readers_at(told, t, 0.0) for t in at} == {0}
 
 
 def test_a_day_begins_and_ends_at_night() -> None:
@@ -321,6 +347,27 @@ class TestWithAWorld:
         assert "Locust" in (tmp_path / "report" / "locust.html").read_text()
         assert ports_in_use(BASE, 246) == []
         assert not (tmp_path / "world").exists()
+
+    @pytest.mark.cargo
+    def test_dense_readers_come_back_from_a_storm_and_are_accounted_for(
+        self, tmp_path: Path
+    ) -> None:
+        require_rabbitmq()
+        require_locust()
+        if shutil.which("cargo") is None:
+            pytest.skip("cargo is missing")
+        shape = {"shape": "reconnect_storm", "seconds": 20, "settle": 20, "workers": 2}
+        done = run(*self.words(tmp_path, **shape, readers=10, dense=300), timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads((tmp_path / "report" / "report.json").read_text())
+        assert (found["census"]["lost"], found["census"]["doubled"]) == (0, 0)
+        assert found["census"]["readers"] == 310
+        counts = {(row["event"], row["who"]): row["count"] for row in found["events"]}
+        # Everybody came, and came again after each of two storms.
+        assert counts["connect", "DenseReaders"] >= 900
+        assert counts["receive", "DenseReaders"] > 3000
+        assert max(sample["readers"] for sample in found["samples"]) > 290
+        assert ports_in_use(BASE, 246) == []
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_who_is_interrupted_still_writes_the_report(

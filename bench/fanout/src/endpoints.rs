@@ -1,6 +1,7 @@
 //! What a frontdesk answers to `GET /endpoints.json`, as far as a reader in a crowd needs it.
 
-use crate::frames::{number_after, text_after};
+use crate::frames::number_after;
+use std::net::SocketAddrV4;
 
 /// Numbers at random, the same ones for the same seed (xorshift64*).
 pub struct Dice(u64);
@@ -29,31 +30,77 @@ impl Dice {
     }
 }
 
-/// A gateway on this machine, and its share of those who come.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Where to connect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Its address.
+    pub at: SocketAddrV4,
+    /// What comes after it in the URL; begins with a slash, or is empty.
+    pub path: String,
+}
+
+impl Target {
+    /// From a URL that begins with `scheme` and has an IPv4 address or `localhost`; in words what is wrong with it.
+    /// What isn't loopback must be one's `own`: this looks like an attack to whoever is at the other end.
+    pub fn of(url: &str, scheme: &str, own: bool) -> Result<Self, String> {
+        let shown: String = url.chars().take(80).collect();
+        let Some(rest) = url.strip_prefix(scheme) else {
+            return Err(format!("{shown:?} doesn't begin with {scheme}"));
+        };
+        let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let place = place.replace("localhost", "127.0.0.1");
+        let place = if place.contains(':') { place } else { place + ":80" };
+        let at: SocketAddrV4 = place
+            .parse()
+            .map_err(|_| format!("{shown:?} has no IPv4 address: names aren't looked up"))?;
+        if !own && !at.ip().is_loopback() {
+            return Err(format!("{} is not loopback: it needs --i-own-this-target", at.ip()));
+        }
+        if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("{shown:?} has a path that isn't one"));
+        }
+        Ok(Self { at, path: path.into() })
+    }
+}
+
+/// A gateway, and its share of those who come.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Gateway {
     /// Where it listens for readers.
-    pub port: u16,
+    pub target: Target,
     /// Beside the others'.
     pub weight: f64,
 }
 
-/// The gateways that an answer offers, and after how many milliseconds to ask again.
-pub fn parse(body: &[u8]) -> (Vec<Gateway>, u64) {
-    const MARK: &[u8] = b"\"websocket_url\":\"ws://";
-    let mut found = Vec::new();
+/// What an answer offers.
+#[derive(Debug, PartialEq)]
+pub struct Offer {
+    /// Gateways that readers of a crowd may connect to.
+    pub gateways: Vec<Gateway>,
+    /// How many there are beside these: not on loopback, or not over plain WebSocket.
+    pub foreign: usize,
+    /// After so many milliseconds to ask again.
+    pub retry_ms: u64,
+}
+
+/// Reads an answer; `own`: its gateways may be anywhere.
+pub fn parse(body: &[u8], own: bool) -> Offer {
+    const MARK: &[u8] = b"\"websocket_url\":\"";
+    let retry_ms = number_after(b"\"retry_ms\":", body).unwrap_or(1000);
+    let mut offer = Offer { gateways: Vec::new(), foreign: 0, retry_ms };
     let mut rest = body;
     while let Some(at) = rest.windows(MARK.len()).position(|window| window == MARK) {
         rest = &rest[at + MARK.len()..];
         // The entry ends where the next one begins.
         let end = rest.iter().position(|&byte| byte == b'}').unwrap_or(rest.len());
         let entry = &rest[..end];
-        let port = number_after(b":", entry).and_then(|port| u16::try_from(port).ok());
-        if let Some(port) = port {
-            found.push(Gateway { port, weight: weight_of(entry) });
+        let url = entry.split(|&byte| byte == b'"').next().unwrap_or_default();
+        match Target::of(&String::from_utf8_lossy(url), "ws://", own) {
+            Ok(target) => offer.gateways.push(Gateway { target, weight: weight_of(entry) }),
+            Err(_) => offer.foreign += 1,
         }
     }
-    (found, number_after(b"\"retry_ms\":", body).unwrap_or(1000))
+    offer
 }
 
 fn weight_of(entry: &[u8]) -> f64 {
@@ -93,40 +140,71 @@ pub fn answer(data: &[u8], ended: bool) -> Option<(u64, &[u8])> {
     }
 }
 
-/// The close code and the pause of a `disconnect` push; None for any other push.
-pub fn disconnect(payload: &[u8]) -> Option<(u64, u64)> {
-    if text_after(b"{\"type\":\"", payload)? != b"disconnect" {
-        return None;
-    }
-    let pause = number_after(b"\"retry_after_ms\":", payload).unwrap_or(0);
-    Some((number_after(b"\"code\":", payload).unwrap_or(0), pause))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     const ANSWER: &[u8] = br#"{"region":"oregon","gateways":[
         {"sockjs_url":"http://127.0.0.1:1/sockjs","websocket_url":"ws://127.0.0.1:17149/websocket","sse_url":"x","weight":0.75},
         {"sockjs_url":"http://127.0.0.1:1/sockjs","websocket_url":"ws://127.0.0.1:17143/websocket","sse_url":"x","weight":0.25}],
         "alternates":[],"ttl":5,"retry_ms":2000}"#;
 
+    fn gateway(port: u16, weight: f64) -> Gateway {
+        let at = SocketAddrV4::new([127, 0, 0, 1].into(), port);
+        Gateway { target: Target { at, path: "/websocket".into() }, weight }
+    }
+
+    #[test]
+    fn masks_differ() {
+        let mut dice = Dice::new(1);
+        let keys: HashSet<[u8; 4]> = (0..1000).map(|_| dice.key()).collect();
+        assert_eq!(keys.len(), 1000);
+        assert!(!keys.contains(&[0; 4]));
+    }
+
     #[test]
     fn the_gateways_of_an_answer_are_found_with_their_weights() {
-        let found =
-            vec![Gateway { port: 17149, weight: 0.75 }, Gateway { port: 17143, weight: 0.25 }];
-        assert_eq!(parse(ANSWER), (found, 2000));
-        assert_eq!(parse(br#"{"gateways":[],"retry_ms":5}"#), (vec![], 5));
+        let gateways = vec![gateway(17149, 0.75), gateway(17143, 0.25)];
+        assert_eq!(parse(ANSWER, false), Offer { gateways, foreign: 0, retry_ms: 2000 });
+        let none = Offer { gateways: vec![], foreign: 0, retry_ms: 5 };
+        assert_eq!(parse(br#"{"gateways":[],"retry_ms":5}"#, false), none);
+    }
+
+    #[test]
+    fn a_loopback_frontdesk_may_not_lead_elsewhere() {
+        let text = String::from_utf8_lossy(ANSWER).replace("ws://127.0.0.1:17149", "ws://10.0.0.1");
+        let found = parse(text.as_bytes(), false);
+        assert_eq!((found.gateways, found.foreign), (vec![gateway(17143, 0.25)], 1));
+        assert_eq!(parse(text.as_bytes(), true).foreign, 0);
+        let secure = text.replace("ws://", "wss://");
+        assert_eq!(parse(secure.as_bytes(), true).foreign, 2);
+    }
+
+    #[test]
+    fn a_target_is_an_address_on_loopback_unless_it_is_ones_own() {
+        let of = |url: &str, own| Target::of(url, "http://", own);
+        let desk = Target { at: "127.0.0.1:18100".parse().unwrap(), path: String::new() };
+        assert_eq!(of("http://localhost:18100", false), Ok(desk));
+        assert_eq!(of("http://10.0.0.1/a", true).map(|target| target.path), Ok("/a".into()));
+        let refused = of("http://10.0.0.1:80", false);
+        assert_eq!(refused, Err("10.0.0.1 is not loopback: it needs --i-own-this-target".into()));
+        for wrong in
+            ["https://127.0.0.1", "http://news.example.org", "http://127.0.0.1:99999", "http:///a"]
+        {
+            assert!(of(wrong, true).is_err(), "{wrong}");
+        }
+        assert!(of("http://127.0.0.1/a b", false).is_err());
     }
 
     #[test]
     fn each_gateway_is_drawn_as_often_as_its_weight_says_and_once() {
-        let (gateways, _) = parse(ANSWER);
+        let gateways = parse(ANSWER, false).gateways;
         let mut dice = Dice::new(7);
         let mut first = 0;
         for _ in 0..10_000 {
             let mut left = gateways.clone();
-            first += usize::from(draw(&mut left, &mut dice).unwrap().port == 17149);
+            first += usize::from(draw(&mut left, &mut dice).unwrap().target.at.port() == 17149);
             assert!(draw(&mut left, &mut dice).is_some());
             assert_eq!(draw(&mut left, &mut dice), None);
         }
@@ -140,12 +218,5 @@ mod tests {
         assert_eq!(answer(&text[..text.len() - 1], false), None);
         assert_eq!(answer(b"HTTP/1.1 200 OK\r\n\r\nab", false), None);
         assert_eq!(answer(b"HTTP/1.1 200 OK\r\n\r\nab", true), Some((200, &b"ab"[..])));
-    }
-
-    #[test]
-    fn a_disconnect_says_why_and_how_long_to_wait() {
-        let push = br#"{"type":"disconnect","code":1012,"reason":"x","reconnect":true,"retry_after_ms":640}"#;
-        assert_eq!(disconnect(push), Some((1012, 640)));
-        assert_eq!(disconnect(br#"{"type":"message"}"#), None);
     }
 }

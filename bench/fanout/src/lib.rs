@@ -1,7 +1,8 @@
-//! What the floor and the crowd share: arguments, sockets, an epoll set, the clock.
+//! What the floor and the crowds share: arguments, sockets, an epoll set, the clocks; and what `newsfabric-crowd` counts.
 //!
 //! A tool for one machine and one operator: it ends with a message on whatever goes wrong.
 
+pub mod crowd;
 pub mod endpoints;
 pub mod frames;
 
@@ -57,27 +58,56 @@ impl Arguments {
 
 /// CLOCK_MONOTONIC in nanoseconds: the same clock for all processes of the machine.
 pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_REALTIME in nanoseconds: nearly the same clock for all machines.
+pub fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: clock_gettime fills the struct that it is given.
     let time = unsafe {
         let mut time: libc::timespec = mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
+        libc::clock_gettime(clock, &mut time);
         time
     };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Allows as many descriptors as the machine does.
-pub fn raise_descriptor_limit() {
+/// A number that nobody foresees.
+pub fn random_number() -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer is valid for its length.
+    if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } < 0 {
+        fail("getrandom");
+    }
+    u64::from_ne_bytes(bytes)
+}
+
+/// Allows as many descriptors as the machine does; returns how many these are.
+pub fn raise_descriptor_limit() -> usize {
     // SAFETY: both calls are given a valid struct.
     unsafe {
         let mut limit: libc::rlimit = mem::zeroed();
         libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
         limit.rlim_cur = limit.rlim_max;
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        usize::try_from(limit.rlim_max).unwrap_or(usize::MAX)
     }
 }
 
-/// An IPv4 address of loopback, from its four numbers and a port.
+/// Connections from one address: it has 28,000 ports, and the kernel finds one slowly when most are taken.
+const PER_ADDRESS: usize = 8_192;
+
+/// The address that connection `number` of a crowd comes from, whose first is `source`.
+pub fn source_of(source: [u8; 4], number: usize) -> [u8; 4] {
+    let [a, b, c, first] = source;
+    [a, b, c, first + (number / PER_ADDRESS) as u8]
+}
+
+/// An IPv4 address, from its four numbers and a port.
 pub fn address(host: [u8; 4], port: u16) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
@@ -128,14 +158,12 @@ pub fn bind(fd: RawFd, at: &libc::sockaddr_in) {
     }
 }
 
-/// Begins to connect `fd` to `to`.
-pub fn connect(fd: RawFd, to: &libc::sockaddr_in) {
+/// Begins to connect `fd` to `to`; false if that fails at once.
+pub fn connect(fd: RawFd, to: &libc::sockaddr_in) -> bool {
     let size = mem::size_of::<libc::sockaddr_in>() as u32;
     // SAFETY: the address is valid for its size.
     let done = unsafe { libc::connect(fd, (to as *const libc::sockaddr_in).cast(), size) };
-    if done < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINPROGRESS) {
-        fail("connect");
-    }
+    done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINPROGRESS)
 }
 
 /// Sends as much of `bytes` as the socket takes now; None when it takes nothing.

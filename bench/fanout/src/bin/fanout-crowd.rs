@@ -18,21 +18,22 @@
 //!
 //! Pings are answered, like a browser does. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured
 //! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 65,536) are noted by
-//! number, which `census` needs. One address has 28,000 ports, and the kernel finds one slowly when most are taken: from `--source`
-//! on, each address has 8,192 connections.
+//! number, which `census` needs. From `--source` on, each address has 8,192 connections.
+//!
+//! It measures one gateway for the bench and does as little else as it can, in any dialect that a peer speaks. Readers who
+//! come back, and are counted, are those of `newsfabric-crowd`.
 
 use flate2::Decompress;
 use newsfabric_fanout::endpoints::Dice;
 use newsfabric_fanout::frames::{frame_at, inflated, masked, number_after, sent_at};
 use newsfabric_fanout::{
-    Arguments, Epoll, address, bind, connect, monotonic_ns, raise_descriptor_limit, receive,
-    reset_on_close, send, set_option, tcp_socket,
+    Arguments, Epoll, address, bind, connect, fail, monotonic_ns, raise_descriptor_limit, receive,
+    reset_on_close, send, set_option, source_of, tcp_socket,
 };
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
 
 const STDIN: u64 = u64::MAX;
-const PER_ADDRESS: usize = 8_192;
 /// Numbers of messages are below this.
 const NUMBERS: u64 = 65_536;
 /// Bytes of the receive buffer of readers that stall; the least that Linux gives.
@@ -235,12 +236,12 @@ impl Crowd {
         if room > 0 {
             set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, room);
         }
-        let [a, b, c, first] = source;
-        let source = [a, b, c, first + (self.readers.len() / PER_ADDRESS) as u8];
-        bind(socket, &address(source, 0));
+        bind(socket, &address(source_of(source, self.readers.len()), 0));
         // Thousands of ports would be of no use for a minute after every run (TIME_WAIT).
         reset_on_close(socket);
-        connect(socket, &address([127, 0, 0, 1], port));
+        if !connect(socket, &address([127, 0, 0, 1], port)) {
+            fail("connect");
+        }
         self.epoll.add(socket, libc::EPOLLOUT, self.readers.len() as u64);
         self.readers.push(Reader {
             socket,

@@ -8,6 +8,9 @@ A reader is owed what was sent after its first ``subscribed``, until shortly bef
 what was sent while it was away, since it comes back with its position. A message that comes twice
 within one subscription is doubled. One that comes again after a reconnect under its old identity
 is a repeat, which the protocol allows and readers drop; under another identity it is doubled, too.
+
+``newsfabric-crowd`` keeps books by the same rules; one of its entries is of all readers who had
+the same.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
+#: The field of a body that makes it one of a load test's; it has the publisher's name.
+MARK: Final = "loadtest"
 #: What was sent so shortly before a reader left isn't owed to that reader.
 GRACE_NS: Final = 5_000_000_000
 #: A reader who has been outside for so long at the end has failed.
@@ -134,13 +139,14 @@ class ReaderBook:
         outside = self._back is None and not self._pausing and now - self._away > OUTSIDE_NS
         return {
             "kind": self.kind,
+            "readers": 1,
             "until": until,
             "since": self.since,
             "had": [[*key, numbers.ranges()] for key, numbers in self.had.items()],
             "doubled": self.doubled,
             "repeats": self.repeats,
             "gaps": self.gaps,
-            "outside": outside,
+            "outside": int(outside),
             "left": left,
         }
 
@@ -215,8 +221,13 @@ class Census:
             yield "no delivery was owed to anybody, so none can be said to be kept"
 
 
-def census(readers: Sequence[dict[str, Any]], publishers: Sequence[dict[str, Any]]) -> Census:
-    """Compare the entries of all books."""
+def census(
+    readers: Sequence[dict[str, Any]],
+    publishers: Sequence[dict[str, Any]],
+    *,
+    grace: int = GRACE_NS,
+) -> Census:
+    """Compare the entries of all books. ``grace``: see :data:`GRACE_NS`."""
     sent: dict[str, list[tuple[str, list[list[int]]]]] = {}
     for one in publishers:
         for topic, numbered in one["sent"].items():
@@ -227,18 +238,19 @@ def census(readers: Sequence[dict[str, Any]], publishers: Sequence[dict[str, Any
     for reader in readers:
         had = {(topic, name): Numbers(ranges) for topic, name, ranges in reader["had"]}
         doubled[reader["kind"]] += reader["doubled"]
+        alike = reader["readers"]
         for topic, since in reader["since"].items():
             for name, numbered in sent.get(topic, ()):
                 numbers = had.get((topic, name), Numbers())
-                due = list(_due(numbered, since, reader["until"] - GRACE_NS))
-                owed += len(due)
+                due = list(_due(numbered, since, reader["until"] - grace))
+                owed += len(due) * alike
                 missing = [number for number in due if number not in numbers]
                 # Who has left can't be waited for: what is newer than all it had was on its way.
                 gone = [n for n in missing if reader["left"] and n > numbers.newest]
-                late += len(gone)
-                lost[reader["kind"]] += len(missing) - len(gone)
+                late += len(gone) * alike
+                lost[reader["kind"]] += (len(missing) - len(gone)) * alike
     return Census(
-        readers=len(readers),
+        readers=sum(one["readers"] for one in readers),
         messages=sum(len(numbered) for by in sent.values() for _, numbered in by),
         unreceipted=sum(one["unreceipted"] for one in publishers),
         owed=owed,

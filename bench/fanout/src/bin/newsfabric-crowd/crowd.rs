@@ -1,0 +1,623 @@
+//! All readers of the process: their sockets and timers. What they know and count is in `newsfabric_fanout::crowd`.
+
+use newsfabric_fanout::crowd::backoff::{Advice, Backoff, advice};
+use newsfabric_fanout::crowd::book::{Book, Entries, Got};
+use newsfabric_fanout::crowd::news::{Moment, News};
+use newsfabric_fanout::crowd::options::Options;
+use newsfabric_fanout::crowd::pace::{Due, Pace};
+use newsfabric_fanout::crowd::pushes::{Message, Position, Push, Pushes};
+use newsfabric_fanout::endpoints::{Dice, Gateway, Target, answer, draw, parse};
+use newsfabric_fanout::frames::{frame_at, masked};
+use newsfabric_fanout::{
+    Epoll, address, bind, connect, monotonic_ns, random_number, realtime_ns, receive,
+    reset_on_close, send, set_option, source_of, tcp_socket,
+};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
+
+const MS: u64 = 1_000_000;
+/// For each step until `subscribed`; then the next box is tried.
+const PATIENCE_NS: u64 = 10_000 * MS;
+/// A gateway gives a sign of life every 25 s.
+const SILENCE_NS: u64 = 60_000 * MS;
+/// "At once" is granted to connections that lasted so long, or a gateway that ends each would be hammered.
+const LASTED_NS: u64 = 1_000 * MS;
+const MOST_READERS: usize = 20_000;
+/// Beside the readers': standard streams, epoll and what else there may be.
+const OTHER_DESCRIPTORS: usize = 16;
+/// Bytes of what isn't complete: a push of a 64 KiB body, all of it escaped, and a replay's next one.
+const MOST_REST: usize = 1 << 20;
+const BOX_REFUSES: u64 = 1013;
+const BAD_POSITION: u64 = 112;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Step {
+    /// There is no such reader (any more).
+    Nobody,
+    /// Until its time has come.
+    Waiting,
+    Asking,
+    Answered,
+    Connecting,
+    Upgrading,
+    Subscribing,
+    Reading,
+    /// It was told never to come again.
+    Stopped,
+}
+
+struct Reader {
+    socket: RawFd,
+    step: Step,
+    topic: u16,
+    frontdesk: u16,
+    /// Its timers are those of this turn.
+    turn: u32,
+    backoff: Backoff,
+    retry_ms: u64,
+    /// When it wanted to come for the first time, asked this time, was subscribed, last heard something.
+    began_ns: u64,
+    asked_ns: u64,
+    open_ns: u64,
+    heard_ns: u64,
+    /// Of the machine's clock: when its subscription began.
+    here_since_ns: u64,
+    /// Bytes of what isn't complete; mostly empty.
+    rest: Vec<u8>,
+    offered: Vec<Gateway>,
+    /// The gateway that it connects to.
+    target: Option<Target>,
+    position: Option<Position>,
+    book: Book,
+}
+
+/// All readers of the process.
+pub struct Crowd {
+    options: Options,
+    /// The sockets of all readers, by their numbers.
+    pub epoll: Epoll,
+    most: usize,
+    readers: Vec<Reader>,
+    /// Those who are there or on their way, the oldest first; places of those who left.
+    order: VecDeque<usize>,
+    free: Vec<usize>,
+    timers: BinaryHeap<Reverse<(u64, usize, u32)>>,
+    pace: Pace,
+    dice: Dice,
+    pushes: Pushes,
+    present: usize,
+    arrived: u64,
+    left: u64,
+    entries: Entries,
+    news: News,
+    has_told_error: bool,
+}
+
+impl Crowd {
+    /// Nobody yet; the process may have so many descriptors.
+    pub fn new(options: Options, descriptors: usize) -> Self {
+        Self {
+            epoll: Epoll::new(),
+            most: MOST_READERS.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)),
+            readers: Vec::new(),
+            order: VecDeque::new(),
+            free: Vec::new(),
+            timers: BinaryHeap::new(),
+            pace: Pace::default(),
+            dice: Dice::new(options.seed.unwrap_or_else(random_number)),
+            pushes: Pushes::new(options.topics.clone()),
+            present: 0,
+            arrived: 0,
+            left: 0,
+            entries: Entries::default(),
+            news: News::default(),
+            has_told_error: false,
+            options,
+        }
+    }
+
+    // --- what it is told --------------------------------------------------------------------------
+
+    /// At most so many can be wanted.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// From now on so many are wanted, and come or go at that rate.
+    pub fn want(&mut self, count: usize, per_second: f64) {
+        self.pace.set(count, per_second, monotonic_ns());
+    }
+
+    /// Cuts every connection; returns how many there were.
+    pub fn storm(&mut self) -> usize {
+        let there: Vec<usize> =
+            self.order.iter().copied().filter(|&n| self.readers[n].socket >= 0).collect();
+        for &number in &there {
+            self.come_back(number, 0);
+        }
+        there.len()
+    }
+
+    /// What happened since the last report, as JSON.
+    pub fn report(&mut self) -> String {
+        let holes = self.order.iter().map(|&n| self.readers[n].book.holes()).sum();
+        self.news.take(&Moment {
+            present: self.present,
+            wanted: self.pace.wanted(),
+            arrived: self.arrived,
+            left: self.left,
+            holes,
+        })
+    }
+
+    /// What each reader had, as JSON.
+    pub fn books(&self) -> String {
+        let now = realtime_ns();
+        let mut entries = self.entries.clone();
+        for &number in &self.order {
+            let reader = &self.readers[number];
+            entries.add(&reader.book, reader.topic, now, false);
+        }
+        entries.json(self.pushes.topics(), self.pushes.publishers())
+    }
+
+    // --- who comes, waits and goes ----------------------------------------------------------------
+
+    /// Those whose time has come; returns how many milliseconds there are until the next.
+    pub fn on_time(&mut self) -> i32 {
+        let now = monotonic_ns();
+        while let Some(due) = self.pace.due(self.order.len(), now) {
+            match due {
+                Due::Come => self.begin(now),
+                Due::Go => self.leave(),
+            }
+        }
+        while let Some(&Reverse((due, number, turn))) = self.timers.peek()
+            && due <= now
+        {
+            self.timers.pop();
+            let reader = &self.readers[number];
+            if reader.turn != turn {
+                continue;
+            }
+            match reader.step {
+                Step::Nobody | Step::Stopped => {}
+                Step::Waiting => self.ask(number),
+                Step::Reading if now < reader.heard_ns + SILENCE_NS => {
+                    self.timer(number, reader.heard_ns + SILENCE_NS);
+                }
+                Step::Reading => {
+                    self.news.counts.broken += 1;
+                    self.come_back(number, 0);
+                }
+                _ => self.fail(number),
+            }
+        }
+        let next = self.timers.peek().map_or(u64::MAX, |&Reverse((due, ..))| due);
+        let next = next.min(self.pace.next_ns(self.order.len()));
+        (next.saturating_sub(now) / MS + 1).min(100) as i32
+    }
+
+    fn begin(&mut self, now: u64) {
+        let topic = (self.arrived % self.options.topics.len() as u64) as u16;
+        let frontdesk = (self.arrived % self.options.frontdesks.len() as u64) as u16;
+        let reader = Reader::new(topic, frontdesk, now);
+        self.arrived += 1;
+        let number = match self.free.pop() {
+            Some(number) => {
+                // A timer of who was here before is not this one's.
+                let turn = self.readers[number].turn;
+                self.readers[number] = Reader { turn, ..reader };
+                number
+            }
+            None => {
+                self.readers.push(reader);
+                self.readers.len() - 1
+            }
+        };
+        self.order.push_back(number);
+        self.ask(number);
+    }
+
+    /// The one who has been here longest.
+    fn leave(&mut self) {
+        let Some(number) = self.order.pop_front() else {
+            return;
+        };
+        // Its book first: who is here until now hasn't been away.
+        let reader = &self.readers[number];
+        self.entries.add(&reader.book, reader.topic, realtime_ns(), true);
+        self.close(number);
+        let reader = &mut self.readers[number];
+        reader.turn += 1;
+        reader.step = Step::Nobody;
+        reader.position = None;
+        reader.book = Book::new(0);
+        self.free.push(number);
+        self.left += 1;
+    }
+
+    fn timer(&mut self, number: usize, at: u64) {
+        let reader = &mut self.readers[number];
+        reader.turn += 1;
+        self.timers.push(Reverse((at, number, reader.turn)));
+    }
+
+    /// Closes what there is, and asks a frontdesk after a while, or after what was asked for and a while.
+    fn come_back(&mut self, number: usize, asked_ms: u64) {
+        let open_ns = self.close(number);
+        let share = self.dice.share();
+        let pause = self.readers[number].backoff.next(asked_ms, share, open_ns / MS);
+        self.wait(number, pause);
+    }
+
+    fn wait(&mut self, number: usize, pause_ms: u64) {
+        self.readers[number].step = Step::Waiting;
+        self.timer(number, monotonic_ns() + pause_ms * MS);
+    }
+
+    /// Returns how long it was open.
+    fn close(&mut self, number: usize) -> u64 {
+        let reader = &mut self.readers[number];
+        let mut open_ns = 0;
+        if reader.step == Step::Reading {
+            self.present -= 1;
+            reader.book.away(realtime_ns());
+            open_ns = monotonic_ns() - reader.open_ns;
+        }
+        reader.step = Step::Waiting;
+        reader.rest = Vec::new();
+        if reader.socket >= 0 {
+            // SAFETY: the descriptor is this reader's alone, and isn't used again.
+            unsafe { libc::close(reader.socket) };
+            reader.socket = -1;
+        }
+        open_ns
+    }
+
+    fn open(&mut self, number: usize, at: SocketAddrV4, step: Step) {
+        let socket = tcp_socket();
+        if at.ip().is_loopback() {
+            // The kernel then looks for a port that is free towards the server, not free at all.
+            set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+            bind(socket, &address(source_of(self.options.source.octets(), number), 0));
+        }
+        // Thousands of ports would be of no use for a minute afterwards (TIME_WAIT).
+        reset_on_close(socket);
+        self.readers[number].socket = socket;
+        self.readers[number].step = step;
+        if connect(socket, &address(at.ip().octets(), at.port())) {
+            self.epoll.add(socket, libc::EPOLLOUT, number as u64);
+            self.timer(number, monotonic_ns() + PATIENCE_NS);
+        } else {
+            self.news.counts.failed += 1;
+            self.come_back(number, 0);
+        }
+    }
+
+    fn ask(&mut self, number: usize) {
+        let reader = &mut self.readers[number];
+        reader.asked_ns = monotonic_ns();
+        reader.target = None;
+        let at = self.options.frontdesks[usize::from(reader.frontdesk)].at;
+        self.open(number, at, Step::Asking);
+    }
+
+    /// The next of the boxes that were offered, or a frontdesk again after a while.
+    fn next_box(&mut self, number: usize) {
+        self.close(number);
+        let reader = &mut self.readers[number];
+        match draw(&mut reader.offered, &mut self.dice) {
+            Some(Gateway { target, .. }) => {
+                let at = target.at;
+                reader.target = Some(target);
+                self.open(number, at, Step::Connecting);
+            }
+            None => self.next_desk(number, self.readers[number].retry_ms),
+        }
+    }
+
+    fn next_desk(&mut self, number: usize, asked_ms: u64) {
+        let reader = &mut self.readers[number];
+        reader.frontdesk = (reader.frontdesk + 1) % self.options.frontdesks.len() as u16;
+        self.come_back(number, asked_ms);
+    }
+
+    fn refuse(&mut self, number: usize) {
+        self.news.counts.refused += 1;
+        self.next_box(number);
+    }
+
+    /// Nobody answers, or not in time, or with something else.
+    fn fail(&mut self, number: usize) {
+        self.news.counts.failed += 1;
+        if matches!(self.readers[number].step, Step::Asking | Step::Answered) {
+            self.next_desk(number, 0);
+        } else {
+            self.next_box(number);
+        }
+    }
+
+    // --- what comes from a socket ---------------------------------------------------------------
+
+    /// Something happened to the reader's socket.
+    pub fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
+        let reader = &self.readers[number];
+        let writable = events & libc::EPOLLOUT as u32 != 0;
+        let lost = events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
+        match reader.step {
+            Step::Nobody | Step::Waiting | Step::Stopped => return,
+            Step::Asking | Step::Connecting if lost => return self.fail(number),
+            Step::Asking | Step::Connecting if writable => return self.connected(number),
+            _ => {}
+        }
+        match receive(reader.socket, buffer) {
+            None => {}
+            Some(0) => self.ended(number),
+            // What is left is seen in the next turn: epoll is level-triggered.
+            Some(size) => self.take(number, &buffer[..size]),
+        }
+    }
+
+    fn connected(&mut self, number: usize) {
+        let reader = &mut self.readers[number];
+        let request = match reader.target.take() {
+            Some(Target { at, path }) => {
+                reader.step = Step::Upgrading;
+                // No secret: the key only shows that the server speaks WebSocket.
+                format!(
+                    "GET {path} HTTP/1.1\r\nHost: {at}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+                )
+            }
+            None => {
+                reader.step = Step::Answered;
+                let Target { at, path } = &self.options.frontdesks[usize::from(reader.frontdesk)];
+                format!(
+                    "GET {path}/endpoints.json HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"
+                )
+            }
+        };
+        send(reader.socket, request.as_bytes());
+        self.epoll.change(reader.socket, libc::EPOLLIN, number as u64);
+    }
+
+    fn ended(&mut self, number: usize) {
+        match self.readers[number].step {
+            Step::Answered => {
+                let rest = std::mem::take(&mut self.readers[number].rest);
+                self.answered(number, &rest, true);
+            }
+            Step::Reading => {
+                self.news.counts.broken += 1;
+                self.come_back(number, 0);
+            }
+            _ => self.fail(number),
+        }
+    }
+
+    fn take(&mut self, number: usize, data: &[u8]) {
+        let reader = &mut self.readers[number];
+        reader.heard_ns = monotonic_ns();
+        if reader.step == Step::Reading && reader.rest.is_empty() {
+            let used = self.frames_in(number, data);
+            return self.keep(number, &data[used..]);
+        }
+        reader.rest.extend_from_slice(data);
+        let mut rest = std::mem::take(&mut reader.rest);
+        match reader.step {
+            Step::Answered => return self.answered(number, &rest, false),
+            Step::Upgrading => {
+                let Some(end) = rest.windows(4).position(|four| four == b"\r\n\r\n") else {
+                    return self.keep(number, &rest);
+                };
+                if !rest.starts_with(b"HTTP/1.1 101") {
+                    return self.refuse(number);
+                }
+                rest.drain(..end + 4);
+                self.subscribe(number);
+            }
+            _ => {}
+        }
+        let used = self.frames_in(number, &rest);
+        self.keep(number, &rest[used..]);
+    }
+
+    /// Unless the connection ended with what was taken before.
+    fn keep(&mut self, number: usize, rest: &[u8]) {
+        if self.readers[number].socket < 0 {
+            return;
+        }
+        if rest.len() > MOST_REST {
+            return self.fail(number);
+        }
+        self.readers[number].rest = rest.to_vec();
+    }
+
+    fn answered(&mut self, number: usize, data: &[u8], ended: bool) {
+        let Some((_, body)) = answer(data, ended) else {
+            return if ended { self.fail(number) } else { self.keep(number, data) };
+        };
+        let offer = parse(body, self.options.own);
+        self.news.counts.foreign += offer.foreign as u64;
+        let reader = &mut self.readers[number];
+        (reader.offered, reader.retry_ms) = (offer.gateways, offer.retry_ms);
+        if self.readers[number].offered.is_empty() {
+            return self.refuse(number);
+        }
+        self.next_box(number);
+    }
+
+    fn subscribe(&mut self, number: usize) {
+        let reader = &mut self.readers[number];
+        let position = match &reader.position {
+            None => String::new(),
+            Some(text) => format!(",\"position\":\"{}\"", String::from_utf8_lossy(text)),
+        };
+        let topic = &self.options.topics[usize::from(reader.topic)];
+        let verb = format!("{{\"action\":\"subscribe\",\"topic\":\"{topic}\"{position}}}");
+        send(reader.socket, &masked(0x81, verb.as_bytes(), self.dice.key()));
+        reader.step = Step::Subscribing;
+    }
+
+    /// Takes the whole frames in `data`; returns how many bytes they have.
+    fn frames_in(&mut self, number: usize, data: &[u8]) -> usize {
+        let now = realtime_ns();
+        let mut at = 0;
+        while let Some(&[first, second]) = data.get(at..at + 2) {
+            // RFC 6455 sections 5.1 and 5.4: no server masks; and ours sends whole messages, uncompressed.
+            if first & 0xF0 != 0x80 || second & 0x80 != 0 {
+                self.fail(number);
+                return data.len();
+            }
+            let Some((payload, next)) = frame_at(data, at) else {
+                break;
+            };
+            match first & 0x0F {
+                1 => self.on_text(number, payload, now),
+                8 => {
+                    let code = payload
+                        .get(..2)
+                        .map_or(1005, |two| 256 * u64::from(two[0]) + u64::from(two[1]));
+                    self.sent_away(number, code, 0, true);
+                }
+                9 => {
+                    let pong = masked(0x8A, payload, self.dice.key());
+                    send(self.readers[number].socket, &pong);
+                }
+                _ => {}
+            }
+            at = next;
+            if !matches!(self.readers[number].step, Step::Reading | Step::Subscribing) {
+                return data.len();
+            }
+        }
+        at
+    }
+
+    fn on_text(&mut self, number: usize, payload: &[u8], now: u64) {
+        let push = self.pushes.read(payload);
+        let is_reading = self.readers[number].step == Step::Reading;
+        let position = match push {
+            Push::Message(message) if is_reading => self.on_message(number, message, now),
+            Push::Strange(position) if is_reading => {
+                self.news.counts.strange += 1;
+                position
+            }
+            Push::Subscribed(recovered, position) if !is_reading => {
+                self.subscribed(number, recovered, now);
+                position
+            }
+            Push::Disconnect(code, pause_ms, reconnect) => {
+                return self.sent_away(number, code, pause_ms, reconnect);
+            }
+            Push::Error(code) => return self.on_error(number, code),
+            _ => None,
+        };
+        if position.is_some() {
+            self.readers[number].position = position;
+        }
+    }
+
+    fn sent_away(&mut self, number: usize, code: u64, pause_ms: u64, reconnect: bool) {
+        if code == BOX_REFUSES && self.readers[number].step == Step::Subscribing {
+            return self.refuse(number);
+        }
+        self.news.counts.moved += 1;
+        let advice = advice(code);
+        if advice == Advice::Stop || !reconnect {
+            self.news.counts.stopped += 1;
+            self.close(number);
+            self.readers[number].step = Step::Stopped;
+        } else if advice == Advice::Now && self.readers[number].lasted() {
+            self.close(number);
+            self.wait(number, pause_ms);
+        } else {
+            self.come_back(number, pause_ms);
+        }
+    }
+
+    fn on_error(&mut self, number: usize, code: u64) {
+        self.news.counts.errors += 1;
+        if !self.has_told_error {
+            self.has_told_error = true;
+            eprintln!("error: a reader's verb was refused with code {code}; more are only counted");
+        }
+        if code == BAD_POSITION {
+            self.readers[number].position = None;
+        }
+        self.come_back(number, 0);
+    }
+
+    fn subscribed(&mut self, number: usize, recovered: bool, now: u64) {
+        let reader = &mut self.readers[number];
+        let at = monotonic_ns();
+        self.news.times.connect.add(reader.asked_ns, at);
+        if reader.book.was_in() {
+            self.news.counts.returned += 1;
+        } else {
+            self.news.times.arrive.add(reader.began_ns, at);
+        }
+        self.news.counts.gaps += u64::from(reader.book.subscribed(now, recovered));
+        reader.step = Step::Reading;
+        reader.open_ns = at;
+        reader.here_since_ns = now;
+        reader.offered = Vec::new();
+        self.present += 1;
+        self.timer(number, at + SILENCE_NS);
+    }
+
+    /// Returns the position that came with it.
+    fn on_message(&mut self, number: usize, message: Message, now: u64) -> Option<Position> {
+        let reader = &mut self.readers[number];
+        if message.topic != reader.topic {
+            self.news.counts.strange += 1;
+            return message.position;
+        }
+        self.news.counts.messages += 1;
+        match reader.book.got(message.publisher, message.number, message.agrees) {
+            Got::New if message.sent_ns > reader.here_since_ns => {
+                self.news.times.receive.add(message.due_ns, now);
+            }
+            // What a reader missed while it was away says nothing about delay.
+            Got::New if message.sent_ns > reader.book.since_ns() => {
+                self.news.times.resume.add(message.due_ns, now);
+            }
+            Got::New => {}
+            Got::Repeat => self.news.counts.repeats += 1,
+            Got::Doubled => self.news.counts.doubled += 1,
+            Got::Unnoted => self.news.counts.unnoted += 1,
+        }
+        message.position
+    }
+}
+
+impl Reader {
+    fn new(topic: u16, frontdesk: u16, now: u64) -> Self {
+        Self {
+            socket: -1,
+            step: Step::Waiting,
+            topic,
+            frontdesk,
+            turn: 0,
+            backoff: Backoff::default(),
+            retry_ms: 0,
+            began_ns: now,
+            asked_ns: now,
+            open_ns: 0,
+            heard_ns: now,
+            here_since_ns: 0,
+            rest: Vec::new(),
+            offered: Vec::new(),
+            target: None,
+            position: None,
+            book: Book::new(realtime_ns()),
+        }
+    }
+
+    fn lasted(&self) -> bool {
+        self.step == Step::Reading && monotonic_ns() >= self.open_ns + LASTED_NS
+    }
+}

@@ -1,0 +1,320 @@
+//! What one reader had, and whether that was exactly once. As `loadtest/books.py` does it for locust's own readers,
+//! which also makes the census of both; times are nanoseconds of the machine's clock.
+//!
+//! A reader takes some hundred bytes: it keeps ranges of numbers, two for each publisher, and no message. Books of
+//! readers who had the same in the same tenth of a second are one entry, so that 20,000 make some hundred.
+
+use super::numbers::{Added, Numbers};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What was sent so shortly before a reader left isn't owed to it.
+const GRACE_NS: u64 = 5_000_000_000;
+/// A reader who has been outside for so long at the end has failed.
+const OUTSIDE_NS: u64 = 15_000_000_000;
+/// A reader is owed what was sent from the first whole tenth of a second on, and up to the last one.
+const GRAIN_NS: u64 = 100_000_000;
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Got {
+    /// For the first time.
+    New,
+    /// Again after a reconnect under its old identity: the protocol allows it, readers drop it.
+    Repeat,
+    /// Twice within a subscription, or under another identity.
+    Doubled,
+    /// Nothing was noted: the reader has too many holes. It will count as lost.
+    Unnoted,
+}
+
+struct Had {
+    publisher: u16,
+    seen: Numbers,
+    /// In this subscription.
+    here: Numbers,
+}
+
+/// The book of one reader of one topic.
+pub struct Book {
+    since_ns: u64,
+    away_ns: u64,
+    /// When it last came back; 0 while it is away.
+    back_ns: u64,
+    had: Vec<Had>,
+    doubled: u32,
+    repeats: u32,
+    gaps: u32,
+}
+
+impl Book {
+    /// A reader that wants to come.
+    pub fn new(now: u64) -> Self {
+        Self {
+            since_ns: 0,
+            away_ns: now,
+            back_ns: 0,
+            had: Vec::new(),
+            doubled: 0,
+            repeats: 0,
+            gaps: 0,
+        }
+    }
+
+    /// Whether it was ever subscribed.
+    pub fn was_in(&self) -> bool {
+        self.since_ns > 0
+    }
+
+    /// When it was subscribed for the first time; 0 if it never was.
+    pub fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
+    /// There is no connection any more.
+    pub fn away(&mut self, now: u64) {
+        if self.caught_up(now) {
+            self.away_ns = now;
+        }
+        self.back_ns = 0;
+    }
+
+    /// The gateway says so, and whether what was missed is certainly all there. True if something may be missing.
+    pub fn subscribed(&mut self, now: u64, recovered: bool) -> bool {
+        let gap = self.was_in() && !recovered;
+        if !self.was_in() {
+            self.since_ns = now;
+        }
+        self.back_ns = now;
+        self.gaps += u32::from(gap);
+        for had in &mut self.had {
+            had.here = Numbers::default();
+        }
+        gap
+    }
+
+    /// Message `number` of `publisher`; `agrees`: under the identity that it had before, if any.
+    pub fn got(&mut self, publisher: u16, number: u32, agrees: bool) -> Got {
+        let at = match self.had.binary_search_by_key(&publisher, |had| had.publisher) {
+            Ok(at) => at,
+            Err(at) => {
+                let (seen, here) = Default::default();
+                self.had.reserve_exact(1);
+                self.had.insert(at, Had { publisher, seen, here });
+                at
+            }
+        };
+        let had = &mut self.had[at];
+        let here = had.here.add(number);
+        match had.seen.add(number) {
+            Added::New => Got::New,
+            Added::Full => Got::Unnoted,
+            Added::Known if here != Added::Known && agrees => {
+                self.repeats += 1;
+                Got::Repeat
+            }
+            Added::Known => {
+                self.doubled += 1;
+                Got::Doubled
+            }
+        }
+    }
+
+    /// How many numbers are missing below the newest of their publisher: they are on the way, or lost.
+    pub fn holes(&self) -> u64 {
+        self.had.iter().map(|had| had.seen.holes()).sum()
+    }
+
+    fn caught_up(&self, now: u64) -> bool {
+        self.back_ns > 0 && now >= self.back_ns + GRACE_NS
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    topic: u16,
+    left: bool,
+    since_ns: u64,
+    until_ns: u64,
+    had: Vec<(u16, Vec<(u32, u32)>)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    readers: u32,
+    doubled: u32,
+    repeats: u32,
+    gaps: u32,
+    outside: u32,
+}
+
+/// Books that are closed.
+#[derive(Clone, Default)]
+pub struct Entries(BTreeMap<Group, Sums>);
+
+impl Entries {
+    /// Closes the book of a reader of the topic with this number, who has `left` or stays until the end.
+    pub fn add(&mut self, book: &Book, topic: u16, now: u64, left: bool) {
+        let until = if book.caught_up(now) { now } else { book.away_ns };
+        let (since_ns, until_ns) = match book.since_ns {
+            0 => (0, 0),
+            since => (since.div_ceil(GRAIN_NS) * GRAIN_NS, until / GRAIN_NS * GRAIN_NS),
+        };
+        let had = book.had.iter().map(|had| (had.publisher, had.seen.ranges().to_vec())).collect();
+        let outside = book.back_ns == 0 && !left && now.saturating_sub(book.away_ns) > OUTSIDE_NS;
+        let sums = self.0.entry(Group { topic, left, since_ns, until_ns, had }).or_default();
+        sums.readers += 1;
+        sums.doubled += book.doubled;
+        sums.repeats += book.repeats;
+        sums.gaps += book.gaps;
+        sums.outside += u32::from(outside);
+    }
+
+    /// All of them as JSON, as the census wants them.
+    pub fn json(&self, topics: &[String], publishers: &[String]) -> String {
+        let mut text = String::from("{\"entries\":[");
+        for (n, (group, sums)) in self.0.iter().enumerate() {
+            let topic = &topics[usize::from(group.topic)];
+            let comma = if n > 0 { "," } else { "" };
+            let since = match group.since_ns {
+                0 => String::new(),
+                since => format!("\"{topic}\":{since}"),
+            };
+            let had: Vec<String> = group
+                .had
+                .iter()
+                .map(|(publisher, ranges)| {
+                    let ranges: Vec<String> =
+                        ranges.iter().map(|(first, last)| format!("[{first},{last}]")).collect();
+                    let publisher = &publishers[usize::from(*publisher)];
+                    format!("[\"{topic}\",\"{publisher}\",[{}]]", ranges.join(","))
+                })
+                .collect();
+            let Sums { readers, doubled, repeats, gaps, outside } = sums;
+            write!(
+                text,
+                "{comma}{{\"readers\":{readers},\"since\":{{{since}}},\"until\":{},\"left\":{},\"had\":[{}],\
+                 \"doubled\":{doubled},\"repeats\":{repeats},\"gaps\":{gaps},\"outside\":{outside}}}",
+                group.until_ns,
+                group.left,
+                had.join(","),
+            )
+            .expect("a String takes all");
+        }
+        text + "]}"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Subscribed at second 5; has these messages.
+    fn book(numbers: &[u32]) -> Book {
+        let mut book = Book::new(S);
+        assert!(!book.subscribed(5 * S, false));
+        for &number in numbers {
+            assert_eq!(book.got(0, number, true), Got::New);
+        }
+        book
+    }
+
+    fn json(books: &[&Book], now: u64, left: bool) -> String {
+        let mut entries = Entries::default();
+        for book in books {
+            entries.add(book, 0, now, left);
+        }
+        entries.json(&["news".into()], &["p".into(), "q".into()])
+    }
+
+    #[test]
+    fn what_comes_twice_within_a_subscription_is_doubled() {
+        let mut book = book(&[0, 1, 2]);
+        assert_eq!(book.got(0, 1, true), Got::Doubled);
+        assert_eq!(book.got(1, 1, true), Got::New);
+    }
+
+    #[test]
+    fn what_comes_again_after_a_resume_is_a_repeat_once_and_under_its_identity_only() {
+        let mut book = book(&[0, 1, 2]);
+        assert!(!book.subscribed(9 * S, true));
+        assert_eq!(book.got(0, 2, true), Got::Repeat);
+        assert_eq!(book.got(0, 2, true), Got::Doubled);
+        assert_eq!(book.got(0, 1, false), Got::Doubled);
+        assert_eq!(book.got(0, 3, true), Got::New);
+        assert_eq!((book.repeats, book.doubled), (1, 2));
+    }
+
+    #[test]
+    fn a_resume_that_may_have_missed_something_is_a_gap_and_the_first_subscription_is_not() {
+        let mut book = Book::new(S);
+        assert!(!book.subscribed(5 * S, false));
+        assert!(book.subscribed(6 * S, false));
+        assert!(!book.subscribed(7 * S, true));
+        assert_eq!(book.gaps, 1);
+    }
+
+    #[test]
+    fn what_is_missing_below_the_newest_is_a_hole() {
+        let mut book = book(&[0, 1, 4]);
+        assert_eq!(book.holes(), 2);
+        assert_eq!(book.got(0, 2, true), Got::New);
+        assert_eq!(book.got(1, 7, true), Got::New);
+        assert_eq!(book.holes(), 1);
+    }
+
+    #[test]
+    fn readers_who_had_the_same_are_one_entry() {
+        let (one, mut other) = (book(&[0, 1]), book(&[0]));
+        other.got(0, 1, true);
+        other.got(0, 1, true);
+        assert_eq!(
+            json(&[&one, &other], 60 * S, false),
+            "{\"entries\":[{\"readers\":2,\"since\":{\"news\":5000000000},\"until\":60000000000,\"left\":false,\
+             \"had\":[[\"news\",\"p\",[[0,1]]]],\"doubled\":1,\"repeats\":0,\"gaps\":0,\"outside\":0}]}"
+        );
+        let more = book(&[0, 2]);
+        assert!(json(&[&one, &more], 60 * S, true).contains("[[0,0],[2,2]]"));
+    }
+
+    #[test]
+    fn a_reader_is_owed_whole_tenths_of_a_second() {
+        let mut book = Book::new(S);
+        book.subscribed(5 * S + 1, false);
+        let text = json(&[&book], 60 * S + 99_999_999, true);
+        assert!(text.contains("{\"news\":5100000000},\"until\":60000000000,"), "{text}");
+    }
+
+    #[test]
+    fn who_leaves_while_away_or_just_back_is_owed_what_came_before() {
+        let mut book = book(&[]);
+        book.away(20 * S);
+        assert!(json(&[&book], 30 * S, true).contains("\"until\":20000000000,"));
+        book.subscribed(29 * S, true);
+        assert!(json(&[&book], 30 * S, true).contains("\"until\":20000000000,"));
+        // Away again before all was there: it counts from the first time.
+        book.away(30 * S);
+        book.subscribed(31 * S, true);
+        assert!(json(&[&book], 32 * S, true).contains("\"until\":20000000000,"));
+        assert!(json(&[&book], 36 * S, true).contains("\"until\":36000000000,"));
+    }
+
+    #[test]
+    fn who_has_no_connection_for_long_at_the_end_is_outside() {
+        let (mut gone, never) = (book(&[]), Book::new(30 * S));
+        gone.away(30 * S);
+        assert!(json(&[&gone], 45 * S, false).contains("\"outside\":0"));
+        assert!(json(&[&gone], 46 * S, false).contains("\"outside\":1"));
+        assert!(json(&[&gone], 46 * S, true).contains("\"outside\":0"));
+        let text = json(&[&never], 46 * S, false);
+        assert!(text.contains("\"since\":{},\"until\":0") && text.contains("\"outside\":1"));
+    }
+
+    #[test]
+    fn what_is_not_noted_says_so() {
+        let mut book = book(&(0..64).map(|n| 2 * n).collect::<Vec<_>>());
+        assert_eq!(book.got(0, 1000, true), Got::Unnoted);
+    }
+}

@@ -1,0 +1,87 @@
+//! What the program is told while it runs, a line each. Each is answered with a line of JSON.
+
+/// A line may be so long; nobody says more.
+pub const MOST_LINE: usize = 4096;
+
+/// What to do.
+#[derive(Debug, PartialEq)]
+pub enum Command {
+    /// So many readers are to be there, who come or go at so many a second; the oldest go first.
+    Readers(usize, f64),
+    /// Cut every connection; the readers come back.
+    Storm,
+    /// Say what happened since the last report.
+    Report,
+    /// Say what each reader had.
+    Books,
+    /// End the program.
+    End,
+}
+
+/// The command in `line`, for at most `most` readers; what is wrong with it in words.
+pub fn command(line: &str, most: usize) -> Result<Command, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["readers", count, rate] => {
+            let count = count.parse().ok().filter(|&count| count <= most);
+            let rate = rate.parse().ok().filter(|&rate: &f64| rate > 0.0 && rate.is_finite());
+            match (count, rate) {
+                (Some(count), Some(rate)) => Ok(Command::Readers(count, rate)),
+                _ => Err(format!("readers wants a number up to {most} and a rate above 0")),
+            }
+        }
+        ["storm"] => Ok(Command::Storm),
+        ["report"] => Ok(Command::Report),
+        ["books"] => Ok(Command::Books),
+        ["end"] => Ok(Command::End),
+        _ => Err("the commands are: readers COUNT PER_SECOND, storm, report, books, end".into()),
+    }
+}
+
+/// Whole lines out of the pieces that a pipe brings.
+#[derive(Default)]
+pub struct Lines(Vec<u8>);
+
+impl Lines {
+    /// The lines that end in `piece`. A line that is too long is cut, and then no command.
+    pub fn take(&mut self, piece: &[u8]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for &byte in piece {
+            if byte == b'\n' {
+                lines.push(String::from_utf8_lossy(&self.0).into_owned());
+                self.0.clear();
+            } else if self.0.len() < MOST_LINE {
+                self.0.push(byte);
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_command_or_wrong_in_words() {
+        assert_eq!(command("readers 20 2.5\r", 20), Ok(Command::Readers(20, 2.5)));
+        assert_eq!(command(" storm ", 20), Ok(Command::Storm));
+        for wrong in ["readers 21 1", "readers 1 0", "readers 1 inf", "readers -1 1", "readers x 1"]
+        {
+            let said = "readers wants a number up to 20 and a rate above 0";
+            assert_eq!(command(wrong, 20), Err(said.into()), "{wrong}");
+        }
+        for wrong in ["", "storm now", "readers 1", "REPORT"] {
+            assert!(command(wrong, 20).unwrap_err().starts_with("the commands are"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lines_come_in_any_pieces() {
+        let mut lines = Lines::default();
+        assert_eq!(lines.take(b"report\nst"), ["report"]);
+        assert_eq!(lines.take(b"orm\n\nend"), ["storm", ""]);
+        assert_eq!(lines.take(&[b'x'; 9000]), [""; 0]);
+        assert_eq!(lines.take(b"\n")[0].len(), MOST_LINE);
+    }
+}

@@ -1,0 +1,37 @@
+"""``newsfabric-crowd`` (Rust, ``bench/fanout``): where it is, and how it is started.
+
+Surges speak to it with asyncio and locust with gevent, so each has a few lines of its own for that.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+#: The program; :func:`build` makes it.
+PROGRAM: Final = _ROOT / "target" / "release" / "newsfabric-crowd"
+#: A line of its output has at most so many bytes: 20,000 readers of whom no two had the same.
+LINE_LIMIT: Final = 1 << 26
+
+
+def build() -> None:
+    """Make :data:`PROGRAM`. FileNotFoundError without cargo, CalledProcessError if it fails."""
+    if shutil.which("cargo") is None:
+        raise FileNotFoundError("cargo is missing: the crowd is written in Rust")
+    command = ("cargo", "build", "--quiet", "--release", "--package", "newsfabric-fanout")
+    subprocess.run(command, check=True, cwd=_ROOT)
+
+
+def command(
+    *, frontdesks: Sequence[str], topics: Sequence[str], source: str, own: bool, seed: int | None
+) -> list[str]:
+    """How it is started. ``own``: its targets need not be on loopback."""
+    words = [str(PROGRAM), "--frontdesks", ",".join(frontdesks), "--topics", ",".join(topics)]
+    words += ["--source", source]
+    if seed is not None:
+        words += ["--seed", str(seed)]
+    return [*words, "--i-own-this-target"] if own else words

@@ -1,0 +1,210 @@
+"""Thousands of readers in one user: each :class:`DenseReaders` runs a ``newsfabric-crowd``.
+
+Its readers do what an ``AnonymousReader`` does, and keep books by the same rules; a greenlet each
+would take a hundred times the memory and processor time. What they report once a second goes into
+locust's statistics as counted times, not as one event for each delivery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import gevent
+import gevent.lock
+import gevent.subprocess
+from locust import User, task
+from locust.exception import StopUser
+from locust.stats import RequestStats, StatsEntry, bucket_response_time
+
+from loadtest.crowd import command
+from loadtest.locusts import shapes
+from loadtest.locusts.options import DENSE
+from loadtest.locusts.state import Run, current
+from loadtest.times import Times, of_counts
+
+_EVERY: Final = 1.0
+_PATIENCE: Final = 60.0
+_SOONER_THAN_ANY: Final = 1e9
+_TIMES: Final = ("connect", "receive", "resume")
+# What a report counts → the event that it is a failure of, and in words.
+_FAILURES: Final = {
+    "refused": ("connect", "a gateway refused, or none was offered"),
+    "failed": ("connect", "no answer in time, or a wrong one"),
+    "foreign": ("connect", "a gateway may not be connected to"),
+    "stopped": ("connect", "a gateway said never to come again"),
+    "errors": ("connect", "a subscription was refused"),
+    "gaps": ("gap", "a resume may have missed something"),
+    "doubled": ("doubled", "a message came twice"),
+    "unnoted": ("receive", "a reader has too many holes to note more"),
+}
+
+
+class CrowdGoneError(Exception):
+    """The process has ended, or doesn't answer."""
+
+
+class Crowd:
+    """The process. Greenlets may ask at the same time, and be killed while they wait."""
+
+    def __init__(self, words: list[str]) -> None:
+        pipe = gevent.subprocess.PIPE
+        # Linux shares its cores among sessions, and readers have computers of their own.
+        try:
+            self._process = gevent.subprocess.Popen(
+                words, stdin=pipe, stdout=pipe, start_new_session=True
+            )
+        except OSError as exc:
+            raise CrowdGoneError(f"newsfabric-crowd can't be started: {exc.strerror}") from exc
+        self._asking = gevent.lock.BoundedSemaphore()
+
+    def ask(self, line: str) -> dict[str, Any]:
+        """What it answers; CrowdGoneError."""
+        # In a greenlet that nobody kills: an answer belongs to the question before it.
+        asking = gevent.spawn(self._answer, line)
+        try:
+            found: dict[str, Any] | None = asking.get(timeout=_PATIENCE)
+        except gevent.Timeout:
+            raise CrowdGoneError("newsfabric-crowd doesn't answer") from None
+        if found is None:
+            raise CrowdGoneError("newsfabric-crowd has ended")
+        if "error" in found:
+            raise CrowdGoneError(f"newsfabric-crowd: {found['error']}")
+        return found
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def _answer(self, line: str) -> dict[str, Any] | None:
+        with self._asking:
+            try:
+                self._process.stdin.write(line.encode() + b"\n")
+                self._process.stdin.flush()
+                return dict(json.loads(self._process.stdout.readline()))
+            except (OSError, ValueError):
+                return None
+
+
+class DenseReaders(User):
+    """As many readers as ``--dense`` gives each of its kind, in a process of their own."""
+
+    fixed_count = 1
+
+    @task
+    def read(self) -> None:
+        """From the first reader until locust has had enough."""
+        self.run_now: Run = current()
+        self.crowd: Crowd | None = None
+        self.run_now.others.add(self.books)
+        self.run_now.cuts.add(self._storm)
+        try:
+            self.crowd = Crowd(self._command())
+            self._watch(self.crowd)
+        except CrowdGoneError as exc:
+            self.environment.stats.log_error("connect", DENSE, str(exc))
+            # Else locust would begin this task anew.
+            raise StopUser from exc
+        finally:
+            self.run_now.cuts.discard(self._storm)
+            self.run_now.present.pop(self, None)
+            self._leave()
+            if self.crowd is not None:
+                self.crowd.end()
+
+    def books(self) -> list[dict[str, Any]]:
+        """Entries of all its readers; they are all outside if it can't be asked."""
+        try:
+            entries = self._ask("books")["entries"]
+        except CrowdGoneError:
+            readers = self.run_now.options.dense_each
+            nothing: dict[str, Any] = dict.fromkeys(("until", "doubled", "repeats", "gaps"), 0)
+            nothing |= {"since": {}, "had": [], "left": False}
+            entries = [nothing | {"readers": readers, "outside": readers}]
+        return [{"kind": DENSE, **entry} for entry in entries]
+
+    def _command(self) -> list[str]:
+        options = self.run_now.options
+        return command(
+            frontdesks=options.frontdesks,
+            topics=options.topics,
+            # Of 127/8, and no other process's.
+            source=options.source or f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(256)}.1",
+            own=options.i_own_this_target,
+            seed=None,
+        )
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        if self.crowd is None:
+            raise CrowdGoneError("newsfabric-crowd was never there")
+        return self.crowd.ask(line)
+
+    def _watch(self, crowd: Crowd) -> None:
+        """Have as many as the shape says, and tell locust what they say."""
+        there, due = 0, time.monotonic()
+        while True:
+            # The second that begins is for coming to what holds at its end.
+            wanted = shapes.dense_at(self.run_now.options, self.run_now.at + _EVERY)
+            rate = max(1, abs(wanted - there)) / _EVERY
+            crowd.ask(f"readers {wanted} {rate}")
+            due += _EVERY
+            gevent.sleep(max(0.0, due - time.monotonic()))
+            report = crowd.ask("report")
+            there = report["arrived"] - report["left"]
+            self.run_now.present[self] = report["present"]
+            if not self.run_now.closed:
+                _tell(self.environment.stats, report, self.run_now.options.body)
+
+    def _storm(self) -> None:
+        with contextlib.suppress(CrowdGoneError):
+            self._ask("storm")
+
+    def _leave(self) -> None:
+        """Locust ends this user before the test ends: its readers leave."""
+        if self.books in self.run_now.others:
+            with contextlib.suppress(CrowdGoneError):
+                self._ask(f"readers 0 {_SOONER_THAN_ANY}")
+            self.run_now.leave_all(self.books)
+
+
+def _failures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """What went wrong: the event, in words, how often."""
+    for name, (what, words) in _FAILURES.items():
+        if report[name]:
+            yield what, words, report[name]
+
+
+def _tell(stats: RequestStats, report: Mapping[str, Any], body: int) -> None:
+    for what in _TIMES:
+        size = 0 if what == "connect" else body
+        _log(stats, what, of_counts(report[what]["counts"]), size)
+    for what, words, often in _failures(report):
+        # What has no time of its own is an event of 0 ms, as with other readers.
+        if what not in _TIMES:
+            _log(stats, what, {0.0: often}, 0)
+        for _ in range(often):
+            stats.log_error(what, DENSE, words)
+
+
+def _log(stats: RequestStats, what: str, times: Times, size: int) -> None:
+    """So many events at once. Locust's own way is one call for each."""
+    count = sum(times.values())
+    if not count:
+        return
+    now = time.time()
+    some = StatsEntry(stats, DENSE, what)
+    some.num_requests = count
+    some.total_response_time = sum(ms * often for ms, often in times.items())
+    some.min_response_time, some.max_response_time = min(times), max(times)
+    some.total_content_length = count * size
+    some.num_reqs_per_sec[int(now)] = count
+    some.last_request_timestamp = now
+    for ms, often in times.items():
+        some.response_times[bucket_response_time(ms)] += often
+    for entry in (stats.total, stats.get(DENSE, what)):
+        entry.extend(some)
