@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::badge::Badge;
 use crate::control::{self, Command, ConnectionId, History, Message, Replay, Subscribe, Uncovered};
 use crate::counters::Count;
 use crate::drain::Pace;
@@ -13,7 +14,7 @@ use crate::orders::{Eviction, Order, Report, Seed};
 use crate::policy::error_push;
 use crate::publication::{FrameMaker, Publication, TopicPolicy};
 use crate::reactor::{Reactor, unix_ms, unix_us};
-use crate::slab::{Badge, Phase};
+use crate::slab::Phase;
 
 /// Batches that are kept; the control plane counts on it.
 const MOST_BATCHES: usize = 32;
@@ -101,30 +102,21 @@ impl Reactor {
     }
 
     fn pin_on(&mut self, slot: u32, badge: &control::Badge<'_>) {
-        self.extra(slot).badge = Some(Box::new(Badge {
-            user: badge.user.into(),
-            issued_ms: badge.issued_ms,
-            expires_ms: badge.expires_ms,
-            blob: badge.blob.into(),
-        }));
+        self.badges.pin(slot, Badge::of(badge));
         // An earlier beat does no harm, and a badge that runs out sooner must not wait for a later.
         if let (Some(beat), Some(end)) = (self.wheel.due_ms(slot), self.badge_ends_ms(slot)) {
             self.wheel.set(slot, beat.min(end));
         }
     }
 
-    /// One look at every connection, however many users they are.
+    /// One look at every badge, however many users they are.
     fn evict(&mut self, eviction: &Eviction) {
-        for slot in 0..self.slab.slots() {
-            let connection = self.slab.at(slot);
-            let badge = connection.extra.as_ref().and_then(|extra| extra.badge.as_ref());
-            let gone = badge.is_some_and(|badge| {
-                let until = eviction.users.get(&*badge.user);
-                until.is_some_and(|until| badge.issued_ms <= *until)
-            });
-            if gone && connection.phase == Phase::Open {
-                self.close(slot, &eviction.reason, None);
-            }
+        let gone = self.badges.all().filter(|(_, badge)| {
+            let until = eviction.users.get(badge.user());
+            until.is_some_and(|until| badge.issued_ms() <= *until)
+        });
+        for slot in gone.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.close(slot, &eviction.reason, None);
         }
     }
 
@@ -279,7 +271,7 @@ impl Reactor {
         if let Some(verb) = asked {
             let name = self.name_of(slot);
             let report = Report::Uncovered(self.attachment, name, token, why, verb);
-            self.parts.reports.put(report);
+            self.tell(report);
         }
     }
 
@@ -300,7 +292,7 @@ impl Reactor {
         self.chunk = chunk;
         if let Some((attachment, number)) = self.fanout.take_reached() {
             let report = Report::Published(attachment, self.parts.number, number);
-            self.parts.reports.put(report);
+            self.tell(report);
         }
     }
 

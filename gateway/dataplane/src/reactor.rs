@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::badge::Badges;
 use crate::control::{ConnectionId, Settings};
 use crate::counters::{Count, Counters};
 use crate::deflate::Inflater;
@@ -103,6 +104,10 @@ pub struct Reactor {
     pub(crate) pongs: u32,
     /// Whose address was counted.
     pub(crate) counted: HashMap<u32, IpAddr>,
+    /// Who readers are.
+    pub(crate) badges: Badges,
+    /// What this turn has to tell: whoever is told would take the core from us for each.
+    told: Vec<Report>,
     /// Sockets that could not be written: they end after the turn, when nobody is using them.
     pub(crate) doomed: Vec<(u32, u32)>,
     pub(crate) buffer: Vec<u8>,
@@ -158,6 +163,8 @@ impl Reactor {
             close_above: usize::MAX,
             pongs: 0,
             counted: HashMap::new(),
+            badges: Badges::default(),
+            told: Vec::new(),
             doomed: Vec::new(),
             buffer: vec![0; READ_BYTES],
             texts: Texts::default(),
@@ -197,15 +204,27 @@ impl Reactor {
             }
             self.send_some();
             self.keep_within_budget();
+            self.on_time();
+            self.end_doomed();
+            self.send_reports();
             if self.crowded && self.fanout.is_busy() {
                 std::thread::yield_now();
             }
-            self.on_time();
-            self.end_doomed();
         }
         self.note_sizes();
-        self.parts.reports.put(Report::Gone);
+        self.tell(Report::Gone);
+        self.send_reports();
         Ok(())
+    }
+
+    /// Something to tell at the end of this turn.
+    pub(crate) fn tell(&mut self, report: Report) {
+        self.told.push(report);
+    }
+
+    /// Tell what there is to tell, now.
+    pub(crate) fn send_reports(&mut self) {
+        self.parts.reports.put_all(&mut self.told);
     }
 
     fn on_event(&mut self, token: u64, ready: u32, orders: &mut Vec<Order>) {
@@ -311,9 +330,8 @@ impl Reactor {
     }
 
     /// When a connection's badge runs out, by this thread's clock; `None` if that is never.
-    pub(crate) fn badge_ends_ms(&mut self, slot: u32) -> Option<u64> {
-        let extra = self.slab.at(slot).extra.as_ref()?;
-        let expires_ms = extra.badge.as_ref()?.expires_ms;
+    pub(crate) fn badge_ends_ms(&self, slot: u32) -> Option<u64> {
+        let expires_ms = self.badges.of(slot)?.expires_ms();
         let left = expires_ms.saturating_sub(unix_ms());
         (expires_ms > 0).then(|| self.now_ms.saturating_add(left))
     }
@@ -338,6 +356,7 @@ impl Reactor {
     /// An open connection leaves the hub. It doesn't count as a reader any more.
     pub(crate) fn leave(&mut self, slot: u32, why: &str, ending: Ending) {
         self.hub.leave(slot);
+        self.badges.take_off(slot);
         let connection = self.slab.at(slot);
         connection.phase = Phase::Closing(ending);
         let framing = connection.framing;
@@ -346,7 +365,6 @@ impl Reactor {
             self.held_bytes -= asked.map_or(0, |verb| verb.len());
             extra.waiting.clear();
             extra.ping = None;
-            extra.badge = None;
             self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
         }
         self.counters().take(match framing {
