@@ -282,12 +282,13 @@ impl Reactor {
         }
     }
 
-    /// One chunk of what is under way.
+    /// Of what is under way as many sends as one turn has, of one topic or of several.
     pub(crate) fn send_some(&mut self) {
-        let budget = self.settings().fanout_chunk as usize;
+        let mut left = self.settings().fanout_chunk as usize;
         let mut chunk = std::mem::take(&mut self.chunk);
-        if self.fanout.next_chunk(&mut self.hub, budget, &mut chunk) {
+        while left > 0 && self.fanout.next_chunk(&mut self.hub, left, &mut chunk) {
             self.send_chunk(&chunk);
+            left = left.saturating_sub(chunk.slots.len().max(1));
         }
         self.chunk = chunk;
         if let Some((attachment, number)) = self.fanout.take_reached() {
