@@ -32,7 +32,7 @@ use crate::policy::Policy;
 use crate::publication::FrameMaker;
 use crate::slab::{Ending, Extra, HEARD_MS, Phase, Slab};
 use crate::sockjs::Texts;
-use crate::sys::{self, Epoll};
+use crate::sys::{self, Epoll, Sender};
 use crate::wheel::Wheel;
 
 /// Read at a time. Bigger than any message that may come, so that most come in one piece.
@@ -41,8 +41,9 @@ const READ_BYTES: usize = 64 * 1024;
 const EVENTS: usize = 256;
 /// Also how many heartbeats leave in one go: the longer, the fewer turns for an idle reader.
 const TICK_MS: u32 = 100;
-/// Timers that fire in one turn: as many `send`s as a chunk of a fan-out, for whom they would hold up.
-const BEATS: usize = 32;
+/// Timers that fire in one turn, and while a fan-out is under way: then as many as its chunk has sends.
+const BEATS: usize = 128;
+const BEATS_BETWEEN: usize = 32;
 /// What is told waits so long for more of it, while readers go on talking, and until there is so much:
 /// a crowd's verbs are asked and answered many at a time, instead of a few between two of its readers.
 const GATHER_MS: u64 = 2;
@@ -83,6 +84,7 @@ pub struct Reactor {
     /// Where its readers come in.
     pub(crate) listener: OwnedFd,
     pub(crate) epoll: Epoll,
+    pub(crate) sender: Sender,
     pub(crate) listening: bool,
     pub(crate) accept_again_ms: u64,
     pub(crate) policy: Arc<Policy>,
@@ -121,6 +123,8 @@ pub struct Reactor {
     pub(crate) texts: Texts,
     pub(crate) inflater: Option<Inflater>,
     pub(crate) now_ms: u64,
+    /// Whose heartbeats are due; kept for its memory.
+    beaten: Vec<u32>,
     /// Whether there are timers that have fired and weren't looked at.
     late: bool,
     /// There are more I/O threads than cores, so they take turns by chunks. Six threads on one core
@@ -155,6 +159,7 @@ impl Reactor {
         let number = u64::from(parts.number) + 1;
         Ok(Reactor {
             epoll,
+            sender: Sender::default(),
             listening: false,
             accept_again_ms: 0,
             slab: Slab::default(),
@@ -180,6 +185,7 @@ impl Reactor {
             texts: Texts::default(),
             inflater: None,
             now_ms,
+            beaten: Vec::with_capacity(BEATS),
             late: false,
             crowded: parts.counters.len() > std::thread::available_parallelism()?.get(),
             started: Instant::now(),
@@ -207,6 +213,11 @@ impl Reactor {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let mut orders = Vec::new();
+        let (sender, why) = Sender::new();
+        self.sender = sender;
+        if let Some(why) = why.filter(|_| self.parts.number == 0) {
+            crate::tell!(Info, "each send is a system call of its own: no io_uring here ({why})");
+        }
         while !self.is_drained() {
             let count = self.epoll.wait(&mut events, self.patience_ms())?.len();
             self.now_ms = self.started_ms + self.started.elapsed().as_millis() as u64;
@@ -303,7 +314,9 @@ impl Reactor {
 
     fn on_time(&mut self) {
         self.late = true;
-        for _ in 0..BEATS {
+        let mut beaten = std::mem::take(&mut self.beaten);
+        let most = if self.fanout.is_busy() { BEATS_BETWEEN } else { BEATS };
+        for _ in 0..most {
             let Some(slot) = self.wheel.pop(self.now_ms) else {
                 self.late = false;
                 break;
@@ -314,49 +327,58 @@ impl Reactor {
                     self.count(Count::HandshakeTimeouts);
                     self.forget(slot);
                 }
-                Phase::Open => self.beat(slot),
+                Phase::Open => {
+                    if self.beat(slot) {
+                        beaten.push(slot);
+                    }
+                }
                 Phase::Closing(_) => self.forget(slot),
             }
         }
+        self.send_heartbeats(&beaten);
+        beaten.clear();
+        self.beaten = beaten;
         self.listen_again();
         self.send_some_away();
         self.renew_budget();
         self.note_sizes();
     }
 
-    fn beat(&mut self, slot: u32) {
+    /// A reader's timer has fired: end it, or set the next; whether it is to get its heartbeat.
+    fn beat(&mut self, slot: u32) -> bool {
         let heartbeat = u64::from(self.policy.settings.heartbeat_ms);
         let connection = self.slab.at(slot);
         let silent = self.now_ms.saturating_sub(u64::from(connection.heard) * HEARD_MS);
-        let (blocked, framing) = (connection.blocked, connection.framing);
+        let blocked = connection.blocked;
         if silent > 2 * heartbeat + HEARD_MS {
             self.close(slot, "no_pong", None);
-            return;
+            return false;
         }
         let mut next = self.now_ms + heartbeat;
         if let Some(end) = self.stall_ends_ms(slot) {
             if end <= self.now_ms {
-                return self.close(slot, "slow_reader", None);
+                self.close(slot, "slow_reader", None);
+                return false;
             }
             next = next.min(end);
         }
         if let Some(end) = self.badge_ends_ms(slot) {
             if end <= self.now_ms {
-                return self.close(slot, "token_expired", None);
+                self.close(slot, "token_expired", None);
+                return false;
             }
             next = next.min(end);
         }
         if let Some(end) = self.message_ends_ms(slot) {
             if end <= self.now_ms {
                 self.slab.at(slot).decoder = Decoder::default();
-                return self.close(slot, "unfinished", None);
+                self.close(slot, "unfinished", None);
+                return false;
             }
             next = next.min(end);
         }
         self.wheel.set(slot, next);
-        if !blocked {
-            self.write(slot, crate::writer::heartbeat(framing));
-        }
+        !blocked
     }
 
     /// When a connection's badge runs out, by this thread's clock; `None` if that is never.

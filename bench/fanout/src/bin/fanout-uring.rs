@@ -5,7 +5,7 @@
 //! Prints a line when it listens and one when all readers are connected. Then each round sends one frame to
 //! everyone in each of the ways, in turn forth and back, and at the end a JSON line has, for each way, the
 //! median of its processor time in microseconds for each `send`, and how many were refused. Kernel workers that belong to
-//! this process are counted too. docs/design/0027-io-uring.md has what was measured.
+//! this process are counted too. docs/design/0027-sends-in-batches.md has what was measured.
 
 use newsfabric_fanout::{
     Arguments, address, bind, fail, raise_descriptor_limit, send, set_option, tcp_socket,
