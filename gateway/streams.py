@@ -54,6 +54,8 @@ _HEARD: Final = 32
 _SILENT_SECONDS: Final = 3.0
 # What another gateway may have heard of a router before we do.
 _AHEAD: Final = 100_000
+# A position may be told again so long, while nothing is heard.
+_TOLD_SECONDS: Final = 1.0
 # Runs of lost numbers of a stream that are told apart.
 _LOST: Final = 64
 
@@ -253,6 +255,8 @@ class Streams:
         self._heard_at = now
         # When a tick came for the first time.
         self._ticked_at: float | None = None
+        # The last position told, and when; None when it would be another one now.
+        self._told: tuple[str, float] | None = None
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -329,6 +333,7 @@ class Streams:
     def caught_up(self, from_ms: int) -> None:
         """All that the journal has since ``from_ms`` was published: by us, or before us."""
         self.known_ms = min(self.known_ms, from_ms, self._known_before_ms)
+        self._told = None
 
     def missing(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """The holes of every stream that has some."""
@@ -369,7 +374,16 @@ class Streams:
         return False
 
     def position(self, now: float) -> str:
-        """The token for everything seen until now; long silent streams fold into its time."""
+        """The token for everything seen until now; long silent streams fold into its time.
+
+        A crowd that comes at once is told the same until something is heard; for a second at most,
+        because of what is silent or given up for long enough then.
+        """
+        if self._told is None or not self._told[1] <= now < self._told[1] + _TOLD_SECONDS:
+            self._told = self._encode(now), now
+        return self._told[0]
+
+    def _encode(self, now: float) -> str:
         since = now - self.limits.silent_seconds
         if self._lossy:
             self._let_go(now)
@@ -469,6 +483,7 @@ class Streams:
                 self._forget_oldest()
         else:
             self._streams.move_to_end(name)
+        self._told = None
         stream.heard = now
         stream.routed_ms = max(stream.routed_ms, ms)
         self._heard_at = max(self._heard_at, now)
@@ -488,6 +503,7 @@ class Streams:
                 del self._lossy[name]
 
     def _bound(self, router: str, epoch: int, stream: Stream) -> None:
+        self._told = None
         while stream.ranges > self.limits.ranges:
             stream.give_up_oldest_hole(int(self._heard_at * 1000))
             self._lossy[router, epoch] = stream

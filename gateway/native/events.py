@@ -92,6 +92,9 @@ REPLACED: Final = "replaced"
 TAKEN_OVER: Final = "taken_over"
 
 
+_VERB: Final = struct.Struct(f"<{CONNECTION_BYTES}sI")
+
+
 class Decoder:
     """Bytes in, in any pieces; events out."""
 
@@ -154,6 +157,15 @@ class _Fields:
     def data(self, form: struct.Struct) -> bytes:
         return self.take(self.number(form))
 
+    def verb(self) -> tuple[Connection, bytes]:
+        """A connection, and what it has said: a crowd's come by the thousand."""
+        start = self._at + _VERB.size
+        if start > len(self._body):
+            raise WireError("a message ends in the middle of a field")
+        connection, size = _VERB.unpack_from(self._body, self._at)
+        self._at = start
+        return connection, self.take(size)
+
     def text(self) -> str:
         try:
             return self.data(U8).decode()
@@ -176,9 +188,8 @@ def _attached(fields: _Fields) -> Attached:
 
 def _verbs(fields: _Fields) -> Verbs:
     count = fields.number(U32)
-    return Verbs(
-        tuple((fields.take(CONNECTION_BYTES), b"", fields.data(U32)) for _ in range(count))
-    )
+    said = (fields.verb() for _ in range(count))
+    return Verbs(tuple([(connection, b"", text) for connection, text in said]))
 
 
 def _badged(fields: _Fields) -> Verbs:

@@ -30,12 +30,14 @@ MOST_BYTES: Final = 4 << 20
 class Said:
     """What ``text`` means, and the last answer if it is a subscribe, as of ``position``.
 
+    ``plain``: a subscribe that nobody is refused, and which asks for nothing that was before.
     The answer to one with a position depends on what was ``missed`` too, and names the ``batch`` in
     which the data plane has that; 0: it has it in none. What was missed is not kept alive here.
     """
 
     text: bytes
     intent: Intent
+    plain: bool = False
     position: str = ""
     answer: bytes = b""
     missed: Callable[[], Recalled | None] | None = None

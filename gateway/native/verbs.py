@@ -152,12 +152,16 @@ class NativeDesk:
         """A reader with ``badge`` has said ``text``."""
         said = self._said.find(text) or self._learn(text)
         intent = said.intent
+        if said.plain:
+            assert isinstance(intent, Subscribe)
+            _SUBSCRIBES.inc()
+            self._plane.send(self._joined(connection, said, intent))
+            return
         if isinstance(intent, LogIn):
             self._log_in(connection, _standing(badge), intent)
             return
         if isinstance(intent, Subscribe | History | SetMark):
             policy = self._policy(intent.topic)
-            # Most readers are nobody in particular, and read what is everybody's.
             if policy.access != "public":
                 denied = refusal(intent, policy, _standing(badge).login)
                 if denied is not None:
@@ -200,10 +204,16 @@ class NativeDesk:
         self._batch_numbers.clear()
 
     def _learn(self, text: bytes) -> Said:
-        said = Said(text, self._session.read(text))
+        intent = self._session.read(text)
+        said = Said(text, intent, plain=isinstance(intent, Subscribe) and self._is_plain(intent))
         if self._is_said_by_many(said.intent):
             self._said.keep(said)
         return said
+
+    def _is_plain(self, verb: Subscribe) -> bool:
+        """Most readers are nobody in particular, read what is everybody's, and begin now."""
+        public = self._policy(verb.topic).access == "public"
+        return public and verb.position is None and verb.rewind is None
 
     def _is_said_by_many(self, intent: Intent) -> bool:
         """A token, and what is about a topic of one's own, is nobody else's business."""

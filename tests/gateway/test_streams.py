@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,6 +147,34 @@ def test_a_position_lists_each_stream_with_its_mark() -> None:
         stream_hash(ROUTER, EPOCH): 1,
         stream_hash("dublin-router-1", 9): 70,
     }
+
+
+def test_a_position_is_told_again_until_something_is_heard_or_given_up() -> None:
+    one = One()
+    one.saw(5)
+    told = one.streams.position(START)
+    assert one.streams.position(START + 0.5) is told
+    changes: list[Callable[[], None]] = [
+        lambda: one.saw(2),
+        lambda: one.ticked(9),
+        lambda: one.streams.skip((ROUTER, EPOCH), 3, 3),
+        lambda: one.streams.give_up((ROUTER, EPOCH), 4, 4, at_ms=ms(0)),
+        lambda: one.streams.saw("dublin-router-1", 9, 70, routed_ms=0, now=START),
+    ]
+    told_before = [told]
+    for change in changes:
+        change()
+        told_before.append(one.streams.position(START))
+    # What is given up isn't covered, and was not seen before.
+    assert [a != b for a, b in itertools.pairwise(told_before)] == [True, False, True, False, True]
+
+
+def test_who_has_caught_up_tells_another_position_at_once() -> None:
+    streams = Streams(START)
+    streams.listened_since(ms(-7_000), known_ms=ms(-7_000))
+    assert decode(streams.position(START)).time_ms == ms(-3_600)
+    streams.caught_up(ms(-60))
+    assert decode(streams.position(START)).time_ms == ms(-600)
 
 
 def test_a_positions_time_stays_ten_minutes_behind_what_was_heard_last() -> None:

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::badge::Badge;
 use crate::control::{self, Command, ConnectionId, History, Message, Replay, Subscribe, Uncovered};
 use crate::counters::Count;
 use crate::drain::Pace;
@@ -13,7 +14,9 @@ use crate::orders::{Eviction, Order, Report, Seed};
 use crate::policy::error_push;
 use crate::publication::{FrameMaker, Publication, TopicPolicy};
 use crate::reactor::{Reactor, unix_ms, unix_us};
-use crate::slab::{Badge, Phase};
+use crate::slab::Phase;
+use crate::sys::MOST_SENDS;
+use crate::writer::Offers;
 
 /// Batches that are kept; the control plane counts on it.
 const MOST_BATCHES: usize = 32;
@@ -101,30 +104,21 @@ impl Reactor {
     }
 
     fn pin_on(&mut self, slot: u32, badge: &control::Badge<'_>) {
-        self.extra(slot).badge = Some(Box::new(Badge {
-            user: badge.user.into(),
-            issued_ms: badge.issued_ms,
-            expires_ms: badge.expires_ms,
-            blob: badge.blob.into(),
-        }));
+        self.badges.pin(slot, Badge::of(badge));
         // An earlier beat does no harm, and a badge that runs out sooner must not wait for a later.
         if let (Some(beat), Some(end)) = (self.wheel.due_ms(slot), self.badge_ends_ms(slot)) {
             self.wheel.set(slot, beat.min(end));
         }
     }
 
-    /// One look at every connection, however many users they are.
+    /// One look at every badge, however many users they are.
     fn evict(&mut self, eviction: &Eviction) {
-        for slot in 0..self.slab.slots() {
-            let connection = self.slab.at(slot);
-            let badge = connection.extra.as_ref().and_then(|extra| extra.badge.as_ref());
-            let gone = badge.is_some_and(|badge| {
-                let until = eviction.users.get(&*badge.user);
-                until.is_some_and(|until| badge.issued_ms <= *until)
-            });
-            if gone && connection.phase == Phase::Open {
-                self.close(slot, &eviction.reason, None);
-            }
+        let gone = self.badges.all().filter(|(_, badge)| {
+            let until = eviction.users.get(badge.user());
+            until.is_some_and(|until| badge.issued_ms() <= *until)
+        });
+        for slot in gone.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.close(slot, &eviction.reason, None);
         }
     }
 
@@ -279,7 +273,7 @@ impl Reactor {
         if let Some(verb) = asked {
             let name = self.name_of(slot);
             let report = Report::Uncovered(self.attachment, name, token, why, verb);
-            self.parts.reports.put(report);
+            self.tell(report);
         }
     }
 
@@ -290,43 +284,75 @@ impl Reactor {
         }
     }
 
-    /// One chunk of what is under way.
+    /// Of what is under way as many sends as one turn has, of one topic or of several.
     pub(crate) fn send_some(&mut self) {
-        let budget = self.settings().fanout_chunk as usize;
+        let mut left = self.settings().fanout_chunk as usize;
         let mut chunk = std::mem::take(&mut self.chunk);
-        if self.fanout.next_chunk(&mut self.hub, budget, &mut chunk) {
+        while left > 0 && self.fanout.next_chunk(&mut self.hub, left, &mut chunk) {
             self.send_chunk(&chunk);
+            left = left.saturating_sub(chunk.slots.len().max(1));
         }
         self.chunk = chunk;
         if let Some((attachment, number)) = self.fanout.take_reached() {
             let report = Report::Published(attachment, self.parts.number, number);
-            self.parts.reports.put(report);
+            self.tell(report);
         }
     }
 
     fn send_chunk(&mut self, chunk: &Chunk) {
+        let all = &chunk.publications[..];
+        let together = self.put_together(chunk);
         let (mut raw, mut sockjs, mut held) = (0, 0, 0);
-        let mut together = Together::default();
-        for slot in &chunk.slots {
-            let connection = self.slab.at(*slot);
-            if connection.phase != Phase::Open {
-                continue;
+        for slots in chunk.slots.chunks(MOST_SENDS) {
+            let mut offers = Offers::default();
+            for &slot in slots {
+                let connection = self.slab.at(slot);
+                if connection.phase != Phase::Open {
+                    continue;
+                }
+                let (framing, deflate) = (connection.framing, connection.deflate);
+                match framing {
+                    Framing::Raw => raw += 1,
+                    Framing::SockJs => sockjs += 1,
+                }
+                let bytes = match all {
+                    [one] => &one.frame(framing, deflate, &mut self.maker)[..],
+                    _ if deflate.is_none() => together.of(framing),
+                    _ => &[],
+                };
+                if connection.blocked || bytes.is_empty() {
+                    held += 1;
+                    self.keep(slot, all, 0);
+                } else {
+                    offers.add(slot, connection.fd, bytes);
+                }
             }
-            match connection.framing {
-                Framing::Raw => raw += 1,
-                Framing::SockJs => sockjs += 1,
+            for (slot, send) in offers.made(&mut self.sender) {
+                match self.taken(slot, send.taken) {
+                    Some(sent) if sent == send.bytes.len() => continue,
+                    Some(sent) => self.keep(slot, all, sent),
+                    None => {}
+                }
+                held += 1;
             }
-            let taken = match &chunk.publications[..] {
-                [one] => self.send_one(*slot, one),
-                all => self.send_batch(*slot, all, &mut together),
-            };
-            held += u64::from(!taken);
         }
-        let many = chunk.publications.len() as u64;
+        let many = all.len() as u64;
         self.counters().add_many(Count::DeliveriesWebSocket, raw * many);
         self.counters().add_many(Count::DeliveriesSockJs, sockjs * many);
         self.counters().add_many(Count::HeldDeliveries, held * many);
-        self.measure(&chunk.publications, raw + sockjs - held);
+        self.measure(all, raw + sockjs - held);
+    }
+
+    /// The frames of several publications put together, for each framing that some reader has.
+    fn put_together(&mut self, chunk: &Chunk) -> Together {
+        let mut together = Together::default();
+        if let [_, _, ..] = chunk.publications[..] {
+            for slot in &chunk.slots {
+                let framing = self.slab.at(*slot).framing;
+                together.put(framing, &chunk.publications, &mut self.maker);
+            }
+        }
+        together
     }
 
     /// So many readers' sockets have just taken all of these. One look at the clock serves them all.
@@ -340,41 +366,22 @@ impl Reactor {
         }
     }
 
-    /// Whether the kernel took all of it.
-    fn send_one(&mut self, slot: u32, publication: &Arc<Publication>) -> bool {
+    /// Keep for a reader what its socket didn't take of these, of which it took the first `done` bytes.
+    fn keep(&mut self, slot: u32, all: &[Arc<Publication>], mut done: usize) {
         let connection = self.slab.at(slot);
         let (framing, deflate) = (connection.framing, connection.deflate);
-        let frame = publication.frame(framing, deflate, &mut self.maker);
-        self.deliver(slot, frame, publication)
-    }
-
-    /// Several at once: one `send` of the frames put together, unless the reader is behind. Whether
-    /// the kernel took them all.
-    fn send_batch(&mut self, slot: u32, all: &[Arc<Publication>], together: &mut Together) -> bool {
-        let connection = self.slab.at(slot);
-        let (framing, deflate) = (connection.framing, connection.deflate);
-        let mut done = 0;
-        if !connection.blocked && deflate.is_none() {
-            let bytes = together.of(framing, all, &mut self.maker);
-            match self.send_now(slot, bytes) {
-                Some(sent) if sent == bytes.len() => return true,
-                Some(sent) => done = sent,
-                None => return false,
-            }
-        }
         for one in all {
             let frame = one.frame(framing, deflate, &mut self.maker);
             if done >= frame.len() {
                 done -= frame.len();
             } else if self.slab.at(slot).phase != Phase::Open {
-                return false;
+                return;
             } else if self.slab.at(slot).blocked {
-                self.deliver(slot, frame, one);
+                self.queue(slot, frame, one);
             } else {
                 self.keep_rest(slot, frame.clone(), std::mem::take(&mut done));
             }
         }
-        !self.slab.at(slot).blocked
     }
 }
 
@@ -386,7 +393,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(&mut self, framing: Framing, all: &[Arc<Publication>], maker: &mut FrameMaker) -> &[u8] {
+    fn put(&mut self, framing: Framing, all: &[Arc<Publication>], maker: &mut FrameMaker) {
         let bytes = match framing {
             Framing::Raw => &mut self.raw,
             Framing::SockJs => &mut self.sockjs,
@@ -396,6 +403,12 @@ impl Together {
                 bytes.extend_from_slice(one.frame(framing, None, maker));
             }
         }
-        bytes
+    }
+
+    fn of(&self, framing: Framing) -> &[u8] {
+        match framing {
+            Framing::Raw => &self.raw,
+            Framing::SockJs => &self.sockjs,
+        }
     }
 }

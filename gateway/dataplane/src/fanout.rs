@@ -1,7 +1,8 @@
 //! Publications on their way to readers, in chunks. Pure; who the readers are is the hub's.
 //!
-//! A big fan-out is cut into chunks, and topics take turns, so that it doesn't hold a small one up.
-//! Within a topic one publication goes after the other. Those that wait meanwhile for the same readers leave
+//! A big fan-out is cut into chunks, and topics take turns, so that it doesn't hold a small one up. One that
+//! has just begun has its first turn before those that were served already, but never two of them before
+//! one of those: whatever comes, everybody goes on. Within a topic one publication goes after the other. Those that wait meanwhile for the same readers leave
 //! together, as one batch: that is the coalescing, and there is none while nothing waits.
 
 use std::collections::{HashMap, VecDeque};
@@ -44,7 +45,12 @@ pub struct Chunk {
 #[derive(Debug, Default)]
 pub struct Fanout {
     lines: HashMap<u32, Line>,
+    /// Topics that have had no turn yet.
+    fresh: VecDeque<u32>,
+    /// Those that have had one.
     turns: VecDeque<u32>,
+    /// Whether the last turn was a first one.
+    was_first: bool,
     /// From the oldest publication under way on; whether it is over.
     marks: VecDeque<(Mark, bool)>,
     first_order: u64,
@@ -55,7 +61,7 @@ impl Fanout {
     /// Whether something is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.turns.is_empty()
+        !self.fresh.is_empty() || !self.turns.is_empty()
     }
 
     /// Begin to send a publication to the readers that the hub named.
@@ -64,7 +70,7 @@ impl Fanout {
         let topic = cursor.topic();
         let line = self.lines.entry(topic).or_default();
         if line.jobs.is_empty() {
-            self.turns.push_back(topic);
+            self.fresh.push_back(topic);
         }
         line.jobs.push_back(Job { order, cursor, publication: publication.clone() });
     }
@@ -85,7 +91,7 @@ impl Fanout {
     pub fn next_chunk(&mut self, hub: &mut Hub, budget: usize, chunk: &mut Chunk) -> bool {
         chunk.publications.clear();
         chunk.slots.clear();
-        let Some(topic) = self.turns.pop_front() else {
+        let Some(topic) = self.next_topic() else {
             return false;
         };
         let line = self.lines.entry(topic).or_default();
@@ -102,6 +108,13 @@ impl Fanout {
             self.end_batch(topic);
         }
         true
+    }
+
+    fn next_topic(&mut self) -> Option<u32> {
+        let waits = if self.was_first { self.turns.pop_front() } else { None };
+        let first = if waits.is_none() { self.fresh.pop_front() } else { None };
+        self.was_first = first.is_some();
+        waits.or(first).or_else(|| self.turns.pop_front())
     }
 
     fn end_batch(&mut self, topic: u32) {
@@ -184,13 +197,35 @@ mod tests {
         }
         hub.subscribe(200, "small");
         publish(&mut fanout, &mut hub, "big", 1);
+        for _ in 0..3 {
+            assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+            assert_eq!(chunk.slots.len(), 10);
+        }
         publish(&mut fanout, &mut hub, "small", 2);
-        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
-        assert_eq!(chunk.slots.len(), 10);
         assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
         assert_eq!(chunk.slots, [200]);
         // The mark stays behind the one that is still under way.
         assert_eq!(fanout.take_reached(), None);
+    }
+
+    #[test]
+    fn however_many_topics_begin_a_big_one_goes_on() {
+        let (mut fanout, mut hub, mut chunk) = (Fanout::default(), hub(), Chunk::default());
+        for slot in 0..100 {
+            hub.subscribe(slot, "big");
+        }
+        let small = ["a", "b", "c"];
+        (0..).zip(small).for_each(|(slot, topic)| hub.subscribe(200 + slot, topic));
+        publish(&mut fanout, &mut hub, "big", 1);
+        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        (2..).zip(small).for_each(|(number, topic)| publish(&mut fanout, &mut hub, topic, number));
+        let mut served = Vec::new();
+        for _ in 0..6 {
+            assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+            served.push(chunk.publications[0].topic().to_string());
+        }
+        let expected = ["big", "a", "big", "b", "big", "c"];
+        assert_eq!(served, expected, "the last turn was big's first");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod addresses;
 pub mod audience;
+pub mod badge;
 pub mod bucket;
 pub mod control;
 pub mod counters;

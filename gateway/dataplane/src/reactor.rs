@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::badge::Badges;
 use crate::control::{ConnectionId, Settings};
 use crate::counters::{Count, Counters};
 use crate::deflate::Inflater;
@@ -31,7 +32,7 @@ use crate::policy::Policy;
 use crate::publication::FrameMaker;
 use crate::slab::{Ending, Extra, HEARD_MS, Phase, Slab};
 use crate::sockjs::Texts;
-use crate::sys::{self, Epoll};
+use crate::sys::{self, Epoll, Sender};
 use crate::wheel::Wheel;
 
 /// Read at a time. Bigger than any message that may come, so that most come in one piece.
@@ -40,6 +41,13 @@ const READ_BYTES: usize = 64 * 1024;
 const EVENTS: usize = 256;
 /// Also how many heartbeats leave in one go: the longer, the fewer turns for an idle reader.
 const TICK_MS: u32 = 100;
+/// Timers that fire in one turn, and while a fan-out is under way: then as many as its chunk has sends.
+const BEATS: usize = 128;
+const BEATS_BETWEEN: usize = 32;
+/// What is told waits so long for more of it, while readers go on talking, and until there is so much:
+/// a crowd's verbs are asked and answered many at a time, instead of a few between two of its readers.
+const GATHER_MS: u64 = 2;
+const GATHER: usize = 256;
 /// With the tick, one turn of the wheel is longer than a usual heartbeat.
 const BUCKETS: u16 = 512;
 /// While draining, readers are told so often.
@@ -76,6 +84,7 @@ pub struct Reactor {
     /// Where its readers come in.
     pub(crate) listener: OwnedFd,
     pub(crate) epoll: Epoll,
+    pub(crate) sender: Sender,
     pub(crate) listening: bool,
     pub(crate) accept_again_ms: u64,
     pub(crate) policy: Arc<Policy>,
@@ -103,12 +112,21 @@ pub struct Reactor {
     pub(crate) pongs: u32,
     /// Whose address was counted.
     pub(crate) counted: HashMap<u32, IpAddr>,
+    /// Who readers are.
+    pub(crate) badges: Badges,
+    /// What there is to tell, and since when.
+    told: Vec<Report>,
+    told_since_ms: u64,
     /// Sockets that could not be written: they end after the turn, when nobody is using them.
     pub(crate) doomed: Vec<(u32, u32)>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) texts: Texts,
     pub(crate) inflater: Option<Inflater>,
     pub(crate) now_ms: u64,
+    /// Whose heartbeats are due; kept for its memory.
+    beaten: Vec<u32>,
+    /// Whether there are timers that have fired and weren't looked at.
+    late: bool,
     /// There are more I/O threads than cores, so they take turns by chunks. Six threads on one core
     /// and another topic's message amid big fan-outs: p50 19 ms without that, 5 ms with it.
     crowded: bool,
@@ -141,6 +159,7 @@ impl Reactor {
         let number = u64::from(parts.number) + 1;
         Ok(Reactor {
             epoll,
+            sender: Sender::default(),
             listening: false,
             accept_again_ms: 0,
             slab: Slab::default(),
@@ -158,11 +177,16 @@ impl Reactor {
             close_above: usize::MAX,
             pongs: 0,
             counted: HashMap::new(),
+            badges: Badges::default(),
+            told: Vec::new(),
+            told_since_ms: 0,
             doomed: Vec::new(),
             buffer: vec![0; READ_BYTES],
             texts: Texts::default(),
             inflater: None,
             now_ms,
+            beaten: Vec::with_capacity(BEATS),
+            late: false,
             crowded: parts.counters.len() > std::thread::available_parallelism()?.get(),
             started: Instant::now(),
             started_ms: now_ms,
@@ -189,6 +213,11 @@ impl Reactor {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let mut orders = Vec::new();
+        let (sender, why) = Sender::new();
+        self.sender = sender;
+        if let Some(why) = why.filter(|_| self.parts.number == 0) {
+            crate::tell!(Info, "each send is a system call of its own: no io_uring here ({why})");
+        }
         while !self.is_drained() {
             let count = self.epoll.wait(&mut events, self.patience_ms())?.len();
             self.now_ms = self.started_ms + self.started.elapsed().as_millis() as u64;
@@ -197,15 +226,36 @@ impl Reactor {
             }
             self.send_some();
             self.keep_within_budget();
-            if self.crowded && self.fanout.is_busy() {
-                std::thread::yield_now();
-            }
             self.on_time();
             self.end_doomed();
+            if count == 0 || self.has_gathered() {
+                self.send_reports();
+            }
+            if self.crowded && self.is_busy() {
+                std::thread::yield_now();
+            }
         }
         self.note_sizes();
-        self.parts.reports.put(Report::Gone);
+        self.tell(Report::Gone);
+        self.send_reports();
         Ok(())
+    }
+
+    /// Something to tell, at the end of a turn.
+    pub(crate) fn tell(&mut self, report: Report) {
+        if self.told.is_empty() {
+            self.told_since_ms = self.now_ms;
+        }
+        self.told.push(report);
+    }
+
+    fn has_gathered(&self) -> bool {
+        self.told.len() >= GATHER || self.now_ms >= self.told_since_ms + GATHER_MS
+    }
+
+    /// Tell what there is to tell, now.
+    pub(crate) fn send_reports(&mut self) {
+        self.parts.reports.put_all(&mut self.told);
     }
 
     fn on_event(&mut self, token: u64, ready: u32, orders: &mut Vec<Order>) {
@@ -243,8 +293,13 @@ impl Reactor {
         }
     }
 
+    /// Whether there is more to do at once, whatever comes.
+    fn is_busy(&self) -> bool {
+        self.late || !self.told.is_empty() || self.fanout.is_busy()
+    }
+
     fn patience_ms(&self) -> i32 {
-        if self.fanout.is_busy() {
+        if self.is_busy() {
             return 0;
         }
         let mut wait = self.wheel.wait_ms(self.now_ms).unwrap_or(1_000).min(1_000);
@@ -258,62 +313,77 @@ impl Reactor {
     }
 
     fn on_time(&mut self) {
-        while let Some(slot) = self.wheel.pop(self.now_ms) {
+        self.late = true;
+        let mut beaten = std::mem::take(&mut self.beaten);
+        let most = if self.fanout.is_busy() { BEATS_BETWEEN } else { BEATS };
+        for _ in 0..most {
+            let Some(slot) = self.wheel.pop(self.now_ms) else {
+                self.late = false;
+                break;
+            };
             match self.slab.at(slot).phase {
                 Phase::Free => {}
                 Phase::Head => {
                     self.count(Count::HandshakeTimeouts);
                     self.forget(slot);
                 }
-                Phase::Open => self.beat(slot),
+                Phase::Open => {
+                    if self.beat(slot) {
+                        beaten.push(slot);
+                    }
+                }
                 Phase::Closing(_) => self.forget(slot),
             }
         }
+        self.send_heartbeats(&beaten);
+        beaten.clear();
+        self.beaten = beaten;
         self.listen_again();
         self.send_some_away();
         self.renew_budget();
         self.note_sizes();
     }
 
-    fn beat(&mut self, slot: u32) {
+    /// A reader's timer has fired: end it, or set the next; whether it is to get its heartbeat.
+    fn beat(&mut self, slot: u32) -> bool {
         let heartbeat = u64::from(self.policy.settings.heartbeat_ms);
         let connection = self.slab.at(slot);
         let silent = self.now_ms.saturating_sub(u64::from(connection.heard) * HEARD_MS);
-        let (blocked, framing) = (connection.blocked, connection.framing);
+        let blocked = connection.blocked;
         if silent > 2 * heartbeat + HEARD_MS {
             self.close(slot, "no_pong", None);
-            return;
+            return false;
         }
         let mut next = self.now_ms + heartbeat;
         if let Some(end) = self.stall_ends_ms(slot) {
             if end <= self.now_ms {
-                return self.close(slot, "slow_reader", None);
+                self.close(slot, "slow_reader", None);
+                return false;
             }
             next = next.min(end);
         }
         if let Some(end) = self.badge_ends_ms(slot) {
             if end <= self.now_ms {
-                return self.close(slot, "token_expired", None);
+                self.close(slot, "token_expired", None);
+                return false;
             }
             next = next.min(end);
         }
         if let Some(end) = self.message_ends_ms(slot) {
             if end <= self.now_ms {
                 self.slab.at(slot).decoder = Decoder::default();
-                return self.close(slot, "unfinished", None);
+                self.close(slot, "unfinished", None);
+                return false;
             }
             next = next.min(end);
         }
         self.wheel.set(slot, next);
-        if !blocked {
-            self.write(slot, crate::writer::heartbeat(framing));
-        }
+        !blocked
     }
 
     /// When a connection's badge runs out, by this thread's clock; `None` if that is never.
-    pub(crate) fn badge_ends_ms(&mut self, slot: u32) -> Option<u64> {
-        let extra = self.slab.at(slot).extra.as_ref()?;
-        let expires_ms = extra.badge.as_ref()?.expires_ms;
+    pub(crate) fn badge_ends_ms(&self, slot: u32) -> Option<u64> {
+        let expires_ms = self.badges.of(slot)?.expires_ms();
         let left = expires_ms.saturating_sub(unix_ms());
         (expires_ms > 0).then(|| self.now_ms.saturating_add(left))
     }
@@ -338,6 +408,7 @@ impl Reactor {
     /// An open connection leaves the hub. It doesn't count as a reader any more.
     pub(crate) fn leave(&mut self, slot: u32, why: &str, ending: Ending) {
         self.hub.leave(slot);
+        self.badges.take_off(slot);
         let connection = self.slab.at(slot);
         connection.phase = Phase::Closing(ending);
         let framing = connection.framing;
@@ -346,7 +417,6 @@ impl Reactor {
             self.held_bytes -= asked.map_or(0, |verb| verb.len());
             extra.waiting.clear();
             extra.ping = None;
-            extra.badge = None;
             self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
         }
         self.counters().take(match framing {

@@ -294,8 +294,8 @@ impl Reactor {
         self.held_bytes += verb.len();
         let extra = self.extra(slot);
         extra.asked = Some(verb.clone());
-        let badge = extra.badge.as_ref().map_or_else(Box::default, |badge| badge.blob.clone());
-        self.parts.reports.put(Report::Verb(self.attachment, name, badge, verb));
+        let badge = self.badges.of(slot).map_or_else(Box::default, |badge| badge.blob().into());
+        self.tell(Report::Verb(self.attachment, name, badge, verb));
     }
 
     /// The verb that was asked is answered: go on with the next.

@@ -101,18 +101,6 @@ pub struct Extra {
     pub ping: Option<Box<[u8]>>,
     /// Who the proxy in front says it is.
     pub proxied: Option<SocketAddr>,
-    /// Who the control plane says it is.
-    pub badge: Option<Box<Badge>>,
-}
-
-/// See [`crate::control::Badge`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the same names say it there")]
-pub struct Badge {
-    pub user: Box<str>,
-    pub issued_ms: u64,
-    pub expires_ms: u64,
-    pub blob: Box<[u8]>,
 }
 
 impl Extra {
@@ -128,7 +116,6 @@ impl Extra {
             waiting_bytes: 0,
             ping: None,
             proxied: None,
-            badge: None,
         }
     }
 
@@ -140,7 +127,6 @@ impl Extra {
             && self.waiting.is_empty()
             && self.ping.is_none()
             && self.proxied.is_none()
-            && self.badge.is_none()
     }
 }
 

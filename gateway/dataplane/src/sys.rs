@@ -3,6 +3,7 @@
 //! Thin on purpose: each is one call, and errors are the system's own. Descriptors of readers are plain
 //! numbers here and owned by the slab, which closes each exactly once.
 
+mod batch;
 mod passing;
 
 use std::ffi::CString;
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::ptr;
 use std::time::Instant;
 
+pub use batch::{MOST_SENDS, Send, Sender};
 pub use passing::{
     MOST_DESCRIPTORS, packet_pair, receive_descriptor, receive_descriptors, send_descriptor,
     send_descriptors, stream_pair,

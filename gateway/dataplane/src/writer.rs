@@ -4,6 +4,7 @@
 //! then. While it isn't blocked it owns nothing, so a delivery is one `send` of shared bytes.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::counters::Count;
@@ -14,7 +15,7 @@ use crate::publication::{Frame, Publication};
 use crate::reactor::Reactor;
 use crate::slab::{Ending, Phase};
 use crate::sockjs;
-use crate::sys;
+use crate::sys::{self, MOST_SENDS, Send, Sender};
 
 /// Frames that leave the outbox in one write.
 const PARTS: usize = 64;
@@ -41,6 +42,37 @@ pub fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
     }
 }
 
+/// What some readers are offered at once.
+pub(crate) struct Offers<'a> {
+    slots: [u32; MOST_SENDS],
+    sends: [Send<'a>; MOST_SENDS],
+    count: usize,
+}
+
+impl Default for Offers<'_> {
+    fn default() -> Self {
+        Offers { slots: [0; MOST_SENDS], sends: [Send::new(-1, &[]); MOST_SENDS], count: 0 }
+    }
+}
+
+impl<'a> Offers<'a> {
+    /// One more; there must be room.
+    pub(crate) fn add(&mut self, slot: u32, fd: RawFd, bytes: &'a [u8]) {
+        self.slots[self.count] = slot;
+        self.sends[self.count] = Send::new(fd, bytes);
+        self.count += 1;
+    }
+
+    /// They, each with what came of it.
+    pub(crate) fn made(
+        &mut self,
+        sender: &mut Sender,
+    ) -> impl Iterator<Item = (u32, Send<'a>)> + use<'a> {
+        sender.send(&mut self.sends[..self.count]);
+        self.slots.into_iter().zip(self.sends).take(self.count)
+    }
+}
+
 impl Reactor {
     /// Send what must not be dropped.
     pub(crate) fn write(&mut self, slot: u32, bytes: &[u8]) {
@@ -55,37 +87,45 @@ impl Reactor {
         }
     }
 
-    /// Send one message's frame, or keep it under its topic's policy. Whether the kernel took all of it.
-    pub(crate) fn deliver(
-        &mut self,
-        slot: u32,
-        frame: &Frame,
-        publication: &Arc<Publication>,
-    ) -> bool {
-        if self.slab.at(slot).blocked {
-            let now_ms = self.now_ms;
-            let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
-            let fits = outbox.push(frame.clone(), publication, now_ms, &mut self.account);
-            self.count_dropped(slot);
-            if !fits {
-                self.close(slot, "slow_reader", None);
-            }
-            return false;
+    /// Queue one message's frame behind what waits, under its topic's policy.
+    pub(crate) fn queue(&mut self, slot: u32, frame: &Frame, publication: &Arc<Publication>) {
+        let now_ms = self.now_ms;
+        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        let fits = outbox.push(frame.clone(), publication, now_ms, &mut self.account);
+        self.count_dropped(slot);
+        if !fits {
+            self.close(slot, "slow_reader", None);
         }
-        match self.send_now(slot, frame) {
-            Some(sent) if sent == frame.len() => true,
-            Some(sent) => {
-                self.keep_rest(slot, frame.clone(), sent);
-                false
+    }
+
+    /// Send each of these its heartbeat.
+    pub(crate) fn send_heartbeats(&mut self, slots: &[u32]) {
+        for slots in slots.chunks(MOST_SENDS) {
+            let mut offers = Offers::default();
+            for &slot in slots {
+                let connection = self.slab.at(slot);
+                offers.add(slot, connection.fd, heartbeat(connection.framing));
             }
-            None => false,
+            for (slot, send) in offers.made(&mut self.sender) {
+                if let Some(sent) = self.taken(slot, send.taken).filter(|it| *it < send.bytes.len())
+                {
+                    self.keep_rest(slot, Arc::from(&send.bytes[sent..]), 0);
+                }
+            }
         }
     }
 
     /// How much the kernel took; `None` if the peer is gone, which the end of the turn deals with.
     pub(crate) fn send_now(&mut self, slot: u32, bytes: &[u8]) -> Option<usize> {
+        let failed = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        let taken = sys::send(self.slab.at(slot).fd, bytes).map_err(failed);
+        self.taken(slot, taken)
+    }
+
+    /// The same, of a send that was tried.
+    pub(crate) fn taken(&mut self, slot: u32, taken: Result<usize, i32>) -> Option<usize> {
         let connection = self.slab.at(slot);
-        match sys::send(connection.fd, bytes) {
+        match taken.map_err(io::Error::from_raw_os_error) {
             Ok(sent) => Some(sent),
             Err(error) if sys::would_block(&error) => Some(0),
             // Out of memory for now: as good as full, and EPOLLOUT comes back.

@@ -12,7 +12,7 @@ use crate::control::Topic;
 use crate::orders::Report;
 use crate::publication::{Frame, Publication};
 use crate::reactor::Reactor;
-use crate::slab::{Badge, Extra, Phase, Waiting};
+use crate::slab::{Extra, Phase, Waiting};
 use crate::sys;
 
 /// Identities in one record.
@@ -35,7 +35,8 @@ impl Reactor {
                 self.parts.number
             );
         }
-        self.parts.reports.put(Report::Yielded(yielding.attempt, given.is_ok()));
+        self.tell(Report::Yielded(yielding.attempt, given.is_ok()));
+        self.send_reports();
         yielding.wait();
     }
 
@@ -153,11 +154,16 @@ impl Reactor {
             extra: connection.extra.as_deref().map(|extra| carried_extra(extra, yielding)),
         };
         giver.put(&Record::Connection(Box::new(carried)), Some(connection.fd))?;
-        match connection.extra.as_ref().and_then(|extra| extra.badge.as_deref()) {
+        match self.badges.of(slot) {
             None => Ok(()),
-            Some(Badge { user, issued_ms, expires_ms, blob }) => {
-                let (issued_ms, expires_ms) = (*issued_ms, *expires_ms);
-                giver.put(&Record::Badge { user, issued_ms, expires_ms, blob }, None)
+            Some(badge) => {
+                let record = Record::Badge {
+                    user: badge.user(),
+                    issued_ms: badge.issued_ms(),
+                    expires_ms: badge.expires_ms(),
+                    blob: badge.blob(),
+                };
+                giver.put(&record, None)
             }
         }
     }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::lane::{Receiver, malformed};
 use super::lock;
 use super::record::{Carried, CarriedExtra, CarriedWait, Record};
+use crate::badge::Badge;
 use crate::bucket::Bucket;
 use crate::control::{Malformed, Message, Topic};
 use crate::counters::Count;
@@ -21,7 +22,7 @@ use crate::outbox::{self, Outbox};
 use crate::policy::Policy;
 use crate::publication::{Frame, Publication, TopicPolicy};
 use crate::reactor::{Parts, Reactor};
-use crate::slab::{Badge, Connection, Extra, Phase, Waiting, fresh};
+use crate::slab::{Connection, Extra, Phase, Waiting, fresh};
 use crate::sys;
 
 /// A frame that was begun under other settings may be longer than today's allow.
@@ -205,9 +206,7 @@ impl Heir<'_> {
                 (Record::Free(generation), _) => self.reactor.slab.append_free(generation),
                 (Record::Connection(carried), Some(socket)) => self.connection(&carried, socket)?,
                 (Record::Badge { user, issued_ms, expires_ms, blob }, _) => {
-                    let badge =
-                        Badge { user: user.into(), issued_ms, expires_ms, blob: blob.into() };
-                    self.badge(badge)?;
+                    self.badge(Badge::new(user, issued_ms, expires_ms, blob))?;
                 }
                 (Record::End(count), _) if count as usize == self.reactor.slab.len() => {
                     return Ok(self.reactor);
@@ -259,7 +258,7 @@ impl Heir<'_> {
         if self.reactor.slab.at(last).phase != Phase::Open {
             return Err(wrong("badge"));
         }
-        self.reactor.extra(last).badge = Some(Box::new(badge));
+        self.reactor.badges.pin(last, badge);
         Ok(())
     }
 
