@@ -19,7 +19,8 @@ def added(many: Iterable[Times]) -> Times:
     total: collections.Counter[float] = collections.Counter()
     for times in many:
         total.update(times)
-    return total
+    # Not the Counter itself: dataclasses.asdict would count its items.
+    return dict(total)
 
 
 def share_of(times: Times, share: float) -> float | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import gevent
-from locust import LoadTestShape, events, runners
+from locust import LoadTestShape, User, events, runners
 from locust.html import get_html_report
 from locust.runners import WORKER_REPORT_INTERVAL, LocalRunner, MasterRunner, WorkerRunner
 
@@ -75,7 +75,7 @@ logging.getLogger("locust.runners").addFilter(
 class Shape(LoadTestShape):
     """What :mod:`loadtest.locusts.shapes` says, for locust."""
 
-    def tick(self) -> tuple[int, float] | None:
+    def tick(self) -> tuple[int, float, list[type[User]]] | None:
         """Users that must be there now, publishers among them; all new ones come at once."""
         if _test.options is None:
             _test.options = checked(vars(self.runner.environment.parsed_options))
@@ -85,7 +85,8 @@ class Shape(LoadTestShape):
         if readers is None:
             return None
         others = _test.options.publishers + _test.options.dense_users
-        return readers + others, float(_test.options.readers + others + 100)
+        rate = float(_test.options.readers + others + 100)
+        return readers + others, rate, _user_classes(_test.options)
 
 
 @events.init_command_line_parser.add_listener
@@ -148,14 +149,27 @@ def _started(environment: Any, **_more: Any) -> None:
     AmqpPublisher.fixed_count = options.amqp_publishers
     HttpPublisher.fixed_count = options.http_publishers
     DenseReaders.fixed_count = options.dense_users
-    environment.user_classes = [
-        *(user for user in _READERS.values() if user.weight and options.readers),
-        *(user for user in (DenseReaders, AmqpPublisher, HttpPublisher) if user.fixed_count),
-    ]
+    # A worker is told numbers of all kinds, also of those that nobody is of.
+    if not isinstance(runner, WorkerRunner):
+        environment.user_classes = _user_classes(options)
     if not isinstance(runner, MasterRunner):
         _test.storms = [gevent.spawn_later(at, _storm, run) for at in shapes.storms(options)]
     if not isinstance(runner, WorkerRunner):
         _test.sampler = gevent.spawn(_sample, environment)
+
+
+def _user_classes(options: Options) -> list[type[User]]:
+    """The kinds of users that there are some of."""
+    readers = (user for name, user in _READERS.items() if options.mix.get(name))
+    others = {
+        DenseReaders: options.dense_users,
+        AmqpPublisher: options.amqp_publishers,
+        HttpPublisher: options.http_publishers,
+    }
+    return [
+        *(readers if options.readers else ()),
+        *(user for user, count in others.items() if count),
+    ]
 
 
 def _storm(run: state.Run) -> None:

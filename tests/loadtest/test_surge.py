@@ -17,6 +17,7 @@ from worlds import PORTS, ROOT, ports_in_use, require_rabbitmq
 from loadtest.surge.figures import Figures, Sample, figures
 from loadtest.surge.report import boxes_over_time, write_report
 from loadtest.surge.run import SurgeOptions
+from loadtest.times import added
 
 ONE, TWO = ("a-retail-1",), ("a-retail-1", "a-retail-2")
 CENSUS = {
@@ -133,13 +134,14 @@ def test_the_report_is_text_json_and_a_picture(tmp_path: Path) -> None:
         messages=2,
         shrinks_within=1,
     )
-    run = a_run(at=5, refused=3)
+    run = a_run(at=5, refused=3, arrivals=added([{2.0: 60}, {2.0: 40, 9.0: 1}]))
     found = figures(run, CENSUS)
     write_report(tmp_path, run, found, options, capacity=500)
     document = json.loads((tmp_path / "report.json").read_text())
     assert document["figures"]["refused_after"] == 3
     assert not document["figures"]["kept"]
     assert len(document["samples"]) == len(run)
+    assert document["samples"][5]["arrivals"] == {"count": 101, "p50_ms": 2.0, "p99_ms": 2.0}
     text = (tmp_path / "report.md").read_text()
     assert "**not kept: 3 readers were refused after the first new box stood**" in text
     assert ElementTree.fromstring((tmp_path / "plot.svg").read_text()).tag.endswith("svg")
