@@ -182,7 +182,10 @@ def _ends_in(pem: bytes) -> list[datetime.datetime]:
     # Loads slowly, and most processes never need it.
     from cryptography import x509
 
-    return [one.not_valid_after_utc for one in x509.load_pem_x509_certificates(pem)]
+    try:
+        return [one.not_valid_after_utc for one in x509.load_pem_x509_certificates(pem)]
+    except x509.InvalidVersion as exc:
+        raise ValueError(str(exc)) from exc
 
 
 def _stamp(file: Path) -> _Stamp:

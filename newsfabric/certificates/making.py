@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import ipaddress
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -31,6 +32,12 @@ _USES: Final = {
     "server": ExtendedKeyUsageOID.SERVER_AUTH,
     "client": ExtendedKeyUsageOID.CLIENT_AUTH,
 }
+#: Beside ValueError, what the library raises for a damaged certificate.
+_UNREADABLE: Final = (
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 # RFC 1123 section 2.1, in ASCII; a broker's user (router.oregon) is one, too.
 _HOST: Final = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*",
@@ -161,9 +168,16 @@ def _described(certificate: x509.Certificate) -> Description:
 def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
     """All certificates in ``pem``, at least one; else ConfigError, which names ``where``."""
     try:
-        return x509.load_pem_x509_certificates(pem)
-    except ValueError as exc:
+        with warnings.catch_warnings():
+            # What breaks a rule and can be read all the same is for whoever checks it to refuse.
+            warnings.simplefilter("ignore")
+            found = x509.load_pem_x509_certificates(pem)
+            for one in found:
+                # Read, and kept, when first asked for: what is wrong in them is said here.
+                _ = one.extensions, one.subject, one.issuer
+    except (ValueError, *_UNREADABLE) as exc:
         raise ConfigError(f"{where}: no certificate in PEM there: {exc}") from exc
+    return found
 
 
 def key_identifier(pem: bytes, where: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from newsfabric.certificates.checking import check
@@ -262,6 +262,10 @@ def test_a_check_of_what_is_no_certificate_says_so(tmp_path, content):
     assert "no certificate in PEM there" in found
 
 
+# Its version is one that there isn't; its serial number is negative; an extension is there twice.
+@example(at=12, value=1)
+@example(at=15, value=128)
+@example(at=235, value=2)
 @given(at=st.integers(0, 400), value=st.integers(0, 255))
 def test_a_check_of_a_damaged_certificate_never_fails_itself(at, value):
     authority = make_authority("ours", now=NOW, lifetime=YEARS)
@@ -271,6 +275,8 @@ def test_a_check_of_a_damaged_certificate_never_fails_itself(at, value):
         made = make_certificate(authority, [HOST], ["server"], now=NOW, lifetime=90 * DAY)
         found = x509.load_pem_x509_certificate(made.certificate)
         der = bytearray(found.public_bytes(serialization.Encoding.DER))
+        # How many bits of the signature's last byte don't count: nobody looks at it.
+        assume(at != len(der) - len(found.signature) - 1)
         der[at % len(der)] ^= value
         text = base64.encodebytes(bytes(der)).decode()
         path.write_text(f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import pytest
 from cassandra_keyspace import Keyspace
@@ -21,6 +22,8 @@ from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.broker import free_ports
 from newsfabric.world.cassandra import LocalCassandra
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.cassandra
 
@@ -131,9 +134,9 @@ async def test_a_node_that_does_not_answer_is_unavailable_and_then_works_again(s
         assert time.monotonic() - began < 10
         with pytest.raises(StoreUnavailable):
             await store.check()
-    await _until_well(store)
-    await store.write([envelope(2, at=1)])
-    found = await store.history("news.breaking", limit=10)
+    await _until_well(store.check)
+    await _until_well(lambda: store.write([envelope(2, at=1)]))
+    found = await _until_well(lambda: store.history("news.breaking", limit=10))
     assert found == [envelope(1), envelope(2, at=1)]
 
 
@@ -208,11 +211,12 @@ async def test_a_closed_store_says_so(store):
         await store.write([envelope(1)])
 
 
-async def _until_well(store: CassandraStore) -> None:
-    async with asyncio.timeout(30):
+async def _until_well(asks: Callable[[], Awaitable[T]]) -> T:
+    """What the store answers once it does: a node that comes back to a busy machine is slow."""
+    async with asyncio.timeout(60):
         while True:
             try:
-                return await store.check()
+                return await asks()
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
 

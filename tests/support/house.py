@@ -25,10 +25,12 @@ from newsfabric.topics import TopicTable
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
 NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
+# Where nobody listens. What no resolver knows would do, but takes some resolvers seconds to say so.
+DUBLIN = "http://localhost:1"
 FABRIC = Fabric(
     tuple(
-        Region(name=name, frontdesk_url=f"http://{name}.example", client=NODE, core=NODE)
-        for name in ("oregon", "dublin")
+        Region(name=name, frontdesk_url=url, client=NODE, core=NODE)
+        for name, url in (("oregon", "http://oregon.example"), ("dublin", DUBLIN))
     )
 )
 JSON = "application/json"

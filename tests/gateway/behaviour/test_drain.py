@@ -96,9 +96,11 @@ async def test_the_admin_port_tells_what_operators_are_shown(engine: str) -> Non
         # The metrics of a process are shared by what ran in it before; rates are of now.
         box.publish(body=1)
         await reader.hear_bodies(1)
+        published = 0.0
         while "gateway_delay_seconds.p50" not in (figures := (await report())["figures"]):
-            """The native engine counts up to a second later."""
-        assert figures["gateway_publications"] > 0
+            # The native engine counts up to a second later, when this may be over again.
+            published = max(published, figures["gateway_publications"])
+        assert max(published, figures["gateway_publications"]) > 0
         assert 0 <= figures["gateway_delay_seconds.p50"] <= figures["gateway_delay_seconds.p99"]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from core_desk import until
-from house import FABRIC, JSON, SETTINGS, House, open_house
+from house import DUBLIN, FABRIC, JSON, SETTINGS, House, open_house
 from pictures import BOX, ROUTER
 from signing import AUDIENCE, ISSUER, keys_file, token
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
@@ -72,7 +72,7 @@ async def test_the_board_shows_who_reports(house: House):
     found = document(await house.fetch("/board.json"))
     assert found["frontdesk"] == "oregon-frontdesk-1"
     assert [region["name"] for region in found["regions"]] == ["oregon", "dublin"]
-    assert found["regions"][1]["frontdesk_url"] == "http://dublin.example"
+    assert found["regions"][1]["frontdesk_url"] == DUBLIN
     own = document(await house.fetch("/board.json?own=1"))
     assert [region["name"] for region in own["regions"]] == ["oregon"]
 
@@ -377,8 +377,9 @@ async def test_another_regions_frontdesk_is_asked_with_our_token(
 
 
 async def test_a_token_is_not_taken_over_plain_http_to_other_machines_unless_one_says_so(
-    topics: TopicTable, tmp_path: Path
+    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr("house.FABRIC", _with_dublin_at("http://dublin.example"))
     board = BoardSettings(token_file=str(tmp_path / "token"))
     with pytest.raises(ConfigError, match=r"http://dublin\.example: a token is sent over https"):
         async with open_house(topics, dataclasses.replace(SETTINGS, board=board)):

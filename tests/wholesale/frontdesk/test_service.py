@@ -15,7 +15,7 @@ from clusters import client_cluster, core_cluster, reported
 from core_desk import until
 from envelopes import envelope
 from gateways import opened_box
-from house import FABRIC, JSON, LOAD, SETTINGS, House, open_house
+from house import DUBLIN, FABRIC, JSON, LOAD, SETTINGS, House, open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
@@ -70,9 +70,7 @@ async def test_endpoints_name_the_ready_boxes_and_the_other_regions(house: House
                 "weight": 1.0,
             }
         ],
-        "alternates": [
-            {"region": "dublin", "endpoints_url": "http://dublin.example/endpoints.json"}
-        ],
+        "alternates": [{"region": "dublin", "endpoints_url": f"{DUBLIN}/endpoints.json"}],
         "ttl": 5,
         "retry_ms": 2000,
     }
