@@ -1,6 +1,6 @@
 """A first deployment on six machines, a second one, and another build in its place under load.
 
-The tests share the machines, in their order. `.ci/run` runs this file of the fleet's tests.
+The tests share the machines, in their order. `.ci/run` runs the first of them.
 """
 
 from __future__ import annotations
