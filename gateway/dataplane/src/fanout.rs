@@ -1,8 +1,8 @@
 //! Publications on their way to readers, in chunks. Pure; who the readers are is the hub's.
 //!
-//! A big fan-out is cut into chunks, and topics take turns, so that it doesn't hold a small one up. One that
-//! has just begun has its first turn before those that were served already, but never two of them before
-//! one of those: whatever comes, everybody goes on. Within a topic one publication goes after the other. Those that wait meanwhile for the same readers leave
+//! A big fan-out is cut into chunks, and topics take turns, so that it doesn't hold a small one up. A topic that
+//! has just begun goes before those that have had a turn, but never two such in a row: everybody goes on.
+//! Within a topic one publication goes after the other. Those that wait meanwhile for the same readers leave
 //! together, as one batch: that is the coalescing, and there is none while nothing waits.
 
 use std::collections::{HashMap, VecDeque};
