@@ -37,6 +37,8 @@ _UNREADABLE: Final = (
     x509.InvalidVersion,
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
+    # A name that is a bit string.
+    TypeError,
 )
 # RFC 1123 section 2.1, in ASCII; a broker's user (router.oregon) is one, too.
 _HOST: Final = re.compile(

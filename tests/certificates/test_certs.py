@@ -262,9 +262,11 @@ def test_a_check_of_what_is_no_certificate_says_so(tmp_path, content):
     assert "no certificate in PEM there" in found
 
 
-# Its version is one that there isn't; its serial number is negative; an extension is there twice.
+# Its version is one that there isn't; its serial number is negative; its issuer's name is a bit
+# string; an extension is there twice.
 @example(at=12, value=1)
 @example(at=15, value=128)
+@example(at=58, value=15)
 @example(at=235, value=2)
 @given(at=st.integers(0, 400), value=st.integers(0, 255))
 def test_a_check_of_a_damaged_certificate_never_fails_itself(at, value):

@@ -39,12 +39,8 @@ def group(cloud_login: str) -> Iterator[Any]:
     yield client
     client.delete_auto_scaling_group(AutoScalingGroupName=GROUP, ForceDelete=True)
     client.delete_launch_configuration(LaunchConfigurationName=GROUP)
-
-
-@pytest.fixture
-def passwords(cloud_login: str) -> Any:
-    """Secrets Manager, asked by somebody else."""
-    return boto3.client("secretsmanager", endpoint_url=cloud_login, region_name=AWS_REGION)
+    client.close()
+    machines.close()
 
 
 def test_a_box_has_one_password_whoever_makes_it(passwords: Any, cloud_login: str) -> None:

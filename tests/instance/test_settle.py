@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 import gateway.__main__
@@ -250,11 +249,10 @@ def test_what_is_written_does_not_print_its_secrets() -> None:
     assert PASSWORD not in f"{found} {files(TOLD, BOX, found, 'cookie')}"
 
 
-def test_a_box_takes_its_secrets_from_secrets_manager(cloud_login: str, machine: Path) -> None:
-    client = boto3.client("secretsmanager", endpoint_url=cloud_login, region_name=AWS_REGION)
+def test_a_box_takes_its_secrets_from_secrets_manager(passwords: Any, machine: Path) -> None:
     for name, text in SECRETS.items():
-        client.create_secret(Name=name, SecretString=text)
+        passwords.create_secret(Name=name, SecretString=text)
     run_settle(machine, Cloud(AWS_REGION))
     assert (machine / "etc/newsfabric/secrets/box").read_text().strip() == PASSWORD
     for name in SECRETS:
-        client.delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
+        passwords.delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)

@@ -21,7 +21,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra
 from newsfabric.world.cassandra_home import CassandraHome
 
-pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(600)]
 
 TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
 KEYSPACE = "regions"
@@ -34,7 +34,9 @@ def regions(
 ) -> Iterator[LocalCassandra]:
     folder = tmp_path_factory.mktemp("regions")
     with LocalCassandra(folder, cassandra_home, centres=("oregon", "dublin")) as nodes:
-        asyncio.run(_until_it_works(lambda: asyncio.to_thread(_make_tables, nodes)))
+        # A run that timed out may have left its lock, which ends after a minute or more.
+        making = _until_it_works(lambda: asyncio.to_thread(_make_tables, nodes), seconds=300)
+        asyncio.run(making)
         yield nodes
 
 
@@ -137,8 +139,8 @@ async def _until_it_has(store: CassandraStore, topic: str, batch: list[Envelope]
             await asyncio.sleep(0.1)
 
 
-async def _until_it_works(act):
-    async with asyncio.timeout(60):
+async def _until_it_works(act, *, seconds=60):
+    async with asyncio.timeout(seconds):
         while True:
             try:
                 return await act()

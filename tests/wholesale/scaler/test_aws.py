@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import boto3
+import botocore.config
 import pytest
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
-from wholesale.scaler.drivers import DriverError, DriverLimit
+from wholesale.scaler.drivers import DriverError, DriverLimit, aws
 from wholesale.scaler.drivers.aws import AwsDriver, Cloud
 from wholesale.scaler.drivers.cloudwatch import CloudWatch, metric_data
 from wholesale.scaler.options import Told
@@ -49,6 +50,10 @@ def _login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    # The first answer of each kind loads the code for it, in a process that is kept from the
+    # processor by others.
+    patient = botocore.config.Config(connect_timeout=30, read_timeout=90)
+    monkeypatch.setattr(aws, "_CONFIG", patient)
 
 
 @pytest.fixture
