@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
+from left_connections import close_connections
 from reaper import watch
 from shared import after_the_first, folder_of_run, once_per_run
 from spreading import ByGroupOrFile, spread, workers
@@ -102,7 +103,10 @@ def no_task_left() -> Iterator[None]:
     """Fails a test whose loop still has tasks when all its fixtures are done."""
     _loops.clear()
     yield
-    left = [str(task) for loop in _loops if not loop.is_closed() for task in _unfinished(loop)]
+    opened = [loop for loop in _loops if not loop.is_closed()]
+    left = [str(task) for loop in opened for task in _unfinished(loop)]
+    for loop in opened:
+        close_connections(loop)
     if left:
         pytest.fail("un-awaited tasks:\n" + "\n".join(left))
 
