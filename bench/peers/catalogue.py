@@ -26,9 +26,10 @@ class Peer:
     """A server to compare.
 
     ``path`` and ``say`` are the crowd's: where it connects, and what each reader says then, a frame
-    for each line and for each an answer; ``%t`` is the number of the reader's topic. ``running`` is
-    told whether messages shall be compressed, which only those are asked who do (``deflates``).
-    ``missing`` says why it can't run, or None.
+    for each line and for each an answer; ``%t`` is the number of the reader's topic. Where readers
+    have Server-Sent Events (``events``) instead of WebSocket they say nothing, and ``answers``
+    events come before any message. ``running`` is told whether messages shall be compressed, which
+    only those are asked who do (``deflates``). ``missing`` says why it can't run, or None.
     """
 
     name: str
@@ -37,6 +38,8 @@ class Peer:
     say: str = "%t"
     path: str = "/websocket"
     deflates: bool = False
+    events: bool = False
+    answers: int = 0
 
 
 def _node(
@@ -83,7 +86,7 @@ _SOCKJS: Final = "/sockjs/000/bench/websocket", '["%t"]\n[""]'
 #: So does Engine.IO, whose second line (6) is a packet that says nothing.
 _SOCKET_IO: Final = "/socket.io/?EIO=4&transport=websocket&topic=%t", "40\n6"
 OURS: Final = "newsfabric"
-OUR_OTHER: Final = "newsfabric-tornado"
+OUR_OTHERS: Final = ("newsfabric-tornado", "newsfabric-sse")
 PEERS: Final = (
     Peer(
         OURS,
@@ -93,10 +96,19 @@ PEERS: Final = (
         deflates=True,
     ),
     Peer(
-        OUR_OTHER,
+        "newsfabric-tornado",
         lambda _: newsfabric("tornado"),
         lambda: None,
         say=subscribe_verb(topic_name("%t")),
+    ),
+    Peer(
+        "newsfabric-sse",
+        lambda _: newsfabric("native"),
+        lambda: None,
+        say="",
+        path=f"/events?topic={topic_name('%t')}",
+        events=True,
+        answers=1,
     ),
     Peer(
         "nchan",
@@ -113,5 +125,3 @@ PEERS: Final = (
     _python("tornado", "tornado", deflates=True),
     _python("sockjs-tornado", "sockjs", *_SOCKJS),
 )
-#: What speaks no WebSocket can't have the same readers.
-LEFT_OUT: Final = {"Mercure": "it serves readers by Server-Sent Events alone"}

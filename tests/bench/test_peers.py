@@ -115,7 +115,6 @@ def test_a_report_names_who_was_left_out_and_why(tmp_path: Path) -> None:
     text = (tmp_path / "report.md").read_text()
     assert "## 5,000 readers, 10 topics, 200 bytes" in text
     assert "- not run: nchan: it isn't there" in text
-    assert "- not run: Mercure: it serves readers by Server-Sent Events alone" in text
     assert "- ahead of us: ws: handshakes" in text
     runs = json.loads((tmp_path / "report.json").read_text())["results"][0]["runs"]
     assert [one["cpu_us"] for one in runs["ws"]] == [9.0, 9.0, 9.3]
