@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from bench.box import subscribe_verb
-from bench.peers.servers import Server, nchan, newsfabric, told, topic_name
+from bench.peers.servers import MERCURE, Server, mercure, nchan, newsfabric, told, topic_name
 from bench.programs import ROOT
 
 _TOOLS: Final = ROOT / ".tools" / "peers"
 _PROGRAMS: Final = Path(__file__).with_name("programs")
 _PYTHON: Final = _TOOLS / "bin" / "python"
 _MODULES: Final = _TOOLS / "node_modules"
+_MERCURE: Final = ROOT / ".tools" / "mercure" / "mercure"
 _NCHAN: Final = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
 _INSTALL: Final = "`scripts/setup peers` installs it"
 
@@ -117,6 +118,14 @@ PEERS: Final = (
         say="",
         path="/subscribe?topic=%t",
         deflates=True,
+    ),
+    Peer(
+        "mercure",
+        lambda _: mercure([str(_MERCURE)]),
+        lambda: None if _MERCURE.exists() else f"Mercure isn't there: {_INSTALL}",
+        say="",
+        path=f"{MERCURE}?topic=%t",
+        events=True,
     ),
     _python("picows", "picows"),
     _node("ws", "ws", deflates=True),

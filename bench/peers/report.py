@@ -118,8 +118,8 @@ def write(folder: Path, results: Sequence[Compared], command: str, rounds: int) 
         "reader. In a storm delays are those of readers who stay. Delays are from when "
         "a message was due to be published until a reader had it. `newsfabric` is published to "
         "through a RabbitMQ broker, and its pushes say more than the payload; the others are "
-        "given the payload by a pipe, or over HTTP (nchan). Readers of `newsfabric-sse` have "
-        "Server-Sent Events, all others WebSocket.",
+        "given the payload by a pipe, or over HTTP (nchan, Mercure). Readers of `newsfabric-sse` "
+        "and Mercure have Server-Sent Events, all others WebSocket.",
     ]
     for number, one in enumerate(results):
         plot = f"plot-{number + 1}.svg"

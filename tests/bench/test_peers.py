@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.peers import __main__ as command
-from bench.peers import play
+from bench.peers import catalogue, play
 from bench.peers.catalogue import OURS, PEERS, Peer
 from bench.peers.play import FLOOR, Plan, Run, Under, order, ratios
 from bench.peers.report import Compared, ahead, rows, write
@@ -135,8 +135,10 @@ def test_a_peer_that_is_not_installed_says_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(catalogue, "_MERCURE", tmp_path / "mercure")
     missing = {peer.name: peer.missing() for peer in PEERS}
     assert missing[OURS] is None
     assert missing["ws"] == "node isn't on the PATH"
+    assert missing["mercure"] == "Mercure isn't there: `scripts/setup peers` installs it"
     assert missing["nchan"] is not None
     assert "`scripts/setup peers` installs it" in missing["nchan"]
