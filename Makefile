@@ -87,7 +87,7 @@ bench: ## Measure speed and print a table (BENCH_ARGS=…)
 	@scripts/setup demo
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-bench-peers: ## The gateway beside nchan, ws, sockjs-node, Socket.IO, picows, Tornado (PEERS_ARGS=…)
+bench-peers: ## The gateway beside nchan, Mercure, ws, sockjs-node, Socket.IO, picows, Tornado (PEERS_ARGS=…)
 	@scripts/setup demo
 	@scripts/setup peers
 	@$(BIN)/python -m bench.peers $(PEERS_ARGS)

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from newsfabric.errors import SetupError
 
@@ -101,11 +101,18 @@ class Crowd(Program):
 
 @contextlib.asynccontextmanager
 async def started(
-    command: Sequence[str], environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    log: IO[bytes] | None = None,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program that is spoken to by pipes; it is killed at the end."""
+    """A program that is spoken to by pipes; it is killed at the end. What else it says goes to
+    ``log``, or is seen."""
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=log,
+        env=environment,
     )
     try:
         yield process

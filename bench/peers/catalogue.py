@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from bench.box import subscribe_verb
-from bench.peers.servers import Server, nchan, newsfabric, told, topic_name
+from bench.peers.servers import MERCURE, Server, mercure, nchan, newsfabric, told, topic_name
 from bench.programs import ROOT
 
 _TOOLS: Final = ROOT / ".tools" / "peers"
 _PROGRAMS: Final = Path(__file__).with_name("programs")
 _PYTHON: Final = _TOOLS / "bin" / "python"
 _MODULES: Final = _TOOLS / "node_modules"
+_MERCURE: Final = ROOT / ".tools" / "mercure" / "mercure"
 _NCHAN: Final = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
 _INSTALL: Final = "`scripts/setup peers` installs it"
 
@@ -26,9 +27,10 @@ class Peer:
     """A server to compare.
 
     ``path`` and ``say`` are the crowd's: where it connects, and what each reader says then, a frame
-    for each line and for each an answer; ``%t`` is the number of the reader's topic. ``running`` is
-    told whether messages shall be compressed, which only those are asked who do (``deflates``).
-    ``missing`` says why it can't run, or None.
+    for each line and for each an answer; ``%t`` is the number of the reader's topic. Where readers
+    have Server-Sent Events (``events``) instead of WebSocket they say nothing, and ``answers``
+    events come before any message. ``running`` is told whether messages shall be compressed, which
+    only those are asked who do (``deflates``). ``missing`` says why it can't run, or None.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Peer:
     say: str = "%t"
     path: str = "/websocket"
     deflates: bool = False
+    events: bool = False
+    answers: int = 0
 
 
 def _node(
@@ -83,7 +87,7 @@ _SOCKJS: Final = "/sockjs/000/bench/websocket", '["%t"]\n[""]'
 #: So does Engine.IO, whose second line (6) is a packet that says nothing.
 _SOCKET_IO: Final = "/socket.io/?EIO=4&transport=websocket&topic=%t", "40\n6"
 OURS: Final = "newsfabric"
-OUR_OTHER: Final = "newsfabric-tornado"
+OUR_OTHERS: Final = ("newsfabric-tornado", "newsfabric-sse")
 PEERS: Final = (
     Peer(
         OURS,
@@ -93,10 +97,19 @@ PEERS: Final = (
         deflates=True,
     ),
     Peer(
-        OUR_OTHER,
+        "newsfabric-tornado",
         lambda _: newsfabric("tornado"),
         lambda: None,
         say=subscribe_verb(topic_name("%t")),
+    ),
+    Peer(
+        "newsfabric-sse",
+        lambda _: newsfabric("native"),
+        lambda: None,
+        say="",
+        path=f"/events?topic={topic_name('%t')}",
+        events=True,
+        answers=1,
     ),
     Peer(
         "nchan",
@@ -106,6 +119,14 @@ PEERS: Final = (
         path="/subscribe?topic=%t",
         deflates=True,
     ),
+    Peer(
+        "mercure",
+        lambda _: mercure([str(_MERCURE)]),
+        lambda: None if _MERCURE.exists() else f"Mercure isn't there: {_INSTALL}",
+        say="",
+        path=f"{MERCURE}?topic=%t",
+        events=True,
+    ),
     _python("picows", "picows"),
     _node("ws", "ws", deflates=True),
     _node("socket.io", "socket.io", *_SOCKET_IO, deflates=True),
@@ -113,5 +134,3 @@ PEERS: Final = (
     _python("tornado", "tornado", deflates=True),
     _python("sockjs-tornado", "sockjs", *_SOCKJS),
 )
-#: What speaks no WebSocket can't have the same readers.
-LEFT_OUT: Final = {"Mercure": "it serves readers by Server-Sent Events alone"}

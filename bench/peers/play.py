@@ -169,6 +169,8 @@ async def _connected(
         sample=_SAMPLE if readers > 1_000 else 1,
         deflate=int(plan.under is Under.DEFLATE),
         stalled=_STALLED if plan.under is Under.STALLED else 0,
+        events=int(peer.events),
+        answers=peer.answers,
     ) as crowd:
         came = await crowd.said()
         if came["connections"] < readers:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.peers.catalogue import LEFT_OUT, OUR_OTHER, OURS
+from bench.peers.catalogue import OUR_OTHERS, OURS
 from bench.peers.play import FLOOR, Plan, Run, as_json, median, ratios
 
 _COLUMNS: Final = (
@@ -72,7 +72,7 @@ def ahead(compared: Compared) -> list[str]:
         return []
     said = []
     for name, runs in compared.found.items():
-        if name in (OURS, OUR_OTHER, FLOOR):
+        if name in (OURS, *OUR_OTHERS, FLOOR):
             continue
         for figure, more in _BETTER.items():
             theirs, our = median(runs, figure), median(compared.found[OURS], figure)
@@ -118,7 +118,8 @@ def write(folder: Path, results: Sequence[Compared], command: str, rounds: int) 
         "reader. In a storm delays are those of readers who stay. Delays are from when "
         "a message was due to be published until a reader had it. `newsfabric` is published to "
         "through a RabbitMQ broker, and its pushes say more than the payload; the others are "
-        "given the payload by a pipe, or over HTTP (nchan).",
+        "given the payload by a pipe, or over HTTP (nchan, Mercure). Readers of `newsfabric-sse` "
+        "and Mercure have Server-Sent Events, all others WebSocket.",
     ]
     for number, one in enumerate(results):
         plot = f"plot-{number + 1}.svg"
@@ -132,7 +133,7 @@ def write(folder: Path, results: Sequence[Compared], command: str, rounds: int) 
 
 
 def _skipped(compared: Compared) -> list[str]:
-    return [f"not run: {name}: {why}" for name, why in {**compared.failed, **LEFT_OUT}.items()]
+    return [f"not run: {name}: {why}" for name, why in compared.failed.items()]
 
 
 def _markdown(words: Sequence[str]) -> str:

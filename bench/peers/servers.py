@@ -7,11 +7,14 @@ import contextlib
 import http.client
 import json
 import os
+import secrets
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import urllib.parse
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import jwt
 import psutil
 
 from bench.box import Box, running_box
@@ -36,6 +39,8 @@ http {{
   }}
 }}
 """
+#: Where Mercure is spoken to.
+MERCURE: Final = "/.well-known/mercure"
 _PATIENCE: Final = 20.0
 
 
@@ -97,24 +102,16 @@ async def nchan(module: Path, *, deflates: bool) -> AsyncIterator[Server]:
     with tempfile.TemporaryDirectory(prefix="newsfabric-nchan-") as name:
         file = _configured(Path(name), module, port, deflates)
         async with started(on_server_core(["nginx", "-c", str(file), "-e", "stderr"])) as process:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
-
-            def post(topic: int, text: str) -> None:
-                connection.request("POST", f"/publish?topic={topic}", body=text)
-                answer = connection.getresponse()
-                answer.read()
-                if answer.status not in (201, 202):
-                    raise ConnectionError(f"nchan answers {answer.status} to a message")
-
-            async def send(topic: int, due_ns: int, size: int) -> None:
-                await asyncio.to_thread(post, topic, payload(due_ns, size))
-
             try:
                 await _listens(port)
                 workers = await _children(process.pid)
-                yield Server(port, [process.pid, *workers], send)
+                with _posting(port) as post:
+
+                    async def send(topic: int, due_ns: int, size: int) -> None:
+                        await post(f"/publish?topic={topic}", payload(due_ns, size), {})
+
+                    yield Server(port, [process.pid, *workers], send)
             finally:
-                connection.close()
                 # Killed, it would leave its worker.
                 process.terminate()
                 await process.wait()
@@ -127,6 +124,57 @@ def _configured(folder: Path, module: Path, port: int, deflates: bool) -> Path:
     deflate = "nchan_deflate_message_for_websocket on;" if deflates else ""
     file.write_text(_NGINX.format(folder=folder, module=module, port=port, deflate=deflate))
     return file
+
+
+@contextlib.asynccontextmanager
+async def mercure(command: Sequence[str]) -> AsyncIterator[Server]:
+    """Mercure's own server, ``command``: no history, no login for readers. It is published to over
+    HTTP, one after the other."""
+    (port,) = free_ports(1)
+    key = secrets.token_hex(32)
+    token = jwt.encode({"mercure": {"publish": ["*"]}}, key, algorithm="HS256")
+    head = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    words = [
+        *(*command, "--addr", f"127.0.0.1:{port}", "--transport-url", "local://local"),
+        *("--publisher-jwt-key", key, "--allow-anonymous"),
+        # They would end the connections of readers too.
+        *("--read-timeout", "0s", "--write-timeout", "0s"),
+    ]
+    # It says much: each reader that comes.
+    with tempfile.TemporaryFile() as log:
+        async with started(on_server_core(words), log=log) as process:
+            try:
+                await _listens(port)
+            except TimeoutError:
+                log.seek(0)
+                said = log.read()[-500:].decode(errors="replace")
+                raise ConnectionError(f"Mercure doesn't listen: {said!r}") from None
+            with _posting(port) as post:
+
+                async def send(topic: int, due_ns: int, size: int) -> None:
+                    form = {"topic": topic, "data": payload(due_ns, size)}
+                    await post(MERCURE, urllib.parse.urlencode(form), head)
+
+                yield Server(port, [process.pid], send)
+
+
+@contextlib.contextmanager
+def _posting(port: int) -> Iterator[Callable[[str, str, Mapping[str, str]], Awaitable[None]]]:
+    """Posts a body to a path, with a head; ConnectionError if that isn't taken."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
+
+    def post(path: str, body: str, head: Mapping[str, str]) -> None:
+        connection.request("POST", path, body, head)
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status not in range(200, 300):
+            raise ConnectionError(f"a message is answered with {answer.status}")
+
+    with contextlib.closing(connection):
+        yield lambda *request: asyncio.to_thread(post, *request)
 
 
 @contextlib.asynccontextmanager

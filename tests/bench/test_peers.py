@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.peers import __main__ as command
-from bench.peers import play
+from bench.peers import catalogue, play
 from bench.peers.catalogue import OURS, PEERS, Peer
 from bench.peers.play import FLOOR, Plan, Run, Under, order, ratios
 from bench.peers.report import Compared, ahead, rows, write
@@ -115,7 +115,6 @@ def test_a_report_names_who_was_left_out_and_why(tmp_path: Path) -> None:
     text = (tmp_path / "report.md").read_text()
     assert "## 5,000 readers, 10 topics, 200 bytes" in text
     assert "- not run: nchan: it isn't there" in text
-    assert "- not run: Mercure: it serves readers by Server-Sent Events alone" in text
     assert "- ahead of us: ws: handshakes" in text
     runs = json.loads((tmp_path / "report.json").read_text())["results"][0]["runs"]
     assert [one["cpu_us"] for one in runs["ws"]] == [9.0, 9.0, 9.3]
@@ -136,8 +135,10 @@ def test_a_peer_that_is_not_installed_says_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(catalogue, "_MERCURE", tmp_path / "mercure")
     missing = {peer.name: peer.missing() for peer in PEERS}
     assert missing[OURS] is None
     assert missing["ws"] == "node isn't on the PATH"
+    assert missing["mercure"] == "Mercure isn't there: `scripts/setup peers` installs it"
     assert missing["nchan"] is not None
     assert "`scripts/setup peers` installs it" in missing["nchan"]

@@ -11,7 +11,7 @@ import pytest
 from bench import peers
 from bench.peers.catalogue import Peer
 from bench.peers.play import FLOOR, Plan, Under, play, rounds
-from bench.peers.servers import told
+from bench.peers.servers import MERCURE, mercure, told
 from bench.programs import build
 
 pytestmark = [
@@ -22,6 +22,13 @@ pytestmark = [
 ]
 
 PROGRAMS = Path(peers.__file__).with_name("programs")
+HUB = Peer(
+    "mercure",
+    lambda _: mercure([sys.executable, str(Path(__file__).with_name("hub.py"))]),
+    lambda: None,
+    path=f"{MERCURE}?topic=%t",
+    events=True,
+)
 SMALL = Plan(readers=40, topics=4, messages=3, seconds=0.3)
 SOCKJS = {"path": "/sockjs/000/bench/websocket", "say": '["%t"]\n[""]'}
 
@@ -55,6 +62,21 @@ async def test_who_reads_and_stays_misses_nothing(
     found = await play(peer(program, **spoken), build(), plan)
     assert found.missing == 0
     assert (found.bytes_stalled is None) == (under is Under.STORM)
+
+
+@pytest.mark.parametrize("under", [Under.NOTHING, Under.STALLED, Under.STORM])
+async def test_every_reader_of_a_hub_gets_the_events_of_its_topic(under: Under) -> None:
+    found = await play(HUB, build(), dataclasses.replace(SMALL, size=16_384, under=under))
+    assert found.missing == 0
+    assert found.cpu_us > 0
+    assert found.p50_ms is not None
+    assert 0 < found.p50_ms < 60_000
+
+
+async def test_an_event_that_answers_is_no_message() -> None:
+    answering = dataclasses.replace(HUB, path=f"{HUB.path}&answer=1", answers=1)
+    found = await play(answering, build(), SMALL)
+    assert found.missing == 0
 
 
 async def test_what_comes_compressed_is_understood_with_a_context_too() -> None:

@@ -4,6 +4,7 @@
 
 pub mod crowd;
 pub mod endpoints;
+pub mod events;
 pub mod frames;
 
 use std::collections::HashMap;

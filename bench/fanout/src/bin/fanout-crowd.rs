@@ -16,6 +16,9 @@
 //! With `--deflate 1` readers offer permessage-deflate (RFC 7692), if possible without context takeover; `report` says how many
 //! of the messages came compressed.
 //!
+//! With `--events 1` readers ask for Server-Sent Events instead of WebSocket: `--path` says all, and an event that has
+//! data is a message, but for the first `--answers` (0) ones, which a reader waits for.
+//!
 //! Pings are answered, like a browser does. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured
 //! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 65,536) are noted by
 //! number, which `census` needs. From `--source` on, each address has 8,192 connections.
@@ -25,6 +28,7 @@
 
 use flate2::Decompress;
 use newsfabric_fanout::endpoints::Dice;
+use newsfabric_fanout::events::EventStream;
 use newsfabric_fanout::frames::{frame_at, inflated, masked, number_after, sent_at};
 use newsfabric_fanout::{
     Arguments, Epoll, address, bind, connect, fail, monotonic_ns, raise_descriptor_limit, receive,
@@ -65,6 +69,8 @@ struct Reader {
     heard_ns: u64,
     /// What this reader's server compresses with goes on from message to message.
     context: Option<Box<Decompress>>,
+    /// Of a reader of Server-Sent Events, once it has an answer.
+    events: Option<EventStream>,
 }
 
 struct Crowd {
@@ -73,6 +79,9 @@ struct Crowd {
     /// For each topic.
     hellos: Vec<Vec<u8>>,
     say: String,
+    /// Readers read Server-Sent Events.
+    events: bool,
+    answers: usize,
     first: usize,
     receive_buffer: i32,
     /// Every such reader stalls (2: every second); 0: none.
@@ -142,12 +151,18 @@ impl Crowd {
             }
             _ => "",
         };
+        let events = arguments.number("events", 0) == 1;
+        let wish = if events {
+            "Accept: text/event-stream\r\n".to_owned()
+        } else {
+            format!(
+                "Upgrade: websocket\r\nConnection: Upgrade\r\n\
+                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{offer}"
+            )
+        };
         let hello = |topic: u64| {
             let path = path.replace("%t", &topic.to_string());
-            format!(
-                "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{offer}\r\n"
-            )
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{wish}\r\n")
         };
         Self {
             epoll: Epoll::new(),
@@ -156,6 +171,8 @@ impl Crowd {
                 .map(|n| hello(n).into_bytes())
                 .collect(),
             say: arguments.text("say", ""),
+            events,
+            answers: arguments.number("answers", 0) as usize,
             first: arguments.number("first", 0) as usize,
             receive_buffer: arguments.number("receive-buffer", 0) as i32,
             stalled: arguments.number("stalled", 0) as usize,
@@ -252,6 +269,7 @@ impl Crowd {
             next: 0,
             heard_ns: 0,
             context: None,
+            events: None,
         });
     }
 
@@ -291,6 +309,9 @@ impl Crowd {
     }
 
     fn take(&mut self, number: usize, data: &[u8]) {
+        if self.readers[number].events.is_some() {
+            return self.take_events(number, data);
+        }
         let reader = &mut self.readers[number];
         if reader.rest.is_empty() && reader.state == State::Reading {
             let used = self.frames_in(number, data);
@@ -302,10 +323,20 @@ impl Crowd {
             let Some(end) = reader.rest.windows(4).position(|four| four == b"\r\n\r\n") else {
                 return;
             };
-            if !reader.rest.starts_with(b"HTTP/1.1 101") {
+            let wanted: &[u8] = if self.events { b"HTTP/1.1 200" } else { b"HTTP/1.1 101" };
+            if !reader.rest.starts_with(wanted) {
                 return self.lose(number);
             }
             let head = String::from_utf8_lossy(&reader.rest[..end]).to_ascii_lowercase();
+            if self.events {
+                reader.events = Some(EventStream::after(&head));
+                let begun = std::mem::take(&mut reader.rest);
+                reader.state = State::Asking(self.answers);
+                if self.answers == 0 {
+                    self.is_ready(number);
+                }
+                return self.take_events(number, &begun[end + 4..]);
+            }
             if head.contains("permessage-deflate") && !head.contains("server_no_context_takeover") {
                 reader.context = Some(Box::new(Decompress::new(false)));
             }
@@ -327,6 +358,15 @@ impl Crowd {
         let rest = std::mem::take(&mut self.readers[number].rest);
         let used = self.frames_in(number, &rest);
         self.readers[number].rest = rest[used..].to_vec();
+    }
+
+    /// Counts the events that are whole with `data`.
+    fn take_events(&mut self, number: usize, data: &[u8]) {
+        let mut events = self.readers[number].events.take();
+        if let Some(stream) = &mut events {
+            stream.take(data, |event| self.on_text(number, event));
+        }
+        self.readers[number].events = events;
     }
 
     fn stalls(&self, number: usize) -> bool {

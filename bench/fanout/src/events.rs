@@ -1,0 +1,139 @@
+//! Server-Sent Events (WHATWG HTML section 9.2), as they come in the body of an HTTP/1.1 answer.
+
+/// What has come of one reader's stream, and isn't a whole event yet.
+pub struct EventStream {
+    body: Body,
+    /// The text that is left when chunks are taken apart.
+    text: Vec<u8>,
+}
+
+enum Body {
+    /// As it is, until the connection ends.
+    Plain,
+    /// In chunks (RFC 9112 section 7.1): what there is of the line that says how long the next one is.
+    Line(Vec<u8>),
+    /// So many bytes of a chunk are to come.
+    Chunk(usize),
+}
+
+impl EventStream {
+    /// The stream that follows the answer's `head`, which is in lower case.
+    pub fn after(head: &str) -> Self {
+        let chunked = head.contains("\r\ntransfer-encoding: chunked");
+        Self { body: if chunked { Body::Line(Vec::new()) } else { Body::Plain }, text: Vec::new() }
+    }
+
+    /// Takes what has come next; calls `on_event` with the fields of each event that is whole now and says something.
+    pub fn take(&mut self, data: &[u8], mut on_event: impl FnMut(&[u8])) {
+        self.unpack(data);
+        let (mut event, mut line, mut says) = (0, 0, false);
+        while let Some(length) = self.text[line..].iter().position(|&byte| byte == b'\n') {
+            let (start, end) = (line, line + length);
+            line = end + 1;
+            match &self.text[start..end] {
+                b"" | b"\r" => {
+                    // What says nothing is no event: a comment, or an id alone.
+                    if says {
+                        on_event(&self.text[event..start]);
+                    }
+                    (event, says) = (line, false);
+                }
+                field => says |= field.starts_with(b"data:"),
+            }
+        }
+        self.text.drain(..event);
+    }
+
+    /// Adds what `data` has of the text.
+    fn unpack(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            match &mut self.body {
+                Body::Plain => {
+                    self.text.extend_from_slice(data);
+                    return;
+                }
+                Body::Line(line) => {
+                    let end = data.iter().position(|&byte| byte == b'\n');
+                    line.extend_from_slice(&data[..end.unwrap_or(data.len())]);
+                    let Some(end) = end else { return };
+                    data = &data[end + 1..];
+                    // A chunk itself ends with a line end, which is an empty line here.
+                    if let Some(size) = chunk_size(line) {
+                        self.body = Body::Chunk(size);
+                    } else {
+                        line.clear();
+                    }
+                }
+                Body::Chunk(left) => {
+                    let (mine, rest) = data.split_at(data.len().min(*left));
+                    self.text.extend_from_slice(mine);
+                    *left -= mine.len();
+                    data = rest;
+                    if *left == 0 {
+                        self.body = Body::Line(Vec::new());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long the chunk is that `line` announces; None if the line is empty.
+fn chunk_size(line: &[u8]) -> Option<usize> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let digits = line.split(|&byte| byte == b';').next().filter(|digits| !digits.is_empty())?;
+    let digits = String::from_utf8_lossy(digits);
+    Some(
+        usize::from_str_radix(digits.trim(), 16).expect("a server sends chunks as RFC 9112 has it"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = "http/1.1 200 ok\r\ncontent-type: text/event-stream";
+    const CHUNKED: &str = "http/1.1 200 ok\r\ntransfer-encoding: chunked";
+
+    /// What a stream has after each piece that came.
+    fn events(head: &str, pieces: &[&[u8]]) -> Vec<String> {
+        let mut stream = EventStream::after(head);
+        let mut found = Vec::new();
+        for piece in pieces {
+            stream.take(piece, |event| found.push(String::from_utf8_lossy(event).into_owned()));
+        }
+        found
+    }
+
+    #[test]
+    fn an_event_ends_with_an_empty_line() {
+        let text = b"id: 1\ndata: a\n\ndata: b\r\ndata: c\r\n\r\ndata: d\n";
+        assert_eq!(events(PLAIN, &[text]), ["id: 1\ndata: a\n", "data: b\r\ndata: c\r\n"]);
+    }
+
+    #[test]
+    fn what_says_nothing_is_no_event() {
+        let text = b":\n\nretry: 2000\n\nid: 1\n\n:\ndata: a\n\n";
+        assert_eq!(events(PLAIN, &[text]), [":\ndata: a\n"]);
+    }
+
+    #[test]
+    fn a_chunk_may_hold_several_events_or_a_part_of_one() {
+        let text = b"13\r\ndata: a\n\ndata: b\n\nd\r\n7;x=y\r\nata: c\n\r\n1\r\n\n\r\n0\r\n\r\n";
+        assert_eq!(events(CHUNKED, &[text]), ["data: a\n", "data: b\n", "data: c\n"]);
+    }
+
+    #[test]
+    fn where_a_stream_is_cut_makes_no_difference() {
+        let plain = b":\n\ndata: a\n\nid: 2\ndata: b\n\n";
+        let chunked = b"3\r\n:\n\n\r\nA\r\ndata: a\n\ni\r\nf\r\nd: 2\ndata: b\n\n\n\r\n";
+        for (head, text) in [(PLAIN, &plain[..]), (CHUNKED, &chunked[..])] {
+            let singly: Vec<&[u8]> = text.chunks(1).collect();
+            assert_eq!(events(head, &singly), ["data: a\n", "id: 2\ndata: b\n"]);
+            for at in 0..text.len() {
+                let (before, behind) = text.split_at(at);
+                assert_eq!(events(head, &[before, behind]), events(head, &singly), "{at}");
+            }
+        }
+    }
+}
