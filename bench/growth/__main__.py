@@ -30,7 +30,7 @@ one costs a message), store and store-cassandra (messages held); all if none is 
 can't run says why; the others go on. Nothing else should run on the machine.
 
 \b
-  python -m bench.growth                                     everything (40 minutes)
+  python -m bench.growth                                     everything
   python -m bench.growth readers topics                      two parts
   python -m bench.growth --quick                             tiny sizes: whether it works
   python -m bench.growth --report docs/reports/2026-11-25-growth

@@ -71,7 +71,7 @@ class Growth:
         units = dict.fromkeys(figure.unit for figure in self.figures)
         panels = [Panel(unit or "ratio", self._lines(unit)) for unit in units]
         labels = [f"{size:,}" for size, _ in self.steps]
-        return draw(f"{self.title}: {self.grows}", range(len(labels)), panels, labels)
+        return draw(self.title, range(len(labels)), panels, labels)
 
     def _lines(self, unit: str) -> list[Line]:
         return [

@@ -31,7 +31,7 @@ named, and the other goes on. Ctrl-C ends it with what there is.
 \b
   python -m bench.profile                                 all three, ten seconds each
   python -m bench.profile delivery --seconds 30           one of them, longer
-  python -m bench.profile router --json --out /tmp/router
+  python -m bench.profile router --json --out router-before
 """
 _FOLDER: Final = ROOT / "dist" / "profile"
 
