@@ -26,7 +26,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench bench-peers soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench bench-peers profile soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,11 @@ bench-peers: ## The gateway beside nchan, Mercure, ws, sockjs-node, Socket.IO, p
 	@scripts/setup demo
 	@scripts/setup peers
 	@$(BIN)/python -m bench.peers $(PEERS_ARGS)
+
+profile: ## Flame graphs and the highest costs of a gateway and a router under load (PROFILE_ARGS=…)
+	@scripts/setup demo
+	@scripts/setup profile
+	@$(BIN)/python -m bench.profile $(PROFILE_ARGS)
 
 wheel: python dataplane ## Build one wheel that holds Python and the data plane, in dist/
 	rm -f dist/newsfabric-*.whl

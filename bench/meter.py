@@ -1,8 +1,11 @@
-"""What a process has used: processor time and memory, read from /proc."""
+"""What a process has used, processor time and memory, read from /proc; and on which machine."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import os
+import platform
 from pathlib import Path
 
 
@@ -31,3 +34,17 @@ def resident_bytes(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def machine() -> dict[str, str]:
+    """What figures belong to: time, processor, kernel, Python, and how busy it is."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "when": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": names[0] if names else platform.machine(),
+        "cores": str(os.cpu_count()),
+        "kernel": platform.release().split("-")[0],
+        "python": platform.python_version(),
+        "load": f"{os.getloadavg()[0]:.1f}",
+    }

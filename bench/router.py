@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import re
 import statistics
@@ -46,12 +47,27 @@ SINK = "bench.sink"
 PADDING = "x" * 220
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Router:
+    """A router process that is ready."""
+
+    pid: int
+    metrics_url: str
+
+    def routed(self) -> float:
+        """Messages that it is done with."""
+        with urllib.request.urlopen(self.metrics_url, timeout=5) as page:
+            text = page.read().decode()
+        found = re.search(r'router_stage_left_messages_total\{stage="route"\} (\S+)', text)
+        return float(found[1]) if found else 0.0
+
+
 def messages_per_second(store: str = "memory:") -> float:
     """Messages that one router takes, stores, publishes twice (confirmed) and acknowledges."""
-    with _node() as node:
-        asyncio.run(_fill(node.amqp_url, MESSAGES))
-        with _router(node, store) as metrics_url:
-            return _rate(metrics_url)
+    with running_core() as node:
+        asyncio.run(fill(node.amqp_url, MESSAGES))
+        with running_router(node, store) as router:
+            return _rate(router)
 
 
 def added_delay(store: str) -> tuple[list[float], list[float]]:
@@ -59,8 +75,8 @@ def added_delay(store: str) -> tuple[list[float], list[float]]:
 
     The one line is a consumer that publishes what it gets: no checks, no store, no receipts.
     """
-    with _node() as node:
-        with _router(node, store):
+    with running_core() as node:
+        with running_router(node, store):
             routed = asyncio.run(_delays(node.amqp_url))
         return routed, asyncio.run(_delays(node.amqp_url, forward=True))
 
@@ -84,7 +100,7 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def _node() -> Iterator[LocalNode]:
+def running_core() -> Iterator[LocalNode]:
     """A broker with a core cluster's topology and a queue that nobody reads."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         home = find_rabbitmq(ROOT, os.environ)
@@ -111,12 +127,13 @@ async def _link(url: str) -> AsyncIterator[Link]:
         await link.close()
 
 
-async def _fill(url: str, count: int) -> None:
+async def fill(url: str, count: int, first: int = 0) -> None:
+    """Put ``count`` messages into the routers' queue, numbered from ``first`` on."""
     async with _link(url) as link:
         publisher = await link.publisher()
         await publisher.ready()
         pending: list[Awaitable[None]] = []
-        for n in range(count):
+        for n in range(first, first + count):
             if publisher.in_flight >= 900:
                 await publisher.ready()
                 await pending[-1]
@@ -132,8 +149,8 @@ def _message(n: int) -> Message:
 
 
 @contextlib.contextmanager
-def _router(node: LocalNode, store: str) -> Iterator[str]:
-    """A router process on ``node``, ready; yields where its metrics are."""
+def running_router(node: LocalNode, store: str) -> Iterator[Router]:
+    """A router process on ``node``."""
     here = Node("node", node.amqp_url, node.management_url)
     region = Region(
         name="bench",
@@ -157,7 +174,7 @@ def _router(node: LocalNode, store: str) -> Iterator[str]:
     process = subprocess.Popen([sys.executable, "-m", "wholesale", "router", *words])
     try:
         _await_ready(f"http://127.0.0.1:{port}/healthz/ready", process)
-        yield f"http://127.0.0.1:{port}/metrics"
+        yield Router(process.pid, f"http://127.0.0.1:{port}/metrics")
     finally:
         process.terminate()
         process.wait(timeout=20)
@@ -173,23 +190,16 @@ def _await_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     raise SetupError("the router isn't ready")
 
 
-def _rate(metrics_url: str) -> float:
+def _rate(router: Router) -> float:
     started_at, started_with = 0.0, 0.0
     while True:
-        count = _routed(metrics_url)
+        count = router.routed()
         now = time.monotonic()
         if count < WARM_UP:
             started_at, started_with = now, count
         if count >= MESSAGES:
             return (count - started_with) / (now - started_at)
         time.sleep(0.05)
-
-
-def _routed(metrics_url: str) -> float:
-    with urllib.request.urlopen(metrics_url, timeout=5) as page:
-        text = page.read().decode()
-    found = re.search(r'router_stage_left_messages_total\{stage="route"\} (\S+)', text)
-    return float(found[1]) if found else 0.0
 
 
 async def _delays(url: str, *, forward: bool = False, count: int = 1000) -> list[float]:

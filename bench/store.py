@@ -66,7 +66,8 @@ def cassandra() -> Iterator[str]:
             yield url
 
 
-def _envelopes(count: int, start: int = 0) -> list[Envelope]:
+def envelopes(count: int, start: int = 0) -> list[Envelope]:
+    """So many of our own, spread over :data:`TOPICS`; the first is number ``start``."""
     made = []
     ms = time.time_ns() // 1_000_000
     for n in range(start, start + count):
@@ -116,7 +117,7 @@ async def _write(
 
     async def writer() -> None:
         while next(left) > 0:
-            await store.write(_envelopes(batch, next(numbers)))
+            await store.write(envelopes(batch, next(numbers)))
 
     await asyncio.gather(*(writer() for _ in range(at_once)))
 
@@ -125,7 +126,7 @@ async def _single(url: str) -> list[float]:
     """ms that one write of one envelope takes, 200 a second."""
     store = open_store(url, _topics())
     delays = []
-    for n, e in enumerate(_envelopes(1_000, 10_000_000)):
+    for n, e in enumerate(envelopes(1_000, 10_000_000)):
         began = time.monotonic()
         await store.write([e])
         delays.append((time.monotonic() - began) * 1000)
@@ -135,15 +136,20 @@ async def _single(url: str) -> list[float]:
 
 
 async def _histories(url: str) -> list[float]:
-    """ms that a reader's history of 100 takes."""
     store = open_store(url, _topics())
+    delays = await histories(store, 300)
+    await store.close()
+    return delays[20:]
+
+
+async def histories(store: Store, count: int) -> list[float]:
+    """ms that a reader's history of 100 takes, ``count`` times."""
     delays = []
-    for n in range(300):
+    for n in range(count):
         began = time.monotonic()
         await store.history(TOPICS[n % len(TOPICS)], limit=100)
         delays.append((time.monotonic() - began) * 1000)
-    await store.close()
-    return delays[20:]
+    return delays
 
 
 def _rate(figure: str, value: float, *, at_least: float | None = None) -> Row:

@@ -1,4 +1,4 @@
-"""Panels of lines over one time axis, as SVG. Pure.
+"""Panels of lines over one axis, mostly of time, as SVG. Pure.
 
 By hand and not by a plotting library, for the reason in newsfabric/chaos/plot.py.
 """
@@ -39,8 +39,14 @@ class Panel:
     lines: Sequence[Line]
 
 
-def draw(title: str, times: Sequence[float], panels: Sequence[Panel]) -> str:
-    """The picture; ``times`` in seconds."""
+def draw(
+    title: str, times: Sequence[float], panels: Sequence[Panel], labels: Sequence[str] = ()
+) -> str:
+    """The picture; ``times`` in seconds.
+
+    With ``labels`` the axis isn't one of time: it has steps, evenly spaced, with a label each.
+    """
+    marks = _clock_marks(times[-1]) if not labels else list(zip(times, labels, strict=True))
     height = _TOP + len(panels) * (_PANEL + _GAP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
@@ -49,11 +55,19 @@ def draw(title: str, times: Sequence[float], panels: Sequence[Panel]) -> str:
         f'<text x="{_LEFT}" y="26" font-size="15" font-weight="600">{escape(title)}</text>',
     ]
     for n, panel in enumerate(panels):
-        parts += _panel(panel, times, _TOP + n * (_PANEL + _GAP))
+        parts += _panel(panel, times, marks, _TOP + n * (_PANEL + _GAP))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(panel: Panel, times: Sequence[float], top: float) -> Iterator[str]:
+def _clock_marks(last: float) -> list[tuple[float, str]]:
+    """Where the time axis has labels, and which."""
+    every = next(one for one in _TICKS if last / one <= 13)
+    return [(n * every, _clock(n * every, last)) for n in range(int(last / every) + 1)]
+
+
+def _panel(
+    panel: Panel, times: Sequence[float], marks: Sequence[tuple[float, str]], top: float
+) -> Iterator[str]:
     most = max((value for line in panel.lines for value in line.values), default=1.0) or 1.0
     step = 10 ** math.floor(math.log10(most)) / 2
     while most / step > 5:
@@ -64,10 +78,8 @@ def _panel(panel: Panel, times: Sequence[float], top: float) -> Iterator[str]:
         y = _y(n * step, most, top)
         yield f'<line x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}" stroke="{_GRID}"/>'
         yield _label(_LEFT - 8, y + 4, f"{n * step:,.6g}", "end")
-    every = next(one for one in _TICKS if last / one <= 13)
-    for n in range(int(last / every) + 1):
-        x = _x(n * every, last)
-        yield _label(x, top + _PANEL + 16, _clock(n * every, last), "middle")
+    for at, label in marks:
+        yield _label(_x(at, last), top + _PANEL + 16, label, "middle")
     for n, line in enumerate(panel.lines):
         color = _COLORS[n % len(_COLORS)]
         x = _WIDTH - _RIGHT - 140 * (len(panel.lines) - n)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
-import os
-import platform
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -16,6 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from bench.meter import machine
 from bench.peers.catalogue import OUR_OTHERS, OURS
 from bench.peers.play import FLOOR, Plan, Run, as_json, median, ratios
 
@@ -102,7 +100,7 @@ def write(folder: Path, results: Sequence[Compared], command: str, rounds: int) 
         {"plan": dataclasses.asdict(one.plan), "runs": as_json(one.found), "failed": one.failed}
         for one in results
     ]
-    about = _about()
+    about = {**machine(), "node": _node()}
     whole: dict[str, Any] = {"about": about, "command": command, "results": document}
     (folder / "report.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     lines = [
@@ -142,19 +140,6 @@ def _markdown(words: Sequence[str]) -> str:
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
-
-
-def _about() -> dict[str, str]:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "when": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "processor": names[0] if names else platform.machine(),
-        "cores": str(os.cpu_count()),
-        "kernel": platform.release().split("-")[0],
-        "python": platform.python_version(),
-        "node": _node(),
-    }
 
 
 def _node() -> str:

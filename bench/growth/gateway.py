@@ -1,0 +1,239 @@
+"""One gateway with ever more readers, and with ever more topics.
+
+Readers are beside a floor of bare ``send()`` calls, as in :mod:`bench.delivery`; the floor has
+10,000 at most, since each costs it the same. The gateway has six I/O threads, each with a
+descriptor table: one table may have 20,000 (:mod:`bench.crowd`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.box import TOPIC, Box, Spent, running_box, subscribe_verb
+from bench.crowd import THREADS
+from bench.delivery import in_turn
+from bench.growth.table import Figure, Growth
+from bench.meter import processor_seconds
+from bench.programs import Crowd, Program, running_crowd, running_floor
+from newsfabric.errors import SetupError
+from newsfabric.world.broker import free_ports
+
+_FLOOR_READERS: Final = 10_000
+_A_CROWD: Final = 15_000
+# What a gateway needs once, whoever comes, isn't counted for a reader.
+_FIRST: Final = 100
+_SETTLE_SECONDS: Final = 2.0
+# Of a round: enough to be measured, and over in a second where there are 100,000 readers.
+_DELIVERIES: Final = 200_000
+_MOST_MESSAGES: Final = 50
+# What a delivery takes on a slow machine, twice; and what a message takes that has no readers.
+_DELIVERY_SECONDS: Final = 25e-6
+_MESSAGE_SECONDS: Final = 0.02
+_PUBLISHED_TOPICS: Final = 1_000
+
+
+async def readers(programs: Path, sizes: Sequence[int], pairs: int, idle: float) -> Growth:
+    """Processor time for a delivery, and what a reader costs who waits; all are on one topic.
+
+    They wait for ``idle`` seconds; what that costs, their heartbeats, is taken off a delivery.
+    """
+    steps = []
+    (port,) = free_ports(1)
+    floored = min(_FLOOR_READERS, sizes[-1])
+    async with contextlib.AsyncExitStack() as stack:
+        box = await stack.enter_async_context(running_box("native", threads=THREADS))
+        floor = await stack.enter_async_context(
+            running_floor(programs, port=port, connections=floored)
+        )
+        crowd = await stack.enter_async_context(
+            running_crowd(programs, port=port, source="127.0.100.2", connections=floored)
+        )
+        for program in (floor, crowd):
+            await program.said()
+        bare = _Floor(floor, crowd, floored)
+        crowds: dict[Crowd, int] = {}
+        empty = 0
+        for size in (_FIRST, *sizes):
+            while (missing := size - sum(crowds.values())) > 0:
+                more = min(missing, _A_CROWD)
+                crowds[await _come(stack, programs, box, len(crowds), more)] = more
+            await asyncio.sleep(_SETTLE_SECONDS)
+            if size == _FIRST:
+                await box.publish()
+                await _all_got(crowds, 1)
+                empty = box.resident()
+                continue
+            each = (box.resident() - empty) / (size - _FIRST)
+            before = box.spent()
+            await asyncio.sleep(idle)
+            gateway = _Gateway(box, crowds, _each(box.spent() - before, idle))
+            least, found = await in_turn(pairs, bare.round, gateway.round)
+            waiting = gateway.idle.total / size
+            steps.append((size, (found, found / least, gateway.control, waiting, each)))
+    return Growth(
+        "Readers of one gateway",
+        "readers",
+        (
+            Figure("a delivery", "CPU µs"),
+            Figure("× floor", ""),
+            Figure("… by the control plane", "CPU µs", 3),
+            Figure("a second of waiting", "CPU µs", 3),
+            Figure("a reader", "bytes", 0),
+        ),
+        tuple(steps),
+    )
+
+
+class _Floor:
+    def __init__(self, floor: Program, crowd: Crowd, readers: int) -> None:
+        self._floor, self._crowd, self._readers = floor, crowd, readers
+
+    async def round(self) -> float:
+        """µs of processor time for a bare write."""
+        writes = _messages(self._readers)
+        before = processor_seconds(self._floor.pid)
+        gap_ms = _gap(self._readers) * 1000
+        await self._floor.ask(f"{writes} 1 {gap_ms:.0f}")
+        spent = processor_seconds(self._floor.pid) - before
+        await self._crowd.has_got(writes * self._readers)
+        await self._crowd.ask("report")
+        return spent * 1e6 / (writes * self._readers)
+
+
+class _Gateway:
+    def __init__(self, box: Box, crowds: dict[Crowd, int], idle: Spent) -> None:
+        self._box, self._crowds = box, crowds
+        self._readers = sum(crowds.values())
+        #: µs a second.
+        self.idle = idle
+        #: Of the last round; µs for a delivery.
+        self.control = 0.0
+
+    async def round(self) -> float:
+        """µs of processor time of both processes for a delivery."""
+        messages = _messages(self._readers)
+        before, start = self._box.spent(), time.monotonic()
+        for _ in range(messages):
+            due = time.monotonic() + _gap(self._readers)
+            await self._box.publish()
+            await asyncio.sleep(due - time.monotonic())
+        await _all_got(self._crowds, messages)
+        count = messages * self._readers
+        each = _each(self._box.spent() - before, count)
+        seconds = (time.monotonic() - start) / count
+        self.control = each.control - self.idle.control * seconds
+        return each.total - self.idle.total * seconds
+
+
+def _messages(readers: int) -> int:
+    return max(2, min(_MOST_MESSAGES, _DELIVERIES // readers))
+
+
+def _gap(readers: int) -> float:
+    return _MESSAGE_SECONDS + readers * _DELIVERY_SECONDS
+
+
+def _each(spent: Spent, count: float) -> Spent:
+    """µs of one of ``count``."""
+    return Spent(spent.control * 1e6 / count, spent.data * 1e6 / count)
+
+
+async def _come(
+    stack: contextlib.AsyncExitStack, programs: Path, box: Box, number: int, readers: int
+) -> Crowd:
+    crowd = await stack.enter_async_context(
+        running_crowd(
+            programs,
+            port=box.port,
+            source=f"127.0.{number}.12",
+            connections=readers,
+            say=subscribe_verb(),
+        )
+    )
+    await crowd.said()
+    return crowd
+
+
+async def _all_got(crowds: dict[Crowd, int], messages: int) -> None:
+    """Return when each reader has each message; SetupError if they don't come."""
+    for crowd, readers in crowds.items():
+        complete = await crowd.has_got(messages * readers)
+        await crowd.ask("report")
+        if not complete:
+            raise SetupError(f"{readers:,} readers didn't get all of {messages} messages")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Spread:
+    """How ``readers`` share ``topics``: several readers a topic, or several topics a reader."""
+
+    topics: int
+    readers: int
+
+    @property
+    def each(self) -> int:
+        """Topics of a reader."""
+        return max(1, self.topics // self.readers)
+
+    @property
+    def on_each(self) -> int:
+        """Readers of a topic."""
+        return max(1, self.readers // self.topics)
+
+    def name(self, number: int | str, nth: int) -> str:
+        """The ``nth`` topic of the readers whose topics have this ``number``."""
+        return f"{TOPIC}.{number}.{nth}"
+
+
+async def topics(programs: Path, sizes: Sequence[int], count: int) -> Growth:
+    """What a subscription and a message cost where ``count`` readers share so many topics."""
+    steps = [(size, await _with_topics(programs, _Spread(size, count))) for size in sizes]
+    return Growth(
+        f"Topics of one gateway, shared by {count:,} readers",
+        "topics",
+        (
+            Figure("a subscription", "bytes", 0),
+            Figure("a reader who comes", "CPU µs", 1),
+            Figure("a message, control", "CPU µs", 1),
+            Figure("a message, data", "CPU µs", 1),
+            Figure("deliveries a message", "", 0),
+        ),
+        tuple(steps),
+    )
+
+
+async def _with_topics(programs: Path, spread: _Spread) -> tuple[float, ...]:
+    say = "\n".join(subscribe_verb(spread.name("%t", nth)) for nth in range(spread.each))
+    numbers = min(spread.topics, spread.readers)
+    async with running_box("native") as box:
+        empty, before = box.resident(), box.spent()
+        async with running_crowd(
+            programs,
+            port=box.port,
+            source="127.0.0.12",
+            connections=spread.readers,
+            topics=numbers,
+            say=say,
+        ) as crowd:
+            await crowd.said()
+            coming = _each(box.spent() - before, spread.readers)
+            await asyncio.sleep(_SETTLE_SECONDS)
+            memory = (box.resident() - empty) / (spread.readers * spread.each)
+            messages = max(_messages(spread.readers), min(_PUBLISHED_TOPICS, spread.topics))
+            before = box.spent()
+            for n in range(messages):
+                topic = spread.name(n * numbers // messages, n % spread.each)
+                due = time.monotonic() + _gap(spread.on_each)
+                await box.publish(topic)
+                await asyncio.sleep(due - time.monotonic())
+            # Of a topic that readers don't share evenly some have one more or one less.
+            await crowd.has_got(messages * spread.on_each)
+            heard = (await crowd.ask("report"))["frames"]
+            spent = _each(box.spent() - before, messages)
+    return memory, coming.total, spent.control, spent.data, heard / messages

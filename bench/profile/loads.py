@@ -1,0 +1,102 @@
+"""What a gateway and a router are given to do while they are profiled: parts of the bench."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from bench import connect, router
+from bench.box import Box, running_box, subscribe_verb
+from bench.delivery import GAP_SECONDS, READERS
+from bench.profile.recording import Perf, PySpy, Recorder
+from bench.programs import ROOT, build, off_the_server_core, running_crowd
+from gateway.native.program import NAME, VARIABLE
+
+# What waits for the router: more would be too much for the broker's memory.
+_WAITING: Final = router.MESSAGES
+_REFILL: Final = _WAITING // 2
+# Each look is work for the router.
+_LOOK_SECONDS: Final = 0.5
+
+
+async def _delivery(programs: Path, recorder: Recorder, seconds: float) -> None:
+    async with (
+        running_box("native") as box,
+        running_crowd(
+            programs, port=box.port, source="127.0.0.12", connections=READERS, say=subscribe_verb()
+        ) as crowd,
+    ):
+        await crowd.said()
+        with recorder.recording(*_gateway("delivery", box)):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                await box.publish()
+                await asyncio.sleep(GAP_SECONDS)
+
+
+async def _connect(programs: Path, recorder: Recorder, seconds: float) -> None:
+    async with running_box("native") as box:
+        with recorder.recording(*_gateway("connect", box)):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                await connect.spent(programs, box, subscribe_verb(), readers=connect.READERS)
+
+
+def _router(recorder: Recorder, seconds: float) -> None:
+    with router.running_core() as node:
+        asyncio.run(router.fill(node.amqp_url, _WAITING))
+        with (
+            router.running_router(node, "memory:") as process,
+            recorder.recording(PySpy("router", process.pid)),
+        ):
+            end, waited = time.monotonic() + seconds, _WAITING
+            while time.monotonic() < end:
+                if waited - process.routed() < _REFILL:
+                    asyncio.run(router.fill(node.amqp_url, _REFILL, waited))
+                    waited += _REFILL
+                time.sleep(_LOOK_SECONDS)
+
+
+def _gateway(load: str, box: Box) -> tuple[PySpy, Perf]:
+    control, data = box.pids
+    return (
+        PySpy(f"{load}-control-plane", control),
+        Perf(f"{load}-data-plane", data),
+    )
+
+
+def _on_a_box(
+    play: Callable[[Path, Recorder, float], Coroutine[Any, Any, None]],
+) -> Callable[[Recorder, float], None]:
+    def load(recorder: Recorder, seconds: float) -> None:
+        programs = build()
+        os.environ[VARIABLE] = str(_build_for_perf())
+        with off_the_server_core():
+            uvloop.run(play(programs, recorder, seconds))
+
+    return load
+
+
+def _build_for_perf() -> Path:
+    """The data plane with frame pointers and line tables, beside the one that is released."""
+    command = ["cargo", "build", "--quiet", "--profile", "profiling"]
+    flags = {"RUSTFLAGS": "-C force-frame-pointers=yes"}
+    subprocess.run([*command, "--package", NAME], check=True, cwd=ROOT, env=os.environ | flags)
+    return ROOT / "target" / "profiling" / NAME
+
+
+#: Each plays for so many seconds, and has its processes recorded meanwhile. `delivery` is a message
+#: to 10,000 readers four times a second, `connect` 15,000 readers who come, subscribe and go, again
+#: and again, `router` a full queue that is routed.
+LOADS: Final[Mapping[str, Callable[[Recorder, float], None]]] = {
+    "delivery": _on_a_box(_delivery),
+    "connect": _on_a_box(_connect),
+    "router": _router,
+}

@@ -1,0 +1,251 @@
+"""Profilers that look at running processes, and what they leave: a flame graph and costs.
+
+perf looks at programs in Rust, py-spy at those in Python; inferno folds what perf has recorded, and
+draws both. A profiler that is missing or forbidden is named, with what to do, and the other goes
+on. perf follows frame pointers: by DWARF it would copy 8 KB of stack for each sample.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.meter import processor_seconds
+from bench.profile.costs import Costs, costs_of, without_waits
+from bench.programs import ROOT
+from bench.rows import NotMeasured
+from newsfabric.errors import SetupError
+
+TOOLS: Final = ROOT / ".tools" / "profile" / "bin"
+# Samples a second; no round numbers: what is done a hundred times a second is neither always met
+# nor never. For a look at C too, py-spy holds the process for more than a millisecond.
+_PERF_RATE: Final = "499"
+_PY_SPY_RATE: Final = "99"
+_PATIENCE: Final = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """What one process did: processor seconds per second, its costs, and its flame graph."""
+
+    cores: float
+    costs: Costs
+    graph: Path
+    #: What a person should know who reads it.
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for a file."""
+        return dataclasses.asdict(self) | {"graph": self.graph.name}
+
+
+def as_json(found: Mapping[str, Profile | NotMeasured]) -> dict[str, Any]:
+    """All profiles, or why there are none, by name."""
+    return {
+        name: {"not_measured": one.why} if isinstance(one, NotMeasured) else one.as_json()
+        for name, one in found.items()
+    }
+
+
+def require_tools() -> None:
+    """SetupError if ``scripts/setup profile`` didn't run."""
+    for name in ("py-spy", "inferno-collapse-perf", "inferno-flamegraph"):
+        if not (TOOLS / name).exists():
+            raise SetupError(f"{name} is missing: `scripts/setup profile` installs it")
+
+
+class Profiler(abc.ABC):
+    """A profiler that is attached to one process; its files are called by ``name``."""
+
+    tool: str
+    #: The palette of its flame graph.
+    colors: str
+    #: What to do where it is forbidden.
+    hint: str
+
+    def __init__(self, name: str, pid: int) -> None:
+        self.name = name
+        self.pid = pid
+        self.cores = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._trouble = "wasn't started"
+        self._began = 0.0, 0.0
+        self._data, self._said = Path(), Path()
+
+    @abc.abstractmethod
+    def command(self, data: Path) -> list[str]:
+        """What looks at the process until it is interrupted, and then writes ``data``."""
+
+    @abc.abstractmethod
+    def looks(self, data: Path, said: str) -> bool:
+        """Whether it looks by now; ``said`` is all its output."""
+
+    @abc.abstractmethod
+    def fold(self, data: Path) -> str:
+        """The folded stacks in ``data``."""
+
+    def note(self, _costs: Costs) -> str:
+        """What a reader of its costs should know."""
+        return ""
+
+    def start(self, folder: Path) -> None:
+        """Return when it looks. If it can't, :meth:`folded` will say why."""
+        self._data, self._said = (folder / f"{self.name}.{end}" for end in ("data", "said"))
+        command = self.command(self._data)
+        if shutil.which(command[0]) is None:
+            self._trouble = f"isn't on the PATH; {self.hint}"
+        else:
+            with self._said.open("wb") as said:
+                # A session of its own: Ctrl-C is for us, and we tell it.
+                self._process = subprocess.Popen(
+                    command, stdout=said, stderr=said, start_new_session=True
+                )
+            deadline = time.monotonic() + _PATIENCE
+            while not self.looks(self._data, self._text()) and time.monotonic() < deadline:
+                if self._process.poll() is not None:
+                    break
+                time.sleep(0.02)
+        self._began = time.monotonic(), processor_seconds(self.pid)
+
+    def stop(self) -> None:
+        """Have it write what it has."""
+        if self._process is None:
+            return
+        # Where Ctrl-C ended what it looks at, there is no processor time to be read.
+        with contextlib.suppress(OSError):
+            spent = processor_seconds(self.pid) - self._began[1]
+            self.cores = spent / (time.monotonic() - self._began[0])
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def folded(self) -> str:
+        """The folded stacks of all samples; SetupError, with what to do, if there are none."""
+        if self._process is None:
+            raise SetupError(f"{self.tool} {self._trouble}")
+        if not self._data.exists() or not self._data.stat().st_size:
+            raise SetupError(f"{self.tool} failed ({why(self._text())}); {self.hint}")
+        return self.fold(self._data)
+
+    def _text(self) -> str:
+        return self._said.read_text("utf-8", "replace")
+
+
+class PySpy(Profiler):
+    """Looks at a program in Python, and at what it calls in C."""
+
+    tool = "py-spy"
+    colors = "python"
+    hint = "it may look as root, or after `sysctl kernel.yama.ptrace_scope=0`"
+
+    def command(self, data: Path) -> list[str]:
+        to = ("--pid", str(self.pid), "--output", str(data), "--rate", _PY_SPY_RATE)
+        how = ("--format", "raw", "--nolineno", "--native")
+        return [str(TOOLS / "py-spy"), "record", *to, *how]
+
+    def looks(self, data: Path, said: str) -> bool:
+        return "Sampling process" in said
+
+    def fold(self, data: Path) -> str:
+        return without_waits(data.read_text("utf-8", "replace"))
+
+
+class Perf(Profiler):
+    """Looks at a program that has frame pointers, and at what the kernel does for it."""
+
+    tool = "perf"
+    colors = "rust"
+    hint = (
+        "Debian's package is linux-perf; it may look as root, or after "
+        "`sysctl kernel.perf_event_paranoid=1`"
+    )
+
+    def command(self, data: Path) -> list[str]:
+        to = ("--pid", str(self.pid), "--output", str(data))
+        return ["perf", "record", *to, "--freq", _PERF_RATE, "--call-graph", "fp"]
+
+    def looks(self, data: Path, said: str) -> bool:
+        return data.exists()
+
+    def fold(self, data: Path) -> str:
+        stacks = data.with_suffix(".stacks")
+        # Each sample counts once, not for the nanoseconds that it stands for.
+        _run(["perf", "script", "--input", str(data), "--fields", "-period"], stacks)
+        folded = data.with_suffix(".folded")
+        _run([str(TOOLS / "inferno-collapse-perf"), "--kernel", str(stacks)], folded)
+        return folded.read_text("utf-8", "replace")
+
+    def note(self, costs: Costs) -> str:
+        return "" if costs.kernel_seen else f"without the kernel's part; {self.hint}"
+
+
+class Recorder:
+    """Has profilers look, and keeps what they find; ``folder`` is for flame graphs and figures."""
+
+    def __init__(self, folder: Path) -> None:
+        self.found: dict[str, Profile | NotMeasured] = {}
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def recording(self, *profilers: Profiler) -> Iterator[None]:
+        """They look while the block runs, however it ends."""
+        with tempfile.TemporaryDirectory(prefix="newsfabric-profile-") as folder:
+            try:
+                for profiler in profilers:
+                    profiler.start(Path(folder))
+                yield
+            finally:
+                for profiler in profilers:
+                    profiler.stop()
+                for profiler in profilers:
+                    self.found[profiler.name] = self._profile(profiler)
+                self._write()
+
+    def _profile(self, profiler: Profiler) -> Profile | NotMeasured:
+        graph = self._folder / f"{profiler.name}.svg"
+        try:
+            folded = profiler.folded()
+            graph.with_suffix(".folded").write_text(folded, encoding="utf-8")
+            costs = costs_of(folded)
+            if not costs.samples:
+                return NotMeasured("it did nothing that was seen")
+            title = ("--title", profiler.name, "--colors", profiler.colors)
+            _run([str(TOOLS / "inferno-flamegraph"), *title], graph, told=folded)
+        except SetupError as exc:
+            return NotMeasured(str(exc))
+        return Profile(profiler.cores, costs, graph, profiler.note(costs))
+
+    def _write(self) -> None:
+        text = json.dumps(as_json(self.found), indent=2, ensure_ascii=False)
+        (self._folder / "costs.json").write_text(text + "\n", encoding="utf-8")
+
+
+def why(said: str) -> str:
+    """The reason in what a program has said before it failed, in one line."""
+    lines = [line.strip() for line in said.partition("Error:")[2].splitlines() or said.splitlines()]
+    return next((line for line in lines if line), "it says nothing")
+
+
+def _run(command: Sequence[str], output: Path, *, told: str = "") -> None:
+    """Run it; its output goes to a file. SetupError if it fails."""
+    with output.open("wb") as file:
+        done = subprocess.run(
+            command, input=told.encode(), stdout=file, stderr=subprocess.PIPE, check=False
+        )
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace")
+        raise SetupError(f"{Path(command[0]).name} failed ({why(said)})")
