@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(400)]
 
 MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
 SEND_AGAIN = 1.0
-# Far less than a heartbeat takes to notice: what is waited for is the library's own doing.
-TIMEOUT = 14.0
+# A library notices after 5 s, a heartbeat after 20 s: the time between is a slow machine's.
+TIMEOUT = 19.0
 # What a slow machine may need beside.
 SLACK = 10.0
 
@@ -158,13 +158,13 @@ async def test_a_socket_that_takes_no_more_holds_nothing_up(
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     fall_silent(proxy, PUBLISH)
-    # Together more than the buffers of the sockets between us.
+    # Together 6 MB: Linux's buffers of the sockets between us hold a bit more than 4 MB.
     long = {"topic": "news.x", "body": json.dumps({"text": 60_000 * "x"})}
     given = settings(
         proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
     )
-    told = await publisher.run(given, *[long] * 200, {"topic": "news.x", "many": 1})
-    assert [one["published"]["region"] for one in told[:-1]] == 200 * ["dublin"]
+    told = await publisher.run(given, *[long] * 100, {"topic": "news.x", "many": 1})
+    assert [one["published"]["region"] for one in told[:-1]] == 100 * ["dublin"]
     assert told[-1]["failed"] == 0
     assert told[-1]["seconds"] < TIMEOUT
 
