@@ -103,13 +103,16 @@ PARTS: Final[Mapping[str, Measure]] = {
 def main(parts: tuple[str, ...], file: Path | None) -> None:
     """Measure ``parts``."""
     sections: list[Section] = []
-    for name in parts or PARTS:
-        print(f"measuring: {name} …", file=sys.stderr)
-        sections.append((name, measured(PARTS[name])))
-    print_table(sections)
-    if file is not None:
-        text = json.dumps(as_json(sections), indent=2, ensure_ascii=False)
-        file.write_text(text + "\n", encoding="utf-8")
+    try:
+        for name in parts or PARTS:
+            print(f"measuring: {name} …", file=sys.stderr)
+            sections.append((name, measured(PARTS[name])))
+    finally:
+        # Also when it is interrupted: what was measured took its time.
+        print_table(sections)
+        if file is not None:
+            text = json.dumps(as_json(sections), indent=2, ensure_ascii=False)
+            file.write_text(text + "\n", encoding="utf-8")
 
 
 def measured(measure: Measure) -> list[Row] | NotMeasured:

@@ -149,7 +149,8 @@ class ControlLink:
                     self._lose("it has closed the link")
                     return
                 self._take(data)
-                if self.closed:
+                # A short one was all there was. If more has come since, the loop says so again.
+                if self.closed or len(data) < _READ_BYTES:
                     return
         except BlockingIOError:
             return
