@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +34,7 @@ from bench import (
     watching,
 )
 from bench.programs import build, off_the_server_core
-from bench.rows import NotMeasured, Row, Section, as_json, print_table
-from newsfabric.errors import SetupError
+from bench.rows import Row, Section, as_json, measured, print_table
 
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
@@ -113,17 +111,6 @@ def main(parts: tuple[str, ...], file: Path | None) -> None:
         if file is not None:
             text = json.dumps(as_json(sections), indent=2, ensure_ascii=False)
             file.write_text(text + "\n", encoding="utf-8")
-
-
-def measured(measure: Measure) -> list[Row] | NotMeasured:
-    """The rows of a part, or why it has none, whatever went wrong in it."""
-    try:
-        return measure()
-    except SetupError as exc:
-        return NotMeasured(str(exc))
-    except Exception as exc:
-        traceback.print_exc()
-        return NotMeasured(f"{type(exc).__name__}: {exc}")
 
 
 if __name__ == "__main__":

@@ -5,12 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
-from collections.abc import Iterable
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from newsfabric.errors import SetupError
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,17 @@ class NotMeasured:
     """Stands in for the rows of a part that could not run."""
 
     why: str
+
+
+def measured(measure: Callable[[], T]) -> T | NotMeasured:
+    """What a part has found, or why it found nothing, whatever went wrong in it."""
+    try:
+        return measure()
+    except SetupError as exc:
+        return NotMeasured(str(exc))
+    except Exception as exc:
+        traceback.print_exc()
+        return NotMeasured(f"{type(exc).__name__}: {exc}")
 
 
 Section = tuple[str, list[Row] | NotMeasured]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +18,7 @@ from bench.growth.stored import stored
 from bench.growth.table import Growth, print_tables, write
 from bench.meter import machine
 from bench.programs import build, off_the_server_core
-from bench.rows import NotMeasured
-from newsfabric.errors import SetupError
+from bench.rows import NotMeasured, measured
 
 _HELP: Final = """Measure how costs grow, and print tables; what is going on goes to stderr.
 
@@ -44,6 +42,14 @@ class Part:
     measure: Callable[..., Growth]
     full: tuple[Any, ...]
     quick: tuple[Any, ...]
+
+    def whole(self) -> Growth:
+        """At all sizes."""
+        return self.measure(*self.full)
+
+    def smallest(self) -> Growth:
+        """At sizes that only tell whether it works."""
+        return self.measure(*self.quick)
 
 
 def _on_a_box(measure: Callable[..., Coroutine[Any, Any, Growth]]) -> Callable[..., Growth]:
@@ -87,24 +93,15 @@ def main(parts: tuple[str, ...], quick: bool, report: Path | None) -> None:
     """Measure ``parts``."""
     found: dict[str, Growth | NotMeasured] = {}
     command = shlex.join(["python", "-m", "bench.growth", *sys.argv[1:]])
-    for name in parts or PARTS:
-        print(f"measuring: {name} …", file=sys.stderr)
-        found[name] = _measured(PARTS[name], quick)
-        if report is not None:
-            # After each, so that an interrupted run leaves what it has found.
-            write(report, found, command, machine())
-    print_tables(found)
-
-
-def _measured(part: Part, quick: bool) -> Growth | NotMeasured:
-    """What ``part`` found, or why it found nothing, whatever went wrong in it."""
     try:
-        return part.measure(*(part.quick if quick else part.full))
-    except SetupError as exc:
-        return NotMeasured(str(exc))
-    except Exception as exc:
-        traceback.print_exc()
-        return NotMeasured(f"{type(exc).__name__}: {exc}")
+        for name in parts or PARTS:
+            print(f"measuring: {name} …", file=sys.stderr)
+            found[name] = measured(PARTS[name].smallest if quick else PARTS[name].whole)
+            if report is not None:
+                # After each, so that a run that is killed leaves what it has found.
+                write(report, found, command, machine())
+    finally:
+        print_tables(found)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ from rich.table import Table
 from bench.profile.loads import LOADS
 from bench.profile.recording import Profile, Recorder, as_json, require_tools
 from bench.programs import ROOT
-from bench.rows import NotMeasured
+from bench.rows import NotMeasured, measured
 from newsfabric.errors import SetupError
 
 _HELP: Final = """Profile a gateway and a router under load; what is going on goes to stderr.
@@ -77,13 +76,9 @@ def main(parts: tuple[str, ...], seconds: float, out: Path, as_text: bool) -> No
 
 
 def _play(name: str, recorder: Recorder, seconds: float) -> None:
-    try:
-        LOADS[name](recorder, seconds)
-    except SetupError as exc:
-        recorder.found[name] = NotMeasured(str(exc))
-    except Exception as exc:
-        traceback.print_exc()
-        recorder.found[name] = NotMeasured(f"{type(exc).__name__}: {exc}")
+    failed = measured(lambda: LOADS[name](recorder, seconds))
+    if failed is not None:
+        recorder.found[name] = failed
 
 
 def _print_table(found: Mapping[str, Profile | NotMeasured]) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from bench.__main__ import measured
+from bench import __main__ as command
 from bench.delivery import in_turn
 from bench.meter import processor_seconds, resident_bytes
-from bench.rows import NotMeasured, Row, as_json, print_table
+from bench.rows import NotMeasured, Row, as_json, measured, print_table
 from newsfabric.errors import SetupError
 
 
@@ -83,3 +86,19 @@ def test_the_table_shows_parts_that_ran_and_why_others_did_not(
         "store": {"not_measured": "no [Java]"},
         "resume": [row.as_json()],
     }
+
+
+def test_an_interrupted_run_leaves_what_it_has_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> list[Row]:
+        raise KeyboardInterrupt
+
+    row = Row(figure="f", value=1.0, unit="ms")
+    monkeypatch.setitem(command.PARTS, "store", lambda: [row])  # type: ignore[misc]
+    monkeypatch.setitem(command.PARTS, "idle", interrupted)  # type: ignore[misc]
+    told = ["store", "idle", "--json", str(tmp_path / "found.json")]
+    done = CliRunner().invoke(command.main, told)
+    assert done.exit_code == 1
+    assert "1.0 ms" in done.output
+    assert list(json.loads((tmp_path / "found.json").read_text("utf-8"))) == ["store"]
