@@ -6,18 +6,18 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import click
 
-from fleet import access, boxes
+from fleet import access, boxes, playbooks
 from fleet.errors import FleetError
 from fleet.fleet import PORT_BASE, Fleet
 from fleet.folders import CHECKOUT, Folders
 from fleet.plan import SIZES
-from fleet.playbooks import DEPLOYMENT, FOLDER_VARIABLE, play
 from fleet.precheck import missing
 from newsfabric.errors import NewsfabricError
 
@@ -42,6 +42,9 @@ _TO_TRY = """What to try (with PYTHONPATH=deploy .venv/bin/python for python):
   python -m fleet cut oregon dublin                no packet passes; `heal` takes it back
   make fleet-down                                  end it; leaves nothing"""
 
+# Of `boxes`: the fleet, a region, and what is done with machines that were booted there.
+_Place: TypeAlias = tuple[Fleet, str, Callable[[list[str]], None] | None]
+
 _SIZE = click.Choice([str(size) for size in SIZES])
 _port_base = click.option(
     "--port-base",
@@ -60,7 +63,7 @@ _WORDS_OF_ANOTHER: Final = {"ignore_unknown_options": True, "allow_interspersed_
     type=click.Path(path_type=Path),
     default=CHECKOUT / ".fleet",
     show_default=".fleet",
-    envvar=FOLDER_VARIABLE,
+    envvar=playbooks.FOLDER_VARIABLE,
     show_envvar=True,
     help="Where image, disks and keys are kept. Each folder is a fleet of its own.",
 )
@@ -111,7 +114,7 @@ def deploy(fleet: Fleet, size: str, port_base: int | None) -> None:
     """
     _check()
     fleet.up(int(size), port_base=port_base)
-    play(fleet.folders, DEPLOYMENT)
+    playbooks.play(fleet.folders, playbooks.DEPLOYMENT)
     for region, board in fleet.boards().items():
         click.echo(f"board of {region}: {board}")
     click.echo(_TO_TRY)
@@ -129,7 +132,7 @@ def play_one(fleet: Fleet, playbook: str, options: tuple[str, ...]) -> None:
       python -m fleet play verify.yml --limit oregon
     """
     _check()
-    play(fleet.folders, playbook, options)
+    playbooks.play(fleet.folders, playbook, options)
 
 
 @cli.command()
@@ -217,6 +220,23 @@ def api_key(fleet: Fleet) -> None:
     click.echo(access.api_key(fleet.folders))
 
 
+@cli.command(name="amqp-urls")
+@click.pass_obj
+def amqp_urls(fleet: Fleet) -> None:
+    """Print where publisher `wire` publishes over AMQP, with its login: a line for each region.
+
+    \b
+    Example, with the library for Python:
+      URLS=$(python -m fleet amqp-urls) python -m fleet run python -c '
+      import os
+      from newsfabric.publish import Publisher
+      with Publisher(os.environ["URLS"].split(), app_id="wire") as publisher:
+          print(publisher.publish("news.breaking", {"headline": "It works"}))'
+    """
+    for urls in access.amqp_urls(fleet.folders, fleet.members()).values():
+        click.echo(",".join(urls))
+
+
 @cli.command(name="new-secret")
 @click.pass_obj
 def new_secret(fleet: Fleet) -> None:
@@ -297,32 +317,43 @@ def off(fleet: Fleet, names: tuple[str, ...], forget: bool) -> None:
 
 @cli.group(name="boxes")
 @click.argument("region")
+@click.option(
+    "--scale-out", is_flag=True, help="Have scale-out-retail.yml make boxes of what `want` boots."
+)
+@click.option("--extra-vars", multiple=True, metavar="VARS", help="For that playbook.")
 @click.pass_context
-def boxes_group(context: click.Context, region: str) -> None:
+def boxes_group(
+    context: click.Context, region: str, scale_out: bool, extra_vars: tuple[str, ...]
+) -> None:
     """Boot and end a region's retail boxes, as the scaler's driver `command` asks for it.
 
     \b
     Example, for the option --command of a scaler on this machine:
-      python -m fleet boxes oregon
+      python -m fleet boxes --scale-out oregon
     """
-    context.obj = (context.obj, region)
+    options = [word for variables in extra_vars for word in ("--extra-vars", variables)]
+    fleet: Fleet = context.obj
+    then = partial(playbooks.scale_out, fleet.folders, options=options) if scale_out else None
+    context.obj = (fleet, region, then)
 
 
 @boxes_group.command(name="boxes")
 @click.pass_obj
-def boxes_listed(place: tuple[Fleet, str]) -> None:
+def boxes_listed(place: _Place) -> None:
     """Print a line of JSON for each box that runs."""
-    for line in boxes.listed(*place):
+    fleet, region, _ = place
+    for line in boxes.listed(fleet, region):
         click.echo(line)
 
 
 @boxes_group.command()
 @click.argument("count", type=click.IntRange(min=0))
 @click.pass_obj
-def want(place: tuple[Fleet, str], count: int) -> None:
+def want(place: _Place, count: int) -> None:
     """Make there be COUNT boxes; exit code 3 if there may be no more."""
+    fleet, region, then = place
     try:
-        boxes.want(*place, count)
+        boxes.want(fleet, region, count, then)
     except boxes.TooManyError as exc:
         click.echo(f"error: {exc}", err=True)
         sys.exit(boxes.EXIT_LIMIT)
@@ -331,9 +362,10 @@ def want(place: tuple[Fleet, str], count: int) -> None:
 @boxes_group.command()
 @click.argument("names", nargs=-1, required=True)
 @click.pass_obj
-def end(place: tuple[Fleet, str], names: tuple[str, ...]) -> None:
+def end(place: _Place, names: tuple[str, ...]) -> None:
     """Power these boxes off; their disks are deleted."""
-    boxes.end(*place, names)
+    fleet, region, _ = place
+    boxes.end(fleet, region, names)
 
 
 @cli.command()

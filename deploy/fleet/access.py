@@ -28,6 +28,8 @@ from newsfabric.world.paths import Paths
 from newsfabric.world.state import write_private
 
 _CONNECT: Final = Path(__file__).with_name("connect.py")
+#: Who may publish on the fleet, to all topics: a user of client nodes, and the API key is its own.
+PUBLISHER: Final = "wire"
 _POLL: Final = 0.3
 _LIFETIME: Final = datetime.timedelta(days=90)
 _RENEW_BEFORE: Final = datetime.timedelta(days=30)
@@ -152,6 +154,12 @@ def make_secret(folders: Folders) -> None:
         write_private(folders.secret, secrets.token_hex(32))
 
 
+def write_topics(folders: Folders) -> None:
+    """The checkout's feeds, of which :data:`PUBLISHER` alone may publish."""
+    feeds = (CHECKOUT / "topics.toml").read_text()
+    folders.topics.write_text(f'{feeds}\n[[publisher]]\napp_id = "{PUBLISHER}"\ntopics = ["#"]\n')
+
+
 def renew_secret(folders: Folders) -> None:
     """Another secret; the one there was is kept beside it, for rotate-secrets.yml.
 
@@ -210,6 +218,24 @@ def api_key(folders: Folders, *, former: bool = False) -> str:
         )
     secret = kept.read_text().strip()
     return hashlib.sha256(f"{secret}:api-key".encode()).hexdigest()
+
+
+def amqp_urls(folders: Folders, machines: Iterable[Machine]) -> dict[str, list[str]]:
+    """Where :data:`PUBLISHER` publishes over AMQP, with its login: the client nodes of each region.
+
+    FleetError if no fleet is up.
+    """
+    if not folders.secret.exists():
+        raise FleetError("no fleet is up: `make fleet` starts one")
+    secret = folders.secret.read_text().strip()
+    password = hashlib.sha256(f"{secret}:publisher.{PUBLISHER}".encode()).hexdigest()
+    scheme, port = ("amqps", 5671) if folders.certs.exists() else ("amqp", 5672)
+    urls: dict[str, list[str]] = {}
+    for machine in machines:
+        if machine.role == "client":
+            url = f"{scheme}://{PUBLISHER}:{password}@{machine.address}:{port}/%2F"
+            urls.setdefault(machine.region, []).append(url)
+    return urls
 
 
 def _host_variables(folders: Folders, machine: Machine) -> dict[str, str]:

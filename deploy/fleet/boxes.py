@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fleet import kernel
@@ -35,16 +35,22 @@ def listed(fleet: Fleet, region: str) -> list[str]:
     ]
 
 
-def want(fleet: Fleet, region: str, count: int) -> None:
+def want(
+    fleet: Fleet, region: str, count: int, then: Callable[[list[str]], None] | None = None
+) -> None:
     """Boot boxes until ``count`` run. TooManyError, after the last that may be, for more.
 
-    Fewer are never made here: who ends a box says which.
+    Fewer are never made here: who ends a box says which. ``then`` is told the names of those that
+    have booted.
     """
     running = fleet.machines.running()
     up = [box for box in _boxes(fleet, region) if box.name in running]
     free = [box for box in machines_with(region, "retail") if box not in up]
     if missing := free[: max(0, min(count, MOST) - len(up))]:
-        fleet.boot([box.name for box in missing], new=False)
+        names = [box.name for box in missing]
+        fleet.boot(names, new=False)
+        if then is not None:
+            then(names)
     if count > MOST:
         raise TooManyError(f"a region of this fleet has at most {MOST} boxes")
 

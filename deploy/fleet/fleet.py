@@ -131,6 +131,8 @@ class Fleet:
                 # What the inventory derives the fleet's passwords from.
                 self.folders.secret,
                 self.folders.former_secret,
+                self.folders.topics,
+                self.folders.scale_out_log,
                 self.folders.top / "token-key.pem",
                 self.folders.top / "token-keys.pem",
                 # Of docs/fleet.md, for `top`.
@@ -178,6 +180,7 @@ class Fleet:
         access.make_key(self.folders)
         access.make_token_keys(self.folders)
         access.make_secret(self.folders)
+        access.write_topics(self.folders)
         running = self.machines.running()
         layers = self.image.layers()
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -71,6 +71,11 @@ class Folders:
         return self.top / "hosts.json"
 
     @property
+    def scale_out_log(self) -> Path:
+        """What scale-out-retail.yml said of the machines that the scaler had booted."""
+        return self.top / "scale-out.log"
+
+    @property
     def secret(self) -> Path:
         """The fabric's secret (`newsfabric_secret`)."""
         return self.top / "secret"
@@ -79,6 +84,11 @@ class Folders:
     def former_secret(self) -> Path:
         """The one before, while both are wanted (`newsfabric_former_secret`)."""
         return self.top / "former-secret"
+
+    @property
+    def topics(self) -> Path:
+        """The checkout's feeds, and the fleet's publisher (`newsfabric_topics_file`)."""
+        return self.top / "topics.toml"
 
     @property
     def certs(self) -> Path:

@@ -51,6 +51,29 @@ def play(folders: Folders, name: str, options: Sequence[str] = ()) -> None:
         raise FleetError(f"{name} failed (exit code {code}); after a change give it again")
 
 
+def scale_out(folders: Folders, boxes: Sequence[str], options: Sequence[str] = ()) -> None:
+    """Have scale-out-retail.yml make boxes of machines that have booted, in the background.
+
+    It takes a minute, and the scaler's driver waits 25 s. One such run waits for the one before;
+    what they say is in ``folders.scale_out_log``. A machine that doesn't become a box in time is
+    ended by the scaler, as one that fails anywhere.
+    """
+    words = command(
+        PLAYBOOKS / "scale-out-retail.yml",
+        INVENTORY,
+        ["--extra-vars", f"boxes={','.join(boxes)}", *options],
+    )
+    with folders.scale_out_log.open("a") as log:
+        subprocess.Popen(
+            ["flock", folders.scale_out_log, *words],
+            env=environment(folders),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
 def environment(folders: Folders) -> dict[str, str]:
     """The environment in which a playbook finds the fleet of ``folders``."""
     return os.environ | {FOLDER_VARIABLE: str(folders.top)}

@@ -2,9 +2,10 @@
 
 It is told a region's frontdesk, or several: of the first readers ask where to connect, and each
 takes messages while those before it don't. Prints ``ready`` when all readers are connected and
-subscribed. Publishes over HTTP until its standard input ends, and then prints one line of JSON: how
-many messages were published and how many deliveries its readers are owed, how many readers were
-disconnected, and how many deliveries were lost and doubled.
+subscribed. Publishes over HTTP, or over AMQP where ``CROWD_AMQP_URLS`` says the regions' client
+nodes, until its standard input ends, and then prints one line of JSON: how many messages were
+published and how many deliveries its readers are owed, how many readers were disconnected, and how
+many deliveries were lost and doubled. Over AMQP also in which regions messages were routed.
 
 Readers and messages may be spread over several topics: 2,000 readers of 50 messages a second on one
 would be 100,000 deliveries a second, which this process can't take.
@@ -19,18 +20,23 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
+from fleet import access
 from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
+from newsfabric.publish import AsyncPublisher
 from newsfabric.reader import Gateway, Reader, connect, fetch_endpoints
 
 TOPIC = "news.breaking"
@@ -109,20 +115,55 @@ async def _subscribed(gateway: Gateway, seat: Seat) -> Reader:
         return reader
 
 
-async def _publish(desks: Sequence[str], key: str, topic: str, number: int) -> None:
-    """Send it until it is routed; sent again under its id, it is routed once."""
-    message = {"topic": topic, "body": {"number": number}, "message_id": f"crowd-{number}"}
-    headers = {"X-API-Key": key, "Content-Type": "application/json"}
-    async with asyncio.timeout(_PATIENCE_SECONDS):
-        for desk in itertools.cycle(desks):
-            url = f"{desk}/publish"
-            request = HTTPRequest(url, method="POST", headers=headers, body=json.dumps(message))
-            try:
-                await AsyncHTTPClient().fetch(request)
-            except (OSError, HTTPClientError):
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                return
+@dataclasses.dataclass
+class ByHttp:
+    """Sends a message to one frontdesk after the other until it is routed."""
+
+    desks: Sequence[str]
+    key: str
+
+    async def publish(self, topic: str, number: int) -> None:
+        """Sent again under its id, it is routed once."""
+        message = {"topic": topic, "body": {"number": number}, "message_id": f"crowd-{number}"}
+        headers = {"X-API-Key": self.key, "Content-Type": "application/json"}
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            for desk in itertools.cycle(self.desks):
+                url = f"{desk}/publish"
+                request = HTTPRequest(url, method="POST", headers=headers, body=json.dumps(message))
+                try:
+                    await AsyncHTTPClient().fetch(request)
+                except (OSError, HTTPClientError):
+                    await asyncio.sleep(_RETRY_SECONDS)
+                else:
+                    return
+
+    def report(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclasses.dataclass
+class ByAmqp:
+    """The library for Python: it sends a message again, and elsewhere, until it has a receipt."""
+
+    publisher: AsyncPublisher
+    regions: set[str | None] = dataclasses.field(default_factory=set)
+
+    async def publish(self, topic: str, number: int) -> None:
+        told = await self.publisher.publish(topic, {"number": number}, message_id=f"crowd-{number}")
+        self.regions.add(told.region)
+
+    def report(self) -> dict[str, Any]:
+        return {"routed_in": sorted(map(str, self.regions))}
+
+
+@contextlib.asynccontextmanager
+async def _publisher(desks: Sequence[str], key: str) -> AsyncIterator[ByHttp | ByAmqp]:
+    if regions := os.environ.get("CROWD_AMQP_URLS"):
+        settings = {"app_id": access.PUBLISHER, "timeout": _PATIENCE_SECONDS}
+        async with await AsyncPublisher.open(regions.split(), **settings) as publisher:
+            yield ByAmqp(publisher)
+    else:
+        yield ByHttp(desks, key)
 
 
 def _leaving(times: Sequence[float]) -> dict[str, float]:
@@ -159,14 +200,15 @@ async def run(desks: Sequence[str], key: str, readers: int, per_second: float, t
         )
         for seat, reader in zip(seats, taken, strict=True)
     ]
-    _say("ready")
-    end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
-    sent: list[asyncio.Task[None]] = []
-    while not end.done():
-        number = first + len(sent)
-        sent.append(asyncio.create_task(_publish(desks, key, topic_of(number, topics), number)))
-        await asyncio.sleep(1 / per_second)
-    await asyncio.gather(*sent)
+    async with _publisher(desks, key) as publisher:
+        _say("ready")
+        end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+        sent: list[asyncio.Task[None]] = []
+        while not end.done():
+            number = first + len(sent)
+            sent.append(asyncio.create_task(publisher.publish(topic_of(number, topics), number)))
+            await asyncio.sleep(1 / per_second)
+        await asyncio.gather(*sent)
     await asyncio.sleep(_SETTLE_SECONDS)
     numbers = range(first, first + len(sent))
     of_topic = collections.defaultdict(list)
@@ -182,6 +224,7 @@ async def run(desks: Sequence[str], key: str, readers: int, per_second: float, t
         "doubled": sum(max(0, len(set(got) if len(desks) > 1 else got) - 1) for got in owed),
         **_leaving([at for seat in seats for at in seat.left]),
         "why": sorted({seat.disconnected for seat in seats if seat.disconnected})[:5],
+        **publisher.report(),
     }
     _say(json.dumps(report))
     for task in sitting:

@@ -115,7 +115,8 @@ def publish(fleet: Fleet, headline: str, key: str | None = None) -> int:
 class Crowd:
     """Readers of ``regions``, the first one's to begin with (tests.fleet.crowd).
 
-    Within the block they read; ``report`` is what came of it, after the block.
+    Within the block they read; ``report`` is what came of it, after the block. Who publishes for
+    them does so over HTTP, or with ``amqp`` over AMQP, and in both cases first in the first region.
     """
 
     fleet: Fleet
@@ -123,6 +124,7 @@ class Crowd:
     readers: int
     per_second: float
     topics: int = 1
+    amqp: bool = False
     report: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __enter__(self) -> Crowd:
@@ -135,7 +137,9 @@ class Crowd:
             stdout=subprocess.PIPE,
             text=True,
             cwd=CHECKOUT,
-            env=trusting(self.fleet) | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'deploy'}"},
+            env=trusting(self.fleet)
+            | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'deploy'}"}
+            | ({"CROWD_AMQP_URLS": self._amqp_urls()} if self.amqp else {}),
         )
         assert self._said().readline() == "ready\n"
         return self
@@ -162,6 +166,10 @@ class Crowd:
     def missed_nothing(self) -> bool:
         """Whether no delivery was lost or doubled, also to readers that had to come again."""
         return (self.report["lost"], self.report["doubled"]) == (0, 0)
+
+    def _amqp_urls(self) -> str:
+        urls = access.amqp_urls(self.fleet.folders, self.fleet.members())
+        return " ".join(",".join(urls[region]) for region in self.regions)
 
     def _said(self) -> IO[str]:
         assert self._program.stdout is not None

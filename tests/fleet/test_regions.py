@@ -38,7 +38,7 @@ def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(fleet: Flee
     assert "tokyo hands over to oregon what isn't gold" in refused.stdout
     assert sum(changes(refused).values()) == 0
 
-    with Crowd(fleet, ("dublin", "oregon"), readers=200, per_second=5) as crowd:
+    with Crowd(fleet, ("dublin", "oregon"), readers=200, per_second=5, amqp=True) as crowd:
         plays(fleet, "evacuate-region.yml", "--extra-vars", "region=dublin")
         assert "inactive" in on(fleet, "dublin-core-1", "systemctl is-active rabbitmq-server")
         assert boxes(fleet, "oregon") == 2
@@ -47,6 +47,8 @@ def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(fleet: Flee
         plays(fleet, "restore-region.yml", "--extra-vars", "region=dublin")
         assert boxes(fleet, "dublin") == 1
     assert crowd.report["left"] == 200
+    # The publisher was told to go elsewhere, and came back.
+    assert crowd.report["routed_in"] == ["dublin", "oregon"]
     assert (crowd.report["lost"], crowd.report["doubled"]) == (0, 0)
     assert crowd.report["fullest_second"] <= 2 * 200 / crowd.report["left_in_seconds"]
 
