@@ -28,31 +28,40 @@ def measure() -> list[Row]:
 
 
 def _latency_rows(status: dict[str, Any]) -> list[Row]:
+    """The bare chain has one reader, so one reader is compared with it.
+
+    Of a hundred each waits for the sends to those before it, and all are one Python program.
+    """
     here, there = status["regions"][:2]
-    source = next(b["amqp_url"] for b in here["brokers"] if b["role"] == "client")
     bare = uvloop.run(chain.measure(here, rate=RATE, seconds=SECONDS))
-    same, other = (
-        uvloop.run(
-            latency.through_fabric(
-                source,
-                region["gateways"][0]["websocket_url"],
-                readers=READERS,
-                rate=RATE,
-                seconds=SECONDS,
-            )
-        )
-        for region in (here, there)
-    )
+    one = _delays(here, here, 1)
+    same = _delays(here, here, READERS)
+    other = _delays(here, there, READERS)
     return [
         Row(figure="bare chain of brokers (the floor), p50", value=bare.p50, unit="ms"),
         Row(figure="bare chain of brokers (the floor), p99", value=bare.p99, unit="ms"),
-        _delay("same region, p50", same.p50, 6, bare.p50),
-        _delay("same region, p99", same.p99, 20, bare.p99),
+        _delay("one reader, same region, p50", one.p50, 2.5, bare.p50),
+        _delay("one reader, same region, p99", one.p99, 10, bare.p99),
+        _delay(f"{READERS} readers, same region, p50", same.p50, 6),
+        _delay(f"{READERS} readers, same region, p99", same.p99, 20),
         _delay("other region, p50 above the same", other.p50 - same.p50, 5),
         _delay("other region, p99 above the same", other.p99 - same.p99, 5),
         _deliveries("deliveries, same region", same),
         _deliveries("deliveries, other region", other),
     ]
+
+
+def _delays(source: dict[str, Any], at: dict[str, Any], readers: int) -> latency.Delays:
+    """From a publisher in ``source`` to readers of the first gateway of region ``at``."""
+    return uvloop.run(
+        latency.through_fabric(
+            next(b["amqp_url"] for b in source["brokers"] if b["role"] == "client"),
+            at["gateways"][0]["websocket_url"],
+            readers=readers,
+            rate=RATE,
+            seconds=SECONDS,
+        )
+    )
 
 
 def _delay(figure: str, ms: float, limit: float, floor: float | None = None) -> Row:

@@ -30,7 +30,7 @@ def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProces
         env=environment(fleet.folders),
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=2400,
         check=False,
     )
 
