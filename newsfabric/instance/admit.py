@@ -11,9 +11,10 @@ import asyncio
 import dataclasses
 import logging
 import time
+from collections.abc import Awaitable
 from typing import Final, Protocol
 
-from newsfabric.errors import ManagementError, NewsfabricError
+from newsfabric.errors import ManagementError
 from newsfabric.instance.admitting import Admissions
 from newsfabric.instance.cloud import CloudError
 from newsfabric.seldom import Complaints
@@ -77,22 +78,33 @@ class Admission:
     def __init__(self, place: Place, cloud: Passwords, users: Users) -> None:
         self._place, self._cloud, self._users = place, cloud, users
         self._admissions = Admissions()
+        # Of each box that couldn't be admitted or forgotten the last time.
+        self._complaints: dict[str, Complaints] = {}
 
     async def step(self, now: float) -> None:
-        """Look once at ``now``; CloudError or ManagementError if that or a change fails."""
+        """Look once at ``now``; CloudError or ManagementError if that fails.
+
+        What fails for one box is said seldom and tried again by the next step, and keeps no other
+        box from its user.
+        """
         place = self._place
         listed = await asyncio.to_thread(self._cloud.instances, place.group)
         begin = user_name("box", "")
         names = await self._users.user_names()
         known = {name.removeprefix(begin) for name in names if name.startswith(begin)}
         change = self._admissions.step(now, listed, known)
-        for box in change.admit:
-            await self._admit(box)
-        for box in change.forget:
-            await asyncio.to_thread(self._cloud.forget_box, place.prefix, box)
-            await self._users.delete_user(user_name("box", box))
-            self._admissions.forgotten(box)
-            logger.info("box %s has gone, and its user", box)
+        failed = {box for box in change.admit if not await self._try(box, self._admit(box), now)}
+        failed |= {box for box in change.forget if not await self._try(box, self._forget(box), now)}
+        self._complaints = {box: self._complaints[box] for box in failed}
+
+    async def _try(self, box: str, change: Awaitable[None], now: float) -> bool:
+        try:
+            await change
+        except (CloudError, ManagementError) as exc:
+            if self._complaints.setdefault(box, Complaints()).is_news(str(exc), now):
+                logger.warning("box %s: %s", box, exc)
+            return False
+        return True
 
     async def _admit(self, box: str) -> None:
         place = self._place
@@ -104,6 +116,12 @@ class Admission:
         self._admissions.admitted(box)
         logger.info("box %s has a user", box)
 
+    async def _forget(self, box: str) -> None:
+        await asyncio.to_thread(self._cloud.forget_box, self._place.prefix, box)
+        await self._users.delete_user(user_name("box", box))
+        self._admissions.forgotten(box)
+        logger.info("box %s has gone, and its user", box)
+
 
 async def admit(stop: asyncio.Event, admission: Admission) -> None:
     """Step every few seconds until ``stop``; what fails is said seldom and tried again."""
@@ -113,13 +131,9 @@ async def admit(stop: asyncio.Event, admission: Admission) -> None:
             await admission.step(time.monotonic())
             complaints.over()
         except (CloudError, ManagementError) as exc:
-            _complain(complaints, exc)
+            if complaints.is_news(str(exc), time.monotonic()):
+                logger.warning("%s", exc)
         try:
             await asyncio.wait_for(stop.wait(), EVERY_SECONDS)
         except TimeoutError:
             continue
-
-
-def _complain(complaints: Complaints, error: NewsfabricError) -> None:
-    if complaints.is_news(str(error), time.monotonic()):
-        logger.warning("%s", error)

@@ -52,6 +52,8 @@ _COPIES: Final = {
     "enabled_plugins": "etc/rabbitmq/enabled_plugins",
 }
 GATEWAY: Final = "newsfabric-gateway.service"
+# There while the gateway may have a password of the store that was replaced.
+_OLDER: Final = "etc/newsfabric/gateway-is-older"
 SERVICES: Final = (
     "rabbitmq-server.service",
     GATEWAY,
@@ -125,19 +127,23 @@ def renew(
 
     Certificates are read again by whoever uses them. Of the store's password the gateway has a
     copy: its control plane is killed, and the next one has the new one. Readers stay with the data
-    plane.
+    plane. A run that ends before that leaves a mark, by which the next one does it.
     """
     names = told.secrets
     store = login_in(cloud.secret(names.store), names.store)
     tls = pem_in(cloud.secret(names.tls), names.tls)
+    older = root / _OLDER
     for file in shared_files(store, tls):
         path = root / file.path.lstrip("/")
         if path.read_text(encoding="utf-8") == file.text:
             continue
+        if file.path == STORE:
+            older.touch()
         _write(root, file, "root", give)
         logger.info("%s is another", file.path)
-        if file.path == STORE:
-            run(["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY])
+    if older.exists():
+        run(["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY])
+        older.unlink()
 
 
 def systemctl(command: Sequence[str]) -> None:

@@ -21,6 +21,9 @@ while [ "$1" != --wheel-dir ]; do shift; done
 cp given/*.whl "$2"
 """
 
+# Modules that change nothing, whatever they are told.
+LOOKS: Final = {f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "stat")}
+
 
 def wheel(folder: Path, name: str, version: str, *, needs: str = "", text: str = "") -> Path:
     """A wheel of one module."""
@@ -159,6 +162,10 @@ def test_a_bundle_that_is_not_what_was_made_is_not_taken(
 
 @pytest.mark.parametrize("where", ["roles/precheck/tasks/main.yml", "playbooks/build-image.yml"])
 def test_that_is_looked_at_before_anything_is_changed(where: str) -> None:
-    text = (ROOT / "deploy" / "ansible" / where).read_text()
-    assert text.count("tasks_from: bundle.yml") == 1
-    assert "ansible.builtin.copy:" not in text.split("tasks_from: bundle.yml")[0]
+    listed = yaml.safe_load((ROOT / "deploy" / "ansible" / where).read_text())
+    tasks = [task for entry in listed for task in entry.get("pre_tasks", [entry])]
+    bundle = {"name": "release", "tasks_from": "bundle.yml"}
+    [place] = [
+        n for n, task in enumerate(tasks) if task.get("ansible.builtin.include_role") == bundle
+    ]
+    assert [task["name"] for task in tasks[:place] if not LOOKS & task.keys()] == []

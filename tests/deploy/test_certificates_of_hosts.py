@@ -13,6 +13,7 @@ import pytest
 import yaml
 from authorities import Authority
 
+from tests.deploy.told import ADMISSION
 from tests.deploy.unit_templates import ROLES, written
 
 PROGRAM: Final = ROLES / "observability" / "files" / "certificate_ends.py"
@@ -56,11 +57,11 @@ def test_a_file_that_is_no_certificate_leaves_what_was_known(tmp_path: Path) -> 
 
 
 def rendered(playbook: str, tmp_path: Path, given: dict[str, Any]) -> dict[str, str]:
-    """A core node's and a box's files of RabbitMQ, and the router's unit."""
+    """A core node's and a box's files of RabbitMQ, and the units of services."""
     [services] = yaml.safe_load((ROLES / "wholesale" / "tasks" / "main.yml").read_text())
     unit = {
         "vars": services["vars"],
-        "loop": "{{ wholesale_services }}",
+        "loop": "{{ wholesale_all }}",
         "loop_control": services["loop_control"],
         "when": f"inventory_hostname == '{CORE}'",
     }
@@ -91,7 +92,7 @@ def rendered(playbook: str, tmp_path: Path, given: dict[str, Any]) -> dict[str, 
         }
     ]
     file = written(tmp_path, play)
-    told = json.dumps({"newsfabric_secret": "s" * 64, **given})
+    told = json.dumps({"newsfabric_secret": "s" * 64, **ADMISSION, **given})
     inventory = str(ROLES.parent / "inventories" / "production" / "hosts.yml")
     done = subprocess.run(
         [playbook, "-i", inventory, str(file), "--extra-vars", told],
@@ -128,3 +129,5 @@ def test_with_it_brokers_take_certificates_and_services_show_theirs(
     shown = "\nEnvironment=NEWSFABRIC_AMQP_CERT_FILE=/etc/newsfabric/tls/{}.oregon.cert.pem\n"
     for unit, user in (("router@", "router"), ("shovels", "keeper")):
         assert shown.format(user) in found[f"{CORE}.newsfabric-{unit}"]
+    # It makes users, by the management API and a password.
+    assert "AMQP_CERT_FILE" not in found[f"{CORE}.newsfabric-admit"]

@@ -11,6 +11,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.deploy.told import ADMISSION
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
 ROLES: Final = ANSIBLE / "roles"
@@ -54,7 +56,7 @@ PLAY: Final = [
                     "told": {
                         "brokers": "{{ newsfabric_broker_passwords }}",
                         "all": "{{ newsfabric_passwords_of }}",
-                        "wholesale": "{{ wholesale_services | default([]) }}",
+                        "wholesale": "{{ wholesale_all | default([]) }}",
                         "logins": "{{ cassandra_logins | default({}) }}",
                     }
                 },
@@ -103,6 +105,7 @@ def folder(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "folder": str(made),
         "newsfabric_secret": "s" * 64,
         "newsfabric_publisher_passwords": PUBLISHERS,
+        **ADMISSION,
     }
     done = played(playbook, made, PLAY, given)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -169,6 +172,7 @@ def test_the_stores_administrator_is_known_on_store_nodes_alone(folder: Path) ->
         "newsfabric-mailbox@": "newsfabric",
         "newsfabric-frontdesk": "newsfabric_reader",
         "newsfabric-scaler": "",
+        "newsfabric-admit": "",
     }
     retail = yaml.safe_load((ROLES / "retail" / "vars" / "main.yml").read_text())
     assert [service["store"] for service in retail["retail_services"]] == [
@@ -306,23 +310,6 @@ def test_a_task_that_is_given_a_secret_says_nothing_of_it() -> None:
 )
 def test_no_unit_leaves_its_memory_on_the_disk(unit: str) -> None:
     assert "\nLimitCORE=0\n" in (ROLES / unit).read_text()
-
-
-def test_who_talks_to_strangers_never_acts_in_the_machines_name() -> None:
-    unit = (ROLES / "service" / "templates" / "unit.j2").read_text()
-    assert (
-        "{% if not service_cloud | default(false) %}\n"
-        "# The machine's role in AWS, with which secrets are read: who talks to strangers never "
-        "asks for it.\n"
-        "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128\n"
-        "{% endif %}\n"
-    ) in unit
-    defaults = yaml.safe_load((ROLES / "service" / "defaults" / "main.yml").read_text())
-    assert defaults["service_cloud"] is False
-    [core] = yaml.safe_load((ROLES / "wholesale" / "tasks" / "main.yml").read_text())
-    assert core["vars"]["service_cloud"] == (
-        "{{ wholesale_service.unit in ['newsfabric-scaler', 'newsfabric-admit'] }}"
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.deploy.unit_templates import ROLES, units, written
+from tests.deploy.told import ADMISSION
+from tests.deploy.unit_templates import ROLES, reaches_metadata, units, written
 
 ANSIBLE: Final = ROLES.parent
 CLIENT, CORE, STORE, BOX = "oregon-client-1", "oregon-core-1", "oregon-store-1", "oregon-retail-1"
@@ -128,7 +129,7 @@ def root(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
             f"[Service]\nUser={user}\nExecStart=/usr/bin/{name}\n"
         )
     file = written(root, play())
-    given = {"folder": str(folder), "newsfabric_secret": "s" * 64}
+    given = {"folder": str(folder), "newsfabric_secret": "s" * 64, **ADMISSION}
     inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
     done = subprocess.run(
         [playbook, "-i", inventory, str(file), "--extra-vars", json.dumps(given)],
@@ -159,8 +160,19 @@ def test_each_template_of_a_unit_is_looked_at() -> None:
 def test_no_unit_is_exposed_by_more_than_two(root: Path) -> None:
     found = {file.name for file in (root / "etc" / "systemd" / "system").glob("*.service")}
     measured = {unit: exposure(root, unit.replace("@.", "@1.")) for unit in sorted(found)}
-    assert {"newsfabric-router@.service", "newsfabric-gateway.service"} <= set(measured)
+    assert {f"newsfabric-{name}.service" for name in ("router@", "admit", "gateway")} <= set(
+        measured
+    )
     assert {unit: level for unit, level in measured.items() if level > MOST} == {}
+
+
+def test_who_talks_to_strangers_never_acts_in_the_machines_name(root: Path) -> None:
+    ours = (root / "etc" / "systemd" / "system").glob("newsfabric-*.service")
+    assert {unit.stem for unit in ours if reaches_metadata(unit.read_text())} == {
+        *("newsfabric-scaler", "newsfabric-admit"),
+        # They make a machine a box, and drain it.
+        *("newsfabric-settle", "newsfabric-renew", "newsfabric-leave"),
+    }
 
 
 def test_the_limits_are_written_once() -> None:

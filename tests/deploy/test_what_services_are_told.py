@@ -1,4 +1,4 @@
-"""What frontdesks and scalers are started with, where balancers are before them and boxes."""
+"""What services of the core are started with, where balancers are before them and boxes."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
 
+from newsfabric.instance.__main__ import main as instance
 from newsfabric.networks import Places
+from tests.deploy.told import TOLD
 from wholesale.commands import main
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
-# As `terraform output -json settings` has them.
-TOLD: Final[dict[str, Any]] = {
-    "newsfabric_networks": ["10.10.0.0/16", "10.11.0.0/16"],
-    "newsfabric_gateways_at": ["readers.oregon.news.example.com"],
-    "newsfabric_proxy_from": ["10.1.0.0/20", "10.1.16.0/20"],
-    "newsfabric_scaler_options": {
-        "oregon": ["--driver", "aws", "--group", "newsfabric-oregon-retail", "--per-box", "50000"],
-        "dublin": ["--driver", "aws", "--group", "newsfabric-dublin-retail", "--per-box", "50000"],
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +35,7 @@ def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
                 {"ansible.builtin.include_vars": {"file": services}},
                 {
                     "ansible.builtin.copy": {
-                        "content": "{{ wholesale_services | to_json }}",
+                        "content": "{{ wholesale_all | to_json }}",
                         "dest": str(folder / "services.json"),
                         "mode": "0600",
                     }
@@ -100,3 +92,23 @@ def test_a_scaler_drives_the_group_of_its_own_region(commands: dict[str, list[st
     told = main.commands[name].make_context(name, words).params
     found = (told["driver"], told["group"], told["per_box"])
     assert found == ("aws", "newsfabric-oregon-retail", 50_000)
+
+
+def test_who_admits_boxes_knows_the_group_the_key_and_the_core(
+    commands: dict[str, list[str]],
+) -> None:
+    [service, name, *words] = commands["newsfabric-admit"]
+    assert service == "newsfabric.instance"
+    told = instance.commands[name].make_context(name, words).params
+    assert {
+        option: told[option] for option in told if option not in ("log_level", "log_format")
+    } == {
+        "region": "oregon",
+        "group": "newsfabric-oregon-retail",
+        "prefix": "newsfabric-oregon/box/",
+        "aws_region": "us-west-2",
+        "account": "123456789012",
+        "partition": "aws",
+        "key": "arn:aws:kms:us-west-2:123456789012:key/oregon",
+        "management": "https://oregon-core-1:15671",
+    }

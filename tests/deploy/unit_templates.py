@@ -9,6 +9,8 @@ from typing import Any, Final
 import yaml
 
 ROLES: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible" / "roles"
+DENIED: Final = "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128"
+_DENIED: Final = re.compile(rf"^(?:{re.escape(DENIED)}|IPAddressDeny=any)$", re.MULTILINE)
 
 
 def units() -> dict[str, str]:
@@ -18,6 +20,11 @@ def units() -> dict[str, str]:
         for file in sorted(ROLES.glob("*/templates/*"))
         if re.search(r"^\[Service\]$", text := file.read_text(), re.MULTILINE)
     }
+
+
+def reaches_metadata(unit: str) -> bool:
+    """Whether a unit's service may act in the name of the machine's role in AWS."""
+    return not _DENIED.search(unit)
 
 
 def written(folder: Path, play: list[dict[str, Any]]) -> Path:

@@ -43,8 +43,10 @@ def plays(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess
 
 
 def changes(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-    """How many tasks have changed each machine."""
-    return {found[1]: int(found[2]) for found in _RECAP.finditer(done.stdout)}
+    """How many tasks have changed each machine; AssertionError if no machine was asked at all."""
+    recap = {found[1]: int(found[2]) for found in _RECAP.finditer(done.stdout)}
+    assert recap, done.stdout[-3000:]
+    return recap
 
 
 def on(fleet: Fleet, name: str, *words: str) -> str:

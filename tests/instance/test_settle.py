@@ -200,6 +200,22 @@ def test_another_password_of_the_store_is_taken_over_by_the_next_control_plane(
     assert run_renew(machine, kept) == []
 
 
+def test_a_gateway_that_could_not_be_killed_is_killed_by_the_next_run(machine: Path) -> None:
+    run_settle(machine, Kept())
+    login = json.dumps({"username": "reader", "password": "s" * 20})
+    kept = Kept(**{"newsfabric-oregon/store/reader": login})
+
+    def fail(_: Sequence[str]) -> None:
+        raise ConfigError("systemd doesn't answer")
+
+    with pytest.raises(ConfigError, match="systemd doesn't answer"):
+        renew(machine, TOLD, kept, fail)
+    ran = run_renew(machine, kept)
+    assert ran == [["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY]]
+    assert (machine / STORE.lstrip("/")).read_text() == "s" * 20 + "\n"
+    assert run_renew(machine, kept) == []
+
+
 def test_another_authority_is_written_and_nobody_is_killed_for_it(machine: Path) -> None:
     run_settle(machine, Kept())
     kept = Kept(**{"newsfabric-oregon/tls/retail": json.dumps({"ca.pem": PEM + PEM})})

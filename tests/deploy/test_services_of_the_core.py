@@ -1,0 +1,122 @@
+"""A core node's services: which are restarted, which end with their region, and their ports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.deploy.told import ADMISSION
+
+ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
+WHOLESALE: Final = ANSIBLE / "roles" / "wholesale"
+CORE: Final = "oregon-core-1"
+# In the order in which they are restarted.
+ALL: Final = [
+    "newsfabric-shovels",
+    "newsfabric-frontdesk",
+    "newsfabric-scaler",
+    "newsfabric-router@1",
+    "newsfabric-router@2",
+    "newsfabric-mailbox@1",
+    "newsfabric-admit",
+]
+
+
+def included(playbook: str) -> list[dict[str, Any]]:
+    """A playbook's tasks that do something with the services of the core, in their order."""
+    plays = yaml.safe_load((ANSIBLE / "playbooks" / playbook).read_text())
+    tasks = [task for play in plays for task in play.get("tasks", [play])]
+    roles = [(task, task.get("ansible.builtin.include_role", {})) for task in tasks]
+    return [task for task, role in roles if role.get("name") == "wholesale"]
+
+
+def played(
+    playbook: str, folder: Path, tasks: list[dict[str, Any]], given: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
+    """Have a core node of production do ``tasks``, with what is ``given``."""
+    play = {
+        "hosts": CORE,
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [str(WHOLESALE / "vars" / "main.yml")],
+        "tasks": tasks,
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    told = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": "s" * 64, **given}
+    inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
+    return subprocess.run(
+        [playbook, "-i", inventory, str(folder / "play.yml"), "-e", json.dumps(told)],
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+    )
+
+
+def named(playbook: str, folder: Path, tasks: list[dict[str, Any]]) -> list[list[str]]:
+    """The units that each of ``tasks`` would have systemd do something with."""
+    asked = []
+    for number, task in enumerate(tasks):
+        source = task["ansible.builtin.include_role"]["tasks_from"]
+        [told] = yaml.safe_load((WHOLESALE / "tasks" / source).read_text())
+        unit = told.pop("ansible.builtin.systemd_service")["name"]
+        said = {"ansible.builtin.shell": f"echo '{unit}' >> {folder / str(number)}"}
+        asked.append({**told, **said, "vars": task.get("vars", {})})
+    done = played(playbook, folder, asked, {"newsfabric_routers": 2, **ADMISSION})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [(folder / str(number)).read_text().split() for number in range(len(tasks))]
+
+
+def test_all_are_restarted(playbook: str, tmp_path: Path) -> None:
+    assert named(playbook, tmp_path, included("tasks/restart-services.yml")) == [ALL]
+
+
+@pytest.mark.parametrize("name", ["site.yml", "rolling-restart.yml"])
+def test_both_playbooks_that_restart_them_do_it_in_the_same_way(name: str) -> None:
+    text = (ANSIBLE / "playbooks" / name).read_text()
+    assert text.count("include_tasks: tasks/restart-services.yml") == 1
+
+
+def test_all_end_with_their_region_and_what_carries_messages_last(
+    playbook: str, tmp_path: Path
+) -> None:
+    first, second, last = named(playbook, tmp_path, included("evacuate-region.yml"))
+    assert first == ["newsfabric-admit", "newsfabric-scaler", "newsfabric-frontdesk"]
+    assert second == ALL[:0:-1]
+    assert last == ALL[::-1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, ""),
+        ({"newsfabric_routers": 9}, ""),
+        ({"newsfabric_routers": 10}, "newsfabric_routers (10) at most nine"),
+        ({"newsfabric_mailboxes": 10}, "newsfabric_mailboxes (10) at most nine"),
+        ({"router": 9115}, "newsfabric_ports.router (9115) must be a multiple of ten"),
+        ({"mailbox": 9121}, "newsfabric_ports.mailbox (9121) must be a multiple of ten"),
+    ],
+)
+def test_ports_that_probes_would_look_for_elsewhere_are_refused(
+    playbook: str, tmp_path: Path, wrong: dict[str, int], said: str
+) -> None:
+    listed = yaml.safe_load((ANSIBLE / "roles" / "precheck" / "tasks" / "main.yml").read_text())
+    checks = [task for task in listed if task["name"] == "Routers and mailbox services have ports"]
+    ports = yaml.safe_load((ANSIBLE / "group_vars" / "all.yml").read_text())["newsfabric_ports"]
+    given = {"newsfabric_ports": {**ports, **wrong}, **wrong}
+    done = played(playbook, tmp_path, checks, given)
+    assert len(checks) == 1
+    assert done.returncode == (2 if said else 0), done.stdout
+    assert said in " ".join(done.stdout.split())
+
+
+def test_a_host_that_fails_ends_the_deployment() -> None:
+    plays = yaml.safe_load((ANSIBLE / "playbooks" / "site.yml").read_text())
+    going_on = [
+        play["name"] for play in plays if "hosts" in play and not play.get("any_errors_fatal")
+    ]
+    assert going_on == []
