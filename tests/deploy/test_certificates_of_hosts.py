@@ -128,3 +128,9 @@ def test_with_it_brokers_take_certificates_and_services_show_theirs(
     shown = "\nEnvironment=NEWSFABRIC_AMQP_CERT_FILE=/etc/newsfabric/tls/{}.oregon.cert.pem\n"
     for unit, user in (("router@", "router"), ("shovels", "keeper")):
         assert shown.format(user) in found[f"{CORE}.newsfabric-{unit}"]
+
+
+def test_brokers_find_key_and_certificate_in_one_file(playbook: str, tmp_path: Path) -> None:
+    lines = rendered(playbook, tmp_path, {})[f"{CORE}.rabbitmq.conf"].splitlines()
+    files = {line.split(" = ")[1] for line in lines if "certfile =" in line or "keyfile =" in line}
+    assert files == {f"/etc/newsfabric/tls/{name}.pem" for name in ("ca", "both")}
