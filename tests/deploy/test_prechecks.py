@@ -38,8 +38,8 @@ WHOSE: Final = (
 def looked(machine: Path) -> dict[str, Any]:
     """What look.py says of the machine whose root is ``machine``."""
     (machine / "var" / "lib").mkdir(parents=True, exist_ok=True)
-    words = [PRECHECK / "files" / "look.py", "/opt/newsfabric", "5.0.4"]
-    command = [sys.executable, *words, str(int(time.time()) + 3600), machine]
+    command = [sys.executable, str(PRECHECK / "files" / "look.py"), "/opt/newsfabric", "5.0.4"]
+    command += [str(int(time.time()) + 3600), str(machine)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found: dict[str, Any] = json.loads(said)
     assert found.pop("free_mib") > 0
