@@ -1,7 +1,8 @@
-"""``newsfabric topology export``: all that a cluster's brokers must know, for deployment.
+"""``newsfabric topology``: what whoever deploys must know of feeds and of the fabric.
 
-As ``newsfabric users``, with the exchanges and queues, and without a file of a password: whoever
-deploys has them in a vault, and pipes them in.
+``export`` prints all that a cluster's brokers must know: as ``newsfabric users``, with the
+exchanges and queues, and without a file of a password: whoever deploys has them in a vault, and
+pipes them in. ``publishers`` prints who needs one.
 """
 
 from __future__ import annotations
@@ -81,6 +82,18 @@ def export(
         raise ConfigError(f"no password for {', '.join(missing)}")
     document = _definitions(fabric, topics, place, role, users, passwords)
     click.echo(json.dumps(document, indent=1))
+
+
+@topology.command(epilog=examples("newsfabric topology publishers --topics topics.toml"))
+@click.option(
+    "--topics", "topics_file", type=_FILE, default="topics.toml", show_default=True, help="Feeds."
+)
+def publishers(topics_file: Path) -> None:
+    """Print the names of all publishers, as a JSON list.
+
+    It fails where the feeds can't be used, so it also checks them.
+    """
+    click.echo(json.dumps([rights.app_id for rights in load_topics(topics_file).publishers]))
 
 
 def _users(

@@ -1,4 +1,4 @@
-"""``newsfabric topology export``: what deployment gives a cluster's brokers."""
+"""``newsfabric topology``: what deployment gives a cluster's brokers, and who needs a password."""
 
 from __future__ import annotations
 
@@ -106,3 +106,13 @@ def test_what_are_no_passwords_is_refused_and_not_repeated(files: list[str], tex
     assert result.exit_code == 1
     assert "expected one JSON object" in result.stderr
     assert "s3cret" not in result.output
+
+
+def test_publishers_are_named_and_feeds_that_cannot_be_used_are_refused(files: list[str]):
+    topics = files[1]
+    result = CliRunner().invoke(cli, ["topology", "publishers", topics])
+    assert (result.exit_code, json.loads(result.stdout)) == (0, ["cms"])
+    Path(topics.removeprefix("--topics=")).write_text("[[publisher]]\n")
+    result = CliRunner().invoke(cli, ["topology", "publishers", topics])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")

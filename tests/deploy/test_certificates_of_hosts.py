@@ -131,3 +131,9 @@ def test_with_it_brokers_take_certificates_and_services_show_theirs(
         assert shown.format(user) in found[f"{CORE}.newsfabric-{unit}"]
     # It makes users, by the management API and a password.
     assert "AMQP_CERT_FILE" not in found[f"{CORE}.newsfabric-admit"]
+
+
+def test_brokers_find_key_and_certificate_in_one_file(playbook: str, tmp_path: Path) -> None:
+    lines = rendered(playbook, tmp_path, {})[f"{CORE}.rabbitmq.conf"].splitlines()
+    files = {line.split(" = ")[1] for line in lines if "certfile =" in line or "keyfile =" in line}
+    assert files == {f"/etc/newsfabric/tls/{name}.pem" for name in ("ca", "both")}
