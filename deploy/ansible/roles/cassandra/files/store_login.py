@@ -2,8 +2,9 @@
 
 Run on a node, by the release's Python, with the addresses of all nodes, the own one first: logins
 come to a new data centre from one that has them. It says "changed" if it changed anything, and "to
-be repaired" if the own node doesn't know the logins yet, and on stderr which data centres keep more
-replicas than are asked for; running it again changes nothing. The logins come on stdin, where no list of processes and no log shows them:
+be repaired" if the own node doesn't know the logins yet; running it again changes nothing. On
+stderr it says which data centres keep more replicas than are asked for. The logins come on stdin,
+where no list of processes and no log shows them:
 
     {"administrator": {"name": "…", "password": "…", "former": "…"},
      "services": [{"name": "…", "password": "…", "former": "…", "rights": ["SELECT", "MODIFY"]}]}
