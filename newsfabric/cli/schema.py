@@ -29,7 +29,13 @@ def _options(command: _Command) -> _Command:
         click.option(
             "--replication",
             metavar="DC=N,…",
-            help="Replicas in each data centre: 3 in production, 1 on one machine, never 2.",
+            help="Replicas in each data centre: 3 in production, 1 on one machine, never 2. "
+            "Where there are more already they stay.",
+        ),
+        click.option(
+            "--fewer-replicas",
+            is_flag=True,
+            help="Take replicas away where --replication has fewer.",
         ),
         click.option(
             "--store",
@@ -61,19 +67,29 @@ def schema() -> None:
 )
 @_options
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
-def plan(store: str, replication: str | None, as_json: bool, detailed_exitcode: bool) -> None:
+def plan(
+    store: str,
+    replication: str | None,
+    fewer_replicas: bool,
+    as_json: bool,
+    detailed_exitcode: bool,
+) -> None:
     """Show what `apply` would change. Changes nothing."""
-    with _schema(store, replication) as opened:
+    with _schema(store, replication, fewer_replicas) as opened:
         found = opened.plan()
     if as_json:
         document = {
             "keyspace": found.keyspace,
             "replication": found.replication,
+            "kept": found.kept,
+            "raised": found.raised,
             "applied": found.applied,
             "changes": found.changes,
         }
         click.echo(json.dumps(document, indent=2))
     else:
+        for line in found.notes:
+            click.echo(line, err=True)
         for line in found.changes or [f"nothing to do; applied: {', '.join(found.applied)}"]:
             click.echo(line)
     if found.changes and detailed_exitcode:
@@ -88,12 +104,15 @@ def plan(store: str, replication: str | None, as_json: bool, detailed_exitcode: 
     )
 )
 @_options
-def apply(store: str, replication: str | None, as_json: bool) -> None:
+def apply(store: str, replication: str | None, fewer_replicas: bool, as_json: bool) -> None:
     """Bring the tables up to this release. Applying again changes nothing.
+
+    Where a data centre gets more replicas, `nodetool rebuild` or `repair` copies to them what is
+    there already: `plan --json` names such data centres as "raised".
 
     Safe when two run at once, in any regions: the second waits and finds nothing to do.
     """
-    with _schema(store, replication) as opened:
+    with _schema(store, replication, fewer_replicas) as opened:
         done = opened.apply(lambda line: click.echo(line, err=True))
     if as_json:
         click.echo(json.dumps({"done": done}, indent=2))
@@ -101,7 +120,7 @@ def apply(store: str, replication: str | None, as_json: bool) -> None:
         click.echo(f"{len(done)} changes made" if done else "nothing to do")
 
 
-def _schema(store: str, replication: str | None) -> Schema:
+def _schema(store: str, replication: str | None, fewer_replicas: bool) -> Schema:
     from newsfabric.store._cassandra_url import login_from, parse_address
 
     address = parse_address(store)
@@ -112,4 +131,5 @@ def _schema(store: str, replication: str | None) -> Schema:
         login_from(os.environ),
         impl.load_migrations(impl.cql_folder()),
         replication=None if replication is None else impl.parse_replication(replication),
+        fewer_replicas=fewer_replicas,
     )

@@ -59,14 +59,31 @@ class SchemaPlan:
     """What a cluster has, and what ``apply`` would do to it.
 
     ``replication`` is by data centre, None where the keyspace doesn't exist;
-    ``replicate`` is what it is to become, None to leave it.
+    ``replicate`` is what it is to become, None to leave it. ``kept`` has the data centres that
+    keep more replicas than are asked for.
     """
 
     keyspace: str
     replication: Mapping[str, int] | None
     replicate: Mapping[str, int] | None
+    kept: Mapping[str, int]
     applied: tuple[str, ...]
     pending: tuple[Migration, ...]
+
+    @property
+    def raised(self) -> list[str]:
+        """Data centres that get more replicas of what is there already, which nobody copies yet."""
+        had, gets = self.replication, self.replicate or {}
+        return [] if had is None else sorted(c for c in gets if gets[c] > had.get(c, 0))
+
+    @property
+    def notes(self) -> list[str]:
+        """One line for each data centre that keeps more replicas than are asked for."""
+        return [
+            f"{centre} keeps {count} replicas of {self.keyspace}, though fewer are asked for "
+            "(--fewer-replicas takes them away)"
+            for centre, count in sorted(self.kept.items())
+        ]
 
     @property
     def changes(self) -> list[str]:
@@ -129,6 +146,11 @@ def parse_replication(text: str) -> dict[str, int]:
     return replicas
 
 
+def more_than_wanted(has: Mapping[str, int], wanted: Mapping[str, int]) -> dict[str, int]:
+    """The replicas of those data centres that have more than are wanted there."""
+    return {centre: count for centre, count in has.items() if count > wanted.get(centre, 0)}
+
+
 def pending(
     migrations: Sequence[Migration], applied: Mapping[int, tuple[str, str]]
 ) -> tuple[Migration, ...]:
@@ -161,11 +183,14 @@ class Schema:
         migrations: Sequence[Migration],
         *,
         replication: Mapping[str, int] | None = None,
+        fewer_replicas: bool = False,
     ) -> None:
+        """``replication`` lowers no data centre's replicas, unless ``fewer_replicas`` says so."""
         self._address = address
         self._login = login
         self._migrations = migrations
         self._wanted = replication
+        self._fewer_replicas = fewer_replicas
         self._cluster: Cluster | None = None
         self._session: Session | None = None
 
@@ -186,12 +211,18 @@ class Schema:
     def plan(self) -> SchemaPlan:
         """What :meth:`apply` would do. Changes nothing."""
         replication = self._replication()
-        replicate = self._replicate(replication)
+        wanted = self._checked(replication)
+        kept: dict[str, int] = {}
+        if wanted is not None and replication is not None and not self._fewer_replicas:
+            # A node that nobody named this time isn't gone, and holds its share still.
+            kept = more_than_wanted(replication, wanted)
+            wanted |= kept
         applied = {} if replication is None else self._applied()
         return SchemaPlan(
             keyspace=self._address.keyspace,
             replication=replication,
-            replicate=replicate,
+            replicate=None if wanted == replication else wanted,
+            kept=kept,
             applied=tuple(f"{v:03d}_{name}" for v, (name, _) in sorted(applied.items())),
             pending=pending(self._migrations, applied),
         )
@@ -203,6 +234,8 @@ class Schema:
         """
         done = []
         planned = self.plan()
+        for line in planned.notes:
+            say(line)
         if planned.replicate is not None:
             self._make_keyspace(planned)
             done.append(planned.changes[0])
@@ -250,9 +283,9 @@ class Schema:
             raise StoreError(f"keyspace {self._address.keyspace} is replicated by {strategy}")
         return {centre: int(count) for centre, count in options.items()}
 
-    def _replicate(self, has: Mapping[str, int] | None) -> Mapping[str, int] | None:
-        wanted = self._wanted
-        if wanted is None:
+    def _checked(self, has: Mapping[str, int] | None) -> dict[str, int] | None:
+        """The replicas that are asked for; None if nobody says, and the keyspace is there."""
+        if self._wanted is None:
             if has is None:
                 raise StoreError(
                     f"there is no keyspace {self._address.keyspace}: to make it, say how many "
@@ -263,13 +296,13 @@ class Schema:
         nodes: dict[str, int] = {}
         for host in self._cluster.metadata.all_hosts():
             nodes[host.datacenter] = nodes.get(host.datacenter, 0) + 1
-        for centre, count in wanted.items():
+        for centre, count in self._wanted.items():
             if nodes.get(centre, 0) < count:
                 raise StoreUnavailable(
                     f"data centre {centre} has {nodes.get(centre, 0)} nodes, "
                     f"too few for {count} replicas (nodes: {_shown(nodes)})"
                 )
-        return None if has == wanted else wanted
+        return dict(self._wanted)
 
     def _applied(self) -> dict[int, tuple[str, str]]:
         tables = self._execute(

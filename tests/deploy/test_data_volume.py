@@ -18,6 +18,7 @@ PROGRAM: Final = ROOT / "deploy" / "ansible" / "roles" / "disk" / "files" / "dat
 EBS: Final = "Amazon Elastic Block Store"
 FOLDER: Final = "/var/lib/cassandra"
 MIB: Final = 1 << 20
+PLACE: Final = "production oregon store"
 
 
 def loaded() -> ModuleType:
@@ -165,9 +166,9 @@ class Host:
         lsblk.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps({'blockdevices': devices})}\nEND\n")
         lsblk.chmod(0o755)
 
-    def asked(self, what: str) -> subprocess.CompletedProcess[str]:
+    def asked(self, what: str, place: str = PLACE) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, PROGRAM, what, EBS, str(self.data)],
+            [sys.executable, PROGRAM, what, EBS, str(self.data), place],
             env={**os.environ, "PATH": f"{self._bin}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
@@ -212,3 +213,43 @@ def test_a_disk_of_somebody_else_is_left_as_it_is(tmp_path: Path, disk: Path) ->
         assert asked.returncode == 1
         assert f"{disk} has ext4" in asked.stderr
     assert disk.read_bytes() == before
+
+
+def named(disk: Path, place: str) -> None:
+    """As a volume is that was signed where it was mounted."""
+    volume.make(str(disk))
+    name = disk.with_name("name")
+    name.write_text(f"{place}\n")
+    written = f"write {name} newsfabric-place"
+    subprocess.run(["debugfs", "-w", "-R", written, disk], check=True, capture_output=True)
+
+
+def test_a_volume_of_another_environment_is_refused_before_it_is_mounted(
+    tmp_path: Path, disk: Path
+) -> None:
+    named(disk, "staging oregon store")
+    host = Host(tmp_path)
+    host.has(ROOT_DISK, EMPTY | {"path": str(disk), "size": 64 * MIB})
+    for what in ("look", "make", "sign"):
+        asked = host.asked(what)
+        assert asked.returncode == 1
+        assert asked.stderr == (
+            f"{disk} has the data of 'staging oregon store',"
+            " and this host is 'production oregon store'\n"
+        )
+    assert host.asked("make", "staging oregon store").returncode == 0
+
+
+def test_a_volume_is_signed_once_it_is_mounted(tmp_path: Path, disk: Path) -> None:
+    host = Host(tmp_path)
+    host.has(ROOT_DISK, EMPTY | {"path": str(disk)})
+    assert host.asked("make").returncode == 0
+    # Not in the folder that it is to be mounted at.
+    assert host.asked("sign").returncode == 1
+    host.has(ROOT_DISK, EMPTY | {"path": str(disk), "mountpoints": [str(host.data)]})
+    assert [host.asked("sign").stdout for _ in range(2)] == ["new\n", "known\n"]
+    assert (host.data / "newsfabric-place").read_text() == "production oregon store\n"
+    for what in ("look", "make", "sign"):
+        asked = host.asked(what, "staging oregon store")
+        assert asked.returncode == 1
+        assert "has the data of 'production oregon store'" in asked.stderr

@@ -127,3 +127,32 @@ def test_a_setting_that_a_container_hasn_t_is_an_error_but_no_change(kernel: Pat
     wanted = f"{WANTED}vm.swappiness = 1\n"
     assert load(kernel, wanted) == ("changed", 1)
     assert load(kernel, wanted) == ("", 1)
+
+
+@pytest.mark.parametrize(("reads", "seconds"), [(True, "21600"), (False, "300")])
+def test_a_store_node_that_was_joining_is_waited_for_as_long_as_before(
+    playbook: str, tmp_path: Path, reads: bool, seconds: str
+) -> None:
+    if reads:
+        (tmp_path / "first-start.env").touch()
+    text = (ROLES / "cassandra" / "tasks" / "answers.yml").read_text()
+    *before, waits = yaml.safe_load(text.replace("/etc/cassandra/", f"{tmp_path}/"))
+    found = tmp_path / "found"
+    content = waits["ansible.builtin.wait_for"]["timeout"]
+    play = [
+        {
+            "hosts": "localhost",
+            "connection": "local",
+            "gather_facts": False,
+            # As of a node that has run: it has data.
+            "vars": {"cassandra_reads_first": False},
+            "tasks": [*before, {"ansible.builtin.copy": {"content": content, "dest": str(found)}}],
+        }
+    ]
+    file = tmp_path / "play.yml"
+    file.write_text(yaml.safe_dump(play))
+    done = subprocess.run(
+        [playbook, "-i", "localhost,", str(file)], cwd=ROLES.parent, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert found.read_text() == seconds

@@ -39,3 +39,18 @@ def test_a_data_centre_has_all_its_replicas_when_it_has_as_many_nodes(
 ) -> None:
     found = program.wanted(nodes, now, "oregon=3,dublin=3")
     assert found == {"class": "NetworkTopologyStrategy"} | replicas
+
+
+@pytest.mark.parametrize("text", ["oregon=1,dublin=3", "dublin=3"])
+def test_replicas_are_not_taken_away_because_the_inventory_lacks_a_node(
+    program: ModuleType, text: str
+) -> None:
+    nodes, now = ["oregon"] * 3 + ["dublin"] * 3, BY_CENTRE | {"oregon": "3", "dublin": "1"}
+    found = program.wanted(nodes, now, text)
+    assert found == {"class": "NetworkTopologyStrategy", "oregon": "3", "dublin": "3"}
+
+
+def test_replicas_are_taken_away_on_purpose(program: ModuleType) -> None:
+    nodes, now = ["oregon"] * 3 + ["dublin"], BY_CENTRE | {"oregon": "3", "dublin": "3"}
+    found = program.wanted(nodes, now, "oregon=1", fewer=True)
+    assert found == {"class": "NetworkTopologyStrategy", "oregon": "1"}

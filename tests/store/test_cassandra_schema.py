@@ -9,6 +9,7 @@ import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cassandra.connection import DefaultEndPoint
@@ -103,6 +104,60 @@ def test_a_file_that_was_changed_after_it_was_applied_is_an_error():
 def test_a_schema_of_a_newer_release_is_an_error():
     with pytest.raises(StoreError, match="at version 2, this release knows 1"):
         pending([FIRST], {1: ("first", "aaaa"), 2: ("second", "bbbb")})
+
+
+class Cluster(Schema):
+    """A schema of which nothing is pending, in a cluster of three nodes in each data centre."""
+
+    def __init__(self, has: dict[str, int] | None, wanted: dict[str, int], *, fewer: bool = False):
+        address = parse_address("cassandra://127.0.0.1:1/news?dc=oregon")
+        super().__init__(address, None, [], replication=wanted, fewer_replicas=fewer)
+        hosts = [SimpleNamespace(datacenter=dc) for dc in ("oregon", "dublin") for _ in range(3)]
+        self._cluster = SimpleNamespace(metadata=SimpleNamespace(all_hosts=lambda: hosts))
+        self._has = has
+
+    def _replication(self) -> dict[str, int] | None:
+        return self._has
+
+    def _applied(self) -> dict[int, tuple[str, str]]:
+        return {}
+
+
+def test_replicas_stay_where_fewer_are_asked_for_and_it_says_so():
+    schema = Cluster({"oregon": 3, "dublin": 3}, {"oregon": 1, "dublin": 3})
+    assert schema.plan().changes == []
+    heard: list[str] = []
+    assert schema.apply(heard.append) == []
+    assert heard == [
+        "oregon keeps 3 replicas of news, though fewer are asked for "
+        "(--fewer-replicas takes them away)"
+    ]
+
+
+def test_a_data_centre_that_nobody_names_keeps_its_replicas_while_another_gets_more():
+    planned = Cluster({"oregon": 1, "dublin": 3}, {"oregon": 3}).plan()
+    assert planned.replicate == {"oregon": 3, "dublin": 3}
+    assert planned.kept == {"dublin": 3}
+
+
+def test_replicas_are_taken_away_on_purpose():
+    planned = Cluster({"oregon": 3, "dublin": 3}, {"oregon": 1}, fewer=True).plan()
+    assert planned.replicate == {"oregon": 1}
+    assert planned.notes == []
+
+
+@pytest.mark.parametrize(
+    ("has", "raised"),
+    [
+        # Of a keyspace that is made there is nothing to copy.
+        (None, []),
+        ({"oregon": 3}, ["dublin"]),
+        ({"oregon": 1, "dublin": 1}, ["dublin", "oregon"]),
+        ({"oregon": 3, "dublin": 3}, []),
+    ],
+)
+def test_data_centres_that_get_more_replicas_are_named(has, raised):
+    assert Cluster(has, {"oregon": 3, "dublin": 3}).plan().raised == raised
 
 
 # On a real node.

@@ -2,8 +2,9 @@
 
 Run on a node, by the release's Python, with the addresses of all nodes, the own one first: logins
 come to a new data centre from one that has them. It says "changed" if it changed anything, and "to
-be repaired" if the own node doesn't know the logins yet; running it again changes nothing. The
-logins come on stdin, where no list of processes and no log shows them:
+be repaired" if the own node doesn't know the logins yet; running it again changes nothing. On
+stderr it says which data centres keep more replicas than are asked for. The logins come on stdin,
+where no list of processes and no log shows them:
 
     {"administrator": {"name": "…", "password": "…", "former": "…"},
      "services": [{"name": "…", "password": "…", "former": "…", "rights": ["SELECT", "MODIFY"]}]}
@@ -153,29 +154,38 @@ def _check_cluster(session: Session, told: argparse.Namespace) -> None:
         sys.exit(f"error: this is a node of cluster {name}, not of {told.cluster}")
 
 
-def wanted(nodes: list[str], now: dict[str, str], text: str) -> dict[str, str]:
+def wanted(
+    nodes: list[str], now: dict[str, str], text: str, *, fewer: bool = False
+) -> dict[str, str]:
     """The replication of logins: ``oregon=3,dublin=3``, without data centres to come.
 
     ``nodes`` has the data centre of each node that has joined, ``now`` the replication as it is.
     While a data centre has fewer nodes than replicas it keeps the replicas that it has, one at
     first: with three replicas and one node nobody could log in. oregon's first two nodes: 1, the
-    third: 3, and 3 still when one of them is gone.
+    third: 3, and 3 still when one of them is gone. ``text`` has fewer when the inventory lacks a
+    node, which holds its share still, so nothing is lowered unless ``fewer`` says so.
     """
     pairs = [pair.split("=") for pair in text.split(",")]
     replicas = {
         dc: n if nodes.count(dc) >= int(n) else now.get(dc, "1") for dc, n in pairs if dc in nodes
     }
+    if not fewer:
+        had = {dc: n for dc, n in now.items() if dc not in ("class", "replication_factor")}
+        replicas |= {dc: n for dc, n in had.items() if int(n) > int(replicas.get(dc, "0"))}
     return {"class": STRATEGY} | replicas
 
 
-def replicate(session: Session, text: str) -> bool:
+def replicate(session: Session, told: argparse.Namespace) -> bool:
     """Have all replicas know all logins, so that a node's death locks nobody out.
 
     Returns whether they didn't yet.
     """
     now = dict(session.execute(REPLICATION).one().replication)
     nodes = [row.data_center for row in (*session.execute(LOCAL), *session.execute(PEERS))]
-    new = wanted(nodes, now, text)
+    new = wanted(nodes, now, told.replication, fewer=told.fewer_replicas)
+    asked = wanted(nodes, now, told.replication, fewer=True)
+    for dc in sorted(dc for dc in new if new[dc] != asked.get(dc)):
+        sys.stderr.write(f"{dc} keeps {new[dc]} replicas of logins, though fewer are asked for\n")
     if now | {"class": STRATEGY} == new:
         return False
     session.execute(f"ALTER KEYSPACE system_auth WITH replication = {new}")
@@ -184,7 +194,7 @@ def replicate(session: Session, text: str) -> bool:
 
 def make(session: Session, told: argparse.Namespace, login: dict[str, Any]) -> None:
     """The administrator."""
-    replicate(session, told.replication)
+    replicate(session, told)
     _set(session, login, superuser=True)
 
 
@@ -246,11 +256,12 @@ def main() -> None:
     for name in ("--hosts", "--cluster", "--keyspace", "--replication", "--ca"):
         parser.add_argument(name, required=name != "--ca")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--fewer-replicas", action="store_true")
     told = parser.parse_args()
     given = _checked(json.load(sys.stdin), told.keyspace)
     node = Node(told)
     session, changed = administrator(node, told, given)
-    replicas_changed = replicate(session, told.replication)
+    replicas_changed = replicate(session, told)
     changed |= replicas_changed
     for login in given["services"]:
         changed |= serve(node, session, login, told.keyspace)

@@ -6,8 +6,12 @@ without anything on it, which gets a file system and the label. A disk has anoth
 (/dev/nvme1n1) at the next boot, so none is remembered. Nothing that is on a disk is lost by this:
 what has partitions, a signature or any byte at its beginning isn't empty.
 
-    data_volume.py look MODEL FOLDER    MiB that there are for data; changes nothing
-    data_volume.py make MODEL FOLDER    the UUID to mount at FOLDER, and `new` or `known`
+    data_volume.py look MODEL FOLDER PLACE    MiB that there are for data; changes nothing
+    data_volume.py make MODEL FOLDER PLACE    the UUID to mount at FOLDER, and `new` or `known`
+    data_volume.py sign MODEL FOLDER PLACE    once it is mounted: `new` or `known`
+
+PLACE is whose the data are ("production oregon store"). A volume is signed with it, and one that is
+signed with another is refused: a store node that started with it would join another cluster.
 
 One line on stderr and exit code 1 if that can't be.
 """
@@ -24,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 LABEL: Final = "newsfabric-data"
+SIGNED: Final = "newsfabric-place"
 _MIB: Final = 1 << 20
 _COLUMNS: Final = "PATH,TYPE,MODEL,SIZE,MOUNTPOINTS"
 # What a package or a playbook may leave in a folder before there are data.
@@ -134,6 +139,38 @@ def probe(path: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
 
+def signed(disk: Disk, folder: str) -> str:
+    """The place that the volume ``disk`` is signed with; empty if it isn't yet."""
+    if folder in disk.mounted:
+        file = Path(folder, SIGNED)
+        return file.read_text().strip() if file.exists() else ""
+    # What it hasn't it says on stderr.
+    return _ran(["debugfs", "-R", f"cat /{SIGNED}", disk.path], 0).stdout.strip()
+
+
+def check(disk: Disk, folder: str, place: str) -> None:
+    """VolumeError if the volume ``disk`` is signed with another place."""
+    found = signed(disk, folder) if disk.label == LABEL else ""
+    if found not in ("", place):
+        raise VolumeError(
+            f"{disk.path} has the data of {found[:100]!r}, and this host is {place!r}"
+        )
+
+
+def sign(disk: Disk, folder: str, place: str) -> str:
+    """Sign the volume that is mounted at ``folder``; `new`, or `known` if it was signed."""
+    if folder not in disk.mounted:
+        raise VolumeError(f"{disk.path} isn't mounted at {folder}")
+    if signed(disk, folder):
+        return "known"
+    file = Path(folder, SIGNED)
+    file.unlink(missing_ok=True)
+    # The folder is somebody's, who could lay a link there: "x" follows none.
+    with file.open("x") as opened:
+        opened.write(f"{place}\n")
+    return "new"
+
+
 def _ran(command: list[str], *fine: int) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -149,8 +186,11 @@ def look(model: str) -> list[Disk]:
     return disks(json.loads(_ran(command, 0).stdout), model, probe)
 
 
-def answer(what: str, disk: Disk, folder: str) -> str:
+def answer(what: str, disk: Disk, folder: str, place: str) -> str:
     """What is asked for of ``disk``, which is the data volume."""
+    check(disk, folder, place)
+    if what == "sign":
+        return sign(disk, folder, place)
     if folder in disk.mounted:
         room = os.statvfs(folder)
         return (
@@ -173,8 +213,8 @@ def answer(what: str, disk: Disk, folder: str) -> str:
 def main(words: Sequence[str]) -> int:
     """The exit code."""
     try:
-        what, model, folder = words
-        said = answer(what, chosen(look(model), model, folder), folder)
+        what, model, folder, place = words
+        said = answer(what, chosen(look(model), model, folder), folder, place)
     except (OSError, VolumeError) as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
