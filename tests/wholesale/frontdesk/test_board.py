@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from authorities import certify
 from core_desk import until
 from house import DUBLIN, FABRIC, JSON, SETTINGS, House, open_house
 from pictures import BOX, ROUTER
@@ -25,7 +26,7 @@ from newsfabric.errors import ConfigError
 from newsfabric.fetching import fetch
 from newsfabric.pace import Rate
 from newsfabric.reports import Report, encode_report
-from newsfabric.settings import Fabric
+from newsfabric.settings import Fabric, ServerFiles
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import board as board_module
 from wholesale.frontdesk import board_handlers, counters
@@ -481,6 +482,24 @@ async def test_another_regions_frontdesk_is_shown_the_key_that_it_knows(
                     pass
             assert [one["name"] for one in found["services"]] == ["dublin-frontdesk-1"]
             assert found["age_ms"] < 5000
+
+
+async def test_over_https_it_is_known_by_the_fabrics_own_authority(
+    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = certify(tmp_path, "fabric")
+    board = keys(tmp_path, KEY)
+    shown = ServerFiles(files.certificate, files.key)
+    there = dataclasses.replace(exposed(board, "dublin-frontdesk-1"), tls=shown)
+    async with open_house(topics, there) as dublin:
+        url = f"https://127.0.0.1:{dublin.service.port}"
+        monkeypatch.setattr("house.FABRIC", _with_dublin_at(url))
+        ours = dataclasses.replace(SETTINGS, board=board, authorities=files.authority)
+        async with open_house(topics, ours) as house:
+            async with asyncio.timeout(20):
+                while not (found := await _dublin(house))["services"]:
+                    pass
+            assert [one["name"] for one in found["services"]] == ["dublin-frontdesk-1"]
 
 
 async def test_a_region_whose_frontdesk_knows_no_such_key_is_away_and_says_so(
