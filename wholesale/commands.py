@@ -217,14 +217,15 @@ def mailbox(**told: Any) -> None:
 @_option("token-audience", metavar="AUD", help="What operators' tokens must be for.")
 @_option("token-issuer", metavar="ISS", help="Whom operators' tokens must be from.")
 @_option(
-    "board-token-file",
-    metavar="FILE",
-    help="An operator's token, by which other regions' frontdesks are asked; read each time.",
+    "board-key-file",
+    type=_FILE,
+    help="Keys by which the fabric's frontdesks know each other, one a line: the first is shown to"
+    " other regions' frontdesks, each is taken of them. Read each time.",
 )
 @_option(
     "token-over-http",
     is_flag=True,
-    help="Send that token over plain http to other machines, too: in a private network.",
+    help="Show that key over plain http to other machines, too: in a private network.",
 )
 def frontdesk(
     *,
@@ -244,7 +245,7 @@ def frontdesk(
     token_keys: str | None,
     token_audience: str | None,
     token_issuer: str | None,
-    board_token_file: str | None,
+    board_key_file: Path | None,
     token_over_http: bool,
     log_level: str,
 ) -> None:
@@ -276,7 +277,7 @@ def frontdesk(
                 token_keys=token_keys,
                 token_audience=token_audience,
                 token_issuer=token_issuer,
-                token_file=board_token_file,
+                key_file=board_key_file,
                 token_over_http=token_over_http,
             ),
         )

@@ -148,6 +148,27 @@ def test_a_service_sees_its_own_logins_alone(part: str) -> None:
 
 
 @rendered
+@pytest.mark.parametrize("tls", [True, False])
+def test_frontdesks_alone_have_the_keys_of_publishers_and_of_frontdesks(tls: bool) -> None:
+    found = objects(*([] if tls else ["tls.secretName="]))
+    for part in SERVICES:
+        volumes = {one["name"]: one for one in pod(found, part)["volumes"]}
+        _, *more = volumes["secrets"]["projected"]["sources"]
+        held = {one["secret"]["name"]: one["secret"]["items"] for one in more}
+        words = containers(pod(found, part))[part]["args"]
+        if part == "frontdesk":
+            assert held == {
+                f"newsfabric-{name}": [{"key": name, "path": name}]
+                for name in ("api-keys", "board-keys")
+            }
+            assert "--board-key-file=/etc/newsfabric/secrets/board-keys" in words
+            # Where there is TLS a key never goes over plain http.
+            assert ("--token-over-http" in words) is not tls
+        else:
+            assert held == {}
+
+
+@rendered
 @pytest.mark.parametrize(
     ("part", "container", "login"),
     [

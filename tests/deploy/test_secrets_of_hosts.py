@@ -21,6 +21,7 @@ BOX, PROXY = "oregon-retail-1", "singapore-proxy-1"
 HOSTS: Final = (CLIENT, CORE, STORE, BOX, PROXY)
 RELEASE_IS_NAMED: Final = "The bundle has a release's name"
 STORES_ARE_KNOWN: Final = "Store nodes know each other"
+FRONTDESKS_ASK: Final = "Frontdesks ask each other over https where there is TLS"
 ONE_STORE: Final = "one-store"
 PUBLISHERS: Final = {"cms": "a-publishers-password"}
 PLAY: Final = [
@@ -189,6 +190,16 @@ def test_the_stores_administrator_is_known_on_store_nodes_alone(folder: Path) ->
     assert len({one["password"] for one in passwords}) == 3
 
 
+def test_frontdesks_alone_have_the_key_by_which_they_know_each_other(folder: Path) -> None:
+    core = told(folder, CORE)
+    files = {s["unit"]: s["files"] for s in core["wholesale"] if "files" in s}
+    assert list(files) == ["newsfabric-frontdesk"]
+    frontdesks = files["newsfabric-frontdesk"]
+    assert set(frontdesks) == {"api-keys", "board-keys"}
+    # Who publishes sees no board.
+    assert frontdesks["board-keys"] not in [frontdesks["api-keys"], *core["all"].values()]
+
+
 def test_no_other_machine_finds_the_broker_of_a_box(folder: Path) -> None:
     box = (folder / f"{BOX}.rabbitmq-env.conf").read_text()
     assert f"NODENAME={BOX}@localhost\n" in box
@@ -253,6 +264,34 @@ def test_store_nodes_that_ask_for_no_login_are_refused_unless_their_network_is_t
     done = played(playbook, tmp_path, play, given, environment)
     said = " ".join(done.stdout.split())
     told_why = "newsfabric_store_network_trusted if nobody else is on their network" in said
+    assert len(checks) == 1
+    assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({}, False),
+        ({"newsfabric_frontdesk_urls": {}}, False),
+        ({"newsfabric_frontdesk_urls": {"dublin": "http://dublin.example"}}, True),
+        (
+            {"newsfabric_frontdesk_urls": {"oregon": "http://a"}, "newsfabric_regions": ["oregon"]},
+            False,
+        ),
+        (
+            {"newsfabric_frontdesk_urls": {"dublin": "http://dublin"}, "newsfabric_tls": "false"},
+            False,
+        ),
+    ],
+    ids=["https", "core-nodes", "http", "one-region", "no-tls"],
+)
+def test_frontdesks_that_would_show_their_key_over_plain_http_are_refused_before_they_are_made(
+    playbook: str, tmp_path: Path, given: dict[str, Any], refused: bool
+) -> None:
+    checks = [task for _, task in tasks() if task.get("name") == FRONTDESKS_ASK]
+    play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": checks}]
+    done = played(playbook, tmp_path, play, given)
+    told_why = "frontdesks ask each other there, so write https" in " ".join(done.stdout.split())
     assert len(checks) == 1
     assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
 

@@ -1,12 +1,13 @@
-"""What services of the core are started with, where balancers are before them and boxes."""
+"""What services of the core are started with: balancers before them, boxes, each other."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -19,12 +20,11 @@ from wholesale.commands import main
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
+SECRET: Final = "s" * 64
 
 
-@pytest.fixture(scope="module")
-def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Unit to the words that it is started with, on a core node of oregon."""
-    folder = tmp_path_factory.mktemp("told")
+def services(playbook: str, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:
+    """Unit to what is said of it, on a core node of oregon."""
     services = str(ANSIBLE / "roles" / "wholesale" / "vars" / "main.yml")
     play = [
         {
@@ -44,7 +44,7 @@ def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         }
     ]
     (folder / "play.yml").write_text(yaml.safe_dump(play))
-    given = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": "s" * 64}
+    given = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": SECRET} | more
     inventory = folder / "production"
     shutil.copytree(ANSIBLE / "inventories" / "production", inventory)
     (inventory / "group_vars" / "all" / "25-terraform.json").write_text(json.dumps(TOLD))
@@ -63,7 +63,18 @@ def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((folder / "services.json").read_text())
-    return {each["unit"]: [str(word) for word in each["command"]] for each in found}
+    return {each["unit"]: each for each in found}
+
+
+def words_of(service: dict[str, Any]) -> list[str]:
+    return [str(word) for word in service["command"]]
+
+
+@pytest.fixture(scope="module")
+def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Unit to the words that it is started with, on a core node of oregon."""
+    found = services(playbook, tmp_path_factory.mktemp("told"))
+    return {unit: words_of(service) for unit, service in found.items()}
 
 
 def given(words: list[str], option: str) -> list[str]:
@@ -84,6 +95,26 @@ def test_a_frontdesk_takes_boxes_behind_a_balancer_and_those_of_its_networks(
     # The example beside it says otherwise.
     assert not places.allow("http://10.1.1.41:8080/websocket")
     assert not places.allow("wss://readers.oregon.news.example.org/websocket")
+
+
+@pytest.mark.parametrize(
+    ("more", "secrets", "over_http"),
+    [
+        ({}, [SECRET], False),
+        ({"newsfabric_tls": False, "newsfabric_former_secret": "f" * 64}, [SECRET, "f" * 64], True),
+    ],
+    ids=["tls", "none-and-a-former-secret"],
+)
+def test_frontdesks_know_each_other_by_the_secret_and_the_former_one(
+    playbook: str, tmp_path: Path, more: dict[str, Any], secrets: list[str], over_http: bool
+) -> None:
+    frontdesk = services(playbook, tmp_path, **more)["newsfabric-frontdesk"]
+    keys = frontdesk["files"]["board-keys"].splitlines()
+    assert keys == [hashlib.sha256(f"{one}:board".encode()).hexdigest() for one in secrets]
+    [_, name, *words] = words_of(frontdesk)
+    told = main.commands[name].make_context(name, words).params
+    assert told["board_key_file"] == Path("%d/board-keys")
+    assert told["token_over_http"] is over_http
 
 
 def test_a_scaler_drives_the_group_of_its_own_region(commands: dict[str, list[str]]) -> None:

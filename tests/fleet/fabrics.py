@@ -79,11 +79,29 @@ def trusting(fleet: Fleet) -> dict[str, str]:
     return os.environ | dict.fromkeys(("SSL_CERT_FILE", "CURL_CA_BUNDLE"), str(authority))
 
 
-def asked(fleet: Fleet, path: str, region: str = "oregon") -> Any:
+def asked(fleet: Fleet, path: str, region: str = "oregon", header: str = "") -> Any:
     """What a path of a region's frontdesk answers, as JSON."""
-    words = fleet.network.within("curl", "--silent", "--show-error", desk(fleet, region) + path)
-    done = subprocess.run(words, env=trusting(fleet), capture_output=True, timeout=60, check=True)
+    words = fleet.network.within(
+        *("curl", "--silent", "--show-error", "--header", "@-", desk(fleet, region) + path)
+    )
+    done = subprocess.run(
+        words,
+        input=header.encode(),
+        env=trusting(fleet),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
     return json.loads(done.stdout)
+
+
+def hears(fleet: Fleet, region: str, other: str) -> bool:
+    """Whether the board of ``region``, where an operator logs in, shows what ``other`` says."""
+    token = access.operator_token(fleet.folders, "ada", 60.0)
+    board = asked(fleet, "/board.json", region, f"Authorization: Bearer {token}")
+    (found,) = [each for each in board["regions"] if each["name"] == other]
+    # Before the first answer nothing is known of it.
+    return found["state"] != "away" and found["services"] != []
 
 
 def boxes(fleet: Fleet, region: str) -> int:

@@ -15,7 +15,18 @@ import pytest
 from fleet.fleet import Fleet
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
 from tests.fleet.conftest import fabric_in
-from tests.fleet.fabrics import Crowd, boxes, changes, headlines, on, played, plays, publish
+from tests.fleet.fabrics import (
+    Crowd,
+    boxes,
+    changes,
+    headlines,
+    hears,
+    on,
+    played,
+    plays,
+    publish,
+    until,
+)
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -51,6 +62,9 @@ def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(fleet: Flee
     assert crowd.report["routed_in"] == ["dublin", "oregon"]
     assert (crowd.report["lost"], crowd.report["doubled"]) == (0, 0)
     assert crowd.report["fullest_second"] <= 2 * 200 / crowd.report["left_in_seconds"]
+
+    until("oregon's board hears dublin", lambda: hears(fleet, "oregon", "dublin"), 60.0)
+    until("dublin's board hears oregon", lambda: hears(fleet, "dublin", "oregon"), 60.0)
 
     again = plays(fleet, "site.yml")
     assert set(changes(again).values()) == {0}

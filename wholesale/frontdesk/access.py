@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hmac
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -45,31 +45,36 @@ class PublishAccess:
         given = headers.get("X-API-Key")
         if given is None:
             given = bearer(headers)
-        # Bytes, because compare_digest takes no other than ASCII text. All are compared, so
-        # that the time says nothing about which is nearly right.
-        word = (given or "").encode()
-        found = [key for key in self.keys if hmac.compare_digest(word, key.key.encode())]
-        return found[0] if found else None
+        return key_of(given, self.keys)
 
 
-def read_keys(path: Path | None) -> tuple[ApiKey, ...]:
+def key_of(given: str | None, keys: Iterable[ApiKey]) -> ApiKey | None:
+    """The one of ``keys`` that was ``given``; None if it is none of them."""
+    # Bytes, because compare_digest takes no other than ASCII text. All are compared, so
+    # that the time says nothing about which is nearly right.
+    word = (given or "").encode()
+    found = [key for key in keys if hmac.compare_digest(word, key.key.encode())]
+    return found[0] if found else None
+
+
+def read_keys(path: Path | None, option: str = "--api-key-file") -> tuple[ApiKey, ...]:
     """The keys in the file at ``path``: lines ``KEY`` or ``APP_ID KEY``, and ``#`` comments.
 
-    ConfigError if it can't be read, has none or one that is too short.
+    ConfigError, which names the ``option``, if it can't be read, has none or one that is too short.
     """
     if path is None:
         return ()
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"--api-key-file: {exc}") from exc
+        raise ConfigError(f"{option}: {exc}") from exc
     keys = [
-        _key(line.split(), f"--api-key-file: {path} line {n}")
+        _key(line.split(), f"{option}: {path} line {n}")
         for n, line in enumerate(lines, 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if not keys:
-        raise ConfigError(f"--api-key-file: {path} needs a key of at least {_MIN_KEY} characters")
+        raise ConfigError(f"{option}: {path} needs a key of at least {_MIN_KEY} characters")
     return tuple(keys)
 
 

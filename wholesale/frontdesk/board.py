@@ -7,6 +7,7 @@ goes on when the core is away.
 from __future__ import annotations
 
 import asyncio
+import collections
 import logging
 import time
 from collections.abc import Callable
@@ -17,12 +18,14 @@ import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from newsfabric.bearer import bearing, read_token
+from newsfabric.bearer import bearing
+from newsfabric.errors import ConfigError
 from newsfabric.fetching import fetch
 from newsfabric.settings import TlsFiles
 from newsfabric.tls import ClientTls
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.answers_elsewhere import MAX_ANSWER_BYTES, parse_answer
+from wholesale.frontdesk.board_access import read_board_keys
 from wholesale.frontdesk.elsewhere import ASK_AGAIN, ASK_EVERY
 from wholesale.frontdesk.picture import Picture, Place
 from wholesale.frontdesk.plots import EVERY_MS, Plots, point_of
@@ -47,13 +50,16 @@ class Board:
         place: Place,
         *,
         reaches: Callable[[], tuple[bool, bool]],
-        token_file: Path | None = None,
+        key_file: Path | None = None,
         authorities: Path | None = None,
     ) -> None:
         self.picture = Picture(place, time.monotonic(), _wall_ms())
         self.plots = Plots()
         self._reaches = reaches
-        self._token_file = token_file
+        self._key_file = key_file
+        # By region, how often a key was refused there, where a new one may not be known yet: then
+        # the next one is shown.
+        self._refused: collections.Counter[str] = collections.Counter()
         # Their certificates may be anybody's: readers see them, too.
         self._tls = ClientTls(TlsFiles(authorities=authorities), also_system=True)
         self._watchers: set[asyncio.Event] = set()
@@ -138,14 +144,17 @@ class Board:
         try:
             request = HTTPRequest(
                 url,
-                headers=await self._headers(),
+                headers=await self._headers(region),
                 connect_timeout=_CONNECT_SECONDS,
                 request_timeout=_ANSWER_SECONDS,
                 follow_redirects=False,
                 ssl_options=self._tls.context() if url.startswith("https://") else None,
             )
             answer = parse_answer((await fetch(http, request)).body, region)
+        except ConfigError as exc:
+            elsewhere.failed(region, str(exc))
         except HTTPClientError as exc:
+            self._refused[region] += exc.code == 401
             elsewhere.failed(region, "no answer" if exc.code == 599 else f"HTTP {exc.code}")
         except OSError as exc:
             elsewhere.failed(region, exc.strerror or type(exc).__name__)
@@ -159,11 +168,10 @@ class Board:
         counters.BOARD_UNANSWERED.inc()
         return False
 
-    async def _headers(self) -> dict[str, str]:
-        """The token, read anew each time: whoever renews it only writes the file."""
-        if self._token_file is None:
-            return {}
-        return bearing(await asyncio.to_thread(read_token, self._token_file))
+    async def _headers(self, region: str) -> dict[str, str]:
+        """With a key by which the frontdesk of ``region`` knows this one, if there are keys."""
+        keys = await read_board_keys(self._key_file)
+        return bearing(keys[self._refused[region] % len(keys)].key) if keys else {}
 
 
 def _wall_ms() -> int:

@@ -53,7 +53,9 @@ class BoardPageHandler(PageHandler):
 
 
 class _BoardHandler(JsonHandler):
-    """What only operators see."""
+    """What only operators see; with ``own`` frontdesks of other regions, too."""
+
+    own = False
 
     def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
         self._board, self._access, self._pace = board, access, pace
@@ -63,7 +65,7 @@ class _BoardHandler(JsonHandler):
         headers = self.request.headers
         if not self._access.is_open_to(headers):
             self._pace.mind(self.request)
-        found = await self._access.check(headers, self.get_cookie(COOKIE))
+        found = await self._access.check(headers, self.get_cookie(COOKIE), own=self.own)
         if isinstance(found, Refusal):
             raise problem(found)
         if isinstance(found, Login):
@@ -79,9 +81,12 @@ class _BoardHandler(JsonHandler):
 class BoardDocumentHandler(_BoardHandler):
     """``GET /board.json``: the whole document; with ``own=1`` the own region alone."""
 
+    async def prepare(self) -> None:
+        self.own = self.get_query_argument("own", "") == "1"
+        await super().prepare()
+
     def get(self) -> None:
-        own = self.get_query_argument("own", "") == "1"
-        self.send(self._board.document(own=own))
+        self.send(self._board.document(own=self.own))
 
 
 class BoardPlotsHandler(_BoardHandler):

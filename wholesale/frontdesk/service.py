@@ -46,7 +46,7 @@ from wholesale.frontdesk.access import ApiKey, PublishAccess, check_exposure, is
 from wholesale.frontdesk.answers import Endpoints
 from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.board import Board
-from wholesale.frontdesk.board_access import BoardAccess, BoardSettings
+from wholesale.frontdesk.board_access import BoardAccess, BoardSettings, read_board_keys
 from wholesale.frontdesk.board_handlers import board_routes
 from wholesale.frontdesk.boxes import Boxes
 from wholesale.frontdesk.catching_up import CatchingUp
@@ -95,7 +95,8 @@ class FrontdeskSettings:
     to ``gateways_at`` are ignored (None: they may lead anywhere).
     With ``tls`` ``port`` is https; ``authorities`` are trusted, beside those of this machine, when
     other regions' frontdesks are asked.
-    The ``board`` is for operators who log in, or on loopback for everybody there.
+    The ``board`` is for operators who log in, or on loopback for everybody there; other regions'
+    frontdesks see this region's part of it.
     A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
     a time, and ``drain_seconds`` once the frontdesk was told to stop.
     """
@@ -185,6 +186,8 @@ class FrontdeskService:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Answer until ``stop`` is set, then finish what is under way."""
+        # What is wrong with the file is said now, not when somebody asks.
+        await read_board_keys(self.settings.board.key_file)
         receipts = await self._await_receipts()
         consumers = [await self._watch_boxes(), await self._watch_reports()]
         if self._board_access.keys is not None:
@@ -380,13 +383,12 @@ class FrontdeskService:
             },
             others={other.name: other.frontdesk_url for other in fabric.others(own.name)},
         )
-        token_file = settings.board.token_file
-        if token_file is not None and not settings.board.token_over_http:
+        if settings.board.key_file is not None and not settings.board.token_over_http:
             check_private(place.others.values())
         return Board(
             place,
             reaches=lambda: (self._core.connected, self._client.connected),
-            token_file=None if token_file is None else Path(token_file),
+            key_file=settings.board.key_file,
             authorities=self.settings.authorities,
         )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from authorities import certify
 from core_desk import until
 from house import DUBLIN, FABRIC, JSON, SETTINGS, House, open_house
 from pictures import BOX, ROUTER
@@ -25,11 +26,12 @@ from newsfabric.errors import ConfigError
 from newsfabric.fetching import fetch
 from newsfabric.pace import Rate
 from newsfabric.reports import Report, encode_report
-from newsfabric.settings import Fabric
+from newsfabric.settings import Fabric, ServerFiles
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import board as board_module
 from wholesale.frontdesk import board_handlers, counters
-from wholesale.frontdesk.board_access import BoardAccess, BoardSettings
+from wholesale.frontdesk.access import ApiKey
+from wholesale.frontdesk.board_access import BoardAccess, BoardSettings, read_board_keys
 from wholesale.frontdesk.presence import login_of
 from wholesale.frontdesk.service import FrontdeskSettings
 
@@ -355,19 +357,125 @@ def _with_dublin_at(url: str) -> Fabric:
     return Fabric((oregon, dataclasses.replace(dublin, frontdesk_url=url)))
 
 
-async def test_another_regions_frontdesk_is_asked_with_our_token(
-    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    file = tmp_path / "token"
-    file.write_text(token(operator=True) + "\n")
-    dublin_settings = FrontdeskSettings(name="dublin-frontdesk-1", region="dublin", admin_port=0)
-    told = BoardSettings(
-        token_keys=keys_file(tmp_path), token_audience=AUDIENCE, token_issuer=ISSUER
+KEY = "correct-horse-battery-staple"
+FORMER = "another-long-shared-secret"
+
+
+def keys(folder: Path, *lines: str) -> BoardSettings:
+    """A frontdesk that is known by a key of these ``lines``."""
+    file = folder / "board-keys"
+    file.write_text("\n".join(("# of all frontdesks", *lines)) + "\n")
+    return BoardSettings(key_file=file)
+
+
+def knowing(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def exposed(board: BoardSettings, name: str = "oregon-frontdesk-1") -> FrontdeskSettings:
+    """Of a frontdesk that other machines reach, and that no operator can log in to."""
+    return FrontdeskSettings(
+        name=name,
+        region=name.split("-")[0],
+        host="0.0.0.0",
+        admin_port=0,
+        api_keys=(ApiKey("0123456789abcdef"),),
+        board=dataclasses.replace(board, token_over_http=True),
     )
-    async with open_house(topics, dataclasses.replace(dublin_settings, board=told)) as dublin:
-        dublin.service._board_access._loopback = False
+
+
+@pytest.mark.parametrize("key", [KEY, FORMER])
+async def test_with_a_key_of_its_file_another_frontdesk_sees_its_region_and_nothing_else(
+    topics: TopicTable, tmp_path: Path, key: str
+):
+    async with open_house(topics, exposed(keys(tmp_path, KEY, FORMER))) as house:
+        found = await house.fetch("/board.json?own=1", headers=knowing(key))
+        assert [region["name"] for region in document(found)["regions"]] == ["oregon"]
+        assert "Newsfabric-Operator" not in found.headers
+        for path in (
+            "/board.json",
+            "/board.json?own=0",
+            "/board.json?own=1&own=0",
+            "/board/stream",
+            "/board/stream?own=1",
+            "/board/plots.json",
+            "/board/plots.json?own=1",
+        ):
+            response = await house.fetch(path, headers=knowing(key))
+            assert (path, response.code) == (path, 403)
+        login = await house.fetch("/board/login", method="POST", body=f"token={key}")
+        assert (login.code, login.headers.get("Set-Cookie")) == (403, None)
+        cookie = {"Cookie": f"newsfabric_board={key}"}
+        assert (await house.fetch("/board.json?own=1", headers=cookie)).code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, knowing(""), knowing(KEY + "x"), knowing("# of all frontdesks"), {"X-API-Key": KEY}],
+)
+async def test_without_one_it_is_asked_for(
+    topics: TopicTable, tmp_path: Path, headers: dict[str, str]
+):
+    async with open_house(topics, exposed(keys(tmp_path, KEY))) as house:
+        response = await house.fetch("/board.json?own=1", headers=headers)
+        assert (response.code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+
+
+async def test_where_operators_log_in_too_each_is_shown_what_is_theirs(
+    topics: TopicTable, tmp_path: Path
+):
+    async with guarded(topics, tmp_path, key_file=keys(tmp_path, KEY).key_file) as house:
+        for headers, codes in (
+            (knowing(KEY), [401, 200]),
+            (knowing(FORMER), [401, 401]),
+            (bearer(operator=True), [200, 200]),
+            (bearer(operator=False), [403, 403]),
+        ):
+            paths = ("/board.json", "/board.json?own=1")
+            assert [(await house.fetch(path, headers=headers)).code for path in paths] == codes
+
+
+async def test_keys_are_read_anew_and_a_file_that_is_gone_opens_nothing(
+    topics: TopicTable, tmp_path: Path
+):
+    board = keys(tmp_path, FORMER)
+    assert board.key_file is not None
+    async with open_house(topics, exposed(board)) as house:
+        for change, code in (
+            (lambda: keys(tmp_path, KEY, FORMER), 200),
+            (lambda: keys(tmp_path, FORMER), 401),
+            (board.key_file.unlink, 401),
+        ):
+            change()
+            response = await house.fetch("/board.json?own=1", headers=knowing(KEY))
+            assert response.code == code
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("short", "line 2: a key needs at least 16 characters"),
+        (f"cms {KEY}", "a line is a key, of ASCII characters"),
+        ("schlüssel-zum-schlüsselkasten", "a line is a key, of ASCII characters"),
+        ("", "needs a key of at least 16 characters"),
+    ],
+)
+async def test_a_bad_file_of_keys_is_one_clear_line(tmp_path: Path, line: str, said: str):
+    with pytest.raises(ConfigError, match=f"^--board-key-file: .*{said}$") as caught:
+        await read_board_keys(keys(tmp_path, line).key_file)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("known", [(KEY,), (FORMER,), (FORMER, KEY)])
+async def test_another_regions_frontdesk_is_shown_the_key_that_it_knows(
+    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: tuple[str, ...]
+):
+    theirs = tmp_path / "dublin"
+    theirs.mkdir()
+    there = exposed(keys(theirs, *known), "dublin-frontdesk-1")
+    async with open_house(topics, there) as dublin:
         monkeypatch.setattr("house.FABRIC", _with_dublin_at(dublin.url))
-        ours = dataclasses.replace(SETTINGS, board=BoardSettings(token_file=str(file)))
+        ours = dataclasses.replace(SETTINGS, board=keys(tmp_path, KEY, FORMER))
         async with open_house(topics, ours) as house:
             async with asyncio.timeout(20):
                 while not (found := await _dublin(house))["services"]:
@@ -376,34 +484,61 @@ async def test_another_regions_frontdesk_is_asked_with_our_token(
             assert found["age_ms"] < 5000
 
 
-async def test_a_token_is_not_taken_over_plain_http_to_other_machines_unless_one_says_so(
+async def test_over_https_it_is_known_by_the_fabrics_own_authority(
+    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = certify(tmp_path, "fabric")
+    board = keys(tmp_path, KEY)
+    shown = ServerFiles(files.certificate, files.key)
+    there = dataclasses.replace(exposed(board, "dublin-frontdesk-1"), tls=shown)
+    async with open_house(topics, there) as dublin:
+        url = f"https://127.0.0.1:{dublin.service.port}"
+        monkeypatch.setattr("house.FABRIC", _with_dublin_at(url))
+        ours = dataclasses.replace(SETTINGS, board=board, authorities=files.authority)
+        async with open_house(topics, ours) as house:
+            async with asyncio.timeout(20):
+                while not (found := await _dublin(house))["services"]:
+                    pass
+            assert [one["name"] for one in found["services"]] == ["dublin-frontdesk-1"]
+
+
+async def test_a_region_whose_frontdesk_knows_no_such_key_is_away_and_says_so(
+    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    theirs = tmp_path / "dublin"
+    theirs.mkdir()
+    there = exposed(keys(theirs, KEY), "dublin-frontdesk-1")
+    async with open_house(topics, there) as dublin:
+        monkeypatch.setattr("house.FABRIC", _with_dublin_at(dublin.url))
+        ours = dataclasses.replace(SETTINGS, board=keys(tmp_path, FORMER))
+        async with open_house(topics, ours) as house:
+            async with asyncio.timeout(20):
+                while "HTTP 401" not in str((found := await _dublin(house))["why"]):
+                    pass
+            assert found["state"] == "away"
+
+
+async def test_a_key_file_that_was_spoilt_is_named_on_the_board(topics: TopicTable, tmp_path: Path):
+    board = keys(tmp_path, KEY)
+    async with open_house(topics, dataclasses.replace(SETTINGS, board=board)) as house:
+        keys(tmp_path, "short")
+        async with asyncio.timeout(20):
+            while "--board-key-file" not in str((found := await _dublin(house))["why"]):
+                pass
+    assert "line 2: a key needs at least 16 characters" in found["why"][0]
+
+
+async def test_a_key_is_not_shown_over_plain_http_to_other_machines_unless_one_says_so(
     topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("house.FABRIC", _with_dublin_at("http://dublin.example"))
-    board = BoardSettings(token_file=str(tmp_path / "token"))
+    board = keys(tmp_path, KEY)
     with pytest.raises(ConfigError, match=r"http://dublin\.example: a token is sent over https"):
         async with open_house(topics, dataclasses.replace(SETTINGS, board=board)):
             pass
     meant = dataclasses.replace(board, token_over_http=True)
     async with open_house(topics, dataclasses.replace(SETTINGS, board=meant)) as house:
         assert (await house.fetch("/board.json")).code == 200
-
-
-async def test_a_region_that_wants_another_token_is_away_and_says_so(
-    topics: TopicTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    dublin_settings = FrontdeskSettings(name="dublin-frontdesk-1", region="dublin", admin_port=0)
-    told = BoardSettings(
-        token_keys=keys_file(tmp_path), token_audience=AUDIENCE, token_issuer=ISSUER
-    )
-    async with open_house(topics, dataclasses.replace(dublin_settings, board=told)) as dublin:
-        dublin.service._board_access._loopback = False
-        monkeypatch.setattr("house.FABRIC", _with_dublin_at(dublin.url))
-        async with open_house(topics) as house:
-            async with asyncio.timeout(20):
-                while "HTTP 401" not in str((found := await _dublin(house))["why"]):
-                    pass
-            assert found["state"] == "away"
 
 
 async def _dublin(house: House) -> dict[str, Any]:
