@@ -131,6 +131,19 @@ def test_frontdesks_have_the_names_that_terraform_makes(name: str) -> None:
 
 
 @ENVIRONMENTS
+def test_readers_reach_boxes_by_the_names_that_terraform_makes(name: str) -> None:
+    told = settings(name)
+    url = told["newsfabric_public_url"]
+    frontdesks: dict[str, str] = told["newsfabric_frontdesk_urls"]
+    names = {region: url.replace("{{ newsfabric_place }}", region) for region in frontdesks}
+    assert names == {
+        region: frontdesk.replace("https://", "https://readers.")
+        for region, frontdesk in frontdesks.items()
+    }
+    assert [f"https://{one}" for one in told["newsfabric_gateways_at"]] == list(names.values())
+
+
+@ENVIRONMENTS
 def test_the_example_of_an_inventory_has_the_machines_that_terraform_makes(name: str) -> None:
     hosts = inventory(name)
     for place, told in environment(name).items():

@@ -1,4 +1,4 @@
-"""What frontdesks and scalers are started with, where balancers are before them and boxes."""
+"""What frontdesks, scalers and boxes are started with, where balancers are before them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from wholesale.commands import main
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
+BOX: Final = "oregon-retail-1"
 # As `terraform output -json settings` has them.
 TOLD: Final[dict[str, Any]] = {
     "newsfabric_networks": ["10.10.0.0/16", "10.11.0.0/16"],
@@ -31,25 +32,26 @@ TOLD: Final[dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Unit to the words that it is started with, on a core node of oregon."""
+    """Unit to the words that it is started with, on a core node and on a box of oregon."""
     folder = tmp_path_factory.mktemp("told")
-    services = str(ANSIBLE / "roles" / "wholesale" / "vars" / "main.yml")
     play = [
         {
-            "hosts": CORE,
+            "hosts": host,
             "connection": "local",
             "gather_facts": False,
+            "vars_files": [str(ANSIBLE / "roles" / role / "vars" / "main.yml")],
+            "vars": {"role_path": str(ANSIBLE / "roles" / role)},
             "tasks": [
-                {"ansible.builtin.include_vars": {"file": services}},
                 {
                     "ansible.builtin.copy": {
-                        "content": "{{ wholesale_services | to_json }}",
-                        "dest": str(folder / "services.json"),
+                        "content": f"{{{{ {role}_services | to_json }}}}",
+                        "dest": str(folder / f"{role}.json"),
                         "mode": "0600",
                     }
                 },
             ],
         }
+        for host, role in ((CORE, "wholesale"), (BOX, "retail"))
     ]
     (folder / "play.yml").write_text(yaml.safe_dump(play))
     given = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": "s" * 64}
@@ -70,7 +72,11 @@ def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((folder / "services.json").read_text())
+    found = [
+        service
+        for role in ("wholesale", "retail")
+        for service in json.loads((folder / f"{role}.json").read_text())
+    ]
     return {each["unit"]: [str(word) for word in each["command"]] for each in found}
 
 
@@ -92,6 +98,13 @@ def test_a_frontdesk_takes_boxes_behind_a_balancer_and_those_of_its_networks(
     # The example beside it says otherwise.
     assert not places.allow("http://10.1.1.41:8080/websocket")
     assert not places.allow("wss://readers.oregon.news.example.org/websocket")
+
+
+def test_a_box_has_the_name_by_which_browsers_reach_it(commands: dict[str, list[str]]) -> None:
+    words = commands["newsfabric-gateway"]
+    url = words[words.index("--public-url") + 1]
+    assert url == "https://readers.oregon.news.example.com"
+    assert Places(given(commands["newsfabric-frontdesk"], "--gateways-at=")).allow(url)
 
 
 def test_a_scaler_drives_the_group_of_its_own_region(commands: dict[str, list[str]]) -> None:
