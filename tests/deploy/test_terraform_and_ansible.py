@@ -47,6 +47,18 @@ def test_the_firewall_opens_the_ports_that_hosts_listen_on() -> None:
     }
 
 
+def test_no_port_of_the_firewalls_table_is_written_elsewhere() -> None:
+    ports = re.findall(r"optional\(number, (\d+)\)", default("firewall", "ports"))
+    written = re.compile(rf":(?:{'|'.join(ports)})\b")
+    found = {file for file in MODULES.glob("*/*.tf") if written.search(file.read_text())}
+    assert found == set()
+
+
+def test_another_image_or_type_of_machine_stops_no_node_by_itself() -> None:
+    text = (MODULES / "machines" / "main.tf").read_text()
+    assert "ignore_changes = [ami, user_data, instance_type]" in text
+
+
 def test_balancers_ask_the_ports_that_hosts_listen_on() -> None:
     for name in ("readers", "frontdesk"):
         port = re.search(r"^  default += (\d+)$", default("edge", f"{name}_port"), re.MULTILINE)
