@@ -196,7 +196,7 @@ def test_a_folder_without_an_authority_says_how_to_make_one(tmp_path):
 
 
 def test_nothing_is_renewed_in_a_folder_without_an_authority(tmp_path):
-    with pytest.raises(ConfigError, match="no authority in .*NEWSFABRIC_CERTS"):
+    with pytest.raises(ConfigError, match=r"no authority in .*NEWSFABRIC_CERTS"):
         Folder(tmp_path).renew([], now=NOW, before=30 * DAY)
 
 
