@@ -19,7 +19,7 @@ PAGES = sorted((ROOT / "docs/operations").glob("*.md"))
 PLAYBOOKS = ROOT / "deploy/ansible/playbooks"
 RUNBOOK = ROOT / "docs/runbook.md"
 # What the pages' README says of them; the shell's own; and programs of every Debian.
-_WORDS = {"export", "cd", "wait", "fleet()", "play()", "on()", "top()", "curl", "ssh"}
+_WORDS = {"export", "wait", "fleet()", "play()", "on()", "top()", "curl"}
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 

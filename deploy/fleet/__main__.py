@@ -259,7 +259,9 @@ def forget_secret(fleet: Fleet) -> None:
 @cli.command()
 @click.pass_obj
 def certs(fleet: Fleet) -> None:
-    """Make an authority and each machine's certificate; the next site.yml turns TLS on.
+    """Make an authority and each machine's certificate; the first site.yml then has TLS.
+
+    A box that is booted later needs its own: give it again.
 
     \b
     Example:

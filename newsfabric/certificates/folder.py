@@ -120,6 +120,8 @@ class Folder:
         self, names: Sequence[str], *, now: datetime.datetime, before: datetime.timedelta
     ) -> list[Done]:
         """Make each of ``names`` (all, if there are none) anew that is due, as long as it was."""
+        # In a wrong folder nothing is due: that must not look as if all were well.
+        self._signer()
         found = []
         for name in names or self._issued_names():
             held = self._issued(checked_name(name))
@@ -224,8 +226,8 @@ class Folder:
         found = self._signing()
         if found is None:
             raise ConfigError(
-                f"no authority in {self._path}: make one with "
-                f"`newsfabric certs init --folder {self._path}`"
+                f"no authority in {self._path}: say with --folder or NEWSFABRIC_CERTS where it "
+                f"is, or make one with `newsfabric certs init --folder {self._path}`"
             )
         return found
 

@@ -195,6 +195,11 @@ def test_a_folder_without_an_authority_says_how_to_make_one(tmp_path):
         issue(Folder(tmp_path))
 
 
+def test_nothing_is_renewed_in_a_folder_without_an_authority(tmp_path):
+    with pytest.raises(ConfigError, match=r"no authority in .*NEWSFABRIC_CERTS"):
+        Folder(tmp_path).renew([], now=NOW, before=30 * DAY)
+
+
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a..b", "x" * 64, "../up", "*.example", "ä.de"])
 def test_what_is_no_host_name_is_refused(folder, name):
     with pytest.raises(ConfigError, match="no host name"):

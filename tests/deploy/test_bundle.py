@@ -39,9 +39,18 @@ def wheel(folder: Path, name: str, version: str, *, needs: str = "", text: str =
     return path
 
 
+def bundled(checkout: Path) -> Path:
+    """The bundle that `scripts/bundle` makes in a checkout."""
+    done = subprocess.run(
+        [checkout / "scripts" / "bundle"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return checkout / done.stdout.strip()
+
+
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A bundle that `scripts/bundle` has made, in a checkout of its own."""
+    """A bundle in a checkout of its own, which is ``tmp_path``."""
     for name in ("scripts", "dist", "given", ".venv/bin"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "bundle", tmp_path / "scripts")
@@ -52,11 +61,7 @@ def bundle(tmp_path: Path) -> Path:
     own = wheel(tmp_path / "dist", "newsfabric", "0.1.0", needs="other")
     shutil.copy(own, tmp_path / "given")
     wheel(tmp_path / "given", "other", "2.0")
-    done = subprocess.run(
-        [tmp_path / "scripts" / "bundle"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return tmp_path / done.stdout.strip()
+    return bundled(tmp_path)
 
 
 @pytest.fixture
@@ -122,6 +127,33 @@ def test_what_a_wheel_needs_and_nobody_packed_is_not_installed(wheels: Path) -> 
     done = installed(wheels)
     assert done.returncode != 0
     assert "third" in done.stderr
+
+
+def test_while_it_is_there_no_registry_is_asked(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / ".venv" / "bin" / "pip").write_text("#!/bin/sh\nexit 1\n")
+    made = bundle.stat().st_mtime_ns
+    assert bundled(tmp_path) == bundle
+    assert bundle.stat().st_mtime_ns == made
+
+
+def test_the_same_wheels_are_the_same_release(bundle: Path, tmp_path: Path) -> None:
+    bundle.unlink()
+    assert bundled(tmp_path) == bundle
+
+
+def test_another_wheel_of_what_is_needed_is_another_release(bundle: Path, tmp_path: Path) -> None:
+    bundle.unlink()
+    (tmp_path / "given" / "other-2.0-py3-none-any.whl").unlink()
+    wheel(tmp_path / "given", "other", "2.1")
+    assert bundled(tmp_path) != bundle
+
+
+def test_another_wheel_of_ours_is_another_release(bundle: Path, tmp_path: Path) -> None:
+    own = wheel(tmp_path / "dist", "newsfabric", "0.1.0", needs="other", text="print('another')")
+    shutil.copy(own, tmp_path / "given")
+    again = bundled(tmp_path)
+    assert again != bundle
+    assert sorted((tmp_path / "dist").glob("*.tar*")) == [again, Path(f"{again}.sha256")]
 
 
 def test_beside_it_is_its_checksum(bundle: Path) -> None:

@@ -47,6 +47,18 @@ def test_the_firewall_opens_the_ports_that_hosts_listen_on() -> None:
     }
 
 
+def test_no_port_of_the_firewalls_table_is_written_elsewhere() -> None:
+    ports = re.findall(r"optional\(number, (\d+)\)", default("firewall", "ports"))
+    written = re.compile(rf":(?:{'|'.join(ports)})\b")
+    found = {file for file in MODULES.glob("*/*.tf") if written.search(file.read_text())}
+    assert found == set()
+
+
+def test_another_image_or_type_of_machine_stops_no_node_by_itself() -> None:
+    text = (MODULES / "machines" / "main.tf").read_text()
+    assert "ignore_changes = [ami, user_data, instance_type]" in text
+
+
 def test_balancers_ask_the_ports_that_hosts_listen_on() -> None:
     for name in ("readers", "frontdesk"):
         port = re.search(r"^  default += (\d+)$", default("edge", f"{name}_port"), re.MULTILINE)
@@ -128,6 +140,19 @@ def test_frontdesks_have_the_names_that_terraform_makes(name: str) -> None:
     assert told["newsfabric_frontdesk_urls"] == {
         region: f"https://{region}.{domain[1]}" for region in told["newsfabric_regions"]
     }
+
+
+@ENVIRONMENTS
+def test_readers_reach_boxes_by_the_names_that_terraform_makes(name: str) -> None:
+    told = settings(name)
+    url = told["newsfabric_public_url"]
+    frontdesks: dict[str, str] = told["newsfabric_frontdesk_urls"]
+    names = {region: url.replace("{{ newsfabric_place }}", region) for region in frontdesks}
+    assert names == {
+        region: frontdesk.replace("https://", "https://readers.")
+        for region, frontdesk in frontdesks.items()
+    }
+    assert [f"https://{one}" for one in told["newsfabric_gateways_at"]] == list(names.values())
 
 
 @ENVIRONMENTS

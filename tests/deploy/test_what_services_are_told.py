@@ -1,4 +1,4 @@
-"""What services of the core are started with: balancers before them, boxes, each other."""
+"""What services are started with: balancers before them, boxes, each other."""
 
 from __future__ import annotations
 
@@ -20,28 +20,33 @@ from wholesale.commands import main
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
+BOX: Final = "oregon-retail-1"
 SECRET: Final = "s" * 64
 
 
 def services(playbook: str, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:
-    """Unit to what is said of it, on a core node of oregon."""
-    services = str(ANSIBLE / "roles" / "wholesale" / "vars" / "main.yml")
+    """Unit to what is said of it, on a core node and on a box of oregon."""
     play = [
         {
-            "hosts": CORE,
+            "hosts": host,
             "connection": "local",
             "gather_facts": False,
+            "vars_files": [str(ANSIBLE / "roles" / role / "vars" / "main.yml")],
+            "vars": {"role_path": str(ANSIBLE / "roles" / role)},
             "tasks": [
-                {"ansible.builtin.include_vars": {"file": services}},
                 {
                     "ansible.builtin.copy": {
-                        "content": "{{ wholesale_all | to_json }}",
-                        "dest": str(folder / "services.json"),
+                        "content": f"{{{{ {listed} | to_json }}}}",
+                        "dest": str(folder / f"{role}.json"),
                         "mode": "0600",
                     }
                 },
             ],
         }
+        for host, role, listed in (
+            (CORE, "wholesale", "wholesale_all"),
+            (BOX, "retail", "retail_services"),
+        )
     ]
     (folder / "play.yml").write_text(yaml.safe_dump(play))
     given = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": SECRET} | more
@@ -62,7 +67,11 @@ def services(playbook: str, folder: Path, **more: Any) -> dict[str, dict[str, An
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((folder / "services.json").read_text())
+    found = [
+        service
+        for role in ("wholesale", "retail")
+        for service in json.loads((folder / f"{role}.json").read_text())
+    ]
     return {each["unit"]: each for each in found}
 
 
@@ -72,7 +81,7 @@ def words_of(service: dict[str, Any]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Unit to the words that it is started with, on a core node of oregon."""
+    """Unit to the words that it is started with, on a core node and on a box of oregon."""
     found = services(playbook, tmp_path_factory.mktemp("told"))
     return {unit: words_of(service) for unit, service in found.items()}
 
@@ -115,6 +124,13 @@ def test_frontdesks_know_each_other_by_the_secret_and_the_former_one(
     told = main.commands[name].make_context(name, words).params
     assert told["board_key_file"] == Path("%d/board-keys")
     assert told["token_over_http"] is over_http
+
+
+def test_a_box_has_the_name_by_which_browsers_reach_it(commands: dict[str, list[str]]) -> None:
+    words = commands["newsfabric-gateway"]
+    url = words[words.index("--public-url") + 1]
+    assert url == "https://readers.oregon.news.example.com"
+    assert Places(given(commands["newsfabric-frontdesk"], "--gateways-at=")).allow(url)
 
 
 def test_a_scaler_drives_the_group_of_its_own_region(commands: dict[str, list[str]]) -> None:

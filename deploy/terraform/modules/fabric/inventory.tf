@@ -28,9 +28,6 @@ locals {
         for name, host in merge(values(each.hosts)...) : name => {
           ansible_host            = host.address
           zone                    = host.zone
-          public_address          = host.public_address
-          instance_id             = host.instance_id
-          inside_name             = "${name}.${local.inside}"
           ansible_ssh_common_args = "-o ProxyCommand=\"aws ec2-instance-connect open-tunnel --region ${each.aws_region} --instance-id ${host.instance_id}\""
         }
       }

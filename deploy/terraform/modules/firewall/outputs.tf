@@ -3,6 +3,11 @@ output "groups" {
   value       = { for name, group in aws_security_group.this : name => group.id }
 }
 
+output "ports" {
+  description = "Ports by their names."
+  value       = var.ports
+}
+
 output "openings" {
   description = "What is open: to whom, from whom, which port, why."
   value       = local.openings

@@ -84,9 +84,9 @@ resource "aws_instance" "this" {
   }
 
   lifecycle {
-    # A new image must not replace all nodes of a cluster at once: -replace says which one, and site.yml
-    # has it go on with its data.
-    ignore_changes = [ami, user_data]
+    # A new image must not replace all nodes of a cluster at once, nor another type stop them all: -replace
+    # says which one, and site.yml has it go on with its data.
+    ignore_changes = [ami, user_data, instance_type]
   }
 }
 

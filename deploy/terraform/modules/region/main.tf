@@ -114,7 +114,7 @@ module "retail" {
   cloudwatch_namespace = module.iam.cloudwatch_namespace
   told = {
     core  = [for name in sort(keys(local.hosts.core)) : "amqps://${name}.${local.inside}/%2F"]
-    store = "cassandra://${join(",", [for name in sort(keys(local.hosts.store)) : "${local.hosts.store[name].address}:9042"])}/newsfabric?dc=${var.region}"
+    store = "cassandra://${join(",", [for name in sort(keys(local.hosts.store)) : "${local.hosts.store[name].address}:${module.firewall.ports.cql}"])}/newsfabric?dc=${var.region}"
     frontdesks = [
       for name in concat([var.region], sort([for name, far in var.far : name if far.kind == "region"])) : "https://${name}.${var.domain}"
     ]

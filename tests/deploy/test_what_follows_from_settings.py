@@ -1,0 +1,73 @@
+"""Settings of group_vars/all.yml that follow from others, or from what prechecks have found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
+
+
+def setting(playbook: str, folder: Path, name: str, given: dict[str, object]) -> str:
+    """What setting ``name`` is where ``given`` is said."""
+    found = folder / "found"
+    task = {"content": f"{{{{ {name} }}}}", "dest": str(found), "mode": "0600"}
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [str(ANSIBLE / "group_vars" / "all.yml")],
+        "tasks": [{"ansible.builtin.copy": task}],
+    }
+    file = folder / "play.yml"
+    file.write_text(yaml.safe_dump([play]))
+    done = subprocess.run(
+        [playbook, "-i", "localhost,", str(file), "-e", json.dumps(given)],
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return found.read_text()
+
+
+# The last line of what prechecks look at is which image of ours the host was made from.
+@pytest.mark.parametrize(
+    ("given", "asks"),
+    [
+        ({}, "True"),
+        ({"precheck_found": {"stdout_lines": ["7000", "none"]}}, "True"),
+        ({"precheck_found": {"stdout_lines": ["7000", "0f3a of an older one"]}}, "False"),
+    ],
+    ids=["image", "plain-debian", "from-an-image"],
+)
+def test_apt_asks_the_registry_but_on_hosts_that_were_made_from_an_image(
+    playbook: str, tmp_path: Path, given: dict[str, object], asks: str
+) -> None:
+    assert setting(playbook, tmp_path, "newsfabric_update_apt", given) == asks
+
+
+def test_the_lists_are_refreshed_once_by_the_role_that_installs_first() -> None:
+    asks = "update_cache:"
+    installing = {path.parts[-3]: path for path in ANSIBLE.glob("roles/*/tasks/install.yml")}
+    found = [role for role, path in sorted(installing.items()) if asks in path.read_text()]
+    assert found == ["base"]
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ({}, ""),
+        ({"newsfabric_token_keys_from": "keys.pem"}, "/etc/newsfabric/token-keys.pem"),
+    ],
+    ids=["none", "a-file"],
+)
+def test_keys_that_are_brought_to_hosts_are_looked_for_where_they_are_put(
+    playbook: str, tmp_path: Path, given: dict[str, object], keys: str
+) -> None:
+    assert setting(playbook, tmp_path, "newsfabric_token_keys", given) == keys
