@@ -43,7 +43,7 @@ _TO_TRY = """What to try (with PYTHONPATH=deploy .venv/bin/python for python):
   make fleet-down                                  end it; leaves nothing"""
 
 # Of `boxes`: the fleet, a region, and what is done with machines that were booted there.
-_Place: TypeAlias = tuple[Fleet, str, Callable[[list[str]], None] | None]
+_Place: TypeAlias = tuple[Fleet, str, Callable[[list[str]], object] | None]
 
 _SIZE = click.Choice([str(size) for size in SIZES])
 _port_base = click.option(
@@ -201,7 +201,8 @@ def token(fleet: Fleet, user: str, hours: int) -> None:
 
     \b
     Example:
-      curl -H "Authorization: Bearer $(python -m fleet token)" http://127.0.0.1:18080/board.json
+      curl --header @- http://127.0.0.1:18080/board.json \\
+        <<<"Authorization: Bearer $(python -m fleet token)"
     """
     click.echo(access.operator_token(fleet.folders, user, hours * 3600.0))
 
@@ -213,9 +214,9 @@ def api_key(fleet: Fleet) -> None:
 
     \b
     Example:
-      curl http://127.0.0.1:18080/publish -H "X-API-Key: $(python -m fleet api-key)" \\
-        -H 'Content-Type: application/json' \\
-        -d '{"topic": "news.breaking", "body": {"headline": "It works"}}'
+      curl http://127.0.0.1:18080/publish --header @- -H 'Content-Type: application/json' \\
+        -d '{"topic": "news.breaking", "body": {"headline": "It works"}}' \\
+        <<<"X-API-Key: $(python -m fleet api-key)"
     """
     click.echo(access.api_key(fleet.folders))
 

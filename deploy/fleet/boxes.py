@@ -36,7 +36,7 @@ def listed(fleet: Fleet, region: str) -> list[str]:
 
 
 def want(
-    fleet: Fleet, region: str, count: int, then: Callable[[list[str]], None] | None = None
+    fleet: Fleet, region: str, count: int, then: Callable[[list[str]], object] | None = None
 ) -> None:
     """Boot boxes until ``count`` run. TooManyError, after the last that may be, for more.
 

@@ -51,12 +51,14 @@ def play(folders: Folders, name: str, options: Sequence[str] = ()) -> None:
         raise FleetError(f"{name} failed (exit code {code}); after a change give it again")
 
 
-def scale_out(folders: Folders, boxes: Sequence[str], options: Sequence[str] = ()) -> None:
+def scale_out(
+    folders: Folders, boxes: Sequence[str], options: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     """Have scale-out-retail.yml make boxes of machines that have booted, in the background.
 
     It takes a minute, and the scaler's driver waits 25 s. One such run waits for the one before;
     what they say is in ``folders.scale_out_log``. A machine that doesn't become a box in time is
-    ended by the scaler, as one that fails anywhere.
+    ended by the scaler, as one that fails anywhere. Returns the process, for who wants to wait.
     """
     words = command(
         PLAYBOOKS / "scale-out-retail.yml",
@@ -64,7 +66,7 @@ def scale_out(folders: Folders, boxes: Sequence[str], options: Sequence[str] = (
         ["--extra-vars", f"boxes={','.join(boxes)}", *options],
     )
     with folders.scale_out_log.open("a") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             ["flock", folders.scale_out_log, *words],
             env=environment(folders),
             stdin=subprocess.DEVNULL,

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from fleet import access, boxes, cgroups, doors, image, kernel, run
+from fleet import access, boxes, cgroups, doors, image, kernel, playbooks, run
 from fleet.__main__ import cli
 from fleet.errors import FleetError
 from fleet.fleet import Fleet
 from fleet.folders import Folders
 from fleet.network import Network
-from fleet.plan import machines_of
+from fleet.plan import machine, machines_of
 from newsfabric.certificates.making import describe
 
 
@@ -152,6 +152,44 @@ def test_options_after_the_first_word_are_the_other_programs(
     words = ["--folder", str(tmp_path), command, "oregon-core-1", "df", "-h", "--help"]
     cli(words, standalone_mode=False)
     assert list(ran[0][-3:]) == ["df", "-h", "--help"]
+
+
+def test_what_the_scalers_driver_boots_is_said_once_and_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(Folders.at(tmp_path), print)
+    there = {"oregon-retail-1": kernel.Box(init=os.getpid())}
+    monkeypatch.setattr(fleet.machines, "running", lambda: there)
+    monkeypatch.setattr(Fleet, "members", lambda _: [machine(name) for name in there])
+    booted: list[str] = []
+    told: list[list[str]] = []
+    monkeypatch.setattr(Fleet, "boot", lambda _, names, new: booted.extend(names))
+    boxes.want(fleet, "oregon", 3, told.append)
+    assert told == [booted] == [["oregon-retail-2", "oregon-retail-3"]]
+    boxes.want(fleet, "oregon", 1, told.append)
+    assert len(told) == 1, "nothing was booted"
+
+
+def test_machines_become_boxes_in_the_background_by_their_playbook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = Folders.at(tmp_path)
+    playbook = tmp_path / "ansible-playbook"
+    playbook.write_text('#!/bin/sh\nprintf "%s\\n" "$NEWSFABRIC_FLEET_FOLDER" "$@" >"$0.said"\n')
+    playbook.chmod(0o755)
+    monkeypatch.setattr(playbooks, "ansible_playbook", lambda: str(playbook))
+    two = ["oregon-retail-2", "oregon-retail-3"]
+    with playbooks.scale_out(folders, two, ["--extra-vars", "a=1"]) as running:
+        assert running.wait(30) == 0
+    said = (tmp_path / "ansible-playbook.said").read_text().splitlines()
+    assert said[0] == str(folders.top)
+    assert Path(said[3]).name == "scale-out-retail.yml"
+    assert said[4:] == [
+        "--extra-vars",
+        "boxes=oregon-retail-2,oregon-retail-3",
+        "--extra-vars",
+        "a=1",
+    ]
 
 
 def test_a_failing_program_is_said_with_the_end_of_what_it_said() -> None:
