@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
+LOOK: Final = ANSIBLE / "roles" / "precheck" / "files" / "look.py"
 
 
 def setting(playbook: str, folder: Path, name: str, given: dict[str, object]) -> str:
@@ -36,20 +38,31 @@ def setting(playbook: str, folder: Path, name: str, given: dict[str, object]) ->
     return found.read_text()
 
 
-# The last line of what prechecks look at is which image of ours the host was made from.
 @pytest.mark.parametrize(
-    ("given", "asks"),
-    [
-        ({}, "True"),
-        ({"precheck_found": {"stdout_lines": ["7000", "none"]}}, "True"),
-        ({"precheck_found": {"stdout_lines": ["7000", "0f3a of an older one"]}}, "False"),
-    ],
-    ids=["image", "plain-debian", "from-an-image"],
+    ("made_from", "asks"),
+    [(None, "True"), ("", "True"), ("0f3a of an older one\n", "False")],
+    ids=["plain-debian", "a-power-cut-left-it-empty", "from-an-image"],
 )
 def test_apt_asks_the_registry_but_on_hosts_that_were_made_from_an_image(
-    playbook: str, tmp_path: Path, given: dict[str, object], asks: str
+    playbook: str, tmp_path: Path, made_from: str | None, asks: str
 ) -> None:
+    machine = tmp_path / "machine"
+    for folder in ("etc/newsfabric", "var/lib"):
+        (machine / folder).mkdir(parents=True)
+    if made_from is not None:
+        (machine / "etc/newsfabric/image").write_text(made_from)
+    seen = subprocess.run(
+        [sys.executable, LOOK, "/opt/newsfabric", "5.0.4", "0", machine],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    given = {"precheck_found": {"stdout": seen.stdout}}
     assert setting(playbook, tmp_path, "newsfabric_update_apt", given) == asks
+
+
+def test_apt_asks_the_registry_where_an_image_is_made(playbook: str, tmp_path: Path) -> None:
+    assert setting(playbook, tmp_path, "newsfabric_update_apt", {}) == "True"
 
 
 def test_the_lists_are_refreshed_once_by_the_role_that_installs_first() -> None:

@@ -85,6 +85,9 @@ def test_a_box_is_booted_for_a_crowd_and_drained_after_it(fleet: Fleet, tmp_path
         assert few.missed_nothing, few.report
         assert 0 < few.report["left"] < 60
     assert boxes(fleet, "oregon") == 2
-    # Prometheus learns here who has gone.
+    # Prometheus learns here who has gone, and the core's brokers delete its login.
     again = plays(fleet, "site.yml", *SMALL_BOXES)
-    assert {name for name, count in changes(again).items() if count} <= {"oregon-client-1"}
+    assert {name for name, count in changes(again).items() if count} <= {
+        "oregon-client-1",
+        "oregon-core-1",
+    }
