@@ -33,8 +33,8 @@ def measure() -> list[Row]:
 def _latency_rows(status: dict[str, Any]) -> list[Row]:
     """Medians of three rounds, in each of which all take turns.
 
-    The machine isn't equally fast at all times: measured one after the other, once each, the same
-    fabric had 7.1 times the bare chain's delay in one run and 2.1 times in the next.
+    The machine isn't equally fast at all times: measured one after the other, once each, the
+    fabric's p50 was 7.1 times the bare chain's; in turns, on the same day, 2.7 times.
     """
     here, there = status["regions"][:2]
     bare, same, other = zip(*(_round(here, there) for _ in range(ROUNDS)), strict=True)
