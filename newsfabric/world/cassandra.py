@@ -227,6 +227,10 @@ def command(
         # All of the cluster starts now: there is no gossip to settle and no ring to wait for.
         "cassandra.skip_wait_for_gossip_to_settle": "0",
         "cassandra.ring_delay_ms": "1000",
+        # Cassandra's own figure for a ring delay of 30 s. By default it is twice the ring delay,
+        # and who hasn't joined yet and says nothing for half of it is taken off the seeds. Two
+        # nodes on a busy machine did that to each other, and never spoke again.
+        "cassandra.gossip_quarantine_delay_ms": "60000",
         "cassandra.superuser_setup_delay_ms": "500",
     }
     return [

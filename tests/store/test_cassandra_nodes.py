@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +34,25 @@ def nodes(
 ) -> Iterator[LocalCassandra]:
     with LocalCassandra(tmp_path_factory.mktemp("nodes"), cassandra_home, nodes=2) as made:
         yield made
+
+
+def stall_while_they_start(made: LocalCassandra) -> None:
+    """Stop both nodes for 1.5 s again and again, from their first gossip until they serve."""
+    starting = threading.Thread(target=made.start)
+    starting.start()
+    while starting.is_alive():
+        if all(listens(node.gossip_port) for node in made.nodes):
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for node in made.nodes:
+                    made.signal(node.name, number)
+                starting.join(1.5 if number == signal.SIGSTOP else 0.5)
+        starting.join(0.05)
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+        return True
+    return False
 
 
 class Told(Presence):
@@ -67,6 +89,24 @@ async def test_a_node_that_the_driver_forgot_is_found_again(nodes: LocalCassandr
         await asyncio.wait([keeping])
     finally:
         await asyncio.to_thread(made.shutdown)
+
+
+def test_nodes_that_stall_while_they_join_find_each_other(
+    cassandra_home: CassandraHome, tmp_path: Path
+) -> None:
+    nodes = LocalCassandra(tmp_path, cassandra_home, nodes=2)
+    made = cluster(parse_address(nodes.url("system")), None)
+    try:
+        stall_while_they_start(nodes)
+        made.connect()
+        deadline = time.monotonic() + PATIENCE
+        while len(made.metadata.all_hosts()) < 2:
+            assert time.monotonic() < deadline, "they don't know each other"
+            time.sleep(0.2)
+            made.refresh_nodes()
+    finally:
+        made.shutdown()
+        nodes.close()
 
 
 def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCassandra) -> None:
