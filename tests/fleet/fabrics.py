@@ -25,7 +25,7 @@ _RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed
 
 def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess[str]:
     """A playbook that has ended, and what it said."""
-    return subprocess.run(
+    done = subprocess.run(
         command(PLAYBOOKS / name, INVENTORY, options),
         env=environment(fleet.folders),
         capture_output=True,
@@ -33,6 +33,9 @@ def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProces
         timeout=2400,
         check=False,
     )
+    # Ansible says it in YAML, which doubles an apostrophe within apostrophes.
+    done.stdout = done.stdout.replace("''", "'")
+    return done
 
 
 def plays(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess[str]:
