@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import uvloop
 
 from bench import chain, latency, revocation, router
+from bench.programs import build
 from bench.rows import Row
 from bench.world import running_world
 
@@ -20,9 +22,10 @@ ROUNDS: Final = 3
 
 def measure() -> list[Row]:
     """Start a world, measure it, take it down; then a router alone."""
+    programs = build()
     with running_world() as (status, took):
         rows = [Row(figure="newsfabric up, ready", value=took, unit="s", at_most=45)]
-        rows += _latency_rows(status)
+        rows += _latency_rows(programs, status)
         rows.append(revocation.measure(status))
     rate = router.messages_per_second()
     figure = "router, memory store"
@@ -30,14 +33,14 @@ def measure() -> list[Row]:
     return rows
 
 
-def _latency_rows(status: dict[str, Any]) -> list[Row]:
+def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
     """Medians of three rounds, in each of which all take turns.
 
     The machine isn't equally fast at all times: measured one after the other, once each, the
     fabric's p50 was 7.1 times the bare chain's; in turns, on the same day, 2.7 times.
     """
     here, there = status["regions"][:2]
-    bare, same, other = zip(*(_round(here, there) for _ in range(ROUNDS)), strict=True)
+    bare, same, other = zip(*(_round(programs, here, there) for _ in range(ROUNDS)), strict=True)
     bare_p50, bare_p99 = _medians(bare)
     same_p50, same_p99 = _medians(same)
     other_p50, other_p99 = _medians(other)
@@ -53,10 +56,12 @@ def _latency_rows(status: dict[str, Any]) -> list[Row]:
     ]
 
 
-def _round(here: dict[str, Any], there: dict[str, Any]) -> tuple[latency.Delays, ...]:
+def _round(
+    programs: Path, here: dict[str, Any], there: dict[str, Any]
+) -> tuple[latency.Delays, ...]:
     """The bare chain, readers in the publisher's region, and readers in the other one."""
     bare = uvloop.run(chain.measure(here, rate=RATE, seconds=SECONDS))
-    return bare, _delays(here, here), _delays(here, there)
+    return bare, _delays(programs, here, here), _delays(programs, here, there)
 
 
 def _medians(of: Sequence[latency.Delays]) -> tuple[float, float]:
@@ -64,10 +69,11 @@ def _medians(of: Sequence[latency.Delays]) -> tuple[float, float]:
     return median(d.p50 for d in of), median(d.p99 for d in of)
 
 
-def _delays(source: dict[str, Any], at: dict[str, Any]) -> latency.Delays:
+def _delays(programs: Path, source: dict[str, Any], at: dict[str, Any]) -> latency.Delays:
     """From a publisher in ``source`` to readers of the first gateway of region ``at``."""
     return uvloop.run(
         latency.through_fabric(
+            programs,
             next(b["amqp_url"] for b in source["brokers"] if b["role"] == "client"),
             at["gateways"][0]["websocket_url"],
             readers=READERS,

@@ -11,11 +11,14 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
-from bench.readers import connect_readers
+from bench.box import subscribe_verb
+from bench.programs import running_crowd
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect
 
@@ -65,29 +68,34 @@ async def publish_steadily(
 
 
 async def through_fabric(
-    amqp_url: str, websocket_url: str, *, readers: int, rate: float, seconds: float
+    programs: Path, amqp_url: str, websocket_url: str, *, readers: int, rate: float, seconds: float
 ) -> Delays:
-    """From a publisher on ``amqp_url`` to ``readers`` at ``websocket_url``."""
-    samples: list[int] = []
+    """From a publisher on ``amqp_url`` to ``readers`` at ``websocket_url``.
+
+    The readers are a program of Rust. In Python, on the two cores that the fabric has too, a
+    hundred of them took several ms to read one message, and that was counted as the fabric's.
+    """
+    options = {"port": urlsplit(websocket_url).port, "source": "127.0.0.1", "sample": 1}
     link = await connect([amqp_url], name="bench")
     try:
         publisher = await link.publisher()
         await publisher.ready()
-        connected = await connect_readers(
-            websocket_url, TOPIC, readers, lambda sent, now: samples.append(now - sent)
-        )
 
         async def send(body: bytes) -> None:
             await publisher.publish("publish", Message(TOPIC, body, Properties(app_id="bench")))
 
-        await publish_steadily(send, rate=rate, seconds=1)  # warms caches and connections
-        await settled(samples)
-        samples.clear()
-        sent = await publish_steadily(send, rate=rate, seconds=seconds)
-        await settled(samples)
-        for reader in connected:
-            reader.close()
-        return Delays.of(samples, sent * readers)
+        async with running_crowd(
+            programs, connections=readers, say=subscribe_verb(TOPIC), **options
+        ) as crowd:
+            await crowd.said()
+            warmth = await publish_steadily(send, rate=rate, seconds=1)
+            await crowd.has_got(warmth * readers)
+            await crowd.ask("report")
+            sent = await publish_steadily(send, rate=rate, seconds=seconds)
+            await crowd.has_got(sent * readers)
+            heard = await crowd.ask("report")
+        p50, p99, worst = heard["p50_ms"], heard["p99_ms"], heard["worst_ms"]
+        return Delays(p50, p99, worst, heard["delays"], sent * readers)
     finally:
         await link.close()
 
