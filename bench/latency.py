@@ -72,8 +72,8 @@ async def through_fabric(
 ) -> Delays:
     """From a publisher on ``amqp_url`` to ``readers`` at ``websocket_url``.
 
-    The readers are a program of Rust. In Python, on the two cores that the fabric has too, a
-    hundred of them took several ms to read one message, and that was counted as the fabric's.
+    The readers are a program of Rust: what they take counts as the fabric's delay. With a
+    hundred in Python p50 was 2.7 times the bare chain's, with these 2.0 times, on one day.
     """
     options = {"port": urlsplit(websocket_url).port, "source": "127.0.0.1", "sample": 1}
     link = await connect([amqp_url], name="bench")
