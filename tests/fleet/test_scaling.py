@@ -42,12 +42,13 @@ def scaler(fleet: Fleet, folder: Path) -> Iterator[None]:
     password = folder / "password"
     password.write_text(hashlib.sha256(f"{secret}:scaler.oregon".encode()).hexdigest())
     password.chmod(0o600)
-    program = f"env PYTHONPATH={CHECKOUT / 'deploy'} {sys.executable} -m fleet"
-    growing = f"boxes --scale-out {shlex.join(SMALL_BOXES)} oregon"
+    program = ("env", f"PYTHONPATH={CHECKOUT / 'deploy'}", sys.executable, "-m", "fleet")
+    growing = ("boxes", "--scale-out", *SMALL_BOXES, "oregon")
+    driver = shlex.join([*program, "--folder", str(fleet.folders.top), *growing])
     words = fleet.network.within(
         *(sys.executable, "-m", "wholesale", "scaler", "--name", "a-scaler", "--region", "oregon"),
         *("--fabric", str(fabric), "--port", "0", *PLAN, "--driver", "command"),
-        *("--command", f"{program} --folder '{fleet.folders.top}' {growing}"),
+        *("--command", driver),
     )
     login = {
         "NEWSFABRIC_AMQP_USERNAME": "scaler.oregon",

@@ -109,10 +109,9 @@ class Told:
     def _driver(self, region: str) -> Driver:
         match self.driver:
             case "command":
-                words = shlex.split(_needed(self.command, "--driver command needs --command"))
-                if not words:
-                    raise ConfigError("--command: no program")
-                return CommandDriver(words)
+                return CommandDriver(
+                    _words(_needed(self.command, "--driver command needs --command"))
+                )
             case "aws":
                 group = _needed(self.group, "--driver aws needs --group")
                 driver: Driver = _aws().AwsDriver(
@@ -176,6 +175,17 @@ def _option(name: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(
         name, *names, envvar=envvar, show_envvar=True, show_default=True, **settings
     )
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as exc:
+        # Not the line itself: there may be a secret in it.
+        raise ConfigError(f"--command can't be read as a shell does: {exc}") from exc
+    if not words:
+        raise ConfigError("--command: no program")
+    return words
 
 
 def _needed(value: Any, text: str) -> Any:

@@ -117,6 +117,20 @@ async def test_a_driver_that_wasnt_told_enough_is_one_line(driver: str, text: st
             pass
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("boxes --folder 'a fleet's'", r"^--command can't be read as a shell does: No closing"),
+        (" ", "^--command: no program$"),
+    ],
+)
+async def test_a_command_that_is_no_command_is_one_line(command: str, text: str) -> None:
+    told = dataclasses.replace(NOTHING, driver="command", command=command)
+    with pytest.raises(ConfigError, match=text):
+        async with told.opened("oregon"):
+            pass
+
+
 async def test_without_a_driver_it_only_says(tmp_path: Path) -> None:
     async with NOTHING.opened("oregon") as (driver, watching):
         assert await driver.boxes() is None
