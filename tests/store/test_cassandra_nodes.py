@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from cassandra import OperationTimedOut
-from cassandra.cluster import NoHostAvailable
+from cassandra.cluster import Cluster, NoHostAvailable
 from gateways import until
 
 from newsfabric.store._cassandra_cluster import cluster, keep_nodes_known
@@ -50,9 +50,19 @@ def stall_while_they_start(made: LocalCassandra) -> None:
 
 
 def listens(port: int) -> bool:
+    """Whether something takes connections there; a process that is stopped does, too."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
         return True
     return False
+
+
+def hear_of_both(made: Cluster) -> None:
+    """Wait until the driver knows both nodes: one that has just started may not know the other."""
+    deadline = time.monotonic() + PATIENCE
+    while len(made.metadata.all_hosts()) < 2:
+        assert time.monotonic() < deadline, "the first node doesn't hear of the second"
+        time.sleep(0.2)
+        made.refresh_nodes()
 
 
 class Told(Presence):
@@ -99,11 +109,7 @@ def test_nodes_that_stall_while_they_join_find_each_other(
     try:
         stall_while_they_start(nodes)
         made.connect()
-        deadline = time.monotonic() + PATIENCE
-        while len(made.metadata.all_hosts()) < 2:
-            assert time.monotonic() < deadline, "they don't know each other"
-            time.sleep(0.2)
-            made.refresh_nodes()
+        hear_of_both(made)
     finally:
         made.shutdown()
         nodes.close()
@@ -112,15 +118,10 @@ def test_nodes_that_stall_while_they_join_find_each_other(
 def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCassandra) -> None:
     made = cluster(parse_address(nodes.url("system")), None)
     presence = Told("oregon", made.metadata.all_hosts)
-    deadline = time.monotonic() + PATIENCE
     try:
         made.register_listener(presence)
         session = made.connect()
-        # A node that has just started may not have been told of the other one yet.
-        while len(made.metadata.all_hosts()) < 2:
-            assert time.monotonic() < deadline, "the first node doesn't hear of the second"
-            time.sleep(0.2)
-            made.refresh_nodes()
+        hear_of_both(made)
         presence.look()
         assert presence.is_whole(time.monotonic())
         nodes.kill("oregon-store-2")
