@@ -125,13 +125,16 @@ class Fabrics:
         return found
 
     async def routed(self, count: int) -> list[str | None]:
-        """The message ids of the next ``count`` messages that readers get."""
-        found: list[str | None] = []
+        """The message ids of the next ``count`` messages that readers get.
+
+        A box takes the first copy of each: on a slow machine a publisher sends some again.
+        """
+        found: dict[str | None, None] = {}
         while len(found) < count:
             message = (await _soon(self.postoffice.next())).message
             if message.properties.type != control.TICK:
-                found.append(decode(message).message_id)
-        return found
+                found[decode(message).message_id] = None
+        return list(found)
 
     async def evidence(self, count: int) -> list[Message]:
         """The next ``count`` messages in ``rejected``."""
