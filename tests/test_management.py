@@ -119,7 +119,7 @@ async def test_a_shovel_comes_back_as_it_was_put_and_says_its_state(api: Managem
     await api.put_shovel("t.shovel", value)
     try:
         assert (await api.shovels())["t.shovel"] == value
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "t.shovel" not in await api.shovel_states():  # noqa: ASYNC110 - no events to wait for
                 await asyncio.sleep(0.05)
     finally:

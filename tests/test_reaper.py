@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 SUPPORT = Path(__file__).parent / "support"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 # It starts something in a session of its own that has no parent, as daemons do; says who that is.
 STARTER = """

@@ -114,7 +114,7 @@ async def test_it_reports_until_it_is_cancelled(core: StubBroker):
     process = Process()
     tap = core.tap("upstream")
     task = asyncio.create_task(process.reporting.run(core.connect()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await until(lambda: core.depth(tap))
     (message,) = core.take(tap)
     assert decode_report(message).name == "oregon-router-1"

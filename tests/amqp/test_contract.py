@@ -387,7 +387,7 @@ async def test_a_delivery_that_upsets_its_taker_comes_once_more_and_never_again(
     consumer = await other.consumer(name, take, prefetch=1)
     for body in (b"bad", b"good"):
         await publisher.publish("", Message(name, body))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert [await seen.get() for _ in range(3)] == [
             (b"bad", False),
             (b"bad", True),
@@ -478,7 +478,7 @@ async def test_a_declaration_that_fails_hurts_nobody_else(
 
 
 async def established(link: Link) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not link.established:  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.01)
 
@@ -536,7 +536,7 @@ async def test_a_cut_fails_what_is_in_flight_and_everything_comes_back(
     waiting = asyncio.create_task(publisher.ready())
 
     await broker.heal()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await waiting
     assert link.connected
     assert declared == 2

@@ -300,7 +300,7 @@ def test_what_a_box_is_for_it_may_do(core: Guarded) -> None:
 
 
 def _one(channel: object, queue: str, body: bytes) -> None:
-    _, _, found = next(channel.consume(queue, auto_ack=True, inactivity_timeout=10))  # type: ignore[attr-defined]
+    _, _, found = next(channel.consume(queue, auto_ack=True, inactivity_timeout=60))  # type: ignore[attr-defined]
     assert found == body
 
 

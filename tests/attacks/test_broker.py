@@ -41,7 +41,7 @@ class Lines(logging.Handler):
         self.came.set()
 
     async def first(self) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.came.wait()
         return self.lines[0]
 

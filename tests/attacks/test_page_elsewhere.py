@@ -26,7 +26,7 @@ from tornado.web import Application, RequestHandler
 
 from newsfabric.store.memory import MemoryStore
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 # Browsers take .localhost for this machine, and for as good as HTTPS: cookies of every kind work.
 HOME: Final = "gateway.news.localhost"
 LISTED: Final = "www.news.localhost"

@@ -168,7 +168,7 @@ def _why_rejected(core: Guarded, body: bytes) -> str | None:
     """The reason for which ``body`` comes to ``rejected``; None if it doesn't come."""
     with core.connect("root") as connection:
         channel = opened(connection)
-        for _, properties, found in channel.consume("rejected", True, inactivity_timeout=20):
+        for _, properties, found in channel.consume("rejected", True, inactivity_timeout=60):
             if found is None:
                 break
             if found == body:

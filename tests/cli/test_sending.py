@@ -18,7 +18,7 @@ from newsfabric.publish import AsyncPublisher
 from newsfabric.topics import PublisherRights, TopicTable
 from newsfabric.topology import declare_client
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 SEND_AGAIN = 0.05
 
 

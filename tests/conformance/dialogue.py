@@ -15,7 +15,7 @@ from typing import Final
 
 import websockets
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0
 NONCE: Final = "x3JJHMbDL1EzLkh9GBhXDw=="
 # Their values say something about SockJS.
 _VALUES: Final = ("content-type", "cache-control", "allow", "vary", "set-cookie", "upgrade",

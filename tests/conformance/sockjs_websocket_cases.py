@@ -44,7 +44,7 @@ async def several_messages_in_one_frame(d: Dialogue) -> None:
         heard: list[str] = []
         while len(heard) < 2:
             # One frame or two: both say the same.
-            frame = str(await asyncio.wait_for(ws.connection.recv(), 20))
+            frame = str(await asyncio.wait_for(ws.connection.recv(), 60))
             heard += json.loads(frame.removeprefix("a"))
         assert heard == ["a", "b"]
 
@@ -69,7 +69,7 @@ async def broken_json_ends_a_websocket(d: Dialogue) -> None:
         await ws.connection.send('["a')
         # Abruptly: no frame of SockJS's comes before the end.
         with contextlib.suppress(websockets.ConnectionClosed):
-            raise AssertionError(await asyncio.wait_for(ws.connection.recv(), 20))
+            raise AssertionError(await asyncio.wait_for(ws.connection.recv(), 60))
         await ws.closed()
 
 

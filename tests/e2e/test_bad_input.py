@@ -51,7 +51,7 @@ def test_what_a_stranger_sends_is_kept_with_its_bytes(world: World, reason: str)
             client.channel().basic_publish(
                 "publish", "news.world", body, pika.BasicProperties(**properties)
             )
-        found = next(channel.consume(evidence, inactivity_timeout=20))
+        found = next(channel.consume(evidence, inactivity_timeout=60))
     assert found[2] == body
     assert found[1].headers["reason"] == reason
     assert found[1].headers["topic"] == "news.world"

@@ -16,7 +16,7 @@ from worlds import World
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Device:

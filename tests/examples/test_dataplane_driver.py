@@ -30,13 +30,13 @@ async def port(tmp_path: Path) -> AsyncIterator[int]:
         PROGRAM, "--control", control, "--port", "0", stderr=asyncio.subprocess.PIPE
     )
     assert plane.stderr is not None
-    line = (await asyncio.wait_for(plane.stderr.readline(), 20)).decode()
+    line = (await asyncio.wait_for(plane.stderr.readline(), 60)).decode()
     driver = await asyncio.create_subprocess_exec(sys.executable, EXAMPLE, control)
     yield int(line.removeprefix("readers on port ").partition(":")[0])
     plane.terminate()
-    _, said = await asyncio.wait_for(plane.communicate(), 20)
+    _, said = await asyncio.wait_for(plane.communicate(), 60)
     # When the data plane hangs up, the example is over.
-    assert (plane.returncode, await asyncio.wait_for(driver.wait(), 20)) == (0, 0), said.decode()
+    assert (plane.returncode, await asyncio.wait_for(driver.wait(), 60)) == (0, 0), said.decode()
 
 
 async def test_who_subscribes_gets_a_message_each_second(port: int) -> None:

@@ -45,7 +45,7 @@ async def test_without_descriptors_it_pauses_and_then_serves(
         assert caplog.text.count("no new connections") == 1
         descriptors.give_back()
         await loop.sock_sendall(waiting, b"GET / HTTP/1.0\r\n\r\n")
-        answer = await asyncio.wait_for(loop.sock_recv(waiting, 100), 20)
+        answer = await asyncio.wait_for(loop.sock_recv(waiting, 100), 60)
         assert answer.startswith(b"HTTP/1.1 404")
     listener.stop()
     listener.stop()
@@ -67,7 +67,7 @@ async def test_with_all_connections_that_it_may_have_others_wait(
         assert (await loop.sock_recv(first, 4096)).startswith(b"HTTP/1.1 404")
         await until(lambda: "1 connections are open" in caplog.text)
         first.close()
-        answer = await asyncio.wait_for(loop.sock_recv(second, 100), 20)
+        answer = await asyncio.wait_for(loop.sock_recv(second, 100), 60)
         assert answer.startswith(b"HTTP/1.1 404")
     # Twice or more it has looked, and said once that it must wait.
     assert caplog.text.count("no new connections") == 1

@@ -43,7 +43,7 @@ async def gateway(
     )  # fmt: skip
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (found := re.search(rb"readers on port (\d+), admin on port (\d+)",
                                           line := await process.stderr.readline())):  # fmt: skip
                 assert line, "the gateway ended"
@@ -68,15 +68,15 @@ async def test_a_message_crosses_the_broker_and_sigterm_drains(rabbitmq: Node, e
             tick = Tick(origin="oregon", router="r", epoch=1, seq=0, sent_ms=1)
             await publisher.publish(topology.POSTOFFICE, encode_tick(tick))
             await reader.send('{"action":"subscribe","topic":"news.breaking"}')
-            assert json.loads(await asyncio.wait_for(reader.recv(), 20))["type"] == "subscribed"
+            assert json.loads(await asyncio.wait_for(reader.recv(), 60))["type"] == "subscribed"
             await publisher.publish(topology.POSTOFFICE, encode(envelope(1)))
-            push = json.loads(await asyncio.wait_for(reader.recv(), 20))
+            push = json.loads(await asyncio.wait_for(reader.recv(), 60))
             assert (push["id"], push["body"]) == (envelope(1).id, {"headline": 1})
             process.send_signal(signal.SIGTERM)
-            goodbye = json.loads(await asyncio.wait_for(reader.recv(), 20))
+            goodbye = json.loads(await asyncio.wait_for(reader.recv(), 60))
             assert (goodbye["type"], goodbye["code"]) == ("disconnect", 1012)
             with pytest.raises(websockets.ConnectionClosed):
-                await asyncio.wait_for(reader.recv(), 20)
+                await asyncio.wait_for(reader.recv(), 60)
             assert await asyncio.wait_for(process.wait(), 30) == 0
     finally:
         await link.close()

@@ -17,7 +17,7 @@ from newsfabric.errors import Disconnected, ReaderError, StoreUnavailable
 from newsfabric.reader import TRANSPORTS, Gateway, Push, Reader, Transport, connect, follow
 from newsfabric.store.memory import MemoryStore
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 TOPIC = "news.breaking"
 # RFC 6455 section 1.3.
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.broker
 GUEST = Credentials()
 CLIENT = Cluster("oregon", "client")
 CORE = Cluster("oregon", "core")
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture

@@ -350,7 +350,7 @@ async def test_who_writes_also_purges_in_turns(path):
     await store.write([envelope(n, at=n) for n in range(1_200)])
     clock.ms = START_MS + 3_600_000 + 1_100
     connection = file.connect(path, busy_s=1.0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while connection.execute("SELECT count(*) FROM messages").fetchone()[0] != 99:
             await store.write([envelope(1_199, at=1_199)])
     connection.close()

@@ -56,7 +56,7 @@ class Region:
             await self._link.close()
         await self._management._delete(f"/vhosts/{self.vhost}")
 
-    async def saw(self, count: int, *, seconds: float = 20) -> list[Message]:
+    async def saw(self, count: int, *, seconds: float = 60) -> list[Message]:
         """Wait until ``count`` messages have come; all that came."""
         async with asyncio.timeout(seconds):
             while len(self.seen) < count:
@@ -90,7 +90,7 @@ class Region:
 
     async def cut_publishers(self) -> None:
         """Close the connections that aren't the router's. They are listed seconds late."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (names := await self.publishers()):  # noqa: ASYNC110 - nothing to wait on
                 await asyncio.sleep(0.2)
         for name in names:

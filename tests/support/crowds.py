@@ -7,7 +7,7 @@ import json
 import socket
 from collections.abc import Iterator
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 _HANDSHAKE = (
     b"GET /websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"

@@ -64,7 +64,7 @@ class ReadingPage:
         await reading.until("log.isServed && fabric.state.state === 'open'", 30)
         return reading
 
-    async def until(self, condition: str, seconds: float = 20) -> None:
+    async def until(self, condition: str, seconds: float = 60) -> None:
         """Wait for a JavaScript expression; not by animation frames, which hidden tabs lack."""
         await self.page.wait_for_function(f"() => {condition}", polling=20, timeout=seconds * 1000)
 

@@ -15,7 +15,7 @@ import tornado.web
 from newsfabric.otel_spans import Kind, Span
 from newsfabric.service import listen
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")

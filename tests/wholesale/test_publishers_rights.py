@@ -94,7 +94,7 @@ async def test_a_publisher_gets_its_own_receipts(url: str, rabbitmq: Node) -> No
             own.queue_bind(mine, "receipts", mine)
             properties = pika.BasicProperties(correlation_id="c1", type="receipt")
             channel(fabric).basic_publish("receipts", mine, b"{}", properties)
-            _, answer, _ = next(own.consume(mine, inactivity_timeout=10))
+            _, answer, _ = next(own.consume(mine, inactivity_timeout=60))
             assert answer.correlation_id == "c1"
 
     await asyncio.to_thread(tried)

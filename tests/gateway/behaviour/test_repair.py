@@ -21,7 +21,7 @@ from newsfabric.store.memory import MemoryStore
 
 TOPIC = "news.breaking"
 # Two seconds from the moment when others could know of it, where nothing else takes the processor.
-SOON = 20.0
+SOON = 60.0
 
 
 async def lose(box: Box, **fields: Any) -> Envelope:

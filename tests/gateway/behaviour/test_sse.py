@@ -176,7 +176,7 @@ async def test_a_reader_who_breaks_off_before_the_answer_leaves_nothing(
     linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
     reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     reader.sendall(b"GET /events?topic=news.breaking HTTP/1.1\r\nHost: x\r\n\r\n")
-    await asyncio.wait_for(left.wait(), 20)
+    await asyncio.wait_for(left.wait(), 60)
     monkeypatch.setattr(core, "welcome", welcome)
     async with box.reader("news.breaking") as other:
         await other.is_up_to_date()

@@ -481,7 +481,7 @@ async def test_a_readers_goodbye_is_answered_with_its_code(box: Box) -> None:
 async def test_a_ping_frame_is_answered(box: Box) -> None:
     async with box.reader() as reader:
         pong = await reader.connection.ping(b"are you there")
-        await asyncio.wait_for(pong, 20)
+        await asyncio.wait_for(pong, 60)
 
 
 async def test_a_reader_without_a_sign_of_life_is_closed_with_4203(engine: str) -> None:

@@ -66,7 +66,7 @@ class Attached:
             self.visit.hand_over(handover(), ours.fileno())
             ours.close()
             streams, writer = await asyncio.open_connection(sock=reader)
-            answer = await asyncio.wait_for(streams.read(), 20)
+            answer = await asyncio.wait_for(streams.read(), 60)
             writer.close()
             return Response.of(answer)
 
@@ -91,13 +91,13 @@ async def control_plane(
         entering = asyncio.create_task(stack.enter_async_context(engine))
         visit = await fake.visited()
         heard = await visit.greet(attachment=attachment, blob=blob)
-        gateway = await asyncio.wait_for(entering, 20)
+        gateway = await asyncio.wait_for(entering, 60)
         attached = Attached(Box(gateway, broker, store, stop, epoch=epoch), visit, heard)
         yield attached
         # It ends with the drain.
         leaving = asyncio.create_task(stack.aclose())
         await drained(attached.visit)
-        await asyncio.wait_for(leaving, 20)
+        await asyncio.wait_for(leaving, 60)
 
 
 async def drained(visit: Visit) -> None:

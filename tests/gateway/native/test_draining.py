@@ -74,7 +74,7 @@ async def test_while_it_drains_other_requests_are_still_handed_over(tmp_path: Pa
         await subscribed(raw, "news.breaking")
         control.send(commands.drain(2.0, 10))
         page.send(PAGE)
-        passed, _ = await asyncio.wait_for(control.handed.get(), 20)
+        passed, _ = await asyncio.wait_for(control.handed.get(), 60)
         passed.close()
         await control.counted(handovers=1, draining=1)
 

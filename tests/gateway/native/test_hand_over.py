@@ -36,7 +36,7 @@ async def test_every_byte_is_there_however_the_request_comes_in_pieces(
                 for at in range(0, len(request), size):
                     raw.send(request[at : at + size])
                     await asyncio.sleep(0.001 if size < len(request) else 0)
-                passed, address = await asyncio.wait_for(control.handed.get(), 20)
+                passed, address = await asyncio.wait_for(control.handed.get(), 60)
                 with passed:
                     assert address == "127.0.0.1"
                     passed.setblocking(False)
@@ -51,7 +51,7 @@ async def test_without_a_control_plane_they_are_told_to_come_back(tmp_path: Path
     async with dataplane(tmp_path) as plane:
         async with attached(plane, waiting) as control, plane.reader() as raw:
             raw.send(PAGE)
-            (await asyncio.wait_for(control.handed.get(), 20))[0].close()
+            (await asyncio.wait_for(control.handed.get(), 60))[0].close()
         for request in (PAGE, REQUESTS["xhr_send with its body"] * 50):
             async with plane.reader() as raw:
                 raw.send(request)
@@ -110,7 +110,7 @@ async def test_those_that_wait_for_a_control_plane_that_dies_are_told_to_come_ba
 async def test_a_request_after_many_of_ours_on_one_connection(tmp_path: Path) -> None:
     async with driven(tmp_path) as (plane, control), plane.reader() as raw:
         raw.send(GREETING * 200 + PAGE)
-        passed, _ = await asyncio.wait_for(control.handed.get(), 20)
+        passed, _ = await asyncio.wait_for(control.handed.get(), 60)
         with passed:
             assert passed.recv(4096) == PAGE
         answers = await raw.read_all()

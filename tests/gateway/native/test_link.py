@@ -36,7 +36,7 @@ class End:
         self._came.set()
 
     async def hear(self, count: int) -> list[tuple[Event, int | None]]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.heard) < count:
                 self._came.clear()
                 await self._came.wait()
@@ -127,14 +127,14 @@ async def test_descriptors_that_nobody_took_are_closed(end: End) -> None:
 )  # fmt: skip
 async def test_garbage_ends_the_link(end: End, data: bytes) -> None:
     await end.other.say(data)
-    assert await asyncio.wait_for(end.lost, 20)
+    assert await asyncio.wait_for(end.lost, 60)
     assert end.link.closed
     end.link.send(commands.count())
 
 
 async def test_the_end_of_the_other_end_is_told_once(end: End) -> None:
     end.other.leave()
-    assert await asyncio.wait_for(end.lost, 20) == "it has closed the link"
+    assert await asyncio.wait_for(end.lost, 60) == "it has closed the link"
 
 
 async def test_a_link_that_we_close_tells_nothing(end: End) -> None:

@@ -70,7 +70,7 @@ def listening() -> Iterator[socket.socket]:
 
 
 async def handed(control: Control) -> tuple[socket.socket, str]:
-    return await asyncio.wait_for(control.handed.get(), 20)
+    return await asyncio.wait_for(control.handed.get(), 60)
 
 
 @pytest.mark.parametrize("inherited", [False, True])

@@ -51,7 +51,7 @@ class Listener:
         self._came.set()
 
     async def hear(self, *expected: object) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.told) < len(expected):
                 self._came.clear()
                 await self._came.wait()
@@ -105,7 +105,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
         await pair.attached(attachment=3, blob=b"marks")
         yield pair
         plane.close()
-        await asyncio.wait_for(staying, 20)
+        await asyncio.wait_for(staying, 60)
 
 
 def publication(number: int) -> Publication:
@@ -165,7 +165,7 @@ async def test_how_many_may_be_handed_over_leaves_descriptors_for_the_rest(
             attaching = asyncio.create_task(plane.attach())
             visit = await fake.visited()
             assert (await visit.greet())["handovers"] == 128
-            await asyncio.wait_for(attaching, 20)
+            await asyncio.wait_for(attaching, 60)
             plane.close()
 
 
@@ -248,7 +248,7 @@ async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
     await pair.visit.hear_named("count")
     assert not counting.done()
     await pair.visit.say(counters(accepts=5))
-    await asyncio.wait_for(counting, 20)
+    await asyncio.wait_for(counting, 60)
 
 
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
@@ -260,7 +260,7 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     await pair.visit.hear_named("publish")
     assert not draining.done()
     pair.visit.leave()
-    await asyncio.wait_for(draining, 20)
+    await asyncio.wait_for(draining, 60)
     assert (pair.plane.state, done) == (State.GONE, [1])
     await pair.plane.drain(0.0, 5, patience=5.0)
 
@@ -275,7 +275,7 @@ async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair:
     await pair.visit.hear_named("drain")
     assert not draining.done()
     pair.visit.leave()
-    await asyncio.wait_for(draining, 20)
+    await asyncio.wait_for(draining, 60)
     assert pair.plane.state is State.GONE
 
 
@@ -287,7 +287,7 @@ async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair:
     await pair.attached(4)
     await pair.visit.hear_named("drain")
     pair.visit.leave()
-    await asyncio.wait_for(draining, 20)
+    await asyncio.wait_for(draining, 60)
 
 
 async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_pa
             visit.leave()
         visit = await fake.visited()
         await visit.greet()
-        await asyncio.wait_for(attaching, 20)
+        await asyncio.wait_for(attaching, 60)
         assert plane.state is State.ATTACHED
         plane.close()
 
@@ -321,7 +321,7 @@ async def test_a_data_plane_of_another_release_is_said_so_with_what_helps(tmp_pa
         await visit.say(refused("bad version"))
         visit.leave()
         with pytest.raises(ConfigError) as refusal:
-            await asyncio.wait_for(attaching, 20)
+            await asyncio.wait_for(attaching, 60)
         assert str(refusal.value) == (
             f"the data plane at {path} refuses us (bad version); if it is of an older release, have"
             f" one of this release take over from it: newsfabric-dataplane --take-over"
@@ -340,13 +340,13 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
         dead.bind(str(path))
     plane = Plane(TOLD, program, path, Listener())
     attaching = asyncio.create_task(plane.attach())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (said := program.with_name("program.said")).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     async with fake_dataplane(path) as fake:
         visit = await fake.visited()
         await visit.greet()
-        await asyncio.wait_for(attaching, 20)
+        await asyncio.wait_for(attaching, 60)
         assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
         visit.leave()
         await plane.drain(0.0, 1, patience=0.0)

@@ -161,12 +161,12 @@ async def test_what_is_purged_from_the_boxs_queue_is_delivered_all_the_same(
             await route(2)
             purge(rabbitmq, topology.GATEWAY_QUEUE)
             await gateway.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 assert await reader.hear_bodies(1) == [2]
             # One that no queue ever saw, while all others come.
             await store.write([router.message(TOPIC, 3)])
             await route(4)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 assert await reader.hear_bodies(2) == [4, 3]
             await reader.is_up_to_date()
             await gateway.drain()

@@ -60,7 +60,7 @@ async def test_a_newer_control_plane_takes_over_from_a_living_one(place: Place) 
             await place.say(first, 0)
             assert await reader.hear_bodies(1) == [0]
             second = await stack.enter_async_context(place.control_plane())
-            await asyncio.wait_for(first.stop.wait(), 20)
+            await asyncio.wait_for(first.stop.wait(), 60)
         await place.say(second, 1)
         assert await reader.hear_bodies(1) == [1]
         await reader.is_up_to_date()

@@ -100,7 +100,7 @@ async def attached(fake: FakeDataplane, core: NativeCore, attachment: int = 1) -
     attaching = asyncio.create_task(core.plane.attach())
     visit = await fake.visited()
     await visit.greet(attachment=attachment)
-    await asyncio.wait_for(attaching, 20)
+    await asyncio.wait_for(attaching, 60)
     return visit
 
 

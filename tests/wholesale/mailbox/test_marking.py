@@ -96,7 +96,7 @@ def send(desk: Desk, *marks: Mark | Message) -> None:
 
 async def settled(desk: Desk, made: Marking) -> None:
     await until(lambda: desk.broker.depth("mailbox.1") == 0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await made.settled()
 
 
