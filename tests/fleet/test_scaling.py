@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +32,11 @@ PLAN = (
 
 
 @contextlib.contextmanager
-def scaler(fleet: Fleet, folder: Path) -> Iterator[None]:
-    """One of oregon, on this machine, which can boot machines; within the fleet's network."""
+def scaler(fleet: Fleet, folder: Path) -> Iterator[Callable[[], list[str]]]:
+    """One of oregon, on this machine, which can boot machines; within the fleet's network.
+
+    What it gives asks for the boxes that belong to the fleet, while the scaler runs.
+    """
     fabric = folder / "fabric.json"
     said = on(fleet, "oregon-core-1", "cat /etc/newsfabric/fabric.json")
     # Machines know each other's names; this one doesn't.
@@ -58,31 +61,31 @@ def scaler(fleet: Fleet, folder: Path) -> Iterator[None]:
         (folder / "scaler.log").open("w") as log,
         subprocess.Popen(words, cwd=CHECKOUT, env=os.environ | login, stderr=log) as process,
     ):
+
+        def members() -> list[str]:
+            assert process.poll() is None, (folder / "scaler.log").read_text()
+            return [member.name for member in fleet.members() if member.role == "retail"]
+
         try:
-            yield
+            yield members
         finally:
             process.terminate()
             process.wait(60)
 
 
-def members(fleet: Fleet) -> list[str]:
-    """The boxes that belong to the fleet."""
-    return [member.name for member in fleet.members() if member.role == "retail"]
-
-
 def test_a_box_is_booted_for_a_crowd_and_drained_after_it(fleet: Fleet, tmp_path: Path) -> None:
     plays(fleet, "site.yml", *SMALL_BOXES)
     assert boxes(fleet, "oregon") == 2
-    with scaler(fleet, tmp_path):
+    with scaler(fleet, tmp_path) as members:
         # 150 readers are more than 2 · 70.
         with Crowd(fleet, ("oregon", "oregon"), readers=150, per_second=5) as crowd:
-            until("a machine more", lambda: "oregon-retail-3" in members(fleet))
+            until("a machine more", lambda: "oregon-retail-3" in members())
             until("readers are sent there", lambda: boxes(fleet, "oregon") == 3)
         assert crowd.noticed_nothing, crowd.report
 
         # They are on all three, so some of them have to move.
         with Crowd(fleet, ("oregon", "oregon"), readers=60, per_second=5) as few:
-            until("a machine less", lambda: len(members(fleet)) == 2, 600)
+            until("a machine less", lambda: len(members()) == 2, 600)
         assert few.missed_nothing, few.report
         assert 0 < few.report["left"] < 60
     assert boxes(fleet, "oregon") == 2
