@@ -15,6 +15,10 @@ import urllib.request
 from pathlib import Path
 
 UNITS = ("newsfabric-*.service", "rabbitmq-server.service", "cassandra.service")
+PROPERTIES = (
+    *("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID"),
+    *("ConditionResult", "ConditionTimestampMonotonic"),
+)
 GATEWAY = "newsfabric-gateway"
 _SECONDS = 5.0
 _MOST_BYTES = 65_536
@@ -39,8 +43,15 @@ def units(said: str) -> list[dict[str, object]]:
 
 
 def _is_wanted(fields: dict[str, str]) -> bool:
-    """Whether a unit is there and should run: no template, nor installed for others to run."""
-    idle = fields.get("ActiveState") == "inactive" and fields.get("UnitFileState") == "disabled"
+    """Whether a unit is there and should run.
+
+    No template, none that is installed for others to run, and none whose ``Condition…=`` systemd
+    has found unmet here: it isn't started then, and that is no failure (systemd.unit(5)).
+    """
+    unmet = fields.get("ConditionResult") == "no"
+    asked = fields.get("ConditionTimestampMonotonic", "0") != "0"
+    not_here = fields.get("UnitFileState") == "disabled" or (unmet and asked)
+    idle = fields.get("ActiveState") == "inactive" and not_here
     return fields.get("LoadState") == "loaded" and "@." not in fields.get("Id", "") and not idle
 
 
@@ -74,9 +85,8 @@ def answer(url: str) -> object:
 
 def main() -> None:
     """Print it."""
-    properties = "--property=Id,LoadState,ActiveState,UnitFileState,MainPID"
     done = subprocess.run(
-        ["systemctl", "show", "--all", properties, *UNITS],
+        ["systemctl", "show", "--all", f"--property={','.join(PROPERTIES)}", *UNITS],
         capture_output=True,
         text=True,
         timeout=_SECONDS,

@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 import pytest
 import yaml
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+from moto_cloud import moto_cloud
 
 # Libraries of others, which aren't free of warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -47,11 +47,9 @@ def test_it_asks_for_the_fabric_and_the_regions_that_terraform_makes(environment
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    """The address of a cloud with nothing in it."""
+    with moto_cloud() as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import boto3
 import pytest
 import yaml
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+from moto_cloud import moto_cloud
 
 from newsfabric.instance.files import login_in, pem_in
 
@@ -33,11 +33,9 @@ AWS_REGIONS: Final = {"oregon": "us-west-2", "dublin": "eu-west-1"}
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    """The address of a cloud with nothing in it."""
+    with moto_cloud() as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
@@ -105,6 +106,13 @@ def hears(fleet: Fleet, region: str, other: str) -> bool:
     (found,) = [each for each in board["regions"] if each["name"] == other]
     # Before the first answer nothing is known of it.
     return found["state"] != "away" and found["services"] != []
+
+
+def newsfabric(fleet: Fleet, *words: str) -> str:
+    """What a command of ``newsfabric`` says of the fleet; it must succeed."""
+    program = Path(sys.executable).with_name("newsfabric")
+    words = (str(program), *words, "--state", str(fleet.folders.top))
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def boxes(fleet: Fleet, region: str) -> int:

@@ -6,6 +6,7 @@ The tests share the machines, in their order. `.ci/run` runs the first of them.
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import urllib.request
 import zipfile
@@ -19,7 +20,7 @@ from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT
 from fleet.plan import machines_of
 from tests.fleet.conftest import fabric_in
-from tests.fleet.fabrics import Crowd, changes, on, plays
+from tests.fleet.fabrics import Crowd, changes, newsfabric, on, plays
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -68,6 +69,7 @@ def test_an_operator_sees_the_board_and_a_second_run_changes_nothing(fleet: Flee
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=30) as answer:
         assert answer.status == 200
+    assert json.loads(newsfabric(fleet, "status", "--json"))["ready"]
     assert set(changes(plays(fleet, "site.yml")).values()) == {0}
 
 

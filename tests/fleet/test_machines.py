@@ -19,6 +19,7 @@ from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT
 from fleet.plan import machines_of
 from fleet.run import run
+from tests.fleet.fabrics import newsfabric
 from wholesale.scaler.drivers import DriverError
 from wholesale.scaler.drivers.command import CommandDriver
 
@@ -221,30 +222,24 @@ def test_a_port_that_is_taken_is_named(empty_fleet: Fleet) -> None:
 
 
 def test_newsfabrics_own_commands_see_and_break_units_and_machines(fleet: Fleet) -> None:
-    def newsfabric(*words: str) -> str:
-        program = Path(sys.executable).with_name("newsfabric")
-        state = ["--state", str(fleet.folders.top)]
-        done = subprocess.run([program, *words, *state], capture_output=True, text=True, check=True)
-        return done.stdout
-
     def services() -> dict[str, bool]:
-        (oregon,) = json.loads(newsfabric("status", "--json"))["regions"]
+        (oregon,) = json.loads(newsfabric(fleet, "status", "--json"))["regions"]
         return {service["name"]: service["running"] for service in oregon["services"]}
 
     start = "systemd-run --quiet --property=RemainAfterExit=no --unit=newsfabric-router@1 sleep 600"
     on(fleet, "oregon-core-1", start)
     pid = on(fleet, "oregon-core-1", "systemctl show --value -p MainPID newsfabric-router@1")
     assert services() == {"oregon-core-1/router@1": True}
-    assert f"(pid {pid})" in newsfabric("chaos", "stop", "oregon-core-1/router@1")
+    assert f"(pid {pid})" in newsfabric(fleet, "chaos", "stop", "oregon-core-1/router@1")
     assert on(fleet, "oregon-core-1", f"cut -d' ' -f3 /proc/{pid}/stat") == "T"
-    assert "goes on" in newsfabric("chaos", "cont", "oregon-core-1/router@1")
+    assert "goes on" in newsfabric(fleet, "chaos", "cont", "oregon-core-1/router@1")
     assert on(fleet, "oregon-core-1", f"cut -d' ' -f3 /proc/{pid}/stat") == "S"
 
-    newsfabric("chaos", "kill", "oregon-retail-1")
-    newsfabric("chaos", "cut", "oregon-tokyo-link")
+    newsfabric(fleet, "chaos", "kill", "oregon-retail-1")
+    newsfabric(fleet, "chaos", "cut", "oregon-tokyo-link")
     assert services()["oregon-retail-1"] is False
     assert not reaches(fleet, "oregon-core-1", "tokyo-proxy-1")
-    newsfabric("chaos", "heal")
+    newsfabric(fleet, "chaos", "heal")
     assert services() == {"oregon-core-1/router@1": True}
     assert reaches(fleet, "oregon-core-1", "tokyo-proxy-1")
 

@@ -36,6 +36,11 @@ def unit(name: str, pid: int, active: str = "active", file: str = "enabled") -> 
     return f"Id={name}.service\n{states}\nMainPID={pid}\n"
 
 
+def unmet(at: str) -> str:
+    """A unit's condition, which systemd asked for ``at`` µs after boot; 0: not yet."""
+    return f"ConditionResult=no\nConditionTimestampMonotonic={at}\n"
+
+
 class Fabric:
     """Two hosts of a region, of which one is away, and a proxy's."""
 
@@ -52,6 +57,8 @@ class Fabric:
             unit("newsfabric-scaler", 0, "failed"),
             unit("newsfabric-router@", 0, "inactive", "static"),
             unit("newsfabric-gateway", 0, "inactive", "disabled"),
+            # A unit for boxes of groups, on a host that is none.
+            unit("newsfabric-settle", 0, "inactive") + unmet(at="2571096"),
             "Id=cassandra.service\nLoadState=not-found\nActiveState=inactive\nMainPID=0\n",
         )
         self.units("tokyo-proxy-1", unit("rabbitmq-server", os.getpid()))
@@ -208,3 +215,9 @@ def test_a_process_that_is_gone_has_no_state() -> None:
         pass
     assert look.process_state(done.pid) is None
     assert look.process_state(os.getpid()) == "R"
+
+
+def test_a_unit_that_was_never_started_is_one_that_should_run() -> None:
+    """Its condition wasn't asked for."""
+    never = unit("newsfabric-router@1", 0, "inactive") + unmet(at="0")
+    assert [one["active"] for one in look.units(never)] == ["inactive"]

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import botocore.config
 import pytest
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+from moto_cloud import moto_cloud
 
 from newsfabric.instance import cloud
 from tests.support.instances import AWS_REGION, Imds, imds
@@ -19,14 +19,11 @@ from tests.support.instances import AWS_REGION, Imds, imds
 _PATIENT = botocore.config.Config(connect_timeout=30, read_timeout=90)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def aws() -> Iterator[str]:
-    """The address of a cloud."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    """The address of a cloud with nothing in it."""
+    with moto_cloud() as url:
+        yield url
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import botocore.config
 import pytest
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+from moto_cloud import moto_cloud
 
 from wholesale.scaler.drivers import DriverError, DriverLimit, aws
 from wholesale.scaler.drivers.aws import AwsDriver, Cloud
@@ -37,11 +37,8 @@ DOCUMENT: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[str]:
     """The address of a cloud with nothing in it."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_cloud() as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)
