@@ -83,7 +83,11 @@ class Gateway:
 
     def _leave(self) -> None:
         """Leave to a successor what this control plane knows."""
-        self._left = {log: known.left_behind(log) for log, known in self.known.items()}
+        before, self._left = self._left, {}
+        for log, known in self.known.items():
+            left = before.get(log)
+            # Of a log that was seen whole nothing changes any more.
+            self._left[log] = left if left and left.is_whole else known.left_behind(log)
         self._given_since = []
 
     def replace(self) -> None:
@@ -214,11 +218,10 @@ class Gateway:
     # Repair: what is missing is read by number.
 
     def _poll(self) -> None:
-        world, rng = self.world, self.world.rng
+        world = self.world
         if not self.is_alive:
             return
-        pause = rng.uniform(20, 60) if world.is_quiet else rng.uniform(3, 14)
-        world.at(world.now + pause, self._poll)
+        world.at(world.now + world.pause(3, 14, quiet=40), self._poll)
         if world.now < self.deaf_until:
             return
         if not world.stores.is_down(self.region):
@@ -228,7 +231,7 @@ class Gateway:
                 self._repair(log, known)
         if world.now > self._leave_at:
             self._leave()
-            self._leave_at = world.now + rng.uniform(0, 600 if world.is_quiet else 10)
+            self._leave_at = world.now + world.pause(0, 10, quiet=300)
 
     def _repair(self, log: LogId, known: KnownLog) -> None:
         world = self.world

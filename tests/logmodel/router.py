@@ -37,8 +37,6 @@ class Job:
     tried: bool = False
     is_done: bool = False
     was_published: bool = False
-    #: Whether it is also written while the store seems down; None: not decided yet.
-    is_bold: bool | None = None
 
     @property
     def copy(self) -> Copy:
@@ -71,6 +69,7 @@ class Router:
         self.is_alive = self.is_connected = True
         self._is_leaving = False
         self._frozen_until = 0.0
+        self._outage = (0.0, False)
         self._connection = 0
         self._unacknowledged: dict[int, Delivery] = {}
         self._jobs: list[Job] = []
@@ -127,7 +126,7 @@ class Router:
 
     def _beat(self) -> None:
         """Write ``low`` to the directory; that the row moves says that the router lives."""
-        self.later(self.world.rng.uniform(4, 9), self._beat)
+        self.later(self.world.pause(4, 9, quiet=9), self._beat)
         world, numbering = self.world, self.numbering
         if not numbering.is_listed or world.stores.is_directory_down(self.region):
             return
@@ -173,7 +172,7 @@ class Router:
             self._take(delivery, self._connection)
 
     def _tick(self) -> None:
-        self.later(self.world.rng.uniform(3, 15), self._tick)
+        self.later(self.world.pause(3, 15, quiet=30), self._tick)
         numbering = self.numbering
         if self.is_connected and numbering.is_listed and numbering.has_lease(self.world.now):
             tick = Tick(numbering.log, numbering.last, self.clock(), numbering.low)
@@ -221,9 +220,7 @@ class Router:
             world.book.counts["voided"] += 1
             self.write_void(job)
         elif world.stores.is_down(self.region):
-            if job.is_bold is None:
-                job.is_bold = rng.random() < 0.6
-            if job.is_bold and rng.random() < 0.2:
+            if self._tries_in_vain() and rng.random() < 0.2:
                 job.tried = True
                 self.apply_rows(job, rng.uniform(1, 60), rng.random() < 0.5, rng.random() < 0.5)
             self.later(rng.uniform(2, 8), self.write, job)
@@ -236,6 +233,16 @@ class Router:
             job.tried = True
             self.apply_rows(job, rng.uniform(0, 0.3), True, True)
             self.later(0.31 + rng.choice([0, 0, 0.5]), self._stored, job)
+
+    def _tries_in_vain(self) -> bool:
+        """Whether its driver sends writes while the store is down, or knows that it is.
+
+        Decided once for each outage: else a router would hardly ever make voids in a row.
+        """
+        end = self.world.stores.down[self.region]
+        if self._outage[0] != end:
+            self._outage = (end, self.world.rng.random() < 0.6)
+        return self._outage[1]
 
     def apply_rows(self, job: Job, late: float, index: bool, message: bool) -> None:
         """Each row for itself. Of a write that timed out they may lie in other regions only."""

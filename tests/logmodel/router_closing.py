@@ -22,13 +22,15 @@ class Closer:
         self._closing = world.parts.closing(router.region, router.name)
 
     def watch(self) -> None:
-        """Look at every row of the directory, and again in some seconds."""
+        """Look at every open log of the directory, and again in some seconds."""
         world = self._world
-        self._router.later(world.rng.uniform(5, 15), self.watch)
+        self._router.later(world.pause(5, 15, quiet=20), self.watch)
         if world.stores.is_down(self._region):
             return
         mine = self._router.numbering.log
-        for log, row in list(world.stores[self._region].directory.items()):
+        store = world.stores[self._region]
+        for log in store.open_logs:
+            row = store.directory[log]
             if log != mine and self._closing.may_close(log, row, world.now):
                 self._close(log, row)
 

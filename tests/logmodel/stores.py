@@ -25,6 +25,8 @@ class Store:
         self.topics: dict[str, dict[Copy, Row]] = {topic: {} for topic in TOPICS}
         self.copies: dict[int, list[Copy]] = {}
         self.directory: dict[LogId, DirectoryRow] = {}
+        #: The logs of the directory that haven't ended, in their order.
+        self.open_logs: dict[LogId, None] = {}
         #: Each change of the directory in its order: who reads it all may read what is new of it.
         self.changes: list[LogId] = []
 
@@ -49,6 +51,10 @@ class Store:
         if old is not None and old.version >= row.version:
             return False
         self.directory[log] = row
+        if row.ended is None:
+            self.open_logs[log] = None
+        else:
+            self.open_logs.pop(log, None)
         self.changes.append(log)
         return True
 

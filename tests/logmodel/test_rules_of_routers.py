@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.logmodel.closing import Closing
 from tests.logmodel.directory import Directory, DirectoryRow, Ending
 from tests.logmodel.numbering import Numbering
@@ -151,7 +153,7 @@ def test_another_region_closes_nothing() -> None:
     assert not closing.may_close(LOG, row, now=9999.0)
 
 
-def end_of(low: int, rows: dict[int, tuple[Row | None, Row | None]]) -> Ending:
+def end_of(low: int, rows: Mapping[int, tuple[Row | None, Row | None]]) -> Ending:
     ending, _ = Closing("A", "A2").end_of(
         DirectoryRow(version=1, low=low), lambda n: rows.get(n, (None, None))
     )

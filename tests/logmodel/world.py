@@ -69,6 +69,16 @@ class World:
         """Call ``step`` at that time. What is due at one time happens in the order of calls."""
         heapq.heappush(self._events, (when, next(self._order), step, args))
 
+    def pause(self, shortest: float, longest: float, *, quiet: float) -> float:
+        """A random pause of what happens again and again.
+
+        Most of a history is the time after the healing, when little happens: there it is about
+        ``quiet`` seconds, which is only so that histories take less time to play.
+        """
+        if self.is_quiet:
+            return quiet * (0.7 + 0.6 * self.rng.random())
+        return shortest + (longest - shortest) * self.rng.random()
+
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
         events, until = self._events, self.now + seconds
