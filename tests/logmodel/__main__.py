@@ -158,7 +158,7 @@ def _report(found: Found, mutations: Sequence[str], seconds: float) -> None:
 
 def _list() -> None:
     for name, mutation in MUTATIONS.items():
-        notes = ["as written"] * mutation.as_written + ["never found"] * (not mutation.is_found)
+        notes = ["as written"] * mutation.as_written + ["not found yet"] * (not mutation.is_found)
         sys.stdout.write(f"{name:21} {mutation.says}")
         sys.stdout.write(f" ({', '.join(notes)})\n" if notes else "\n")
     sys.stdout.write(f"{AS_WRITTEN:21} all that are marked as written, together\n")

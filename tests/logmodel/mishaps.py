@@ -89,6 +89,9 @@ def reader_comes(world: World) -> None:
         reader.come(world.rng.choice(world.gateways))
 
 
+# The share of histories in which all routers of a region die amid their work, and stay dead.
+REGION_DIES = 0.3
+
 # How often, in thousandths.
 _SHARES: tuple[tuple[int, Callable[[World], None]], ...] = (
     (290, publications),
@@ -141,19 +144,34 @@ def _chaos(world: World, acts: int, pace: float) -> None:
 
 
 def heal(world: World) -> None:
-    """Everything works again; but at times a region has no router any more."""
+    """Everything works again; but at times a region's routers are dead for good."""
     rng = world.rng
+    dead = rng.choice(world.regions) if rng.random() < REGION_DIES else None
+    if dead is not None:
+        _region_dies(world, dead)
     world.is_quiet = True
     world.cuts.heal()
     world.stores.down.clear()
     world.stores.directory_down.clear()
-    dead = rng.choice(world.regions) if rng.random() < 0.1 else None
     for region in world.regions:
         routers = [router for router in world.routers if router.region == region]
         if region != dead and not any(router.is_alive for router in routers):
             routers[0].start()
     for gateway in world.gateways:
         gateway.deaf_until = 0.0
+
+
+def _region_dies(world: World, region: str) -> None:
+    """All its routers die amid their work.
+
+    Nobody is left there who could close a log: what its store has must be found all the same.
+    """
+    for _ in range(6):
+        world.publishers.publish()
+    world.run(world.rng.uniform(0.5, 4))
+    for router in world.routers:
+        if router.region == region:
+            router.kill()
 
 
 def _all_readers_come(world: World) -> None:

@@ -2,7 +2,8 @@
 
 A model that finds no counterexample says something only if it finds faults. Each of these breaks
 one sentence of the design. "As written" are those that the design's first text had, until this
-model's forerunner found a counterexample.
+model's forerunner found a counterexample. A fault that isn't found says how far the model is to be
+trusted, not that its rule may go.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Mutation:
     faults: tuple[type, ...]
     #: The design's first text said it.
     as_written: bool = False
-    #: Whether any history found it. What was never found is kept in the design by reasoning.
+    #: Whether a history of this model found it.
     is_found: bool = True
 
 
@@ -45,7 +46,9 @@ MUTATIONS: dict[str, Mutation] = {
         routers.VoidAfterWrite,
         routers.VoidsWhatTimedOut,
     ),
-    "covered_void": _first("a covered copy counts as had, void or not", gateways.CoveredVoid),
+    "covered_void": _first(
+        "a covered copy counts as had, void or not", gateways.CoveredVoid, is_found=False
+    ),
     "rule5_window": _first(
         "only what is older than the identity window is looked up", gateways.RuleFiveWindow
     ),
@@ -69,20 +72,23 @@ MUTATIONS: dict[str, Mutation] = {
         "beyond low, rows that lie in another region than their own count too",
         gateways.TailAnywhere,
         gateways.CountsAnywhere,
+        is_found=False,
     ),
     "half_found": Mutation(
         "who closes counts an index row without its message as found", (routers.HalfFound,)
     ),
     "void_is_gap": Mutation(
-        "who closes counts void rows as numbers without a row", (routers.VoidIsGap,)
+        "who closes counts void rows as numbers without a row", (routers.VoidIsGap,), is_found=False
     ),
     "passed_lost": Mutation(
         "a control plane leaves voids, but not which of them it passed over",
         (gateways.PassedLost,),
+        is_found=False,
     ),
     "dropped_unnoted": Mutation(
         "a dropped copy that memory doesn't hold isn't noted as forgotten",
         (gateways.DroppedUnnoted,),
+        is_found=False,
     ),
     "no_proof": Mutation("recovered: true after a read of the own region", (gateways.NoProof,)),
     "void_wrong": Mutation("what isn't found four times counts as void", (gateways.VoidWrong,)),
