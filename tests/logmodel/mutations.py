@@ -46,9 +46,7 @@ MUTATIONS: dict[str, Mutation] = {
         routers.VoidAfterWrite,
         routers.VoidsWhatTimedOut,
     ),
-    "covered_void": _first(
-        "a covered copy counts as had, void or not", gateways.CoveredVoid, is_found=False
-    ),
+    "covered_void": _first("a covered copy counts as had, void or not", gateways.CoveredVoid),
     "rule5_window": _first(
         "only what is older than the identity window is looked up", gateways.RuleFiveWindow
     ),

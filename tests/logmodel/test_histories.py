@@ -23,6 +23,8 @@ SOME_PARTIAL = Profile(partial=0.3)
 
 #: Where each fault is found soon: the profile, the first seed, and how many histories it took when
 #: this was written (2026-11-25). The test plays more, since any change of the model changes them.
+#: Three first seeds are chosen, since these are rare: of blob_only one in 62 histories was found
+#: from seed 0 on, of covered_void one in 74 from seed 40000, of silent_from_top one in some 100.
 FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     AS_WRITTEN: (SOME_PARTIAL, 0, 1),
     "low_at_store": (SOME_PARTIAL, 0, 12),
@@ -47,6 +49,7 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "heard_later_from_low": (SOME_PARTIAL, 0, 1),
     "hold_off": (DEFAULT, 0, 11),
     "blob_only": (DEFAULT, 50, 12),
+    "covered_void": (PARTIAL, 40070, 4),
     "silent_from_top": (DEFAULT, 510, 6),
     "mark_skips": (SOME_PARTIAL, 0, 1),
     "no_silent": (SOME_PARTIAL, 0, 1),

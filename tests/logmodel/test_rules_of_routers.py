@@ -165,6 +165,12 @@ def test_a_log_ends_with_the_last_message_that_is_found() -> None:
     assert end_of(9, {11: (MESSAGE, MESSAGE)}) == Ending(11, frozenset({10}))
 
 
+def test_the_example_of_the_design_note_ends_at_eleven() -> None:
+    # 12 was being written when the power went: it has an index row and no message.
+    rows = {11: (MESSAGE, MESSAGE), 12: (MESSAGE, None)}
+    assert end_of(9, rows) == Ending(11, frozenset({10}))
+
+
 def test_a_log_of_which_nothing_is_found_ends_at_low() -> None:
     assert end_of(9, {}) == Ending(9, frozenset())
 
