@@ -1,0 +1,104 @@
+"""The invariants L1 to L5 of the design, checked against what truly happened.
+
+L5 is checked by the book at each closing, "twice" of L3 by readers at each message, L4 at each
+answer, and the rest at the end of a history, when all is healed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .book import InvariantBroken
+from .rows import VOID, Copy, Row
+
+if TYPE_CHECKING:
+    from .gateway import Gateway
+    from .readers import Reader
+    from .world import World
+
+
+def check_end(world: World) -> None:
+    """Everything that must be true once all is healed."""
+    check_receipts(world)
+    for gateway in world.gateways:
+        check_marks(world, gateway)
+    for reader in [*world.readers, *world.ghosts]:
+        check_owed(world, reader)
+
+
+def check_receipts(world: World) -> None:
+    """L1: what was confirmed to a publisher has its rows, is within its log, and isn't void."""
+    for copies in world.book.receipts.values():
+        for copy in copies:
+            log, number = copy
+            name = f"{log.router}/{number}"
+            if not _is_message(world, copy):
+                raise InvariantBroken("L1", f"{name} has a receipt and not its rows")
+            row = world.stores[log.region].directory.get(log)
+            if row is None or number in row.voids:
+                raise InvariantBroken("L1", f"{name} has a receipt, and is void or of no log")
+            if row.ended is not None and number > max(row.low, row.ended):
+                raise InvariantBroken("L1", f"{name} has a receipt, and its log ended before it")
+
+
+def check_marks(world: World, gateway: Gateway) -> None:
+    """L2: no mark passed a message that wasn't offered. L3: nothing is missing any more."""
+    for log, known in gateway.known.items():
+        row = world.stores[log.region].directory.get(log)
+        for number in range(known.start + 1, known.mark + 1):
+            copy = (log, number)
+            if copy in gateway.offered:
+                continue
+            is_within = row is not None and row.ended is not None and number <= row.ended
+            if copy in world.book.published or (
+                is_within and row and number not in row.voids and _is_message(world, copy)
+            ):
+                raise InvariantBroken(
+                    "L2", f"a mark passed {log.router}/{number}, which was never offered"
+                )
+        missing = known.missing()
+        if missing:
+            raise InvariantBroken(
+                "L3", f"a gateway in {gateway.region} still lacks {log.router}/{missing}"
+            )
+
+
+def check_owed(world: World, reader: Reader) -> None:
+    """L3: who is connected got everything. L4: so did who resumed."""
+    gateway = reader.gateway
+    if reader.owed_since is None or gateway is None or not gateway.is_alive:
+        return
+    lacks = [identity for identity in _owed(world, reader) if identity not in reader.got]
+    if lacks:
+        invariant = "L4" if reader.keeps_position else "L3"
+        raise InvariantBroken(invariant, f"a {reader} never got the messages {lacks[:5]}")
+
+
+def check_answer(world: World, gateway: Gateway, reader: Reader, given: Sequence[int]) -> None:
+    """L4: who is told ``recovered: true`` has, or is given, all that is past at this gateway."""
+    for identity in _owed(world, reader):
+        if identity in reader.got or identity in given:
+            continue
+        for copy in world.book.copies[identity]:
+            known = gateway.known.get(copy[0])
+            if known is not None and known.gave(copy[1]) and _is_message(world, copy):
+                raise InvariantBroken(
+                    "L4",
+                    f"recovered: true without message {identity} ({copy[0].router}/{copy[1]})",
+                )
+
+
+def _owed(world: World, reader: Reader) -> list[int]:
+    since = reader.owed_since
+    assert since is not None
+    return [
+        identity
+        for identity, (at, topic) in world.book.routed.items()
+        if topic == reader.topic and at > since and identity not in reader.past
+    ]
+
+
+def _is_message(world: World, copy: Copy) -> bool:
+    row: Row | None = world.stores[copy[0].region].find(copy)
+    return row is not None and row is not VOID

@@ -1,0 +1,61 @@
+"""The directory: one row for each log, and the conditions under which it may be changed.
+
+Pure: it gets a row and returns the row that replaces it, or None if the transaction is refused.
+Every change is a lightweight transaction of the log's own region, so of two that don't know of each
+other one is refused.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class DirectoryRow(NamedTuple):
+    """A log as the directory has it."""
+
+    #: Grows with each change. It stands for ``at`` of the design: a row that moved is another row.
+    version: int
+    low: int
+    #: The last number given out. No rule reads it; the fault ``start_last`` does.
+    last: int = 0
+    #: The last number of a log that has ended.
+    ended: int | None = None
+    #: What was found void at closing.
+    voids: frozenset[int] = frozenset()
+
+
+class Ending(NamedTuple):
+    """How a log ends: its last number, and which numbers below are void."""
+
+    ended: int
+    voids: frozenset[int]
+
+
+class Directory:
+    """What may be written over which row."""
+
+    def first(self) -> DirectoryRow:
+        """The row that a router writes before its first number."""
+        return DirectoryRow(version=1, low=0)
+
+    def moved(self, row: DirectoryRow, *, low: int, last: int) -> DirectoryRow | None:
+        """The row with its router's ``low``; None if the log was closed: it begins a new one."""
+        if row.ended is not None:
+            return None
+        return row._replace(version=row.version + 1, low=max(row.low, low), last=last)
+
+    def closed(
+        self, watched: DirectoryRow, row: DirectoryRow, ending: Ending
+    ) -> DirectoryRow | None:
+        """The row with its end; None unless ``row`` is as it was ``watched``."""
+        if row.ended is not None or row.version != watched.version:
+            return None
+        return self.with_end(row, ending)
+
+    def finished(self, row: DirectoryRow, last: int) -> DirectoryRow | None:
+        """The row with the end that its router gives it, when all up to ``last`` is settled."""
+        return None if row.ended is not None else self.with_end(row, Ending(last, frozenset()))
+
+    @staticmethod
+    def with_end(row: DirectoryRow, ending: Ending) -> DirectoryRow:
+        return row._replace(version=row.version + 1, ended=ending.ended, voids=ending.voids)

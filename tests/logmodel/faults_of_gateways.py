@@ -1,0 +1,155 @@
+"""Faults of what a gateway does: each is a subclass of one rule that breaks one sentence of it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+
+from .directory import DirectoryRow
+from .gateway import Gateway
+from .known import KnownLog
+from .late import LateMessages
+from .memory import TopicMemory
+from .positions import Position
+from .resuming import Logs, Resuming
+from .rows import Copy, LogId
+from .settings import IDENTITY_WINDOW, WINDOW
+
+# A gateway with the fault void_wrong reads a number so often before it takes it for void.
+VOID_AFTER_TRIES = 3
+
+
+# What it knows of logs.
+
+
+class StartLast(KnownLog):
+    @staticmethod
+    def start_for(row: DirectoryRow) -> int:
+        return max(row.last, row.low if row.ended is None else row.ended)
+
+
+class MarkSkips(KnownLog):
+    def learn(self, row: DirectoryRow) -> None:
+        super().learn(row)
+        if self.low > self.mark:
+            self.mark = self.low
+            self._advance()
+
+
+class SilentFromTop(KnownLog):
+    def tail(self) -> list[int]:
+        return list(range(self.highest + 1, self.highest + WINDOW + 2))
+
+
+class NeverSilent(KnownLog):
+    def is_silent(self, now: float) -> bool:
+        return False
+
+
+class VoidWrong(KnownLog):
+    def __init__(self, log: LogId, *, start: int, now: float) -> None:
+        super().__init__(log, start=start, now=now)
+        self.tries: collections.Counter[int] = collections.Counter()
+
+    def not_found(self, number: int) -> None:
+        if number <= self.low:
+            self.tries[number] += 1
+            if self.tries[number] > VOID_AFTER_TRIES:
+                self.skip(number)
+
+
+class MarksOnly(KnownLog):
+    def left_behind(self, log: LogId) -> KnownLog:
+        new = super().left_behind(log)
+        new.seen = set()
+        return new
+
+
+class PassedLost(KnownLog):
+    def left_behind(self, log: LogId) -> KnownLog:
+        new = super().left_behind(log)
+        new.passed = {number for number in new.voids if new.has(number)}
+        return new
+
+
+# What it offers and looks up.
+
+
+class RuleFiveOff(LateMessages):
+    def is_late(self, routed_at: float, now: float) -> bool:
+        return False
+
+
+class RuleFiveWindow(LateMessages):
+    after = IDENTITY_WINDOW - 60
+
+
+class LooksUpHere(Gateway):
+    def regions_looked_up(self) -> list[str]:
+        return [self.region]
+
+
+class ForgetsReports(Gateway):
+    def reported(self) -> list[Copy]:
+        return []
+
+
+class HeardLaterFromLow(Gateway):
+    def start_of_unknown(self, log: LogId) -> int:
+        row = self.world.stores[self.region].directory.get(log)
+        return 0 if row is None else row.low
+
+
+class ReplayUnnoted(Gateway):
+    def note_replayed(self, identity: int) -> None:
+        pass
+
+
+class TailAnywhere(Gateway):
+    def may_read_tail(self, log: LogId, at: str) -> bool:
+        return True
+
+
+# What it remembers and answers.
+
+
+class DroppedUnnoted(TopicMemory):
+    def dropped(self, copy: Copy) -> None:
+        pass
+
+
+class TrimUnnoted(TopicMemory):
+    def forget(self, copy: Copy) -> None:
+        pass
+
+
+class TrimsDuringReads(TopicMemory):
+    def is_held(self) -> bool:
+        return False
+
+
+class SeenEarly(Position):
+    __slots__ = ()
+    reach = 60.0
+
+
+class SinceTime(Position):
+    __slots__ = ()
+
+    def since(self, log: LogId) -> float:
+        return self.time - 60
+
+
+class NoProof(Resuming):
+    def read_at(self, log: LogId) -> str:
+        return self.region
+
+
+class CoveredVoid(Resuming):
+    def is_settled(self, copy: Copy, logs: Logs) -> bool:
+        return True
+
+
+class CountsAnywhere(Resuming):
+    def counts(self, copy: Copy, read_at: str, logs: Mapping[LogId, KnownLog]) -> bool:
+        return True

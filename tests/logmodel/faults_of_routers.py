@@ -1,0 +1,97 @@
+"""Faults of what a router does: each is a subclass of one rule that breaks one sentence of it."""
+
+from __future__ import annotations
+
+from .closing import Closing
+from .directory import Directory, DirectoryRow, Ending
+from .numbering import Numbering
+from .router import Job, Router
+from .rows import VOID, LogId, Row
+from .settings import HOLD
+
+
+class LowAtStore(Numbering):
+    def stored(self, number: int) -> None:
+        self._settle(number)
+
+
+class NoLease(Numbering):
+    def has_lease(self, now: float) -> bool:
+        return self.is_listed
+
+
+class VoidAfterWrite(Numbering):
+    @staticmethod
+    def ends_void(held: float, *, tried: bool) -> bool:
+        return held > HOLD
+
+
+class VoidsWhatTimedOut(Router):
+    """At times a write times out and is given up at once, so that the fault matters often."""
+
+    def write(self, job: Job) -> None:
+        rng = self.world.rng
+        if not job.is_done and not job.tried and rng.random() < 0.02:
+            job.tried = True
+            self.apply_rows(job, rng.uniform(0, 30), True, True)
+            self.write_void(job)
+        else:
+            super().write(job)
+
+
+class DirectoryLate(Router):
+    def list_log(self, numbering: Numbering) -> None:
+        if numbering.is_listed:
+            super().list_log(numbering)
+        else:
+            numbering.renewed(self.world.now + 1e9)
+            self.later(self.world.rng.uniform(2, 20), self.list_log, numbering)
+
+
+class BlindDirectory(Directory):
+    def moved(self, row: DirectoryRow, *, low: int, last: int) -> DirectoryRow | None:
+        return row._replace(version=row.version + 1, low=max(row.low, low), last=last)
+
+    def finished(self, row: DirectoryRow, last: int) -> DirectoryRow | None:
+        return self.with_end(row, Ending(last, frozenset()))
+
+    def closed(
+        self, watched: DirectoryRow, row: DirectoryRow, ending: Ending
+    ) -> DirectoryRow | None:
+        return self.with_end(row, ending)
+
+
+class SuccessorCloses(Closing):
+    def may_close(self, log: LogId, row: DirectoryRow, now: float) -> bool:
+        is_namesake = log.router == self.router and row.ended is None
+        return is_namesake or super().may_close(log, row, now)
+
+
+class CloseEarly(Closing):
+    patience = 10.0
+
+
+class CloseShort(Closing):
+    end_of_search = 1
+
+
+class OtherCloses(Closing):
+    def is_ours(self, log: LogId) -> bool:
+        return True
+
+
+class NobodyCloses(Closing):
+    def is_ours(self, log: LogId) -> bool:
+        return False
+
+
+class HalfFound(Closing):
+    @staticmethod
+    def is_message(index: Row | None, message: Row | None) -> bool:
+        return index is not None and index is not VOID
+
+
+class VoidIsGap(Closing):
+    @staticmethod
+    def is_given_out(index: Row | None) -> bool:
+        return index is not None and index is not VOID

@@ -1,0 +1,261 @@
+"""A gateway, simulated: it follows every log by number, and offers each message once to its hub.
+
+What it knows and decides is in ``known``, ``late``, ``memory``, ``positions`` and ``resuming``.
+Here are its feed, its reads of what is missing, its control plane that is replaced, and its deaf
+times; ``resumes`` answers readers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .known import KnownLog
+from .memory import TopicMemory
+from .positions import Position
+from .readers import Ghost
+from .resumes import Answers
+from .rows import VOID, Copy, LogId, Published, Row, Tick
+from .settings import IDENTITY_WINDOW, TOPICS
+
+if TYPE_CHECKING:
+    from .readers import Reader
+    from .world import World
+
+# How far a gateway's clock is wrong.
+CLOCK_ERROR = 2.0
+
+
+class Gateway:
+    """One gateway from its start to its end."""
+
+    def __init__(self, world: World, region: str) -> None:
+        self.world = world
+        self.region = region
+        self.is_alive, self.is_listening = True, False
+        self.deaf_until = 0.0
+        self.clock_error = world.rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
+        self.known: dict[LogId, KnownLog] = {}
+        self.memory: dict[str, TopicMemory] = {}
+        self.readers: dict[str, list[Reader]] = {topic: [] for topic in TOPICS}
+        #: All numbers that were offered to the hub; for the checks.
+        self.offered: dict[Copy, None] = {}
+        self.late = world.parts.late()
+        self.answers = Answers(world, self, world.parts.resuming(region))
+        #: When a message was given to readers: what the hub knows it by.
+        self._given_at: dict[int, float] = {}
+        self._came_early: list[Published | Tick] = []
+        self._left: dict[LogId, KnownLog] = {}
+        self._given_since: list[Copy] = []
+        self._leave_at = 0.0
+        #: How much of the directory's changes was read.
+        self._directory_read = 0
+        world.at(world.now + world.rng.uniform(0, 2), self._begin)
+
+    def clock(self) -> float:
+        return self.world.now + self.clock_error
+
+    # Its start, and that of a new control plane.
+
+    def _begin(self) -> None:
+        """Read the whole directory, then listen: what is before each log's start is past."""
+        world = self.world
+        if not self.is_alive:
+            return
+        if world.stores.is_down(self.region):
+            world.at(world.now + 3, self._begin)
+            return
+        for log, row in world.stores[self.region].directory.items():
+            start = world.parts.known.start_for(row)
+            self.known[log] = world.parts.known(log, start=start, now=world.now)
+        self._read_directory()
+        past = {log: known.start for log, known in self.known.items() if known.start}
+        self.memory = {topic: world.parts.memory(past) for topic in TOPICS}
+        self.is_listening = True
+        self._leave()
+        for topic in TOPICS:
+            ghost = Ghost(world, topic)
+            ghost.begin(self)
+            world.ghosts.append(ghost)
+        for item in self._came_early:
+            self.take(item)
+        self._came_early = []
+        self._poll()
+
+    def _leave(self) -> None:
+        """Leave to a successor what this control plane knows."""
+        before, self._left = self._left, {}
+        for log, known in self.known.items():
+            left = before.get(log)
+            # Of a log that was seen whole nothing changes any more.
+            self._left[log] = left if left and left.is_whole else known.left_behind(log)
+        self._given_since = []
+
+    def replace(self) -> None:
+        """A new control plane goes on from what was left, and from what the data plane reports."""
+        if not self.is_listening:
+            return
+        self.known = {log: known.left_behind(log) for log, known in self._left.items()}
+        self._directory_read = 0
+        for log, number in self.reported():
+            self.log(log).saw(number)
+
+    def reported(self) -> list[Copy]:
+        """By number, what the data plane was given since the last control plane left its state."""
+        return self._given_since
+
+    def forget_topic(self, topic: str) -> None:
+        """The memory of a topic is lost."""
+        if self.is_listening:
+            highest = {log: known.highest for log, known in self.known.items() if known.highest}
+            self.memory[topic] = self.world.parts.memory(highest)
+
+    def stop(self) -> None:
+        self.is_alive = False
+        for topic in TOPICS:
+            for reader in list(self.readers[topic]):
+                reader.leave()
+
+    # Logs.
+
+    def log(self, log: LogId) -> KnownLog:
+        """What is known of it; one that it hears of later is expected from its beginning."""
+        known = self.known.get(log)
+        if known is None:
+            start = self.start_of_unknown(log)
+            known = self.known[log] = self.world.parts.known(log, start=start, now=self.world.now)
+        return known
+
+    def start_of_unknown(self, log: LogId) -> int:
+        return 0
+
+    def _read_directory(self) -> None:
+        store = self.world.stores[self.region]
+        for log in store.changes[self._directory_read :]:
+            self.log(log).learn(store.directory[log])
+        self._directory_read = len(store.changes)
+
+    # The feed, and what is offered to the hub.
+
+    def take(self, item: Published | Tick) -> None:
+        """A message or a tick arrives."""
+        world = self.world
+        if not self.is_alive:
+            return
+        if not self.is_listening:
+            self._came_early.append(item)
+            return
+        if world.now < self.deaf_until:
+            # Some of it waits in the queue, the rest is lost.
+            if world.rng.random() < 0.4:
+                world.at(self.deaf_until + world.rng.random(), self.take, item)
+            return
+        at = item.at if isinstance(item, Tick) else item.row.routed_at
+        self.log(item.log).heard(item.number, item.low, given_out_at=at, now=world.now)
+        if isinstance(item, Published):
+            self.offer((item.log, item.number), item.row)
+
+    def offer(self, copy: Copy, row: Row) -> None:
+        """Deal with a number that came or was read. It may stay missing until it can be."""
+        log, number = copy
+        known = self.log(log)
+        if known.has(number):
+            return
+        if row is VOID:
+            known.skip(number)
+            return
+        memory = self.memory[row.topic]
+        is_known = row.identity in memory.copies or self._knows(row.identity)
+        if not is_known and self.late.is_late(row.routed_at, self.clock()):
+            was_given = self._look_up(copy, row.identity)
+            if was_given is None:
+                return
+            is_known = was_given
+        known.saw(number)
+        self.offered[copy] = None
+        self._given_since.append(copy)
+        if not is_known:
+            self._give(copy, row, memory)
+        elif row.identity in memory.copies:
+            memory.add(row.identity, copy)
+        else:
+            memory.dropped(copy)
+
+    def _knows(self, identity: int) -> bool:
+        given_at = self._given_at.get(identity)
+        return given_at is not None and self.world.now - given_at < IDENTITY_WINDOW
+
+    def _give(self, copy: Copy, row: Row, memory: TopicMemory) -> None:
+        self.gave(row.identity)
+        memory.add(row.identity, copy)
+        readers = list(self.readers[row.topic])
+        position = self.position() if any(reader.keeps_position for reader in readers) else None
+        for reader in readers:
+            reader.get(row.identity, position)
+        memory.trim()
+
+    def gave(self, identity: int) -> None:
+        """Readers here were given it: no copy of it may be offered to them again."""
+        self._given_at[identity] = self.world.now
+
+    def note_replayed(self, identity: int) -> None:
+        """A late copy of what a replay gave mustn't be offered to the same reader."""
+        self.gave(identity)
+
+    def _look_up(self, copy: Copy, identity: int) -> bool | None:
+        """Whether readers here were given another copy; None: a region can't be asked."""
+        stores = self.world.stores
+        for region in self.regions_looked_up():
+            if not stores.can_ask(self.region, region):
+                return None
+            self.world.book.counts["looked_up"] += 1
+            if self.late.was_given(copy, stores[region].copies.get(identity, ()), self.known):
+                return True
+        return False
+
+    def regions_looked_up(self) -> list[str]:
+        return self.world.regions
+
+    # Repair: what is missing is read by number.
+
+    def _poll(self) -> None:
+        world = self.world
+        if not self.is_alive:
+            return
+        world.at(world.now + world.pause(3, 14, quiet=40), self._poll)
+        if world.now < self.deaf_until:
+            return
+        if not world.stores.is_down(self.region):
+            self._read_directory()
+        for log, known in self.known.items():
+            if not known.is_whole:
+                self._repair(log, known)
+        if world.now > self._leave_at:
+            self._leave()
+            self._leave_at = world.now + world.pause(0, 10, quiet=300)
+
+    def _repair(self, log: LogId, known: KnownLog) -> None:
+        world = self.world
+        numbers = known.missing()
+        tail = known.tail() if known.is_silent(world.now) else []
+        if not numbers and not tail:
+            return
+        at = log.region if world.rng.random() < 0.5 else self.region
+        if not world.stores.can_ask(self.region, at):
+            return
+        if self.may_read_tail(log, at):
+            numbers += tail
+        store = world.stores[at]
+        for number in numbers:
+            row = store.find((log, number))
+            if row is None:
+                known.not_found(number)
+            else:
+                self.offer((log, number), row)
+
+    def may_read_tail(self, log: LogId, at: str) -> bool:
+        """Only where it was written: what lies elsewhere may never get home."""
+        return at == log.region
+
+    def position(self) -> Position:
+        """Of a reader who was given everything until now."""
+        return self.world.parts.position.of(self.known, self.clock())

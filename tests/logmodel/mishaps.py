@@ -1,0 +1,186 @@
+"""What happens in a history: publications, mishaps, readers who come and go, and the healing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .settings import POSITION_REACH, TOPICS
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+def publications(world: World) -> None:
+    for _ in range(world.rng.choice([1, 1, 2, 5])):
+        world.publishers.publish()
+
+
+def router_dies(world: World) -> None:
+    world.rng.choice(world.routers).kill()
+
+
+def router_leaves(world: World) -> None:
+    router = world.rng.choice(world.routers)
+    router.later(0, router.leave)
+
+
+def router_starts(world: World) -> None:
+    router = world.rng.choice(world.routers)
+    if not router.is_alive:
+        router.start()
+
+
+def router_freezes(world: World) -> None:
+    rng = world.rng
+    rng.choice(world.routers).freeze(rng.choice([5, 20, 28, 50, 100, 400]) * rng.uniform(0.7, 1.3))
+
+
+def clock_steps(world: World) -> None:
+    world.rng.choice(world.routers).clock_error = world.rng.uniform(-10, 10)
+
+
+def store_goes_down(world: World) -> None:
+    region = world.rng.choice(world.regions)
+    world.stores.down[region] = world.now + world.rng.choice([5, 60, 400])
+
+
+def directory_goes_down(world: World) -> None:
+    region = world.rng.choice(world.regions)
+    world.stores.directory_down[region] = world.now + world.rng.choice([20, 90, 200])
+
+
+def regions_are_cut(world: World) -> None:
+    rng = world.rng
+    a, b = rng.sample(world.regions, 2)
+    if not world.cuts.between(a, b):
+        world.cuts.cut(a, b, world.now + rng.choice([30, 300, 3000]) * rng.random())
+
+
+def gateway_is_deaf(world: World) -> None:
+    rng = world.rng
+    rng.choice(world.gateways).deaf_until = world.now + rng.choice([5, 60, 1300]) * rng.random()
+
+
+def control_plane_is_replaced(world: World) -> None:
+    world.rng.choice(world.gateways).replace()
+
+
+def gateway_is_exchanged(world: World) -> None:
+    """One ends, another one begins; every region keeps at least one."""
+    old = world.rng.choice(world.gateways)
+    old.stop()
+    world.gateways.remove(old)
+    missing = [r for r in world.regions if all(g.region != r for g in world.gateways)]
+    world.begin_gateway(missing[0] if missing else world.rng.choice(world.regions))
+
+
+def memory_is_lost(world: World) -> None:
+    world.rng.choice(world.gateways).forget_topic(world.rng.choice(TOPICS))
+
+
+def reader_leaves(world: World) -> None:
+    world.rng.choice(world.readers).leave()
+
+
+def reader_comes(world: World) -> None:
+    reader = world.rng.choice(world.readers)
+    if reader.gateway is None and reader.waits_for is None:
+        reader.come(world.rng.choice(world.gateways))
+
+
+# The share of histories in which all routers of a region die amid their work, and stay dead.
+REGION_DIES = 0.3
+
+# How often, in thousandths.
+_SHARES: tuple[tuple[int, Callable[[World], None]], ...] = (
+    (290, publications),
+    (40, router_dies),
+    (10, router_leaves),
+    (60, router_starts),
+    (40, router_freezes),
+    (10, clock_steps),
+    (30, store_goes_down),
+    (20, directory_goes_down),
+    (30, regions_are_cut),
+    (30, gateway_is_deaf),
+    (40, control_plane_is_replaced),
+    (30, gateway_is_exchanged),
+    (20, memory_is_lost),
+    (150, reader_leaves),
+    (200, reader_comes),
+)
+_WEIGHTS = [share for share, _ in _SHARES]
+_ACTS = [act for _, act in _SHARES]
+
+
+def play(world: World) -> None:
+    """One history: chaos, the healing, and time enough for everything to be settled."""
+    rng = world.rng
+    world.run(rng.choice([0, 5, 30]))
+    pace = rng.choice([1.0, 5.0, 20.0])
+    _chaos(world, rng.choice([150, 300, 450]), pace)
+    if rng.random() < 0.15:
+        # Long enough for logs to leave positions; then some chaos among old positions.
+        heal(world)
+        world.run(POSITION_REACH + 7200)
+        world.is_quiet = False
+        _chaos(world, 100, pace)
+    heal(world)
+    # Rows of a cut come up to an hour after its end.
+    world.run(5400)
+    _all_readers_come(world)
+    world.run(1200)
+
+
+def _chaos(world: World, acts: int, pace: float) -> None:
+    rng = world.rng
+    for act in rng.choices(_ACTS, _WEIGHTS, k=acts):
+        act(world)
+        pause = rng.expovariate(1 / pace)
+        if rng.random() < 0.01:
+            pause += rng.uniform(0, 1500)
+        world.run(pause)
+
+
+def heal(world: World) -> None:
+    """Everything works again; but at times a region's routers are dead for good."""
+    rng = world.rng
+    dead = rng.choice(world.regions) if rng.random() < REGION_DIES else None
+    if dead is not None:
+        _region_dies(world, dead)
+    world.is_quiet = True
+    world.cuts.heal()
+    world.stores.down.clear()
+    world.stores.directory_down.clear()
+    for region in world.regions:
+        routers = [router for router in world.routers if router.region == region]
+        if region != dead and not any(router.is_alive for router in routers):
+            routers[0].start()
+    for gateway in world.gateways:
+        gateway.deaf_until = 0.0
+
+
+def _region_dies(world: World, region: str) -> None:
+    """All its routers die amid their work.
+
+    Nobody is left there who could close a log: what its store has must be found all the same.
+    """
+    for _ in range(6):
+        world.publishers.publish()
+    world.run(world.rng.uniform(0.5, 4))
+    for router in world.routers:
+        if router.region == region:
+            router.kill()
+
+
+def _all_readers_come(world: World) -> None:
+    """Replays are cut short at times: who isn't connected after one comes again."""
+    for _ in range(20):
+        away = [reader for reader in world.readers if reader.gateway is None]
+        if not away:
+            return
+        for reader in away:
+            reader.leave()
+            reader.come(world.rng.choice(world.gateways))
+        world.run(30)

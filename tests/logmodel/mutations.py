@@ -1,0 +1,137 @@
+"""The faults that can be put in, by name.
+
+A model that finds no counterexample says something only if it finds faults. Each of these breaks
+one sentence of the design. "As written" are those that the design's first text had, until this
+model's forerunner found a counterexample. A fault that isn't found says how far the model is to be
+trusted, not that its rule may go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from . import faults_of_gateways as gateways
+from . import faults_of_routers as routers
+from .parts import Parts, parts_with
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mutation:
+    """One fault: what it does, and the parts that have it."""
+
+    says: str
+    faults: tuple[type, ...]
+    #: The design's first text said it.
+    as_written: bool = False
+    #: Whether a history of this model found it.
+    is_found: bool = True
+
+
+def _first(says: str, *faults: type, is_found: bool = True) -> Mutation:
+    return Mutation(says, faults, as_written=True, is_found=is_found)
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "low_at_store": _first("low counts what is stored, published or not", routers.LowAtStore),
+    "no_lease": _first("routers go on without a directory write", routers.NoLease),
+    "successor_closes": _first(
+        "who starts under the same name closes at once", routers.SuccessorCloses
+    ),
+    "blind_directory": _first(
+        "directory rows are overwritten, not compared and set", routers.BlindDirectory
+    ),
+    "void_after_write": _first(
+        "a number whose write was tried may become void",
+        routers.VoidAfterWrite,
+        routers.VoidsWhatTimedOut,
+    ),
+    "covered_void": _first("a covered copy counts as had, void or not", gateways.CoveredVoid),
+    "rule5_window": _first(
+        "only what is older than the identity window is looked up", gateways.RuleFiveWindow
+    ),
+    "rule5_local": _first(
+        "copies are looked up in the own region's store alone", gateways.LooksUpHere
+    ),
+    "marks_only": _first(
+        "a control plane leaves marks alone",
+        gateways.MarksOnly,
+        gateways.ForgetsReports,
+    ),
+    "blob_only": _first(
+        "what was given after a control plane left its state is forgotten",
+        gateways.ForgetsReports,
+    ),
+    "since_time": _first("stores are read since the position's time", gateways.SinceTime),
+    "silent_from_top": _first(
+        "of a silent log only numbers beyond the highest seen are read", gateways.SilentFromTop
+    ),
+    "tail_here": _first(
+        "beyond low, rows that lie in another region than their own count too",
+        gateways.TailAnywhere,
+        gateways.CountsAnywhere,
+        is_found=False,
+    ),
+    "half_found": Mutation(
+        "who closes counts an index row without its message as found", (routers.HalfFound,)
+    ),
+    "void_is_gap": Mutation(
+        "who closes counts void rows as numbers without a row", (routers.VoidIsGap,), is_found=False
+    ),
+    "passed_lost": Mutation(
+        "a control plane leaves voids, but not which of them it passed over",
+        (gateways.PassedLost,),
+        is_found=False,
+    ),
+    "dropped_unnoted": Mutation(
+        "a dropped copy that memory doesn't hold isn't noted as forgotten",
+        (gateways.DroppedUnnoted,),
+        is_found=False,
+    ),
+    "no_proof": Mutation("recovered: true after a read of the own region", (gateways.NoProof,)),
+    "void_wrong": Mutation("what isn't found four times counts as void", (gateways.VoidWrong,)),
+    "start_last": Mutation(
+        "a gateway starts at the last number given out instead of low", (gateways.StartLast,)
+    ),
+    "close_early": Mutation("a log is closed after 10 s", (routers.CloseEarly,)),
+    "close_short": Mutation(
+        "who closes stops at the first number without a row", (routers.CloseShort,)
+    ),
+    "dir_late": Mutation(
+        "the directory row is written after the first messages", (routers.DirectoryLate,)
+    ),
+    "rule5_off": Mutation(
+        "old messages are offered without a search for copies", (gateways.RuleFiveOff,)
+    ),
+    "no_gave": Mutation("what a resume hands out isn't noted as given", (gateways.ReplayUnnoted,)),
+    "seen_early": Mutation(
+        "logs that a position doesn't list count as seen when a minute older than it",
+        (gateways.SeenEarly,),
+    ),
+    "heard_later_from_low": Mutation(
+        "a log that is heard of later is expected from its low", (gateways.HeardLaterFromLow,)
+    ),
+    "mark_skips": Mutation("the mark follows low", (gateways.MarkSkips,)),
+    "no_silent": Mutation(
+        "silent logs are not read, and nobody closes any",
+        (gateways.NeverSilent, routers.NobodyCloses),
+    ),
+    "other_closes": Mutation("other regions close logs, too", (routers.OtherCloses,)),
+    "trim_wrong": Mutation("a memory doesn't note what it forgets", (gateways.TrimUnnoted,)),
+    "hold_off": Mutation("memory is trimmed while a store is read", (gateways.TrimsDuringReads,)),
+}
+
+#: Stands for all faults of the first text together.
+AS_WRITTEN = "as_written"
+
+
+def parts_of(names: Iterable[str]) -> Parts:
+    """The design with these faults; KeyError with the name that there isn't."""
+    chosen: dict[str, Mutation] = {}
+    for name in names:
+        if name == AS_WRITTEN:
+            chosen.update({n: m for n, m in MUTATIONS.items() if m.as_written})
+        else:
+            chosen[name] = MUTATIONS[name]
+    faults = dict.fromkeys(fault for mutation in chosen.values() for fault in mutation.faults)
+    return parts_with(faults)

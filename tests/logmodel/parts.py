@@ -1,0 +1,53 @@
+"""The parts that a history is made of. Each can be exchanged: for one with a fault, or for the
+project's own code with the same methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from .closing import Closing
+from .directory import Directory
+from .gateway import Gateway
+from .known import KnownLog
+from .late import LateMessages
+from .memory import TopicMemory
+from .numbering import Numbering
+from .positions import Position
+from .resuming import Resuming
+from .router import Router
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parts:
+    """The rules, and the two simulated processes that obey them."""
+
+    numbering: type[Numbering] = Numbering
+    directory: type[Directory] = Directory
+    closing: type[Closing] = Closing
+    known: type[KnownLog] = KnownLog
+    position: type[Position] = Position
+    memory: type[TopicMemory] = TopicMemory
+    late: type[LateMessages] = LateMessages
+    resuming: type[Resuming] = Resuming
+    router: type[Router] = Router
+    gateway: type[Gateway] = Gateway
+
+
+DESIGN = Parts()
+
+
+def parts_with(subclasses: Iterable[type]) -> Parts:
+    """The design, where these subclasses take the place of the parts that they are made from."""
+    given = list(subclasses)
+    changed = {}
+    for field in dataclasses.fields(Parts):
+        part = getattr(DESIGN, field.name)
+        mine = [cls for cls in given if issubclass(cls, part)]
+        if len(mine) == 1:
+            changed[field.name] = mine[0]
+        elif mine:
+            # Several faults in one part: each overrides what it overrides.
+            changed[field.name] = type(part.__name__, tuple(mine), {})
+    return dataclasses.replace(DESIGN, **changed)

@@ -1,0 +1,116 @@
+"""Readers, simulated. They roam, keep the position that they were given last, and come back.
+
+A *ghost* stays connected to one gateway from its start, so that what is owed to the connected is
+checked without a resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .book import InvariantBroken
+from .checks import check_answer
+from .positions import Position
+
+if TYPE_CHECKING:
+    from .gateway import Gateway
+    from .world import World
+
+
+class Reader:
+    """A reader of one topic."""
+
+    keeps_position = True
+
+    def __init__(self, world: World, topic: str) -> None:
+        self.world = world
+        self.topic = topic
+        self.gateway: Gateway | None = None
+        #: The gateway that is to answer its resume.
+        self.waits_for: Gateway | None = None
+        self.position: Position | None = None
+        #: All that it ever got, and what it got on this connection.
+        self.got: set[int] = set()
+        self._got_here: set[int] = set()
+        #: Owed is what was routed since, but for what is past: offered before it came.
+        self.owed_since: float | None = None
+        self.past: set[int] = set()
+        self._was_cut_short = False
+
+    def come(self, gateway: Gateway) -> None:
+        """Connect: with its position, or without one as who knows nothing."""
+        if self.position is not None:
+            self.waits_for = gateway
+            gateway.answers.resume(self, self.position)
+        elif gateway.is_listening:
+            self.begin(gateway)
+
+    def begin(self, gateway: Gateway) -> None:
+        """It is connected, and all that comes now is owed to it."""
+        self._owe_from_now(gateway)
+        self._got_here = set()
+        self._join(gateway)
+
+    def resumed(self, gateway: Gateway, given: Sequence[int], *, is_proved: bool) -> None:
+        """The answer: these messages, and whether they are all (``recovered``)."""
+        world = self.world
+        self.waits_for = None
+        world.book.counts["recovered" if is_proved else "not_recovered"] += 1
+        if is_proved:
+            check_answer(world, gateway, self, given)
+            if not self._was_cut_short:
+                world.book.counts["repeats"] += len(self.got.intersection(given))
+        else:
+            self._owe_from_now(gateway)
+        self._got_here = set()
+        self._was_cut_short = bool(given) and world.rng.random() < 0.2
+        if self._was_cut_short:
+            # The connection ends amid the replay: its position is the one it came with.
+            given = given[: len(given) // 2]
+            if not is_proved:
+                self.position = None
+        for identity in given:
+            self.get(identity, None)
+        if not self._was_cut_short:
+            self._join(gateway)
+
+    def get(self, identity: int, position: Position | None) -> None:
+        """A message comes, with a position if it is a live one."""
+        if identity in self._got_here:
+            raise InvariantBroken("L3", f"a {self} got message {identity} twice on one connection")
+        self._got_here.add(identity)
+        self.got.add(identity)
+        if position is not None:
+            self.position = position
+
+    def leave(self) -> None:
+        if self.gateway is not None:
+            self.gateway.readers[self.topic].remove(self)
+        self.gateway = self.waits_for = None
+
+    def _owe_from_now(self, gateway: Gateway) -> None:
+        self.owed_since = self.world.now
+        identity_of = self.world.book.identity_of
+        self.past = {identity_of[copy] for copy in gateway.offered}
+
+    def _join(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        gateway.readers[self.topic].append(self)
+        if self.keeps_position:
+            self.position = gateway.position()
+
+    def __str__(self) -> str:
+        return "reader"
+
+
+class Ghost(Reader):
+    """A reader that never leaves its gateway."""
+
+    keeps_position = False
+
+    def get(self, identity: int, position: Position | None) -> None:
+        super().get(identity, None)
+
+    def __str__(self) -> str:
+        return "reader who stayed"

@@ -1,0 +1,102 @@
+"""The part of a simulated gateway that answers readers who come back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .memory import TopicMemory
+from .positions import Position
+from .resuming import Resuming
+from .rows import Copy, Row
+from .settings import RESUME_PATIENCE
+
+if TYPE_CHECKING:
+    from .gateway import Gateway
+    from .readers import Reader
+    from .world import World
+
+
+class Answers:
+    """From memory if it has forgotten nothing that the reader lacks, else from stores."""
+
+    def __init__(self, world: World, gateway: Gateway, resuming: Resuming) -> None:
+        self._world = world
+        self._gateway = gateway
+        self._resuming = resuming
+
+    def resume(self, reader: Reader, position: Position) -> None:
+        """Answer now, or after reads; ``reader.resumed`` is called then."""
+        if not self._gateway.is_listening:
+            return
+        memory = self._gateway.memory[reader.topic]
+        if not memory.lacks(position):
+            self._world.book.counts["from_memory"] += 1
+            self._answer(reader, position, {}, is_proved=True)
+            return
+        memory.begin_read()
+        self._try(reader, position, memory, self._world.now + RESUME_PATIENCE)
+
+    def _try(self, reader: Reader, position: Position, memory: TopicMemory, until: float) -> None:
+        world = self._world
+        rows, is_proved = self._read(reader.topic, position, memory)
+        took = world.rng.choice([0.05, 0.5, 1.5])
+        world.at(
+            world.now + took, self._have_read, reader, position, memory, until, rows, is_proved
+        )
+
+    def _have_read(
+        self,
+        reader: Reader,
+        position: Position,
+        memory: TopicMemory,
+        until: float,
+        rows: dict[Copy, Row],
+        is_proved: bool,
+    ) -> None:
+        if not self._gateway.is_alive or reader.waits_for is not self._gateway:
+            memory.end_read()
+        elif not is_proved and self._world.now < until:
+            self._try(reader, position, memory, until)
+        else:
+            # If memory was lost meanwhile, what it forgot was not what the read was for.
+            is_same = memory is self._gateway.memory[reader.topic]
+            self._answer(reader, position, rows, is_proved=is_proved and is_same)
+            memory.end_read()
+            memory.trim()
+
+    def _read(
+        self, topic: str, position: Position, memory: TopicMemory
+    ) -> tuple[dict[Copy, Row], bool]:
+        """The topic's rows where they prove something, else ours; and whether all is proved."""
+        stores, rows, is_proved = self._world.stores, {}, True
+        wanted = self._resuming.reads(memory.lacks(position), position)
+        for region, since in wanted.items():
+            at = region
+            if not stores.can_ask(self._gateway.region, region):
+                is_proved, at = False, self._gateway.region
+            if at != self._gateway.region:
+                self._world.book.counts["read_abroad"] += 1
+            if stores.can_ask(self._gateway.region, at):
+                for copy, row in stores[at].topics[topic].items():
+                    if row.routed_at >= since and self._resuming.counts(
+                        copy, at, self._gateway.known
+                    ):
+                        rows[copy] = row
+        return rows, is_proved
+
+    def _answer(
+        self, reader: Reader, position: Position, rows: dict[Copy, Row], *, is_proved: bool
+    ) -> None:
+        # What is news here is offered to everybody first.
+        for copy, row in sorted(rows.items(), key=lambda item: item[1].routed_at):
+            if copy[1] not in self._gateway.log(copy[0]).voids:
+                self._gateway.offer(copy, row)
+        copies: dict[int, set[Copy]] = {}
+        for copy, row in rows.items():
+            copies.setdefault(row.identity, set()).add(copy)
+        for identity, held in self._gateway.memory[reader.topic].copies.items():
+            copies.setdefault(identity, set()).update(held)
+        given = self._resuming.given(copies, position, self._gateway.known)
+        for identity in given:
+            self._gateway.note_replayed(identity)
+        reader.resumed(self._gateway, given, is_proved=is_proved)

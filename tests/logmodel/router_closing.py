@@ -1,0 +1,62 @@
+"""The part of a simulated router that closes the logs of others in its region."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .directory import DirectoryRow, Ending
+from .rows import LogId, Row
+
+if TYPE_CHECKING:
+    from .router import Router
+    from .world import World
+
+
+class Closer:
+    """Watches the directory of its router's region, and closes what doesn't move."""
+
+    def __init__(self, world: World, router: Router) -> None:
+        self._world = world
+        self._router = router
+        self._region = router.region
+        self._closing = world.parts.closing(router.region, router.name)
+
+    def watch(self) -> None:
+        """Look at every open log of the directory, and again in some seconds."""
+        world = self._world
+        self._router.later(world.pause(5, 15, quiet=20), self.watch)
+        if world.stores.is_down(self._region):
+            return
+        mine = self._router.numbering.log
+        store = world.stores[self._region]
+        for log in store.open_logs:
+            row = store.directory[log]
+            if log != mine and self._closing.may_close(log, row, world.now):
+                self._close(log, row)
+
+    def _close(self, log: LogId, row: DirectoryRow) -> None:
+        store = self._world.stores[self._region]
+        ending, messages = self._closing.end_of(row, lambda n: store.rows_of((log, n)))
+        pause = self._world.rng.choice([0.05, 0.3, 3.0])
+        self._router.later(pause, self._ask_to_close, log, row, ending, messages)
+
+    def _ask_to_close(
+        self, log: LogId, row: DirectoryRow, ending: Ending, messages: list[Row]
+    ) -> None:
+        # The transaction is on its way: it is applied even if we die now.
+        self._world.at(self._world.now + 0.05, self._apply_close, log, row, ending, messages)
+
+    def _apply_close(
+        self, log: LogId, watched: DirectoryRow, ending: Ending, messages: list[Row]
+    ) -> None:
+        world = self._world
+        row = world.stores[self._region].directory.get(log)
+        if row is None or world.stores.is_down(self._region):
+            return
+        closed = self._router.directory.closed(watched, row, ending)
+        if closed is None:
+            return
+        for message in messages:
+            world.book.is_routed(message.identity, message.topic, world.now)
+        world.stores.write_directory(self._region, log, closed)
+        world.book.concluded(log, self._region)

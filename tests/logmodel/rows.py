@@ -1,0 +1,61 @@
+"""What lies in stores and is published: plain values.
+
+A *copy* is one number of one log. A message that several routers numbered has several copies, and
+one identity.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class LogId(NamedTuple):
+    """A log: what one router routes in one life."""
+
+    region: str
+    router: str
+    # When it began, by the router's clock. Never used twice under one name.
+    epoch: float
+
+
+Copy = tuple[LogId, int]
+
+
+class Row(NamedTuple):
+    """A message as its row in the store has it."""
+
+    identity: int
+    topic: str
+    # By the router's clock.
+    routed_at: float
+
+
+# The row of a number that will never be a message. Compared with ``is``.
+VOID: Final = Row(0, "", 0.0)
+
+
+class Published(NamedTuple):
+    """A message on its way from a router to gateways."""
+
+    log: LogId
+    number: int
+    row: Row
+    low: int
+
+
+class Tick(NamedTuple):
+    """What a router says of its log when it has nothing else to say."""
+
+    log: LogId
+    number: int
+    at: float
+    low: int
+
+
+class Delivery(NamedTuple):
+    """A message on its way from a publisher to one router of a region."""
+
+    serial: int
+    identity: int
+    topic: str
+    first_sent: float

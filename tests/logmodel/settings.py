@@ -1,0 +1,68 @@
+"""The times and sizes of the model, and the shares that a run can change.
+
+Times are the design's, in seconds. Sizes are small, so that a history of some hundred messages
+reaches their edges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+# A broker closes the connection of a frozen router after this.
+HEARTBEAT = 30.0
+# A directory write allows its router to publish for so long after the write began.
+LEASE = 15.0
+# Who closes a log has seen its directory row unmoved for this long. More than LEASE + HEARTBEAT:
+# by then nothing that a frozen router still tries to publish leaves its machine.
+CLOSE_AFTER = 60.0
+# Numbers under way above low. 4,096 in the design.
+WINDOW = 6
+# Gateways remember for so long which messages they gave to readers.
+IDENTITY_WINDOW = 900.0
+# Copies of one message are numbered within this time (docs/guarantees.md).
+APART = 750.0
+# How far clocks may be from each other when ages of minutes are compared.
+CLOCKS = 30.0
+# A router publishes nothing that it has held for longer, and queues keep nothing for longer.
+HOLD = 150.0
+QUEUE_TTL = 150.0
+# A position counts a log that it doesn't list as seen whole if it began so long before. Six hours
+# in the design; here still more than a cut and the late rows after it.
+POSITION_REACH = 9000.0
+# Messages that the memory of a topic keeps.
+MEMORY_SIZE = 3
+# A gateway asks another region's store for so long before it says ``recovered: false``.
+RESUME_PATIENCE = 2.0
+# A router's clock may step by this within one log.
+CLOCK_STEP = 30.0
+# A log without a tick for so long is silent.
+SILENT_AFTER = 2.0
+
+# "a" is of a class that is published in all regions; "c" has few messages.
+TOPICS = ("a", "b", "c")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """What a run can change.
+
+    ``partial``: the share of writes that time out; each of their rows is applied or not, or late.
+    ``stray``: the share of these whose rows lie in another region before they lie in their own.
+    ``regions``: how many; 0: three in every fifth seed, else two.
+    """
+
+    partial: float = 0.1
+    stray: float = 0.3
+    regions: int = 0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.partial < 1 and 0 <= self.stray <= 1):
+            raise ValueError("--partial must be in 0..1 (less than 1), --stray in 0..1")
+        if self.regions not in (0, 2, 3):
+            raise ValueError("--regions must be 2 or 3")
+
+
+DEFAULT = Profile()
+PARTIAL = Profile(partial=0.6)
+THREE_REGIONS = Profile(regions=3)
+HARDEST = Profile(partial=0.8, stray=1.0, regions=3)

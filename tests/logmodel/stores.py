@@ -1,0 +1,135 @@
+"""The regions' stores, simulated: rows of logs, messages, the directory, and their replication.
+
+A region's own store is consistent: whoever reads there at quorum sees what was written there. A
+number's index row and its message's row are written, lost, late and replicated apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .directory import DirectoryRow
+from .rows import VOID, Copy, LogId, Row
+from .settings import TOPICS
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Store:
+    """What one region's store has."""
+
+    def __init__(self) -> None:
+        self.index: dict[Copy, Row] = {}
+        self.messages: dict[Copy, Row] = {}
+        self.topics: dict[str, dict[Copy, Row]] = {topic: {} for topic in TOPICS}
+        self.copies: dict[int, list[Copy]] = {}
+        self.directory: dict[LogId, DirectoryRow] = {}
+        #: The logs of the directory that haven't ended, in their order.
+        self.open_logs: dict[LogId, None] = {}
+        #: Each change of the directory in its order: who reads it all may read what is new of it.
+        self.changes: list[LogId] = []
+
+    def put_index(self, copy: Copy, row: Row) -> bool:
+        """Whether it is news. A void row replaces a message's, and nothing replaces a void row."""
+        old = self.index.get(copy)
+        if old is not None and (old is VOID or row is not VOID):
+            return False
+        self.index[copy] = row
+        return True
+
+    def put_message(self, copy: Copy, row: Row) -> bool:
+        if copy in self.messages:
+            return False
+        self.messages[copy] = row
+        self.topics[row.topic][copy] = row
+        self.copies.setdefault(row.identity, []).append(copy)
+        return True
+
+    def put_directory(self, log: LogId, row: DirectoryRow) -> bool:
+        old = self.directory.get(log)
+        if old is not None and old.version >= row.version:
+            return False
+        self.directory[log] = row
+        if row.ended is None:
+            self.open_logs[log] = None
+        else:
+            self.open_logs.pop(log, None)
+        self.changes.append(log)
+        return True
+
+    def find(self, copy: Copy) -> Row | None:
+        """A number as it is here: its message, VOID, or None: one row without the other."""
+        index = self.index.get(copy)
+        return index if index is None or index is VOID else self.messages.get(copy)
+
+    def rows_of(self, copy: Copy) -> tuple[Row | None, Row | None]:
+        """Its index row and its message."""
+        return self.index.get(copy), self.messages.get(copy)
+
+
+class Stores:
+    """All regions' stores: which can be asked, and how rows get from one to another."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._stores = {region: Store() for region in world.regions}
+        # Until when.
+        self.down: dict[str, float] = {}
+        self.directory_down: dict[str, float] = {}
+        # Seconds between regions, on average.
+        self._lag = world.rng.choice([0.1, 1.0, 30.0])
+
+    def __getitem__(self, region: str) -> Store:
+        return self._stores[region]
+
+    def is_down(self, region: str) -> bool:
+        return self.down.get(region, 0) > self._world.now
+
+    def is_directory_down(self, region: str) -> bool:
+        """Whether no directory row of this region can be changed."""
+        return self.is_down(region) or self.directory_down.get(region, 0) > self._world.now
+
+    def can_ask(self, asking: str, region: str) -> bool:
+        """Whether somebody in one region can read the store of the other."""
+        return not self.is_down(region) and not self._world.cuts.between(asking, region)
+
+    def put_index(self, region: str, copy: Copy, row: Row) -> None:
+        """A row arrives. What lies in a foreign region first doesn't get home from there."""
+        if self._stores[region].put_index(copy, row) and region == copy[0].region:
+            for other in self._others(region):
+                self._replicate(region, other, self.put_index, copy, row)
+
+    def put_message(self, region: str, copy: Copy, row: Row) -> None:
+        if self._stores[region].put_message(copy, row) and region == copy[0].region:
+            for other in self._others(region):
+                self._replicate(region, other, self.put_message, copy, row)
+
+    def write_directory(self, region: str, log: LogId, row: DirectoryRow) -> None:
+        """A transaction was applied in ``region``; all others hear of it."""
+        if self._stores[region].put_directory(log, row):
+            for other in self._others(region):
+                self._replicate(region, other, self._hear_directory, log, row)
+
+    def _hear_directory(self, region: str, log: LogId, row: DirectoryRow) -> None:
+        self._stores[region].put_directory(log, row)
+
+    def _others(self, region: str) -> list[str]:
+        return [other for other in self._world.regions if other != region]
+
+    def _replicate(self, origin: str, to: str, put: object, what: object, row: object) -> None:
+        world = self._world
+        lag = world.rng.expovariate(1 / self._lag)
+        if world.rng.random() < 0.02 and not world.is_quiet:
+            lag = world.rng.uniform(0, 3000)
+        world.at(world.now + lag, self._arrive, origin, to, put, what, row)
+
+    def _arrive(self, origin: str, to: str, put: object, what: object, row: object) -> None:
+        world = self._world
+        end = world.cuts.end(origin, to)
+        if end > world.now:
+            late = world.rng.uniform(0, world.rng.choice([5, 600, 3600]))
+            world.at(end + late, self._arrive, origin, to, put, what, row)
+        else:
+            assert callable(put)
+            put(to, what, row)

@@ -1,0 +1,192 @@
+"""Worked examples, in numbers, of what a router does: numbering, the directory, closing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.logmodel.closing import Closing
+from tests.logmodel.directory import Directory, DirectoryRow, Ending
+from tests.logmodel.numbering import Numbering
+from tests.logmodel.rows import VOID, LogId, Row
+
+LOG = LogId("A", "A1", 1000.0)
+MESSAGE = Row(identity=7, topic="a", routed_at=1001.0)
+
+
+def begun(at: float = 0.0) -> Numbering:
+    numbering = Numbering(LOG)
+    numbering.renewed(asked_at=at)
+    return numbering
+
+
+# Numbering.
+
+
+def test_nothing_is_numbered_before_the_directory_row_is_written() -> None:
+    numbering = Numbering(LOG)
+    assert not numbering.may_give(now=0.0)
+    numbering.renewed(asked_at=0.0)
+    assert numbering.may_give(now=0.0)
+
+
+def test_numbers_run_from_one_without_gaps() -> None:
+    numbering = begun()
+    assert [numbering.give() for _ in range(3)] == [1, 2, 3]
+
+
+def test_low_waits_for_the_first_number_that_is_not_settled() -> None:
+    numbering = begun()
+    for _ in range(4):
+        numbering.give()
+    numbering.confirmed(2)
+    numbering.confirmed(4)
+    assert numbering.low == 0
+    numbering.confirmed(1)
+    assert numbering.low == 2
+    numbering.voided(3)
+    assert numbering.low == 4
+
+
+def test_what_is_stored_alone_is_not_settled() -> None:
+    numbering = begun()
+    numbering.stored(numbering.give())
+    assert numbering.low == 0
+
+
+def test_what_is_stored_and_too_old_to_publish_is_settled() -> None:
+    numbering = begun()
+    numbering.expired(numbering.give())
+    assert numbering.low == 1
+
+
+def test_six_numbers_are_under_way_at_most() -> None:
+    numbering = begun()
+    for _ in range(6):
+        assert numbering.may_give(now=1.0)
+        numbering.give()
+    assert not numbering.may_give(now=1.0)
+    numbering.confirmed(1)
+    assert numbering.may_give(now=1.0)
+
+
+def test_a_lease_lasts_fifteen_seconds_from_the_start_of_a_write() -> None:
+    numbering = begun(at=100.0)
+    assert numbering.has_lease(now=114.9)
+    assert not numbering.has_lease(now=115.0)
+
+
+def test_a_write_that_is_answered_after_a_later_one_shortens_no_lease() -> None:
+    numbering = begun(at=100.0)
+    numbering.renewed(asked_at=95.0)
+    assert numbering.has_lease(now=114.9)
+
+
+def test_only_a_number_that_was_never_tried_ends_void() -> None:
+    assert Numbering.ends_void(held=151.0, tried=False)
+    assert not Numbering.ends_void(held=151.0, tried=True)
+    assert not Numbering.ends_void(held=149.0, tried=False)
+
+
+# The directory.
+
+
+def test_the_row_of_a_living_router_moves_with_each_beat() -> None:
+    directory = Directory()
+    row = directory.first()
+    moved = directory.moved(row, low=3, last=5)
+    assert moved == DirectoryRow(version=2, low=3, last=5)
+
+
+def test_low_never_goes_back() -> None:
+    directory = Directory()
+    moved = directory.moved(DirectoryRow(version=4, low=9), low=7, last=12)
+    assert moved is not None
+    assert moved.low == 9
+
+
+def test_a_router_whose_log_was_closed_is_refused() -> None:
+    row = DirectoryRow(version=4, low=9, ended=11)
+    assert Directory().moved(row, low=12, last=12) is None
+    assert Directory().finished(row, 12) is None
+
+
+def test_a_row_that_moved_since_it_was_watched_is_not_closed() -> None:
+    watched = DirectoryRow(version=4, low=9)
+    ending = Ending(11, frozenset({10}))
+    assert Directory().closed(watched, watched._replace(version=5), ending) is None
+    assert Directory().closed(watched, watched, ending) == DirectoryRow(
+        version=5, low=9, ended=11, voids=frozenset({10})
+    )
+
+
+def test_of_two_closers_one_is_refused() -> None:
+    watched = DirectoryRow(version=4, low=9)
+    closed = Directory().closed(watched, watched, Ending(11, frozenset()))
+    assert closed is not None
+    assert Directory().closed(watched, closed, Ending(12, frozenset())) is None
+
+
+# Closing.
+
+
+def test_a_row_that_has_not_moved_for_a_minute_of_our_own_watching_is_closed() -> None:
+    closing = Closing("A", "A2")
+    row = DirectoryRow(version=4, low=9)
+    assert not closing.may_close(LOG, row, now=500.0)
+    assert not closing.may_close(LOG, row, now=559.9)
+    assert closing.may_close(LOG, row, now=560.0)
+
+
+def test_a_row_that_moves_is_watched_anew() -> None:
+    closing = Closing("A", "A2")
+    row = DirectoryRow(version=4, low=9)
+    closing.may_close(LOG, row, now=500.0)
+    assert not closing.may_close(LOG, row._replace(version=5), now=550.0)
+    assert not closing.may_close(LOG, row._replace(version=5), now=609.9)
+    assert closing.may_close(LOG, row._replace(version=5), now=610.0)
+
+
+def test_another_region_closes_nothing() -> None:
+    closing = Closing("B", "B1")
+    row = DirectoryRow(version=4, low=9)
+    closing.may_close(LOG, row, now=0.0)
+    assert not closing.may_close(LOG, row, now=9999.0)
+
+
+def end_of(low: int, rows: Mapping[int, tuple[Row | None, Row | None]]) -> Ending:
+    ending, _ = Closing("A", "A2").end_of(
+        DirectoryRow(version=1, low=low), lambda n: rows.get(n, (None, None))
+    )
+    return ending
+
+
+def test_a_log_ends_with_the_last_message_that_is_found() -> None:
+    # 10 was never written, 11 has both rows.
+    assert end_of(9, {11: (MESSAGE, MESSAGE)}) == Ending(11, frozenset({10}))
+
+
+def test_the_example_of_the_design_note_ends_at_eleven() -> None:
+    # 12 was being written when the power went: it has an index row and no message.
+    rows = {11: (MESSAGE, MESSAGE), 12: (MESSAGE, None)}
+    assert end_of(9, rows) == Ending(11, frozenset({10}))
+
+
+def test_a_log_of_which_nothing_is_found_ends_at_low() -> None:
+    assert end_of(9, {}) == Ending(9, frozenset())
+
+
+def test_one_row_without_the_other_is_no_message() -> None:
+    rows = {10: (MESSAGE, None), 11: (None, MESSAGE), 12: (MESSAGE, MESSAGE)}
+    assert end_of(9, rows) == Ending(12, frozenset({10, 11}))
+
+
+def test_the_search_ends_after_six_numbers_in_a_row_without_a_row() -> None:
+    assert end_of(0, {6: (MESSAGE, MESSAGE)}).ended == 6
+    assert end_of(0, {7: (MESSAGE, MESSAGE)}).ended == 0
+
+
+def test_a_void_row_shows_that_there_may_be_more() -> None:
+    rows = {6: (VOID, None), 12: (MESSAGE, MESSAGE)}
+    ending = end_of(0, rows)
+    assert ending.ended == 12
+    assert 6 in ending.voids
