@@ -14,9 +14,7 @@ from bench.programs import build
 from bench.rows import Row
 from bench.world import running_world
 
-READERS: Final = 100
-RATE: Final = 100.0
-SECONDS: Final = 7.0
+LOAD: Final = latency.Load(readers=100, rate=100.0, seconds=7.0)
 ROUNDS: Final = 3
 
 
@@ -60,27 +58,17 @@ def _round(
     programs: Path, here: dict[str, Any], there: dict[str, Any]
 ) -> tuple[latency.Delays, ...]:
     """The bare chain, readers in the publisher's region, and readers in the other one."""
-    bare = uvloop.run(chain.measure(here, rate=RATE, seconds=SECONDS))
-    return bare, _delays(programs, here, here), _delays(programs, here, there)
+    bare = uvloop.run(chain.measure(here, rate=LOAD.rate, seconds=LOAD.seconds))
+    return (
+        bare,
+        latency.between(programs, here, here, LOAD),
+        latency.between(programs, here, there, LOAD),
+    )
 
 
 def _medians(of: Sequence[latency.Delays]) -> tuple[float, float]:
     """Of p50 and of p99, in ms."""
     return median(d.p50 for d in of), median(d.p99 for d in of)
-
-
-def _delays(programs: Path, source: dict[str, Any], at: dict[str, Any]) -> latency.Delays:
-    """From a publisher in ``source`` to readers of the first gateway of region ``at``."""
-    return uvloop.run(
-        latency.through_fabric(
-            programs,
-            next(b["amqp_url"] for b in source["brokers"] if b["role"] == "client"),
-            at["gateways"][0]["websocket_url"],
-            readers=READERS,
-            rate=RATE,
-            seconds=SECONDS,
-        )
-    )
 
 
 def _delay(figure: str, ms: float, limit: float, floor: float | None = None) -> Row:

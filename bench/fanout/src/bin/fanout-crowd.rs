@@ -2,8 +2,9 @@
 //!
 //!     fanout-crowd --port 18143 --connections 10000 --say '{"action":"subscribe","topic":"metrics.bench"}'
 //!
-//! Prints `{"connections":…,"seconds":…}` once everyone is connected (and, with `--say`, has an answer to each
-//! of its lines; `%d` in it becomes the reader's number, counted from `--first`). Readers share `--topics` (1) evenly:
+//! Prints `{"connections":…,"seconds":…,"p50_ms":…,"p99_ms":…}` once everyone is connected (and, with `--say`, has an answer
+//! to each of its lines; `%d` in it becomes the reader's number, counted from `--first`): how long all of them took, and one
+//! of them, from its first packet on. At most `--at-once` (256) are on their way. Readers share `--topics` (1) evenly:
 //! `%t` in `--say` and in `--path` is the number of a reader's topic. Then it reads commands, one a line, until its
 //! standard input ends: `count` prints how many messages came since the last report, `report` prints
 //! everything about them and begins anew. `census MESSAGES SINCE_NS` prints, of the numbers 0 to `MESSAGES` - 1,
@@ -27,6 +28,7 @@
 //! come back, and are counted, are those of `newsfabric-crowd`.
 
 use flate2::Decompress;
+use newsfabric_fanout::crowd::times::Times;
 use newsfabric_fanout::endpoints::Dice;
 use newsfabric_fanout::events::EventStream;
 use newsfabric_fanout::frames::{frame_at, inflated, masked, number_after, sent_at};
@@ -59,6 +61,7 @@ enum State {
 struct Reader {
     socket: RawFd,
     state: State,
+    opened_ns: u64,
     /// Bytes of a frame, or of the handshake, that isn't complete; mostly empty.
     rest: Vec<u8>,
     frames: u32,
@@ -92,6 +95,8 @@ struct Crowd {
     sample: usize,
     numbered: bool,
     ready: usize,
+    /// From a reader's first packet until it was ready.
+    came: Times,
     gone: usize,
     frames: u64,
     late: u64,
@@ -128,7 +133,12 @@ fn main() {
         if !said_ready && crowd.ready + crowd.gone == count {
             said_ready = true;
             let seconds = (monotonic_ns() - start) as f64 / 1e9;
-            println!("{{\"connections\":{},\"seconds\":{seconds:.3}}}", crowd.ready);
+            println!(
+                "{{\"connections\":{},\"seconds\":{seconds:.3},\"p50_ms\":{:.3},\"p99_ms\":{:.3}}}",
+                crowd.ready,
+                crowd.came.quantile_us(0.5) as f64 / 1e3,
+                crowd.came.quantile_us(0.99) as f64 / 1e3,
+            );
         }
         crowd.epoll.wait(&mut ready, 100);
         for &(number, events) in &ready {
@@ -182,6 +192,7 @@ impl Crowd {
             sample: arguments.number("sample", 16) as usize,
             numbered: arguments.number("numbers", 0) == 1,
             ready: 0,
+            came: Times::default(),
             gone: 0,
             frames: 0,
             late: 0,
@@ -263,6 +274,7 @@ impl Crowd {
         self.readers.push(Reader {
             socket,
             state: State::Connecting,
+            opened_ns: monotonic_ns(),
             rest: Vec::new(),
             frames: 0,
             got: Vec::new(),
@@ -378,6 +390,7 @@ impl Crowd {
         let stalls = self.stalls(number);
         let reader = &mut self.readers[number];
         self.ready += 1;
+        self.came.add(reader.opened_ns, monotonic_ns());
         reader.state = if stalls { State::Stalled } else { State::Reading };
         if stalls {
             self.epoll.change(reader.socket, 0, number as u64);

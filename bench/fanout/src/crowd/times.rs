@@ -21,14 +21,19 @@ impl Times {
         self.0.saturating_record(to_ns.saturating_sub(from_ns) / 1000);
     }
 
+    /// The time that so great a part of them don't exceed.
+    pub fn quantile_us(&self, part: f64) -> u64 {
+        self.0.value_at_quantile(part)
+    }
+
     /// All of them as JSON, and begins anew. `counts` has each time (µs) with how often it was there.
     pub fn take(&mut self) -> String {
         let mut text = format!(
             "{{\"count\":{},\"p50_us\":{},\"p99_us\":{},\"p999_us\":{},\"most_us\":{},\"counts\":[",
             self.0.len(),
-            self.0.value_at_quantile(0.5),
-            self.0.value_at_quantile(0.99),
-            self.0.value_at_quantile(0.999),
+            self.quantile_us(0.5),
+            self.quantile_us(0.99),
+            self.quantile_us(0.999),
             self.0.max(),
         );
         for (n, one) in self.0.iter_recorded().enumerate() {

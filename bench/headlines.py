@@ -1,0 +1,219 @@
+"""What others say of their largest systems, asked of ours on this machine, one figure for each.
+
+docs/reports/headlines.md has theirs beside these, and where they said it. One box of which the
+gateway has a core, and its readers share the other with its broker: so what is said of "a box"
+here is said of less than the two cores that theirs had. Other parts measure two more headlines:
+``connect`` (new connections a second) and ``idle`` (bytes for a reader).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import uvloop
+
+from bench import latency
+from bench.box import Box, running_box, subscribe_verb
+from bench.meter import processor_seconds, resident_bytes
+from bench.programs import Crowd, build, off_the_server_core, running_crowd
+from bench.rows import Row
+from bench.world import newsfabric, running_world
+
+# A thread has a descriptor table of its own, and one may have 20,000.
+THREADS: Final = 6
+ARRIVING: Final = 15_000
+# Before each arrival there are so many.
+PRESENT: Final = (0, 42_500, 85_000)
+# The reference machine (EC2's c1.medium) had 1.7 GB.
+BOX_MEMORY_MB: Final = 1_700
+
+FANOUT_READERS: Final = 10_000
+# Messages a second; each goes to all readers.
+RATES: Final = (1, 4, 8, 12, 16, 20, 24)
+RATE_SECONDS: Final = 5.0
+DELAY_MS: Final = 200.0
+
+WIRE_MS: Final = 80
+FAR: Final = latency.Load(readers=100, rate=20.0, seconds=7.0)
+
+
+def measure() -> list[Row]:
+    """A box full of readers, a box full of deliveries, and two regions far from each other."""
+    programs = build()
+    with off_the_server_core():
+        rows = uvloop.run(_full(programs))
+        rows += uvloop.run(_deliveries(programs))
+    return rows + _far(programs)
+
+
+async def _full(programs: Path) -> list[Row]:
+    """Connection times while the box fills up, and its memory when it is full."""
+    rows: list[Row] = []
+    came = 0
+    kernel = _kernel_bytes()
+    async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
+        crowds = _Crowds(programs, box, stack)
+        for present in PRESENT:
+            await crowds.come(present - came)
+            said = await crowds.come(ARRIVING, at_once=ARRIVING)
+            came = present + ARRIVING
+            figure = f"{ARRIVING:,} arrive at once where {present:,} are: connect and subscribe"
+            rows.append(Row(figure=f"{figure}, p50", value=said["p50_ms"], unit="ms"))
+            rows.append(Row(figure="… p99", value=said["p99_ms"], unit="ms"))
+            rows.append(Row(figure="… all of them after", value=said["seconds"], unit="s"))
+        before = box.spent().total + _broker_seconds()
+        start = time.monotonic()
+        await asyncio.sleep(25)
+        busy = (box.spent().total + _broker_seconds() - before) / (time.monotonic() - start)
+        memory = (box.resident() + _broker_bytes()) / 1e6
+        kernel = _kernel_bytes() - kernel
+    rows += [
+        Row(figure="readers of the full box", value=came, unit="", digits=0, at_least=100_000),
+        Row(
+            figure="… memory of gateway and broker",
+            value=memory,
+            unit="MB",
+            digits=0,
+            at_most=BOX_MEMORY_MB,
+        ),
+        Row(figure="… both, while nothing comes", value=100 * busy, unit="% of a core"),
+        Row(
+            figure="… memory of the kernel for a connection, both ends of it",
+            value=kernel / came,
+            unit="B",
+            digits=0,
+        ),
+    ]
+    return rows
+
+
+class _Crowds:
+    """Readers who stay; each crowd has addresses of its own."""
+
+    def __init__(self, programs: Path, box: Box, stack: contextlib.AsyncExitStack) -> None:
+        self._programs, self._box, self._stack = programs, box, stack
+        self._count = 0
+
+    async def come(self, readers: int, *, at_once: int = 256) -> dict[str, Any]:
+        """What the last of their programs says of how they came; one holds 15,000 at most."""
+        said: dict[str, Any] = {}
+        while readers > 0:
+            share = min(readers, ARRIVING)
+            readers -= share
+            self._count += 1
+            crowd = await self._stack.enter_async_context(
+                running_crowd(
+                    self._programs,
+                    port=self._box.port,
+                    source=f"127.0.{self._count}.2",
+                    connections=share,
+                    say=subscribe_verb(),
+                    at_once=at_once,
+                )
+            )
+            said = await crowd.said()
+        return said
+
+
+async def _deliveries(programs: Path) -> list[Row]:
+    """Delays at each rate until they are too long, or something is missing."""
+    rows: list[Row] = []
+    async with (
+        running_box("native") as box,
+        running_crowd(
+            programs,
+            port=box.port,
+            source="127.0.0.2",
+            connections=FANOUT_READERS,
+            say=subscribe_verb(),
+        ) as crowd,
+    ):
+        await crowd.said()
+        for rate in RATES:
+            heard = await _at_rate(box, crowd, rate)
+            expected = int(rate * RATE_SECONDS) * FANOUT_READERS
+            figure = f"{rate * FANOUT_READERS:,} deliveries/s"
+            rows.append(Row(figure=f"{figure}, p50", value=heard["p50_ms"], unit="ms"))
+            rows.append(Row(figure="… p99", value=heard["p99_ms"], unit="ms"))
+            rows.append(
+                Row(
+                    figure="… deliveries",
+                    value=heard["frames"],
+                    unit="",
+                    digits=0,
+                    at_least=expected,
+                )
+            )
+            if heard["p99_ms"] > DELAY_MS or heard["frames"] < expected:
+                break
+    return rows
+
+
+async def _at_rate(box: Box, crowd: Crowd, rate: int) -> dict[str, Any]:
+    """Open loop: a message that is late to be published counts from when it was due."""
+    await crowd.ask("report")
+    count = int(rate * RATE_SECONDS)
+    start = time.monotonic_ns() + 50_000_000
+    sending = []
+    for number in range(count):
+        due = start + int(number * 1e9 / rate)
+        await asyncio.sleep(max(0, due - time.monotonic_ns()) / 1e9)
+        sending.append(asyncio.ensure_future(box.publish(first=number, due_ns=due)))
+    await asyncio.gather(*sending)
+    await crowd.has_got(count * FANOUT_READERS)
+    return await crowd.ask("report")
+
+
+def _far(programs: Path) -> list[Row]:
+    """The other region's delay above the same region's, beside that of the wire."""
+    with running_world() as (status, _):
+        here, there = status["regions"][:2]
+        link = f"{here['name']}-{there['name']}-link"
+        newsfabric(Path(status["state"]), "chaos", "slow", link, "--latency", str(WIRE_MS))
+        same = latency.between(programs, here, here, FAR)
+        other = latency.between(programs, here, there, FAR)
+    figure = f"{WIRE_MS} ms between two regions: same region, p50"
+    rows = [Row(figure=figure, value=same.p50, unit="ms")]
+    for name, value in (("p50", other.p50), ("p99", other.p99)):
+        rows.append(
+            Row(figure=f"… other region, {name}", value=value, unit="ms", floor=float(WIRE_MS))
+        )
+    rows.append(
+        Row(
+            figure="… deliveries",
+            value=same.count + other.count,
+            unit="",
+            digits=0,
+            at_least=same.expected + other.expected,
+        )
+    )
+    return rows
+
+
+def _brokers() -> list[psutil.Process]:
+    """The box's broker, which this process has started."""
+    return [p for p in psutil.Process().children(recursive=True) if p.name() == "beam.smp"]
+
+
+def _broker_bytes() -> int:
+    return sum(resident_bytes(broker.pid) for broker in _brokers())
+
+
+def _broker_seconds() -> float:
+    return sum(processor_seconds(broker.pid) for broker in _brokers())
+
+
+def _kernel_bytes() -> int:
+    """What the kernel has for its own structures, and for what waits in sockets."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    (tcp,) = (
+        line for line in Path("/proc/net/sockstat").read_text().splitlines() if line[:4] == "TCP:"
+    )
+    return int(memory["Slab"].split()[0]) * 1024 + int(tcp.split()[-1]) * page
