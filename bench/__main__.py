@@ -20,6 +20,7 @@ from bench import (
     drain,
     fabric,
     failover,
+    far,
     headlines,
     idle,
     login,
@@ -47,13 +48,13 @@ mailbox (a crowd that is logged in does), repair (messages that were lost on the
 core node, a router, a shovel, a store node is killed), failover (a web page whose gateway or
 region goes), publishers (the libraries in Java, PHP and Python), board (what it costs those who
 report and a frontdesk), board-page (the operations board in Chromium), scaler (its decision for a
-thousand boxes), watching (metrics and reports with 10,000 readers) and headlines (what others say
-of their systems: docs/reports/headlines.md); all if none is named. A part that can't run says why;
-the others go on. A floor is measured in the same run: compare ratios, not figures of different
-days.
+thousand boxes), watching (metrics and reports with 10,000 readers), headlines (what others say of
+their systems: docs/reports/headlines.md) and far (two regions with 80 ms between them); all if none
+is named. A part that can't run says why; the others go on. A floor is measured in the same run:
+compare ratios, not figures of different days.
 
 \b
-  python -m bench                       everything (25 minutes)
+  python -m bench                       everything (25 to 40 minutes)
   python -m bench delivery connect      two parts
   python -m bench --json out.json       keep the figures too
 """
@@ -94,7 +95,8 @@ PARTS: Final[Mapping[str, Measure]] = {
     "board-page": board_page.measure,
     "scaler": scaler.measure,
     "watching": lambda: _beside_the_floor(watching.measure),
-    "headlines": headlines.measure,
+    "headlines": lambda: _beside_the_floor(headlines.measure),
+    "far": far.measure,
 }
 
 

@@ -51,21 +51,33 @@ def sent_ns(body: bytes) -> int:
     return stamped
 
 
-async def publish_steadily(
-    send: Callable[[bytes], Awaitable[Any]], *, rate: float, seconds: float
+async def steadily(
+    send: Callable[[int, int], Awaitable[Any]], *, rate: float, seconds: float
 ) -> int:
-    """Send ``rate`` stamped bodies a second for ``seconds``; returns how many."""
+    """Call ``send(n, due_ns)`` ``rate`` times a second for ``seconds``; returns how often.
+
+    It doesn't wait for one before the next is due, and returns when all have ended.
+    """
     total = int(rate * seconds)
     start = time.monotonic_ns() + 50_000_000
     pending = []
     for n in range(total):
         due = start + int(n * 1e9 / rate)
         await asyncio.sleep(max(0, due - time.monotonic_ns()) / 1e9)
-        pending.append(
-            asyncio.ensure_future(send(orjson.dumps({"sent_ns": due, "n": n, "text": PADDING})))
-        )
+        pending.append(asyncio.ensure_future(send(n, due)))
     await asyncio.gather(*pending)
     return total
+
+
+async def publish_steadily(
+    send: Callable[[bytes], Awaitable[Any]], *, rate: float, seconds: float
+) -> int:
+    """Send ``rate`` stamped bodies a second for ``seconds``; returns how many."""
+    return await steadily(
+        lambda n, due: send(orjson.dumps({"sent_ns": due, "n": n, "text": PADDING})),
+        rate=rate,
+        seconds=seconds,
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

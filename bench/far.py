@@ -1,0 +1,45 @@
+"""Two regions that are far from each other: delays in the other one, beside the wire's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from bench import latency
+from bench.programs import ROOT, build
+from bench.rows import Row
+from bench.world import newsfabric, running_world
+from newsfabric.errors import SetupError
+from newsfabric.world.toxiproxy import find_toxiproxy
+
+# Each way; about what is between Oregon and Dublin.
+WIRE_MS: Final = 80
+LOAD: Final = latency.Load(readers=100, rate=20.0, seconds=7.0)
+
+
+def measure() -> list[Row]:
+    """Delays in the publisher's region and in the other one; SetupError without Toxiproxy."""
+    programs = build()
+    if find_toxiproxy(ROOT, os.environ) is None:
+        raise SetupError("Toxiproxy is missing, which makes links slow: scripts/setup toxiproxy")
+    with running_world() as (status, _):
+        here, there = status["regions"][:2]
+        link = f"{here['name']}-{there['name']}-link"
+        newsfabric(Path(status["state"]), "chaos", "slow", link, "--latency", str(WIRE_MS))
+        same = latency.between(programs, here, here, LOAD)
+        other = latency.between(programs, here, there, LOAD)
+    wire = float(WIRE_MS)
+    return [
+        Row(figure=f"{WIRE_MS} ms between them: same region, p50", value=same.p50, unit="ms"),
+        Row(figure="… p99", value=same.p99, unit="ms"),
+        Row(figure="… other region, p50", value=other.p50, unit="ms", floor=wire),
+        Row(figure="… p99", value=other.p99, unit="ms", floor=wire),
+        Row(
+            figure="… deliveries",
+            value=same.count + other.count,
+            unit="",
+            digits=0,
+            at_least=same.expected + other.expected,
+        ),
+    ]
