@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .router import CLOCK_ERROR
 from .settings import POSITION_REACH, TOPICS
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def router_freezes(world: World) -> None:
 
 
 def clock_steps(world: World) -> None:
-    world.rng.choice(world.routers).clock_error = world.rng.uniform(-10, 10)
+    world.rng.choice(world.routers).clock_error = world.rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
 
 
 def store_goes_down(world: World) -> None:

@@ -284,12 +284,15 @@ class Router:
         if job.is_done:
             return
         job.numbering.stored(job.number)
-        if job.numbering.is_too_old(world.now - job.taken_at):
+        if not job.numbering.has_lease(world.now):
+            # Not even too old: if its log was closed meanwhile, this number may not be in it.
+            self.later(rng.uniform(0.5, 3), self._stored, job)
+        elif job.numbering.is_too_old(world.now - job.taken_at):
             # Stored, never published, no receipt; but its number is a message.
             world.book.is_routed(job.row.identity, job.row.topic, world.now)
             self._finish(job)
             self._settled(job, job.numbering.expired)
-        elif not self.is_connected or not job.numbering.has_lease(world.now):
+        elif not self.is_connected:
             self.later(rng.uniform(0.5, 3), self._stored, job)
         else:
             # Between what it checked and what it does it may freeze.
