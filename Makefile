@@ -146,7 +146,7 @@ test-fleet: fleet-image ## Test the fleet on real machines, as root (PYTEST_ARGS
 check-terraform: ## Check deploy/terraform: format, schema, tests with a mocked provider (needs tofu or terraform)
 	@scripts/check-terraform $(TERRAFORM_ARGS)
 
-check-deploy: python ## Check all of deploy/: ansible-lint, Terraform, the chart, their tests; what can't be checked is named
+check-deploy: python dataplane ## Check all of deploy/: ansible-lint, Terraform, the chart, their tests; what can't be checked is named
 	@scripts/setup ansible
 	@scripts/check-deploy
 

@@ -24,14 +24,16 @@ _HELP: Final = """Measure how costs grow, and print tables; what is going on goe
 
 PARTS are readers and topics (of one gateway, beside its floor), rate and rate-cassandra (messages a
 second to one router, until it doesn't keep up), boxes (of a region) and regions (what each further
-one costs a message), store and store-cassandra (messages held); all if none is named. A part that
-can't run says why; the others go on. Nothing else should run on the machine.
+one costs a message), mixed-box and mixed-world (what the model foretells from the others), store
+and store-cassandra (messages held); all if none is named. A part that can't run says why; the
+others go on. Nothing else should run on the machine.
 
 \b
   python -m bench.growth                                     everything
   python -m bench.growth readers topics                      two parts
   python -m bench.growth --quick                             tiny sizes: whether it works
   python -m bench.growth --report docs/reports/2026-11-25-growth
+  python -m bench.growth.model docs/reports/2026-11-25-growth     what it says of larger sizes
 """
 
 
@@ -80,6 +82,8 @@ PARTS: Final[Mapping[str, Part]] = {
     ),
     "boxes": Part(worlds.boxes, full=((1, 2, 4, 8), 30), quick=((1, 2), 2)),
     "regions": Part(worlds.regions, full=((1, 2, 3, 4), 30), quick=((1, 2), 2)),
+    "mixed-box": Part(_on_a_box(gateway.mixed), full=(50_000, 10, 20, 30), quick=(200, 10, 10, 2)),
+    "mixed-world": Part(worlds.both, full=(3, 2, 30), quick=(2, 2, 2)),
     "store": Part(stored, full=("sqlite", _STORED), quick=("sqlite", _FEW_STORED)),
     "store-cassandra": Part(stored, full=("cassandra", _STORED), quick=("cassandra", _FEW_STORED)),
 }

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.box import TOPIC, Box, Spent, running_box, subscribe_verb
 from bench.crowd import THREADS
@@ -145,15 +146,21 @@ def _each(spent: Spent, count: float) -> Spent:
 
 
 async def _come(
-    stack: contextlib.AsyncExitStack, programs: Path, box: Box, number: int, readers: int
+    stack: contextlib.AsyncExitStack,
+    programs: Path,
+    box: Box,
+    number: int,
+    readers: int,
+    **topics: Any,
 ) -> Crowd:
+    """Readers of one topic; or ``topics`` says of which (``topics`` and ``say`` of the crowd)."""
     crowd = await stack.enter_async_context(
         running_crowd(
             programs,
             port=box.port,
             source=f"127.0.{number}.12",
             connections=readers,
-            say=subscribe_verb(),
+            **(topics or {"say": subscribe_verb()}),
         )
     )
     await crowd.said()
@@ -237,3 +244,41 @@ async def _with_topics(programs: Path, spread: _Spread) -> tuple[float, ...]:
             heard = (await crowd.ask("report"))["frames"]
             spent = _each(box.spent() - before, messages)
     return memory, coming.total, spent.control, spent.data, heard / messages
+
+
+async def mixed(programs: Path, size: int, topics: int, rate: int, seconds: float) -> Growth:
+    """A gateway whose ``size`` readers share ``topics``, and get ``rate`` messages a second.
+
+    No other part measures such a gateway: :mod:`bench.growth.model` foretells it from them.
+    """
+    crowds = max(1, math.ceil(size / _A_CROWD))
+    each = size // crowds
+    async with contextlib.AsyncExitStack() as stack:
+        box = await stack.enter_async_context(running_box("native", threads=THREADS))
+        empty = box.resident()
+        say = {"topics": topics, "say": subscribe_verb(f"{TOPIC}.%t")}
+        here = {
+            await _come(stack, programs, box, number, each, **say): each // topics
+            for number in range(crowds)
+        }
+        await asyncio.sleep(_SETTLE_SECONDS)
+        memory = (box.resident() - empty) / size
+        messages = round(rate * seconds)
+        before, start = box.spent(), time.monotonic()
+        for number in range(messages):
+            await box.publish(f"{TOPIC}.{number % topics}")
+            await asyncio.sleep(start + (number + 1) / rate - time.monotonic())
+        await _all_got(here, messages)
+        took = time.monotonic() - start
+        busy = (box.spent() - before).total / took
+    return Growth(
+        "A gateway whose readers share some topics",
+        "readers",
+        (
+            Figure("topics", "", 0),
+            Figure("messages", "a second", 0),
+            Figure("it takes", "of a core", 3),
+            Figure("a reader", "bytes", 0),
+        ),
+        ((size, (topics, rate, busy, memory)),),
+    )

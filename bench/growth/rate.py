@@ -66,17 +66,30 @@ def saturation(steps: Sequence[tuple[int, Sequence[float]]]) -> str:
     A step is what was offered; what was sent and routed in a second; and for each of ``_WHO`` how
     much of a core it took.
     """
-    kept = 0.0
+    most = kept(steps)
     for offered, (sent, routed, *cores) in steps:
-        if min(sent, routed) < offered * (1 - _BEHIND):
+        if not _keeps_up(offered, sent, routed):
             share, who = max(zip(cores, _WHO, strict=True))
             late = "the publisher isn't that fast" if sent <= routed else "messages wait"
             return (
-                f"It kept up with {kept:,.0f} messages a second. At {offered:,} {late}; "
+                f"It kept up with {most:,.0f} messages a second. At {offered:,} {late}; "
                 f"busiest was the {who}, {share:.2f} of a core."
             )
-        kept = routed
-    return f"It kept up with all that was offered, {kept:,.0f} messages a second."
+    return f"It kept up with all that was offered, {most:,.0f} messages a second."
+
+
+def kept(steps: Sequence[tuple[int, Sequence[float]]]) -> float:
+    """Messages routed in a second at the last step before one that wasn't kept up with."""
+    most = 0.0
+    for offered, (sent, routed, *_) in steps:
+        if not _keeps_up(offered, sent, routed):
+            break
+        most = routed
+    return most
+
+
+def _keeps_up(offered: float, sent: float, routed: float) -> bool:
+    return min(sent, routed) >= offered * (1 - _BEHIND)
 
 
 def _pids(router_pid: int) -> Mapping[str, list[int]]:

@@ -76,6 +76,22 @@ def regions(sizes: Sequence[int], seconds: float) -> Growth:
     )
 
 
+def both(number: int, boxes_each: int, seconds: float) -> Growth:
+    """``number`` regions of ``boxes_each``, everything is published in the first.
+
+    No other part measures such a world: :mod:`bench.growth.model` foretells it from them.
+    """
+    names = ",".join(_REGIONS[:number])
+    spent = _each_message(seconds, "--regions", names, "--retail", str(boxes_each))
+    whole = sum(sum(one.values()) for one in spent)
+    return Growth(
+        "Several regions of several boxes, and a message",
+        "regions",
+        (Figure("boxes of each", "", 0), Figure("all", _UNIT, 0)),
+        ((number, (boxes_each, whole)),),
+    )
+
+
 def roles(region: Mapping[str, Any]) -> dict[str, list[int]]:
     """The living processes of a region of ``newsfabric status --json``."""
     found: dict[str, list[int]] = {
