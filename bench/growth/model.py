@@ -70,15 +70,22 @@ class Line:
         """Its value there."""
         return self.base + self.slope * n
 
+    def written(self, unit: str, each: str, *, digits: int = 0) -> str:
+        """For people."""
+        sign = "-" if self.slope < 0 else "+"
+        slope = f"{abs(self.slope):,.{digits}f}"
+        return f"{self.base:,.0f} {unit} {sign} {slope} {unit} for each {each}"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """What things cost: processor time in µs, memory in bytes."""
 
-    #: A delivery, and a reader who waits for a second, by readers of the gateway.
+    #: A delivery, by readers of the gateway.
     delivery: tuple[tuple[int, float], ...]
-    idle: float
-    reader_bytes: float
+    #: All that wait, a second, and their memory; by their number.
+    idle: Line
+    memory: Line
     #: A message to a gateway, without its deliveries.
     arrival: float
     #: A message, by boxes of the region.
@@ -95,15 +102,14 @@ class Model:
     @classmethod
     def of(cls, parts: Mapping[str, Sequence[Step]]) -> Model:
         """From the steps of each part."""
-        readers, largest = parts["readers"], parts["readers"][-1][1]
-        boxes, regions = parts["boxes"], parts["regions"]
+        readers, boxes, regions = parts["readers"], parts["boxes"], parts["regions"]
         delivery = tuple((size, values[0]) for size, values in readers)
         # A topic for each reader: a message is one delivery.
         _, (*_, control, data, count) = min(parts["topics"], key=lambda step: abs(step[1][-1] - 1))
         return cls(
             delivery=delivery,
-            idle=largest[3],
-            reader_bytes=largest[4],
+            idle=Line.through([(size, size * values[3]) for size, values in readers]),
+            memory=Line.through([(size, size * values[4]) for size, values in readers]),
             arrival=control + data - count * delivery[0][1],
             core=Line.through([(size, values[1]) for size, values in boxes]),
             router=statistics.median(values[2] for _, values in boxes),
@@ -128,7 +134,7 @@ class Model:
 
     def gateway(self, readers: int, messages: float, deliveries: float) -> float:
         """Cores that a gateway takes, for so many messages and deliveries a second."""
-        waiting = readers * self.idle
+        waiting = self.idle.at(readers)
         told = messages * self.arrival + deliveries * self.delivery_at(readers)
         return (waiting + told) / 1e6
 
@@ -143,7 +149,7 @@ class Model:
 
     def all_most(self, readers: int) -> float:
         """Messages a second that a box delivers to each of its ``readers``."""
-        free = _BOX_CORES * _USED * 1e6 - readers * self.idle
+        free = _BOX_CORES * _USED * 1e6 - self.idle.at(readers)
         return free / (self.arrival + readers * self.delivery_at(readers))
 
 
@@ -160,7 +166,7 @@ def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
             cores,
             3,
         ),
-        ("… bytes a reader", model.reader_bytes, memory, 0),
+        ("… bytes a reader", model.memory.at(readers) / readers, memory, 0),
         (
             f"a world of {regions} regions of {boxes:.0f} boxes, a message: µs of all programs",
             model.world(regions, round(boxes)),
@@ -190,7 +196,7 @@ def sizes(model: Model) -> str:
         boxes = max(found.before.boxes, found.after.boxes)
         each = math.ceil(readers / _REGIONS / boxes)
         nodes = _CORE_NODES * cores
-        memory = each * (model.reader_bytes + _KERNEL_BYTES) / 1e6
+        memory = (model.memory.at(each) + each * _KERNEL_BYTES) / 1e6
         lines.append(
             f"| {readers:,} | {boxes} | {each:,} | {memory:,.0f} MB | "
             f"{50 * model.core.at(boxes) / 1e6:.2f} of {nodes} | {model.router_most:,.0f} | "
@@ -207,18 +213,18 @@ def formulas(model: Model) -> str:
             "a delivery",
             f"{small[1]:.2f} µs at {small[0]:,} readers, {large[1]:.2f} at {large[0]:,}",
         ),
-        ("a reader who waits, a second", f"{model.idle:.2f} µs"),
-        ("a reader", f"{model.reader_bytes:,.0f} bytes"),
+        ("readers who wait, a second", model.idle.written("µs", "reader", digits=2)),
+        ("their memory, without the kernel's", model.memory.written("bytes", "reader")),
         ("a message to a gateway, without its deliveries", f"{model.arrival:,.0f} µs"),
         (
             "a message to the core broker",
-            f"{model.core.base:,.0f} µs + {model.core.slope:,.0f} µs for each box",
+            model.core.written("µs", "box"),
         ),
         ("… to the routers", f"{model.router:,.0f} µs"),
         ("… to a box without readers, broker and gateway", f"{model.box:,.0f} µs"),
         (
             "… to the whole region that publishes it, with one box",
-            f"{model.first.base:,.0f} µs + {model.first.slope:,.0f} µs for each region",
+            model.first.written("µs", "region"),
         ),
         ("… to each other region, with one box", f"{model.other:,.0f} µs"),
     )

@@ -14,7 +14,7 @@ from bench.growth.rate import kept
 
 PARTS: dict[str, list[model.Step]] = {
     # A delivery, × floor, … by the control plane, a second of waiting, a reader.
-    "readers": [(1_000, (4.0, 1.0, 0.1, 0.5, 90.0)), (3_000, (6.0, 1.2, 0.1, 0.6, 80.0))],
+    "readers": [(1_000, (4.0, 1.0, 0.1, 1.5, 170.0)), (3_000, (6.0, 1.2, 0.1, 0.75, 110.0))],
     # A subscription, a reader who comes; a message, control and data; deliveries.
     "topics": [(1, (80.0, 30.0, 50.0, 9_000.0, 1_000.0)), (100, (90.0, 30.0, 60.0, 44.0, 1.0))],
     # Sent, routed, and what of a core router, broker, store, publisher.
@@ -57,6 +57,13 @@ def test_a_line_goes_through_its_points() -> None:
     assert model.Line(900, 100).at(40) == 4_900
 
 
+def test_a_line_is_written_with_its_sign() -> None:
+    assert model.Line(1_200, 0.4).written("µs", "reader", digits=2) == (
+        "1,200 µs + 0.40 µs for each reader"
+    )
+    assert model.Line(4_286, -48.2).written("µs", "region") == "4,286 µs - 48 µs for each region"
+
+
 @pytest.mark.parametrize(
     ("readers", "us"), [(100, 4.0), (1_000, 4.0), (2_000, 5.0), (3_000, 6.0), (50_000, 6.0)]
 )
@@ -69,8 +76,9 @@ def test_a_delivery_is_on_the_line_between_two_sizes_and_like_the_last_one_beyon
 def test_a_gateway_takes_what_its_readers_messages_and_deliveries_take() -> None:
     # 60 + 44 µs of a message with one delivery of 4.
     assert MODEL.arrival == 100
-    # 2,000 wait: 1,200 µs a second; 20 messages of 100 µs; 4,000 deliveries of 5 µs.
-    assert MODEL.gateway(2_000, 20, 4_000) == pytest.approx(0.0012 + 0.002 + 0.02)
+    # All wait for 1,125 µs a second and 0.375 for each; 20 messages of 100 µs; 4,000 deliveries
+    # of 5 µs.
+    assert MODEL.gateway(2_000, 20, 4_000) == pytest.approx(0.001125 + 0.00075 + 0.002 + 0.02)
 
 
 def test_a_world_takes_what_its_regions_and_further_boxes_take() -> None:
@@ -81,8 +89,8 @@ def test_a_world_takes_what_its_regions_and_further_boxes_take() -> None:
 
 def test_what_core_nodes_and_a_box_carry() -> None:
     assert MODEL.core_most(40, 12) == pytest.approx(12 * 0.7 * 1e6 / 4_900)
-    # 2.8 of four cores, less 1,800 µs for 3,000 who wait; a message to all is 100 + 18,000 µs.
-    assert MODEL.all_most(3_000) == pytest.approx((2_800_000 - 1_800) / 18_100)
+    # 2.8 of four cores, less 2,250 µs for 3,000 who wait; a message to all is 100 + 18,000 µs.
+    assert MODEL.all_most(3_000) == pytest.approx((2_800_000 - 2_250) / 18_100)
     assert MODEL.router_most == 499
 
 
@@ -92,15 +100,15 @@ def test_nothing_was_kept_up_with_if_the_first_rate_wasnt() -> None:
 
 def test_what_was_not_fitted_is_foretold_beside_what_was_measured() -> None:
     text = model.foretold(MODEL, PARTS)
-    assert "4,000 deliveries a second: cores | 0.023 | 0.030 | -23% |" in text
-    assert "| … bytes a reader | 80 | 100 | -20% |" in text
+    assert "4,000 deliveries a second: cores | 0.024 | 0.030 | -20% |" in text
+    assert "| … bytes a reader | 125 | 100 | +25% |" in text
     assert "3 regions of 2 boxes, a message: µs of all programs | 10,430 | 10,000 | +4% |" in text
 
 
 def test_sizes_go_to_five_million_readers() -> None:
     last = model.sizes(MODEL).splitlines()[-1]
-    # 38 boxes a region as in deploy/terraform's table: 65,790 of 4,480 bytes each; the core's
-    # 4,700 µs for each of 50 messages a second.
+    # 38 boxes a region as in deploy/terraform's table: 90,000 bytes, and 4,480 for each of 65,790
+    # readers; the core's 4,700 µs for each of 50 messages a second.
     assert last == "| 5,000,000 | 38 | 65,790 | 295 MB | 0.23 of 24 | 499 | 3,574 | 7.0 |"
 
 
