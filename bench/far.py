@@ -1,4 +1,4 @@
-"""Two regions that are far from each other: delays in the other one, beside the wire's own."""
+"""Two regions that are far from each other: a gold message's delay, beside the wire's own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from newsfabric.world.toxiproxy import find_toxiproxy
 
 # Each way; about what is between Oregon and Dublin.
 WIRE_MS: Final = 80
+# Over several paths, and stored in both regions (topics.toml).
+GOLD: Final = "news.breaking"
 LOAD: Final = latency.Load(readers=100, rate=20.0, seconds=7.0)
 
 
@@ -26,9 +28,10 @@ def measure() -> list[Row]:
     with running_world() as (status, _):
         here, there = status["regions"][:2]
         link = f"{here['name']}-{there['name']}-link"
-        newsfabric(Path(status["state"]), "chaos", "slow", link, "--latency", str(WIRE_MS))
-        same = latency.between(programs, here, here, LOAD)
-        other = latency.between(programs, here, there, LOAD)
+        slow = ("chaos", "slow", link, "--latency", str(WIRE_MS), "--jitter", "0")
+        newsfabric(Path(status["state"]), *slow)
+        same = latency.between(programs, here, here, LOAD, topic=GOLD)
+        other = latency.between(programs, here, there, LOAD, topic=GOLD)
     wire = float(WIRE_MS)
     return [
         Row(figure=f"{WIRE_MS} ms between them: same region, p50", value=same.p50, unit="ms"),

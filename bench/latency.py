@@ -23,6 +23,7 @@ from bench.programs import running_crowd
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect
 
+# Bronze (topics.toml): one way, and nobody waits for the store.
 TOPIC = "metrics.bench"
 # What it takes a news headline: about 250 bytes with the stamp.
 PADDING = "x" * 180
@@ -89,7 +90,14 @@ class Load:
     seconds: float
 
 
-def between(programs: Path, source: dict[str, Any], at: dict[str, Any], load: Load) -> Delays:
+def between(
+    programs: Path,
+    source: dict[str, Any],
+    at: dict[str, Any],
+    load: Load,
+    *,
+    topic: str = TOPIC,
+) -> Delays:
     """From a publisher in region ``source`` to readers of the first gateway of region ``at``.
 
     Both are regions of a world's status. The readers are a program of Rust: what they take counts
@@ -98,10 +106,12 @@ def between(programs: Path, source: dict[str, Any], at: dict[str, Any], load: Lo
     """
     client = next(broker for broker in source["brokers"] if broker["role"] == "client")
     gateway = at["gateways"][0]["websocket_url"]
-    return uvloop.run(_between(programs, client["amqp_url"], gateway, load))
+    return uvloop.run(_between(programs, client["amqp_url"], gateway, load, topic))
 
 
-async def _between(programs: Path, amqp_url: str, websocket_url: str, load: Load) -> Delays:
+async def _between(
+    programs: Path, amqp_url: str, websocket_url: str, load: Load, topic: str
+) -> Delays:
     options = {"port": urlsplit(websocket_url).port, "source": "127.0.0.1", "sample": 1}
     link = await connect([amqp_url], name="bench")
     try:
@@ -109,10 +119,10 @@ async def _between(programs: Path, amqp_url: str, websocket_url: str, load: Load
         await publisher.ready()
 
         async def send(body: bytes) -> None:
-            await publisher.publish("publish", Message(TOPIC, body, Properties(app_id="bench")))
+            await publisher.publish("publish", Message(topic, body, Properties(app_id="bench")))
 
         async with running_crowd(
-            programs, connections=load.readers, say=subscribe_verb(TOPIC), **options
+            programs, connections=load.readers, say=subscribe_verb(topic), **options
         ) as crowd:
             await crowd.said()
             warmth = await publish_steadily(send, rate=load.rate, seconds=1)

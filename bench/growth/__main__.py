@@ -63,7 +63,7 @@ def _on_a_box(measure: Callable[..., Coroutine[Any, Any, Growth]]) -> Callable[.
     return run
 
 
-_RATES: Final = (500, 1_000, 2_000, 4_000, 6_000, 8_000, 12_000)
+_RATES: Final = (500, 1_000, 2_000, 2_500, 3_000, 3_500, 4_000, 6_000, 8_000, 12_000)
 _FEW_RATES: Final = (100, 200)
 _STORED: Final = (10_000, 100_000, 1_000_000)
 _FEW_STORED: Final = (500, 1_000)
@@ -82,7 +82,7 @@ PARTS: Final[Mapping[str, Part]] = {
     ),
     "boxes": Part(worlds.boxes, full=((1, 2, 4, 8), 30), quick=((1, 2), 2)),
     "regions": Part(worlds.regions, full=((1, 2, 3, 4), 30), quick=((1, 2), 2)),
-    "mixed-box": Part(_on_a_box(gateway.mixed), full=(50_000, 10, 20, 30), quick=(200, 10, 10, 2)),
+    "mixed-box": Part(_on_a_box(gateway.mixed), full=(50_000, 10, 10, 30), quick=(200, 10, 10, 2)),
     "mixed-world": Part(worlds.both, full=(3, 2, 30), quick=(2, 2, 2)),
     "store": Part(stored, full=("sqlite", _STORED), quick=("sqlite", _FEW_STORED)),
     "store-cassandra": Part(stored, full=("cassandra", _STORED), quick=("cassandra", _FEW_STORED)),

@@ -4,7 +4,7 @@ Straight lines through what was measured, and sums of them. Two things were meas
 was drawn through, ``mixed-box`` and ``mixed-world``: the model foretells them, and its error is
 printed. Pure but for reading the report.
 
-A worked example: if a message costs the core broker 1,000 µs with one box and 1,300 µs with four,
+A worked example: if a message costs the core nodes 1,000 µs with one box and 1,300 µs with four,
 the line is 900 + 100 * boxes. Forty boxes cost it 4,900 µs, and three nodes of four cores, seven
 tenths of them used, carry 12 * 0.7 / 0.0049 = 1,714 messages a second.
 """
@@ -144,7 +144,8 @@ class Model:
         return one_box + regions * (boxes - 1) * (self.core.slope + self.box)
 
     def core_most(self, boxes: int, cores: int) -> float:
-        """Messages a second that core nodes with ``cores`` in all carry to ``boxes``."""
+        """Messages a second that core nodes with ``cores`` in all carry to ``boxes``, if the work
+        is spread evenly over them."""
         return cores * _USED * 1e6 / self.core.at(boxes)
 
     def all_most(self, readers: int) -> float:
@@ -155,18 +156,17 @@ class Model:
 
 def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
     """Beside what was measured, as a table in Markdown."""
-    ((readers, (topics, rate, cores, memory)),) = parts["mixed-box"]
+    ((readers, (topics, rate, cores)),) = parts["mixed-box"]
     ((regions, (boxes, spent)),) = parts["mixed-world"]
     deliveries = rate * readers / topics
     rows = (
         (
-            f"a gateway with {readers:,} readers on {topics:.0f} topics, {rate:.0f} messages "
+            f"a gateway with {readers:,} readers on {topics:.0f} topics, {rate:.1f} messages "
             f"and {deliveries:,.0f} deliveries a second: cores",
             model.gateway(readers, rate, deliveries),
             cores,
             3,
         ),
-        ("… bytes a reader", model.memory.at(readers) / readers, memory, 0),
         (
             f"a world of {regions} regions of {boxes:.0f} boxes, a message: µs of all programs",
             model.world(regions, round(boxes)),
@@ -185,8 +185,8 @@ def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
 def sizes(model: Model) -> str:
     """What each size takes, and what gives first, as a table in Markdown."""
     lines = [
-        "| readers at the peak | boxes a region | readers on a box | its memory, with the kernel's "
-        "| core nodes busy at 50 messages/s | most messages/s: one router | … core nodes | "
+        "| readers at the peak | boxes a region | readers on a box | their memory, with the kernel's "
+        "| core nodes busy at 50 messages/s | messages/s: one router, at least | … core nodes | "
         "… to all readers of a box |",
         "| ---: " * 8 + "|",
     ]
@@ -217,7 +217,7 @@ def formulas(model: Model) -> str:
         ("their memory, without the kernel's", model.memory.written("bytes", "reader")),
         ("a message to a gateway, without its deliveries", f"{model.arrival:,.0f} µs"),
         (
-            "a message to the core broker",
+            "a message to the core nodes",
             model.core.written("µs", "box"),
         ),
         ("… to the routers", f"{model.router:,.0f} µs"),

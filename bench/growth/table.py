@@ -49,13 +49,8 @@ class Growth:
     @property
     def rows(self) -> list[list[str]]:
         """All values as text."""
-        return [
-            [
-                f"{size:,}",
-                *(f"{v:,.{f.digits}f}" for v, f in zip(values, self.figures, strict=True)),
-            ]
-            for size, values in self.steps
-        ]
+        digits = [figure.digits for figure in self.figures]
+        return [_cells(size, values, digits) for size, values in self.steps]
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for a file; a value beside its column's title."""
@@ -64,7 +59,8 @@ class Growth:
             {self.grows: size, **dict(zip(titles, values, strict=True))}
             for size, values in self.steps
         ]
-        return {"title": self.title, "rows": rows, "seen": self.seen}
+        digits = [figure.digits for figure in self.figures]
+        return {"title": self.title, "rows": rows, "digits": digits, "seen": self.seen}
 
     def plot(self) -> str:
         """A panel for each unit; sizes are evenly spaced."""
@@ -101,34 +97,61 @@ def print_tables(found: Found) -> None:
 
 
 def write(folder: Path, found: Found, command: str, about: Mapping[str, str]) -> None:
-    """report.md, report.json, and a plot for each part that has two sizes."""
+    """report.md, report.json, and a plot for each part that has two sizes.
+
+    Parts that the folder's report has, and that weren't measured now, stay.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    parts = {
-        name: {"not_measured": one.why} if isinstance(one, NotMeasured) else one.as_json()
-        for name, one in found.items()
-    }
-    whole = {"about": about, "command": command, "parts": parts}
-    text = json.dumps(whole, indent=1, ensure_ascii=False)
+    parts = _parts_before(folder)
+    for name, one in found.items():
+        part = {"not_measured": one.why} if isinstance(one, NotMeasured) else one.as_json()
+        parts[name] = {**part, "command": command, "about": dict(about)}
+        if not isinstance(one, NotMeasured) and len(one.steps) > 1:
+            (folder / f"{name}.svg").write_text(one.plot(), encoding="utf-8")
+    text = json.dumps({"parts": parts}, indent=1, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")
     lines = [
         "# How costs grow",
         "",
-        f"`{command}`, {about['when']}: {about['processor']}, {about['cores']} cores, load "
-        f"{about['load']} at its end; kernel {about['kernel']}; Python {about['python']}. "
-        "CPU is processor time, user and system, of all threads. In plots sizes are evenly spaced.",
+        "CPU is processor time, user and system, of all threads. In plots sizes are evenly spaced. "
+        "`python -m bench.growth --help` says what the parts are.",
     ]
-    for name, growth in found.items():
-        if isinstance(growth, NotMeasured):
-            lines += ["", f"## {name}", "", f"Not measured: {growth.why}"]
-            continue
-        lines += ["", f"## {growth.title}", "", _markdown(growth.head)]
-        lines += [_markdown(["---:"] * len(growth.head)), *map(_markdown, growth.rows)]
-        if growth.seen:
-            lines += ["", growth.seen]
-        if len(growth.steps) > 1:
-            (folder / f"{name}.svg").write_text(growth.plot(), encoding="utf-8")
-            lines += ["", f"![{growth.title}]({name}.svg)"]
+    for name, part in parts.items():
+        lines += _section(name, part)
     (folder / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _parts_before(folder: Path) -> dict[str, dict[str, Any]]:
+    file = folder / "report.json"
+    if not file.exists():
+        return {}
+    parts: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["parts"]
+    return parts
+
+
+def _section(name: str, part: Mapping[str, Any]) -> list[str]:
+    """Lines of report.md for one part of report.json."""
+    about = part["about"]
+    measured = (
+        f"`{part['command']}`, {about['when']}: {about['processor']}, {about['cores']} cores, load "
+        f"{about['load']} at its end; kernel {about['kernel']}; Python {about['python']}."
+    )
+    if "not_measured" in part:
+        return ["", f"## {name}", "", f"Not measured: {part['not_measured']}", "", measured]
+    rows = part["rows"]
+    lines = ["", f"## {part['title']}", "", _markdown(list(rows[0]))]
+    lines.append(_markdown(["---:"] * len(rows[0])))
+    for row in rows:
+        size, *values = row.values()
+        lines.append(_markdown(_cells(size, values, part["digits"])))
+    lines += ["", *([part["seen"], ""] if part["seen"] else []), measured]
+    if len(rows) > 1:
+        lines += ["", f"![{part['title']}]({name}.svg)"]
+    return lines
+
+
+def _cells(size: int, values: Sequence[float], digits: Sequence[int]) -> list[str]:
+    return [f"{size:,}", *(f"{v:,.{d}f}" for v, d in zip(values, digits, strict=True))]
 
 
 def _markdown(words: Sequence[str]) -> str:

@@ -143,10 +143,12 @@ async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) ->
         try:
             # The storm is in the middle of what is published.
             await asyncio.sleep(plan.seconds / 4)
+            before = server.spent()
             await cut.aclose()
             back = _connected(peer, server, programs, plan, returning, _SOURCE_OF_RETURNED)
             async with back as (_, came):
-                heard, cpu = await measuring
+                cpu = server.spent() - before
+                heard, _ = await measuring
         finally:
             measuring.cancel()
             await asyncio.wait([measuring])

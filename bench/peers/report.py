@@ -110,9 +110,10 @@ def write(folder: Path, results: Sequence[Compared], command: str, rounds: int) 
         f"{about['cores']} cores; kernel {about['kernel']}; Python {about['python']}, "
         f"node {about['node']}.",
         "",
-        "CPU is the server's, user and system, for one delivery to one reader, or in a storm for "
-        "one reader that comes back; its ratio is to that of the floor (a loop of bare `send()` "
-        "calls) in the same round. Memory for a reader that is stalled is beside that of any "
+        "CPU is the server's, user and system, for one delivery to one reader; its ratio is to "
+        "that of the floor (a loop of bare `send()` calls) in the same round. In a storm it is all "
+        "that the server does from the cut until the last reader is back, deliveries too, for one "
+        "reader that comes back. Memory for a reader that is stalled is beside that of any "
         "reader. In a storm delays are those of readers who stay. Delays are from when "
         "a message was due to be published until a reader had it. `newsfabric` is published to "
         "through a RabbitMQ broker, and its pushes say more than the payload; the others are "

@@ -101,6 +101,7 @@ class DenseReaders(User):
         """From the first reader until locust has had enough."""
         self.run_now: Run = current()
         self.crowd: Crowd | None = None
+        self.is_broken = False
         self.run_now.others.add(self.books)
         self.run_now.cuts.add(self._storm)
         try:
@@ -108,6 +109,7 @@ class DenseReaders(User):
             self._watch(self.crowd)
         except CrowdGoneError as exc:
             self.environment.stats.log_error("connect", DENSE, str(exc))
+            self.is_broken = True
             # Else locust would begin this task anew.
             raise StopUser from exc
         finally:
@@ -120,6 +122,8 @@ class DenseReaders(User):
     def books(self) -> list[dict[str, Any]]:
         """Entries of all its readers; they are all outside if it can't be asked."""
         try:
+            if self.is_broken:
+                raise CrowdGoneError("newsfabric-crowd refused or was gone before")
             entries = self._ask("books")["entries"]
         except CrowdGoneError:
             readers = self.run_now.options.dense_each

@@ -17,7 +17,13 @@ from typing import Any, Final
 import gevent
 from locust import LoadTestShape, User, events, runners
 from locust.html import get_html_report
-from locust.runners import WORKER_REPORT_INTERVAL, LocalRunner, MasterRunner, WorkerRunner
+from locust.runners import (
+    STATE_MISSING,
+    WORKER_REPORT_INTERVAL,
+    LocalRunner,
+    MasterRunner,
+    WorkerRunner,
+)
 
 from loadtest.books import Census, census
 from loadtest.locusts import shapes, state
@@ -56,6 +62,8 @@ class _Test:
         self.finished = True
         #: Dense readers who are there, by worker.
         self.dense: dict[str, int] = {}
+        #: Workers that have taken part. Locust forgets those that die; their books are owed.
+        self.workers: set[str] = set()
         #: To be ended at once: by a signal, or since its options are wrong.
         self.ending = False
         #: Seconds since readers last got anything, as of the last sample.
@@ -154,6 +162,8 @@ def _started(environment: Any, **_more: Any) -> None:
         environment.user_classes = _user_classes(options)
     if not isinstance(runner, MasterRunner):
         _test.storms = [gevent.spawn_later(at, _storm, run) for at in shapes.storms(options)]
+    if isinstance(runner, MasterRunner):
+        _test.workers = _living(runner)
     if not isinstance(runner, WorkerRunner):
         _test.sampler = gevent.spawn(_sample, environment)
 
@@ -193,6 +203,18 @@ def _quitting(environment: Any, **_more: Any) -> None:
         _finish(environment)
 
 
+@events.worker_connect.add_listener
+def _worker_came(client_id: str, **_more: Any) -> None:
+    """It takes part in the test that runs."""
+    if not _test.finished:
+        _test.workers.add(client_id)
+
+
+def _living(runner: MasterRunner) -> set[str]:
+    """The workers that answer."""
+    return {client.id for client in runner.clients.all if client.state != STATE_MISSING}
+
+
 @events.report_to_master.add_listener
 def _reports(client_id: str, data: dict[str, Any]) -> None:
     data["dense"] = _dense_here()
@@ -205,6 +227,11 @@ def _was_reported(client_id: str, data: dict[str, Any]) -> None:
 
 def _dense_here() -> int:
     return sum(state.current().present.values()) if state.is_running() else 0
+
+
+def _dense_there(runner: MasterRunner) -> int:
+    """Those of all workers that answer."""
+    return sum(_test.dense.get(worker, 0) for worker in _living(runner))
 
 
 def _asked(environment: Any, **_more: Any) -> None:
@@ -247,14 +274,13 @@ def _gather(runner: Any) -> int:
     if isinstance(runner, LocalRunner):
         _test.books = {"local": state.current().close()}
         return 0
-    wanted = {client.id for client in runner.clients.all if client.state != "missing"}
     runner.send_message(_ASK)
     deadline = time.monotonic() + _PATIENCE
-    while wanted - _test.books.keys() and time.monotonic() < deadline:
+    while _living(runner) - _test.books.keys() and time.monotonic() < deadline:
         gevent.sleep(0.1)
     # For the figures that come every few seconds.
     gevent.sleep(3.5)
-    return len(wanted - _test.books.keys())
+    return len(_test.workers - _test.books.keys())
 
 
 def _say_end(found: Census, broken: list[str], folder: Path) -> None:
@@ -301,10 +327,10 @@ def _sample(environment: Any) -> None:
             if entry.num_requests:
                 slowest.setdefault(what, []).append((shares[0], shares[1]))
         users = runner.reported_user_classes_count if master else runner.user_classes_count
-        dense = _test.dense.values() if master else [_dense_here()]
+        dense = _dense_there(runner) if master else _dense_here()
         sample = Sample(
             at=time.monotonic() - began,
-            readers=sum(users.get(name, 0) for name in READERS) + sum(dense),
+            readers=sum(users.get(name, 0) for name in READERS) + dense,
             **{
                 what: round((totals.get(what, 0) - before.get(what, 0)) / every, 1)
                 for what in ("connect", "receive", "resume", "publish", "doubled", "failures")

@@ -55,6 +55,7 @@ class _Publisher(User):
         self.run_now.publishers.append(self.book)
         self.count = self.run_now.number()
         self.due = time.monotonic()
+        self._is_behind = False
         self.work()
 
     def work(self) -> None:
@@ -67,6 +68,12 @@ class _Publisher(User):
         if rate <= 0:
             return None
         return self.due + 1 / rate - time.monotonic()
+
+    def behind(self, is_behind: bool) -> None:
+        """Whether it has too many messages without receipts; a failure each time it begins."""
+        if is_behind and not self._is_behind:
+            self.report(0.0, 0, RuntimeError("behind: too many messages wait for receipts"))
+        self._is_behind = is_behind
 
     def make(self) -> _Message:
         """The next message, which is due now."""
@@ -159,7 +166,8 @@ class AmqpPublisher(_Publisher):
     def _step(self, connection: pika.BlockingConnection) -> None:
         wait = self.next_due()
         if wait is not None and wait <= 0:
-            if len(self._open) < _MOST_OPEN:
+            self.behind(len(self._open) >= _MOST_OPEN)
+            if not self._is_behind:
                 message = self.make()
                 self._open[message.id] = message
                 self._send(message)
@@ -206,6 +214,8 @@ class HttpPublisher(_Publisher):
             while True:
                 wait = self.next_due()
                 if wait is not None and wait <= 0:
+                    self.behind(pool.free_count() == 0)
+                    pool.wait_available()
                     pool.spawn(self._deliver, self.make())
                 else:
                     gevent.sleep(min(0.2 if wait is None else wait, 0.2))

@@ -57,16 +57,31 @@ def test_a_report_has_tables_plots_and_what_was_not_measured(
     assert "## rate-cassandra\n\nNot measured: no [Java]" in text
     assert (tmp_path / "readers.svg").read_text("utf-8").startswith("<svg")
     document = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert document["command"] == "python -m bench.growth"
+    assert document["parts"]["readers"]["command"] == "python -m bench.growth"
     assert document["parts"]["readers"]["rows"][0] == {
         "readers": 1_000,
         "a delivery, µs": 9.0,
         "× floor": 1.05,
         "… of it control, µs": 0.08,
     }
-    assert document["parts"]["rate-cassandra"] == {"not_measured": "no [Java]"}
+    assert document["parts"]["rate-cassandra"]["not_measured"] == "no [Java]"
     print_tables(found)
     assert "rate-cassandra: not measured: no [Java]" in capsys.readouterr().out
+
+
+def test_parts_that_are_not_measured_anew_stay_in_a_report(tmp_path: Path) -> None:
+    store = Growth("A store", "messages", (Figure("one written", "µs"),), ((10, (2.5,)),))
+    write(tmp_path, {"readers": READERS, "store": store}, "python -m bench.growth", machine())
+    anew = Growth("A store", "messages", (Figure("one written", "µs"),), ((10, (3.25,)),))
+    write(tmp_path, {"store": anew}, "python -m bench.growth store", machine())
+    parts = json.loads((tmp_path / "report.json").read_text("utf-8"))["parts"]
+    assert list(parts) == ["readers", "store"]
+    assert parts["readers"]["command"] == "python -m bench.growth"
+    assert parts["store"]["rows"] == [{"messages": 10, "one written, µs": 3.25}]
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "| 100,000 | 9.90 | 1.11 | 0.011 |" in text
+    assert "| 10 | 3.25 |\n\n`python -m bench.growth store`, " in text
+    assert "2.50" not in text
 
 
 def test_one_size_alone_is_no_plot(tmp_path: Path) -> None:
@@ -135,7 +150,7 @@ def test_a_part_that_cannot_run_says_why_and_the_others_go_on(
     done = CliRunner().invoke(command.main, ["--report", str(tmp_path)])
     assert done.exit_code == 0, done.output
     document = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert document["parts"]["readers"] == {"not_measured": "cargo is missing"}
+    assert document["parts"]["readers"]["not_measured"] == "cargo is missing"
     assert document["parts"]["store"]["title"] == "Readers of one gateway"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -368,6 +369,24 @@ class TestWithAWorld:
         assert counts["receive", "DenseReaders"] > 3000
         assert max(sample["readers"] for sample in found["samples"]) > 290
         assert ports_in_use(BASE, 246) == []
+
+    def test_a_worker_that_dies_makes_the_run_fail(self, tmp_path: Path) -> None:
+        require_rabbitmq()
+        require_locust()
+        # Long enough for locust to call the worker missing, which it does after 15 s.
+        shape = {"shape": "steady", "seconds": 40, "settle": 10, "workers": 2}
+        command = [sys.executable, "-m", "loadtest.locusts", *self.words(tmp_path, **shape)]
+        started = subprocess.Popen(
+            [*command, "--regions=oregon"], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert started.stdout is not None
+        lines = iter(started.stdout.readline, "")
+        assert any("received/s" in line for line in lines)
+        children = psutil.Process(started.pid).children(recursive=True)
+        next(child for child in children if "--worker" in child.cmdline()).kill()
+        rest, _ = started.communicate(timeout=300)
+        assert "not kept: 1 workers sent no books" in rest
+        assert started.returncode == 1
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_who_is_interrupted_still_writes_the_report(
