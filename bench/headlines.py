@@ -63,7 +63,9 @@ async def _full(programs: Path) -> list[Row]:
         memory = (box.resident() + _broker_bytes()) / 1e6
         kernel = _kernel_bytes() - kernel_before
     rows += [
-        Row(figure="readers of the full box", value=crowds.came, unit="", digits=0, at_least=100_000),
+        Row(
+            figure="readers of the full box", value=crowds.came, unit="", digits=0, at_least=100_000
+        ),
         Row(
             figure="… memory of gateway and broker",
             value=memory,

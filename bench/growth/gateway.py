@@ -1,8 +1,8 @@
 """One gateway with ever more readers, and with ever more topics.
 
 Readers are beside a floor of bare ``send()`` calls, as in :mod:`bench.delivery`. The floor has
-10,000 at all sizes: a send to fewer costs less, since caches hold their sockets. The gateway has six I/O threads, each with a
-descriptor table: one table may have 20,000 (:mod:`bench.crowd`).
+10,000 at all sizes: a send to fewer costs less, since caches hold their sockets. The gateway has
+six I/O threads, each with a descriptor table: one table may have 20,000 (:mod:`bench.crowd`).
 """
 
 from __future__ import annotations

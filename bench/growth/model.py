@@ -185,8 +185,8 @@ def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
 def sizes(model: Model) -> str:
     """What each size takes, and what gives first, as a table in Markdown."""
     lines = [
-        "| readers at the peak | boxes a region | readers on a box | their memory, with the kernel's "
-        "| core nodes busy at 50 messages/s | messages/s: one router, at least | … core nodes | "
+        "| readers at the peak | boxes a region | readers on a box | their memory, with the "
+        "kernel's | core nodes busy at 50 messages/s | messages/s: one router | … core nodes | "
         "… to all readers of a box |",
         "| ---: " * 8 + "|",
     ]
