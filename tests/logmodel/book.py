@@ -27,6 +27,9 @@ class Book:
         self.published: set[Copy] = set()
         #: The numbers that were confirmed to a publisher.
         self.receipts: dict[int, list[Copy]] = {}
+        #: What a gateway had offered that told a reader ``recovered: true`` without it, and the
+        #: reader's topic. If it turns out to be a message, that was wrong.
+        self.withheld: dict[tuple[Copy, str], None] = {}
         self.counts: collections.Counter[str] = collections.Counter()
 
     def numbered(self, identity: int, copy: Copy) -> None:

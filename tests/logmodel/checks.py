@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def check_end(world: World) -> None:
     """Everything that must be true once all is healed."""
     check_receipts(world)
+    check_withheld(world)
     for gateway in world.gateways:
         check_marks(world, gateway)
     for reader in [*world.readers, *world.ghosts]:
@@ -87,6 +88,29 @@ def check_answer(world: World, gateway: Gateway, reader: Reader, given: Sequence
                     "L4",
                     f"recovered: true without message {identity} ({copy[0].router}/{copy[1]})",
                 )
+
+    _note_withheld(world, gateway, reader, given)
+
+
+def _note_withheld(world: World, gateway: Gateway, reader: Reader, given: Sequence[int]) -> None:
+    """What was offered here already, though its rows aren't at home yet: they may come."""
+    book = world.book
+    has = reader.got.union(given, reader.past)
+    for copy in gateway.offered:
+        identity = book.identity_of[copy]
+        if identity not in has and identity not in book.routed and not _is_message(world, copy):
+            book.withheld[copy, reader.topic] = None
+
+
+def check_withheld(world: World) -> None:
+    """L4 once more: it will not come live, since it was offered before."""
+    for copy, topic in world.book.withheld:
+        routed = world.book.routed.get(world.book.identity_of[copy])
+        if routed is not None and routed[1] == topic and _is_message(world, copy):
+            log, number = copy
+            raise InvariantBroken(
+                "L4", f"recovered: true without {log.router}/{number}, which was offered there"
+            )
 
 
 def _owed(world: World, reader: Reader) -> list[int]:

@@ -22,13 +22,17 @@ class Closing:
 
     #: For how long a row must not have moved, by our own clock.
     patience = CLOSE_AFTER
-    #: So many numbers in a row without any row end the search: no more are ever under way.
-    end_of_search = WINDOW
 
-    def __init__(self, region: str, router: str) -> None:
+    def __init__(self, region: str, router: str, *, window: int = WINDOW) -> None:
         self.region = region
         self.router = router
+        self.window = window
         self._unmoved: dict[LogId, tuple[int, float]] = {}
+
+    @property
+    def end_of_search(self) -> int:
+        """So many numbers in a row without any row end it: no more are ever under way."""
+        return self.window
 
     def is_ours(self, log: LogId) -> bool:
         """Whether anything may be concluded here about this log."""

@@ -13,7 +13,7 @@ from .memory import TopicMemory
 from .positions import Position
 from .resuming import Logs, Resuming
 from .rows import Copy, LogId
-from .settings import IDENTITY_WINDOW, WINDOW
+from .settings import IDENTITY_WINDOW
 
 # A gateway with the fault void_wrong reads a number so often before it takes it for void.
 VOID_AFTER_TRIES = 3
@@ -38,7 +38,7 @@ class MarkSkips(KnownLog):
 
 class SilentFromTop(KnownLog):
     def tail(self) -> list[int]:
-        return list(range(self.highest + 1, self.highest + WINDOW + 2))
+        return list(range(self.highest + 1, self.highest + self.window + 2))
 
 
 class NeverSilent(KnownLog):
@@ -47,8 +47,8 @@ class NeverSilent(KnownLog):
 
 
 class VoidWrong(KnownLog):
-    def __init__(self, log: LogId, *, start: int, now: float) -> None:
-        super().__init__(log, start=start, now=now)
+    def __init__(self, log: LogId, *, start: int, now: float, window: int) -> None:
+        super().__init__(log, start=start, now=now, window=window)
         self.tries: collections.Counter[int] = collections.Counter()
 
     def not_found(self, number: int) -> None:

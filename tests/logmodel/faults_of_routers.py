@@ -72,7 +72,9 @@ class CloseEarly(Closing):
 
 
 class CloseShort(Closing):
-    end_of_search = 1
+    @property
+    def end_of_search(self) -> int:
+        return 1
 
 
 class OtherCloses(Closing):

@@ -65,8 +65,7 @@ class Gateway:
             world.at(world.now + 3, self._begin)
             return
         for log, row in world.stores[self.region].directory.items():
-            start = world.parts.known.start_for(row)
-            self.known[log] = world.parts.known(log, start=start, now=world.now)
+            self._begin_log(log, world.parts.known.start_for(row))
         self._read_directory()
         past = {log: known.start for log, known in self.known.items() if known.start}
         self.memory = {topic: world.parts.memory(past) for topic in TOPICS}
@@ -121,8 +120,13 @@ class Gateway:
         """What is known of it; one that it hears of later is expected from its beginning."""
         known = self.known.get(log)
         if known is None:
-            start = self.start_of_unknown(log)
-            known = self.known[log] = self.world.parts.known(log, start=start, now=self.world.now)
+            known = self._begin_log(log, self.start_of_unknown(log))
+        return known
+
+    def _begin_log(self, log: LogId, start: int) -> KnownLog:
+        world = self.world
+        known = world.parts.known(log, start=start, now=world.now, window=world.window)
+        self.known[log] = known
         return known
 
     def start_of_unknown(self, log: LogId) -> int:

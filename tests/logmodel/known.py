@@ -32,10 +32,12 @@ class KnownLog:
         "version",
         "voids",
         "whole_until",
+        "window",
     )
 
-    def __init__(self, log: LogId, *, start: int, now: float) -> None:
+    def __init__(self, log: LogId, *, start: int, now: float, window: int = WINDOW) -> None:
         self.start = start
+        self.window = window
         #: All numbers up to it are seen, or before ``start``.
         self.mark = start
         #: Those beyond the mark that are seen.
@@ -138,12 +140,12 @@ class KnownLog:
 
         Also below the highest number seen: if its whole region is dead nobody will close it.
         """
-        first, last = max(self.low, self.mark) + 1, self.highest + WINDOW + 1
+        first, last = max(self.low, self.mark) + 1, self.highest + self.window + 1
         return [n for n in range(first, last + 1) if n not in self.seen]
 
     def left_behind(self, log: LogId) -> KnownLog:
         """What a control plane leaves of it to its successor."""
-        new = type(self)(log, start=self.start, now=self.heard_at)
+        new = type(self)(log, start=self.start, now=self.heard_at, window=self.window)
         new.mark, new.seen = self.mark, set(self.seen)
         new.low, new.ended, new.voids = self.low, self.ended, self.voids
         new.passed = set(self.passed)

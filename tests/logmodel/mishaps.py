@@ -9,6 +9,7 @@ from .router import CLOCK_ERROR
 from .settings import POSITION_REACH, TOPICS
 
 if TYPE_CHECKING:
+    from .router import Router
     from .world import World
 
 
@@ -44,6 +45,39 @@ def clock_steps(world: World) -> None:
 def store_goes_down(world: World) -> None:
     region = world.rng.choice(world.regions)
     world.stores.down[region] = world.now + world.rng.choice([5, 60, 400])
+
+
+def store_is_overloaded(world: World) -> None:
+    """For minutes no write of messages is confirmed there; their rows come late, or elsewhere."""
+    region = world.rng.choice(world.regions)
+    world.stores.overloaded[region] = world.now + world.rng.choice([20, 90, 300])
+
+
+def region_has_an_outage(world: World) -> None:
+    """Its store is down for minutes amid much work, and its routers are restarted afterwards.
+
+    If the router doesn't try to write meanwhile, voids come in a row.
+    """
+    rng = world.rng
+    region = rng.choice(world.regions)
+    end = world.now + rng.uniform(120, 400)
+    world.stores.down[region] = end
+    _many_publications(world)
+    world.at(end + rng.uniform(0, 5), _many_publications, world)
+    for router in world.routers:
+        if router.region == region and rng.random() < 0.7:
+            world.at(end + rng.uniform(2, 15), _restart, world, router)
+
+
+def _restart(world: World, router: Router) -> None:
+    if not world.is_quiet:
+        router.kill()
+        router.start()
+
+
+def _many_publications(world: World) -> None:
+    for _ in range(world.rng.choice([6, 12])):
+        world.publishers.publish()
 
 
 def directory_goes_down(world: World) -> None:
@@ -93,7 +127,7 @@ def reader_comes(world: World) -> None:
 # The share of histories in which all routers of a region die amid their work, and stay dead.
 REGION_DIES = 0.3
 
-# How often, in thousandths.
+# How often, by weight.
 _SHARES: tuple[tuple[int, Callable[[World], None]], ...] = (
     (290, publications),
     (40, router_dies),
@@ -102,6 +136,8 @@ _SHARES: tuple[tuple[int, Callable[[World], None]], ...] = (
     (40, router_freezes),
     (10, clock_steps),
     (30, store_goes_down),
+    (20, store_is_overloaded),
+    (5, region_has_an_outage),
     (20, directory_goes_down),
     (30, regions_are_cut),
     (30, gateway_is_deaf),
@@ -152,8 +188,7 @@ def heal(world: World) -> None:
         _region_dies(world, dead)
     world.is_quiet = True
     world.cuts.heal()
-    world.stores.down.clear()
-    world.stores.directory_down.clear()
+    world.stores.heal()
     for region in world.regions:
         routers = [router for router in world.routers if router.region == region]
         if region != dead and not any(router.is_alive for router in routers):

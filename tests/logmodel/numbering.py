@@ -19,8 +19,9 @@ from .settings import HOLD, LEASE, WINDOW
 class Numbering:
     """The numbers of one log and its lease. They run 1, 2, 3 … without gaps."""
 
-    def __init__(self, log: LogId) -> None:
+    def __init__(self, log: LogId, *, window: int = WINDOW) -> None:
         self.log = log
+        self.window = window
         #: The last number given out.
         self.last = 0
         #: All numbers up to it are settled.
@@ -44,7 +45,7 @@ class Numbering:
 
     def may_give(self, now: float) -> bool:
         """Whether it may give out one more number."""
-        return self.is_listed and self.last - self.low < WINDOW and self.has_lease(now)
+        return self.is_listed and self.last - self.low < self.window and self.has_lease(now)
 
     def give(self) -> int:
         """The next number. It must end as a message's row or a void row."""

@@ -103,7 +103,8 @@ class Router:
 
     def _begin_log(self) -> None:
         epoch = self.clock() + self.world.rng.random() / 1000
-        self.numbering = self.world.parts.numbering(LogId(self.region, self.name, epoch))
+        log = LogId(self.region, self.name, epoch)
+        self.numbering = self.world.parts.numbering(log, window=self.world.window)
         self.world.book.counts["logs"] += 1
         self.list_log(self.numbering)
 
@@ -223,6 +224,11 @@ class Router:
             if self._tries_in_vain() and rng.random() < 0.2:
                 job.tried = True
                 self.apply_rows(job, rng.uniform(1, 60), rng.random() < 0.5, rng.random() < 0.5)
+            self.later(rng.uniform(2, 8), self.write, job)
+        elif world.stores.is_overloaded(self.region):
+            job.tried = True
+            late = world.stores.overloaded[self.region] - world.now + rng.uniform(0, 60)
+            self.apply_rows(job, late, rng.random() < 0.3, rng.random() < 0.3)
             self.later(rng.uniform(2, 8), self.write, job)
         elif rng.random() < world.profile.partial:
             job.tried = True

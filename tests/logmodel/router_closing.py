@@ -19,7 +19,7 @@ class Closer:
         self._world = world
         self._router = router
         self._region = router.region
-        self._closing = world.parts.closing(router.region, router.name)
+        self._closing = world.parts.closing(router.region, router.name, window=world.window)
 
     def watch(self) -> None:
         """Look at every open log of the directory, and again in some seconds."""

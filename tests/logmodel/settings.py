@@ -15,8 +15,9 @@ LEASE = 15.0
 # Who closes a log has seen its directory row unmoved for this long. More than LEASE + HEARTBEAT:
 # by then nothing that a frozen router still tries to publish leaves its machine.
 CLOSE_AFTER = 60.0
-# Numbers under way above low. 4,096 in the design.
+# Numbers under way above low. 4,096 in the design. A history draws its own, up to this one.
 WINDOW = 6
+SMALLEST_WINDOW = 3
 # Gateways remember for so long which messages they gave to readers.
 IDENTITY_WINDOW = 900.0
 # Copies of one message are numbered within this time (docs/guarantees.md).

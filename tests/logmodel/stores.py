@@ -77,6 +77,7 @@ class Stores:
         # Until when.
         self.down: dict[str, float] = {}
         self.directory_down: dict[str, float] = {}
+        self.overloaded: dict[str, float] = {}
         # Seconds between regions, on average.
         self._lag = world.rng.choice([0.1, 1.0, 30.0])
 
@@ -89,6 +90,14 @@ class Stores:
     def is_directory_down(self, region: str) -> bool:
         """Whether no directory row of this region can be changed."""
         return self.is_down(region) or self.directory_down.get(region, 0) > self._world.now
+
+    def is_overloaded(self, region: str) -> bool:
+        """Whether all writes of messages time out at home, though it can be read."""
+        return self.overloaded.get(region, 0) > self._world.now
+
+    def heal(self) -> None:
+        for until in (self.down, self.directory_down, self.overloaded):
+            until.clear()
 
     def can_ask(self, asking: str, region: str) -> bool:
         """Whether somebody in one region can read the store of the other."""

@@ -21,7 +21,7 @@ from .parts import DESIGN, Parts
 from .publishers import Publishers
 from .readers import Ghost, Reader
 from .router import Router
-from .settings import DEFAULT, TOPICS, Profile
+from .settings import DEFAULT, SMALLEST_WINDOW, TOPICS, WINDOW, Profile
 from .stores import Stores
 
 # Later than any age that is reckoned with, so that no time is negative.
@@ -39,6 +39,8 @@ class World:
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = itertools.count()
         self.regions = ["A", "B", "C"][: profile.regions or (3 if seed % 5 == 4 else 2)]
+        #: Numbers that may be under way above low.
+        self.window = rng.randint(SMALLEST_WINDOW, WINDOW)
         #: Healed: nothing is lost any more.
         self.is_quiet = False
         self.book = Book()
