@@ -48,9 +48,16 @@ def store_goes_down(world: World) -> None:
 
 
 def store_is_overloaded(world: World) -> None:
-    """For minutes no write of messages is confirmed there; their rows come late, or elsewhere."""
-    region = world.rng.choice(world.regions)
-    world.stores.overloaded[region] = world.now + world.rng.choice([20, 90, 300])
+    """For minutes no write of messages is confirmed there; their rows come late, or elsewhere.
+
+    If a router dies amid it, its log may be closed before its rows come.
+    """
+    rng = world.rng
+    region = rng.choice(world.regions)
+    world.stores.overloaded[region] = world.now + rng.choice([20, 90, 300])
+    if rng.random() < 0.5:
+        router = rng.choice([router for router in world.routers if router.region == region])
+        world.at(world.now + rng.uniform(5, 40), _restart, world, router)
 
 
 def region_has_an_outage(world: World) -> None:
