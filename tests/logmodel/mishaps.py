@@ -132,7 +132,7 @@ def reader_comes(world: World) -> None:
 
 
 # The share of histories in which all routers of a region die amid their work, and stay dead.
-REGION_DIES = 0.3
+REGION_DIES = 0.5
 
 # How often, by weight.
 _SHARES: tuple[tuple[int, Callable[[World], None]], ...] = (
@@ -209,8 +209,7 @@ def _region_dies(world: World, region: str) -> None:
 
     Nobody is left there who could close a log: what its store has must be found all the same.
     """
-    for _ in range(6):
-        world.publishers.publish()
+    _many_publications(world)
     world.run(world.rng.uniform(0.5, 4))
     for router in world.routers:
         if router.region == region:

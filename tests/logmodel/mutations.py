@@ -70,13 +70,12 @@ MUTATIONS: dict[str, Mutation] = {
         "beyond low, rows that lie in another region than their own count too",
         gateways.TailAnywhere,
         gateways.CountsAnywhere,
-        is_found=False,
     ),
     "half_found": Mutation(
         "who closes counts an index row without its message as found", (routers.HalfFound,)
     ),
     "void_is_gap": Mutation(
-        "who closes counts void rows as numbers without a row", (routers.VoidIsGap,), is_found=False
+        "who closes counts void rows as numbers without a row", (routers.VoidIsGap,)
     ),
     "passed_lost": Mutation(
         "a control plane leaves voids, but not which of them it passed over",
