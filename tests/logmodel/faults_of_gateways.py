@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
 
 from .directory import DirectoryRow
 from .gateway import Gateway
@@ -151,5 +150,10 @@ class CoveredVoid(Resuming):
 
 
 class CountsAnywhere(Resuming):
-    def counts(self, copy: Copy, read_at: str, logs: Mapping[LogId, KnownLog]) -> bool:
+    def counts(self, copy: Copy, read_at: str, *, is_whole: bool, logs: Logs) -> bool:
         return True
+
+
+class CountsHalves(Resuming):
+    def counts(self, copy: Copy, read_at: str, *, is_whole: bool, logs: Logs) -> bool:
+        return super().counts(copy, read_at, is_whole=True, logs=logs)

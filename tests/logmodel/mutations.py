@@ -71,6 +71,9 @@ MUTATIONS: dict[str, Mutation] = {
         gateways.TailAnywhere,
         gateways.CountsAnywhere,
     ),
+    "half_counts": Mutation(
+        "a resume counts a message's row that has no index row", (gateways.CountsHalves,)
+    ),
     "half_found": Mutation(
         "who closes counts an index row without its message as found", (routers.HalfFound,)
     ),

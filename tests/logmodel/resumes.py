@@ -68,7 +68,8 @@ class Answers:
         self, topic: str, position: Position, memory: TopicMemory
     ) -> tuple[dict[Copy, Row], bool]:
         """The topic's rows where they prove something, else ours; and whether all is proved."""
-        stores, rows, is_proved = self._world.stores, {}, True
+        stores, is_proved = self._world.stores, True
+        rows: dict[Copy, Row] = {}
         wanted = self._resuming.reads(memory.lacks(position), position)
         for region, since in wanted.items():
             at = region
@@ -77,12 +78,20 @@ class Answers:
             if at != self._gateway.region:
                 self._world.book.counts["read_abroad"] += 1
             if stores.can_ask(self._gateway.region, at):
-                for copy, row in stores[at].topics[topic].items():
-                    if row.routed_at >= since and self._resuming.counts(
-                        copy, at, self._gateway.known
-                    ):
-                        rows[copy] = row
+                rows |= self._found(at, topic, since)
         return rows, is_proved
+
+    def _found(self, region: str, topic: str, since: float) -> dict[Copy, Row]:
+        """What a read of the topic finds there and what counts of it."""
+        store, known = self._world.stores[region], self._gateway.known
+        return {
+            copy: row
+            for copy, row in store.topics[topic].items()
+            if row.routed_at >= since
+            and self._resuming.counts(
+                copy, region, is_whole=store.find(copy) is row, logs=known
+            )
+        }
 
     def _answer(
         self, reader: Reader, position: Position, rows: dict[Copy, Row], *, is_proved: bool

@@ -33,13 +33,16 @@ class Resuming:
         """Where a read proves something about a log: a quorum of the region that wrote it."""
         return log.region
 
-    def counts(self, copy: Copy, read_at: str, logs: Logs) -> bool:
-        """Whether a row that was found there counts.
+    def counts(self, copy: Copy, read_at: str, *, is_whole: bool, logs: Logs) -> bool:
+        """Whether a message's row counts that a read of its topic found there.
 
-        Elsewhere than at home only if it was seen here or is settled: it may end void at home.
+        Yes if its number is settled or was seen here. Else it may be half of a number, or may end
+        void at home: then both of its rows must be there (``is_whole``), and at home.
         """
         log, number = copy
-        return log.region == read_at or self.is_settled(copy, logs) or _has(log, number, logs)
+        if self.is_settled(copy, logs) or _has(log, number, logs):
+            return True
+        return is_whole and log.region == read_at
 
     def is_settled(self, copy: Copy, logs: Logs) -> bool:
         """Whether this copy stays a message, as known here."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.logmodel.directory import DirectoryRow
 from tests.logmodel.known import KnownLog
 from tests.logmodel.late import LateMessages
@@ -220,8 +222,22 @@ def test_a_covered_number_that_may_be_void_is_none_that_it_has() -> None:
     assert Resuming("A").given({102: {(LOG, 2), (ABROAD, 1)}}, position, logs) == [102]
 
 
-def test_a_row_that_lies_in_a_foreign_region_counts_only_if_it_is_settled_or_was_seen() -> None:
+@pytest.mark.parametrize(
+    ("region", "is_whole", "counted"),
+    [
+        ("A", True, [True, True, False, True]),
+        ("A", False, [True, True, False, True]),
+        ("B", True, [True, True, True, True]),
+        ("B", False, [True, True, False, True]),
+    ],
+    ids=["whole elsewhere", "half elsewhere", "whole at home", "half at home"],
+)
+def test_a_row_of_a_number_that_may_end_void_counts_only_if_it_is_whole_and_at_home(
+    region: str, is_whole: bool, counted: list[bool]
+) -> None:
+    # 1 and 2 are settled, 4 was seen; of 3 nothing is known.
     logs = {ABROAD: known(seen=(1, 4), low=2)}
-    counts = [Resuming("A").counts((ABROAD, n), "A", logs) for n in (1, 2, 3, 4)]
-    assert counts == [True, True, False, True]
-    assert Resuming("A").counts((ABROAD, 3), "B", logs)
+    counts = Resuming("A").counts
+    assert [
+        counts((ABROAD, number), region, is_whole=is_whole, logs=logs) for number in (1, 2, 3, 4)
+    ] == counted
