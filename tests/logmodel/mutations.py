@@ -72,7 +72,9 @@ MUTATIONS: dict[str, Mutation] = {
         gateways.CountsAnywhere,
     ),
     "half_counts": Mutation(
-        "a resume counts a message's row that has no index row", (gateways.CountsHalves,)
+        "a resume counts a message's row that has no index row",
+        (gateways.CountsHalves,),
+        is_found=False,
     ),
     "half_found": Mutation(
         "who closes counts an index row without its message as found", (routers.HalfFound,)

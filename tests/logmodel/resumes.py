@@ -88,9 +88,7 @@ class Answers:
             copy: row
             for copy, row in store.topics[topic].items()
             if row.routed_at >= since
-            and self._resuming.counts(
-                copy, region, is_whole=store.find(copy) is row, logs=known
-            )
+            and self._resuming.counts(copy, region, is_whole=store.find(copy) is row, logs=known)
         }
 
     def _answer(
