@@ -101,7 +101,6 @@ class DenseReaders(User):
         """From the first reader until locust has had enough."""
         self.run_now: Run = current()
         self.crowd: Crowd | None = None
-        self.is_broken = False
         self.run_now.others.add(self.books)
         self.run_now.cuts.add(self._storm)
         try:
@@ -109,21 +108,19 @@ class DenseReaders(User):
             self._watch(self.crowd)
         except CrowdGoneError as exc:
             self.environment.stats.log_error("connect", DENSE, str(exc))
-            self.is_broken = True
+            # What it counted can't be trusted: all its readers are outside (see ``books``).
+            self._end()
             # Else locust would begin this task anew.
             raise StopUser from exc
         finally:
             self.run_now.cuts.discard(self._storm)
             self.run_now.present.pop(self, None)
             self._leave()
-            if self.crowd is not None:
-                self.crowd.end()
+            self._end()
 
     def books(self) -> list[dict[str, Any]]:
         """Entries of all its readers; they are all outside if it can't be asked."""
         try:
-            if self.is_broken:
-                raise CrowdGoneError("newsfabric-crowd refused or was gone before")
             entries = self._ask("books")["entries"]
         except CrowdGoneError:
             readers = self.run_now.options.dense_each
@@ -147,6 +144,11 @@ class DenseReaders(User):
         if self.crowd is None:
             raise CrowdGoneError("newsfabric-crowd was never there")
         return self.crowd.ask(line)
+
+    def _end(self) -> None:
+        if self.crowd is not None:
+            self.crowd.end()
+            self.crowd = None
 
     def _watch(self, crowd: Crowd) -> None:
         """Have as many as the shape says, and tell locust what they say."""
