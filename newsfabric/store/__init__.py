@@ -1,8 +1,8 @@
 """What the fabric remembers: one protocol, several stores, one contract suite (tests/store).
 
 Writes are idempotent upserts, so "when in doubt, write again" is always safe.
-Every envelope is found in two ways: by topic (history, resume) and by time in
-the journal (repair).
+Every envelope is found in three ways: by topic (history, resume), by time in the journal (repair),
+and by its number in the log of its router (:mod:`newsfabric.store.logs`).
 
 An envelope is the same as another if its id *and* its place in a stream (router, epoch, seq)
 are. The id alone won't do: routers that route copies of one message in the same
@@ -15,13 +15,14 @@ with the marks that the users have put on them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from newsfabric.envelope import Envelope
 from newsfabric.errors import ConfigError
 from newsfabric.mailbox import Kept, Mark
+from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
 
@@ -75,6 +76,48 @@ class Store(Protocol):
         The first ``limit`` of them; to go on, ask again from the time of the last one. Those of
         topics with a short ttl and those that expired are here for ten minutes at least. Rows that
         can't be read are left out and counted; everywhere else one of those is a StoreError.
+        """
+
+    async def numbers(
+        self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
+    ) -> list[Number]:
+        """What is there of the numbers ``first`` to ``last`` of ``log``, in order; ValueError for
+        more than 4,096 of them.
+
+        The first ``limit`` of those that have an index row; fewer than ``limit`` are all. With
+        ``at_home`` they are read at quorum in the region that wrote them, and StoreUnavailable if
+        that can't be asked: only there does a number that isn't found not exist. Else as everything
+        is read, where a number that isn't found may come yet. Index rows outlive their messages,
+        whose number is GONE then.
+        """
+
+    async def void(self, log: Log, numbers: Sequence[int]) -> None:
+        """Each of ``numbers`` is VOID; on return everyone reads it so. After an error, say it
+        again. For numbers whose messages were never written, or are lost for good."""
+
+    async def list_log(self, log: Log) -> bool:
+        """Put the first row of ``log`` into the directory; False if there is one already.
+
+        After an error it may be there: then the log is given up and another one begun.
+        """
+
+    async def change_log(self, row: DirectoryRow) -> bool:
+        """Have ``row`` replace the one there, where it may (:meth:`DirectoryRow.may_replace`).
+
+        True if ``row`` stands now: saying it again does no harm. False if the log has ended or
+        moved, or isn't listed.
+        """
+
+    async def log_days(self) -> list[tuple[str, int]]:
+        """(region, day) of every part of the directory that has rows, in order."""
+
+    async def directory(
+        self, region: str, day: int, *, but: Collection[Log] = ()
+    ) -> list[DirectoryRow]:
+        """The logs of ``region`` that began on ``day``, by router and epoch.
+
+        Without those in ``but``, which the caller knows to have ended: they don't change any more.
+        Of another region this may be what was there some time ago.
         """
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:

@@ -12,9 +12,9 @@ import functools
 import logging
 import random
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from cassandra import (
     AuthenticationFailed,
@@ -39,6 +39,8 @@ from cassandra.policies import (
     ConstantSpeculativeExecutionPolicy,
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
+    FallthroughRetryPolicy,
+    NoSpeculativeExecutionPolicy,
     RetryPolicy,
     TokenAwarePolicy,
 )
@@ -63,12 +65,12 @@ _SPECULATE_S: Final = 0.25
 _HEARTBEAT_S: Final = 5.0
 # Two small reads of the node that the driver is told by.
 _REREAD_S: Final = 30.0
-_LEVELS: Final = {
-    "one": ConsistencyLevel.LOCAL_ONE,
-    "quorum": ConsistencyLevel.LOCAL_QUORUM,
-}
+# Reads and writes by a quorum of our own region.
+QUORUM: Final = "quorum"
 # Reads that another region answers, by a quorum of its own.
-ELSEWHERE: Final[Literal["elsewhere"]] = "elsewhere"
+ELSEWHERE: Final = "elsewhere"
+# Lightweight transactions of our own region.
+TRANSACTION: Final = "transaction"
 # So many nodes of each other region are connected to.
 _NODES_ELSEWHERE: Final = 2
 _PASSING: Final = (
@@ -113,20 +115,23 @@ class AskAnother(RetryPolicy):  # type: ignore[misc]
 
 
 class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
-    """The nodes of all regions but ``local_dc``."""
+    """The nodes of all regions but ``local_dc``; of one alone if the request has a ``region``."""
 
-    def make_query_plan(self, *args: Any, **named: Any) -> Iterator[Any]:
-        plan = super().make_query_plan(*args, **named)
+    def make_query_plan(self, working_keyspace: Any = None, query: Any = None) -> Iterator[Any]:
+        plan = super().make_query_plan(working_keyspace, query)
+        region = getattr(query, "region", None)
+        if region is not None:
+            return (host for host in plan if host.datacenter == region)
         return (host for host in plan if host.datacenter != self.local_dc)
 
 
 def cluster(
-    address: Address, login: Credentials | None, *, levels: Mapping[Any, int] = _LEVELS
+    address: Address, login: Credentials | None, *, level: int = ConsistencyLevel.LOCAL_QUORUM
 ) -> Cluster:
     """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
 
-    For reads there is one profile more, for all other nodes. ConfigError if ``address.tls`` names
-    no file of certificates.
+    ``level`` is that of profile QUORUM. Of profile ELSEWHERE all other nodes are asked. ConfigError
+    if ``address.tls`` names no file of certificates.
     """
     auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
     here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
@@ -135,15 +140,25 @@ def cluster(
     anywhere = here(used_hosts_per_remote_dc=_NODES_ELSEWHERE)
     others = OtherRegions(address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
 
-    def profile(level: int, nodes: Any) -> ExecutionProfile:
+    def profile(level: int, nodes: Any, **options: Any) -> ExecutionProfile:
+        usual = {
+            "retry_policy": AskAnother(),
+            "speculative_execution_policy": ConstantSpeculativeExecutionPolicy(_SPECULATE_S, 1),
+        }
         return ExecutionProfile(
             load_balancing_policy=nodes,
-            retry_policy=AskAnother(),
             consistency_level=level,
             request_timeout=REQUEST_S,
             row_factory=tuple_factory,
-            speculative_execution_policy=ConstantSpeculativeExecutionPolicy(_SPECULATE_S, 1),
+            **usual | options,
         )
+
+    # Of a transaction the nodes try a second one only to find the first in their way.
+    once = {
+        "retry_policy": FallthroughRetryPolicy(),
+        "speculative_execution_policy": NoSpeculativeExecutionPolicy(),
+        "serial_consistency_level": ConsistencyLevel.LOCAL_SERIAL,
+    }
 
     return Cluster(
         list(address.hosts),
@@ -156,9 +171,8 @@ def cluster(
         connect_timeout=CONNECT_S,
         control_connection_timeout=CONNECT_S,
         execution_profiles={
-            name: profile(level, TokenAwarePolicy(here())) for name, level in levels.items()
-        }
-        | {
+            QUORUM: profile(level, TokenAwarePolicy(here())),
+            TRANSACTION: profile(ConsistencyLevel.LOCAL_QUORUM, TokenAwarePolicy(here()), **once),
             # Aware of tokens it would begin with replicas of our own region.
             ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
             EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),

@@ -74,9 +74,7 @@ class Mailboxes:
         """See :meth:`newsfabric.store.Store.kept`."""
         place = uuid.UUID(rules.checked_id(id))
         after = uuid.UUID(int=place.int + 1)
-        page = await self._session.read(
-            rows.INBOX, (owner_of(topic), topic, after, place, 1), "quorum"
-        )
+        page = await self._session.read(rows.INBOX, (owner_of(topic), topic, after, place, 1))
         now = self._now_ms()
         found = await self._marked(topic, page)
         return next((kept for kept in found if now < self._end_of(kept)), None)
@@ -89,7 +87,7 @@ class Mailboxes:
 
     async def _inboxes(self, users: list[str]) -> list[tuple[str, _Inbox]]:
         letters, marks = await together(
-            self._session.read(statement, (users, most), "quorum")
+            self._session.read(statement, (users, most))
             for statement, most in ((rows.INBOXES, _LETTERS), (rows.MARKS_OF_MANY, _MARKS))
         )
         found = {user: _Inbox([], []) for user in users}
@@ -109,9 +107,7 @@ class Mailboxes:
         size = min(2 * most, PAGE_ROWS)
         found: dict[int, Kept] = {}
         while len(found) < most:
-            page = await self._session.read(
-                rows.INBOX, (owner_of(topic), topic, end, start, size), "quorum"
-            )
+            page = await self._session.read(rows.INBOX, (owner_of(topic), topic, end, start, size))
             self._add(found, await self._marked(topic, page), most)
             if len(page) < size:
                 break
@@ -140,7 +136,7 @@ class Mailboxes:
         marks: list[Row] = []
         while True:
             some = await self._session.read(
-                rows.MARKS, (owner_of(topic), topic, *place, last, PAGE_ROWS), "quorum"
+                rows.MARKS, (owner_of(topic), topic, *place, last, PAGE_ROWS)
             )
             marks += some
             if len(some) < PAGE_ROWS:

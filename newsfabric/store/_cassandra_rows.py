@@ -16,7 +16,7 @@ import functools
 import math
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import orjson
 
@@ -29,6 +29,8 @@ from newsfabric.topics import TopicTable, owner_of
 DAY_MS: Final = 86_400_000
 BUCKET_MS: Final = 10_000
 SHARDS: Final = 4
+# Numbers of a log in one partition: 400 KB.
+LOG_BLOCK: Final = 4_096
 # Clocks of routers and store nodes may differ by this, and a row mustn't go before its time.
 _SLACK_S: Final = 60
 # Cassandra can't hold an expiry after 2038 unless told otherwise; no news is kept for longer.
@@ -87,9 +89,62 @@ INBOXES: Final = "SELECT user, topic, id, envelope FROM inbox WHERE user IN ? PE
 MARKS_OF_MANY: Final = (
     "SELECT user, topic, id, mark, at FROM inbox_marks WHERE user IN ? PER PARTITION LIMIT ?"
 )
+# Of a log and of the directory (_cassandra_logs.py).
+INSERT_LOG: Final = (
+    "INSERT INTO log (router, epoch, block, seq, topic, id)"
+    " VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+)
+NUMBERS: Final = (
+    "SELECT seq, topic, id FROM log"
+    " WHERE router = ? AND epoch = ? AND block = ? AND seq >= ? AND seq <= ? LIMIT ?"
+)
+MESSAGES: Final = (
+    "SELECT id, router, epoch, seq, body, rest FROM messages_by_topic"
+    " WHERE topic = ? AND day = ? AND (id, router, epoch, seq) IN ?"
+)
+INSERT_LOG_DAY: Final = (
+    "INSERT INTO log_days (directory, region, day) VALUES ('logs', ?, ?) USING TTL ?"
+)
+INSERT_LOG_NAME: Final = (
+    "INSERT INTO log_names (region, day, router, epoch) VALUES (?, ?, ?, ?) USING TTL ?"
+)
+LOG_DAYS: Final = "SELECT region, day FROM log_days WHERE directory = 'logs' LIMIT ?"
+LOG_NAMES: Final = (
+    "SELECT router, epoch FROM log_names"
+    " WHERE region = ? AND day = ? AND (router, epoch) > (?, ?) LIMIT ?"
+)
+LIST_LOG: Final = (
+    "INSERT INTO logs (region, router, epoch, version, low, voids)"
+    " VALUES (?, ?, ?, 1, 0, '[]') IF NOT EXISTS USING TTL ?"
+)
+# What may replace what: newsfabric.store.logs.DirectoryRow.may_replace. All columns are written
+# anew each time, so that they end together.
+CHANGE_LOG: Final = (
+    "UPDATE logs USING TTL ? SET version = ?, low = ?, voids = ?"
+    " WHERE region = ? AND router = ? AND epoch = ? IF ended = null AND version < ?"
+)
+END_LOG: Final = (
+    "UPDATE logs USING TTL ? SET version = ?, low = ?, voids = ?, ended = ?"
+    " WHERE region = ? AND router = ? AND epoch = ? IF ended = null AND version < ?"
+)
+LOGS: Final = (
+    "SELECT router, epoch, version, low, ended, voids FROM logs"
+    " WHERE region = ? AND router = ? AND epoch IN ?"
+)
 STATEMENTS: Final = (
     INSERT_MESSAGE,
     INSERT_JOURNAL,
+    INSERT_LOG,
+    NUMBERS,
+    MESSAGES,
+    INSERT_LOG_DAY,
+    INSERT_LOG_NAME,
+    LOG_DAYS,
+    LOG_NAMES,
+    LIST_LOG,
+    CHANGE_LOG,
+    END_LOG,
+    LOGS,
     INSERT_LATEST,
     INSERT_SLOT,
     INSERT_INBOX,
@@ -107,7 +162,6 @@ STATEMENTS: Final = (
 # Marks made later than this many ms (49 days) after their message are all the same.
 _LONGEST_WAIT: Final = 2**32
 
-Consistency = Literal["one", "quorum"]
 Values = tuple[Any, ...]
 # A row key with the id as Cassandra sorts it: ids of ours sort alike as texts and as uuids.
 Place = tuple[uuid.UUID, str, int, int]
@@ -121,7 +175,6 @@ class Batch:
     """Rows of one partition of one table, written by one request."""
 
     statement: str
-    consistency: Consistency
     rows: list[Values]
 
 
@@ -133,47 +186,44 @@ class Plan:
     batches: list[Batch]
 
 
-def consistency_of(topic: str, topics: TopicTable) -> Consistency:
-    """Bronze may be lost with a node, so one replica's word is enough. The rest may not."""
-    policy = topics.find(topic)
-    return "one" if policy is not None and policy.topic_class == "bronze" else "quorum"
-
-
 def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> Plan:
     """What to write for ``envelopes``. ValueError or TypeError for what no router makes."""
     slots: dict[Slot, int] = {}
-    batches = _Batches()
+    batches = Batches()
     add = batches.add
     noted: set[tuple[str, int, int]] = set()
     journal_ttl = _slot_ttl(rules.longest_ms(topics))
+    log_ttl = ttl_s(rules.log_ends(now_ms, topics) - now_ms)
     for e in envelopes:
         topic, ms = e.topic, ms_of_id(e.id)
         day, bucket, shard = ms // DAY_MS, ms // BUCKET_MS, e.identity % SHARDS
         kept_ms = rules.lifetime(e, topics).kept_until - ms
-        ttl = _ttl(min(ms + kept_ms - now_ms, kept_ms))
-        stamp, consistency = timestamp(e), consistency_of(topic, topics)
+        ttl = ttl_s(min(ms + kept_ms - now_ms, kept_ms))
+        stamp = timestamp(e)
         rest = _rest(e)
         size = len(e.body) + len(rest) + _KEY_BYTES
         key = (uuid.UUID(e.id), e.router, e.epoch, e.seq)
         row = (*key, e.body, rest)
-        add(INSERT_MESSAGE, consistency, (topic, day), (topic, day, *row, stamp, ttl), size)
+        add(INSERT_MESSAGE, (topic, day), (topic, day, *row, stamp, ttl), size)
+        block = e.seq // LOG_BLOCK
+        log_row = (e.router, e.epoch, block, e.seq, topic, key[0], stamp, log_ttl)
+        add(INSERT_LOG, (e.router, e.epoch, block), log_row, _KEY_BYTES)
         add(
             INSERT_JOURNAL,
-            consistency,
             (bucket, shard),
             (bucket, shard, *key, topic, e.body, rest, stamp, ttl),
             size,
         )
         if e.key is not None:
             # Twice as long: what it replaced, routed at most a ttl later, must not come back.
-            stays = min(ttl + _ttl(kept_ms), _MAX_TTL_S)
+            stays = min(ttl + ttl_s(kept_ms), _MAX_TTL_S)
             version = -1 if e.version is None else e.version
             latest = (topic, e.key, version, row, stamp, stays)
-            add(INSERT_LATEST, consistency, topic, latest, size)
+            add(INSERT_LATEST, topic, latest, size)
         if is_individual(e, topics.find(topic)):
             user = owner_of(topic)
             cell = (e.router, e.epoch, e.seq, e.body, rest)
-            add(INSERT_INBOX, consistency, user, (user, topic, key[0], cell, stamp, ttl), size)
+            add(INSERT_INBOX, user, (user, topic, key[0], cell, stamp, ttl), size)
         if (topic, day, bucket) not in noted:
             noted.add((topic, day, bucket))
             slots[topic_scope(topic), day] = _slot_ttl(kept_ms)
@@ -181,22 +231,20 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
     return Plan(slots, batches.all)
 
 
-class _Batches:
+class Batches:
     """Rows gathered by partition, within the bounds of one mutation."""
 
     def __init__(self) -> None:
         self.all: list[Batch] = []
         # The last one of each partition, and its bytes.
-        self._open: dict[tuple[str, Consistency, Any], tuple[Batch, int]] = {}
+        self._open: dict[tuple[str, Any], tuple[Batch, int]] = {}
 
-    def add(
-        self, statement: str, consistency: Consistency, partition: Any, row: Values, size: int
-    ) -> None:
+    def add(self, statement: str, partition: Any, row: Values, size: int) -> None:
         """One more row, of about ``size`` bytes."""
-        key = (statement, consistency, partition)
+        key = (statement, partition)
         batch, before = self._open.get(key, (None, 0))
         if batch is None or len(batch.rows) == _BATCH_ROWS or before + size > _BATCH_BYTES:
-            batch, before = Batch(statement, consistency, []), 0
+            batch, before = Batch(statement, []), 0
             self.all.append(batch)
         batch.rows.append(row)
         self._open[key] = batch, before + size
@@ -206,12 +254,12 @@ def mark_batches(marks: Sequence[Mark], topics: TopicTable, *, now_ms: int) -> l
     """What to write for ``marks``."""
     batches = []
     for mark in marks:
-        ttl = _ttl(rules.mark_ends(mark, topics) - now_ms)
+        ttl = ttl_s(rules.mark_ends(mark, topics) - now_ms)
         row = (
             *(mark.user, mark.topic, uuid.UUID(mark.id), mark.kind, mark.at_ms),
             *(mark_timestamp(mark), ttl),
         )
-        batches.append(Batch(INSERT_MARK, "quorum", [row]))
+        batches.append(Batch(INSERT_MARK, [row]))
     return batches
 
 
@@ -240,13 +288,14 @@ def timestamp(e: Envelope) -> int:
     return ms_of_id(e.id) * 1000 + (e.identity * 1000 >> IDENTITY_BITS)
 
 
-def _ttl(ms: int) -> int:
+def ttl_s(ms: int) -> int:
+    """A TTL that keeps a row for so long, and a little longer."""
     return min(max(math.ceil(ms / 1000), 0) + _SLACK_S, _MAX_TTL_S)
 
 
 def _slot_ttl(kept_ms: int) -> int:
     # Written once by each process, for rows that come up to the end of its day.
-    return min(_ttl(kept_ms) + 2 * DAY_MS // 1000, _MAX_TTL_S)
+    return min(ttl_s(kept_ms) + 2 * DAY_MS // 1000, _MAX_TTL_S)
 
 
 def first_place(ms: int) -> Place:

@@ -26,7 +26,7 @@ from cassandra.query import SimpleStatement
 
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
-from newsfabric.store._cassandra_cluster import cluster, wrapped
+from newsfabric.store._cassandra_cluster import QUORUM, cluster, wrapped
 from newsfabric.store._cassandra_url import Address
 
 _FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.cql")
@@ -195,7 +195,7 @@ class Schema:
         self._session: Session | None = None
 
     def __enter__(self) -> Schema:
-        made = cluster(self._address, self._login, levels={"schema": ConsistencyLevel.QUORUM})
+        made = cluster(self._address, self._login, level=ConsistencyLevel.QUORUM)
         try:
             self._session = made.connect()
         except Exception as exc:
@@ -378,7 +378,7 @@ class Schema:
         """Run one statement and wait until all nodes have it."""
         assert self._session is not None
         try:
-            future = self._session.execute_async(text, timeout=_DDL_S, execution_profile="schema")
+            future = self._session.execute_async(text, timeout=_DDL_S, execution_profile=QUORUM)
             future.result()
         except Exception as exc:
             raise wrapped(exc, " ".join(text.split())[:60]) from exc
@@ -396,7 +396,7 @@ class Schema:
             try:
                 return list(
                     self._session.execute(
-                        statement, values or None, timeout=_DDL_S, execution_profile="schema"
+                        statement, values or None, timeout=_DDL_S, execution_profile=QUORUM
                     )
                 )
             except Exception as exc:

@@ -19,7 +19,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from cassandra import InvalidRequest
 from cassandra.cluster import Cluster
@@ -31,7 +31,9 @@ from newsfabric.settings import Credentials
 from newsfabric.store._cassandra_binding import Binding
 from newsfabric.store._cassandra_cluster import (
     ELSEWHERE,
+    QUORUM,
     REQUEST_S,
+    TRANSACTION,
     cluster,
     keep_nodes_known,
     one_line,
@@ -39,7 +41,7 @@ from newsfabric.store._cassandra_cluster import (
     wrapped,
 )
 from newsfabric.store._cassandra_presence import PATIENT, Patience, Presence, Silence
-from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Consistency, Values
+from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Values
 from newsfabric.store._cassandra_url import Address
 
 logger = logging.getLogger(__name__)
@@ -127,24 +129,29 @@ class Session:
         self,
         statement: str,
         values: Values,
-        consistency: Consistency,
+        *,
         patience: Patience = PATIENT,
+        at: str | None = None,
     ) -> list[Row]:
         """The rows that ``statement`` finds: in this region, or in another if it doesn't answer.
 
-        The other one lacks what this one has written in its last moments and not passed on.
+        The other one lacks what this one has written in its last moments and not passed on. With
+        ``at`` that region is asked and no other, and StoreUnavailable if it doesn't answer.
         """
         link = await self._connected()
+        if at is not None:
+            profile = QUORUM if at == self._address.centre else ELSEWHERE
+            return await self._read(link, statement, values, profile, region=at)
         if not link.presence.has_others:
-            return await self._read(link, statement, values, consistency)
+            return await self._read(link, statement, values, QUORUM)
         now = time.monotonic()
         here = self._silence.over(patience, now) and link.presence.is_whole(now)
         if not here and self._silence.answers_elsewhere(now):
             with contextlib.suppress(StoreUnavailable):
                 return await self._read_elsewhere(link, statement, values)
-            return await self._read(link, statement, values, consistency)
+            return await self._read(link, statement, values, QUORUM)
         try:
-            return await self._read(link, statement, values, consistency, within=patience.here)
+            return await self._read(link, statement, values, QUORUM, within=patience.here)
         except StoreUnavailable as exc:
             if self._silence.met(patience, time.monotonic()):
                 logger.warning("%s: another region is asked for what is read", exc)
@@ -157,22 +164,33 @@ class Session:
             self._silence.met_elsewhere(time.monotonic())
             raise
 
-    async def read_here(
-        self, statement: str, values: Values, consistency: Consistency
-    ) -> list[Row]:
+    async def read_here(self, statement: str, values: Values) -> list[Row]:
         """As :meth:`read`, but of this region alone."""
-        return await self._read(await self._connected(), statement, values, consistency)
+        return await self.read(statement, values, at=self._address.centre)
+
+    async def transact(self, statement: str, values: Values) -> Row:
+        """The answer to a lightweight transaction of this region: first, whether it was applied.
+
+        One that fails may have been applied, or be yet.
+        """
+        link = await self._connected()
+        request = link.bindings[statement].one(values)
+        (answer,) = await self._start(link, request, TRANSACTION, await self._turn())
+        return answer
 
     async def _read(
         self,
         link: _Link,
         statement: str,
         values: Values,
-        profile: Consistency | Literal["elsewhere"],
+        profile: str,
         *,
         within: float = REQUEST_S,
+        region: str | None = None,
     ) -> list[Row]:
         request = link.bindings[statement].one(values)
+        # For _cassandra_cluster.OtherRegions.
+        request.region = region
         turn = await self._turn()
         return await self._start(link, request, profile, turn, within=within)
 
@@ -187,7 +205,7 @@ class Session:
             for batch in batches:
                 request = link.bindings[batch.statement].many(batch.rows)
                 turn = await self._turn()
-                answers.append(self._start(link, request, batch.consistency, turn))
+                answers.append(self._start(link, request, QUORUM, turn))
             await asyncio.wait(answers)
         except BaseException:
             for answer in answers:
@@ -258,7 +276,7 @@ class Session:
         self,
         link: _Link,
         request: Any,
-        profile: Consistency | Literal["elsewhere"],
+        profile: str,
         turn: _Turn,
         *,
         within: float = REQUEST_S,

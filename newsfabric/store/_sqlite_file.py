@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
+from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, Mark, first_of_each, is_individual
 from newsfabric.store import rules
@@ -61,8 +61,22 @@ _INBOX: Final = (
         PRIMARY KEY (topic, who, mark))""",
     "CREATE INDEX inbox_marks_by_end ON inbox_marks (kept_until)",
 )
+# A void number has no topic and no id. The rest of a row of the directory is JSON.
+_LOGS: Final = (
+    """CREATE TABLE log (
+        router TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,
+        topic TEXT NOT NULL, id TEXT NOT NULL, kept_until INTEGER NOT NULL,
+        PRIMARY KEY (router, epoch, seq)) WITHOUT ROWID""",
+    "CREATE INDEX log_by_end ON log (kept_until)",
+    """CREATE TABLE logs (
+        region TEXT NOT NULL, day INTEGER NOT NULL, router TEXT NOT NULL, epoch INTEGER NOT NULL,
+        version INTEGER NOT NULL, low INTEGER NOT NULL, ended INTEGER, voids TEXT NOT NULL,
+        kept_until INTEGER NOT NULL,
+        PRIMARY KEY (region, day, router, epoch)) WITHOUT ROWID""",
+    "CREATE INDEX logs_by_end ON logs (kept_until)",
+)
 # What each version of the schema has added to the one before.
-_STEPS: Final = (_MESSAGES, _INBOX)
+_STEPS: Final = (_MESSAGES, _INBOX, _LOGS)
 SCHEMA_VERSION: Final = len(_STEPS)
 
 _INSERT_MESSAGE: Final = ("INSERT OR IGNORE INTO messages VALUES ", 9, "")
@@ -85,6 +99,13 @@ _INSERT_MARKS: Final = (
     6,
     """ ON CONFLICT (topic, who, mark) DO UPDATE SET at = excluded.at, id = excluded.id
         WHERE (excluded.at, excluded.id) < (at, id)""",
+)
+# Of a void number nothing else comes; and it may take the place of a message that is lost.
+_INSERT_LOG: Final = (
+    "INSERT INTO log VALUES ",
+    6,
+    """ ON CONFLICT (router, epoch, seq) DO UPDATE SET topic = '', id = ''
+        WHERE excluded.topic = ''""",
 )
 # Elements of `rest`.
 _REST_FIELDS: Final = 10
@@ -123,9 +144,16 @@ KEPT: Final = f"SELECT {_KEPT} WHERE i.topic = ? AND i.who = ? AND i.readable_un
 # At most this many bodies are in one JSON text: 256 of 64 KiB, in hex, are 32 MiB.
 _PAGE_ROWS: Final = 256
 PURGE: Final = tuple(
-    f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608
-    f"(SELECT rowid FROM {table} WHERE kept_until <= ? LIMIT ?)"
-    for table in ("messages", "latest_by_key", "inbox", "inbox_marks")
+    f"DELETE FROM {table} WHERE {key} IN "  # noqa: S608
+    f"(SELECT {key[1:-1]} FROM {table} WHERE kept_until <= ? LIMIT ?)"
+    for table, key in (
+        ("messages", "(rowid)"),
+        ("latest_by_key", "(rowid)"),
+        ("inbox", "(rowid)"),
+        ("inbox_marks", "(rowid)"),
+        ("log", "(router, epoch, seq)"),
+        ("logs", "(region, day, router, epoch)"),
+    )
 )
 
 # What may pass by itself; all else (not a database, malformed) needs a person.
@@ -159,9 +187,10 @@ class Rows:
     latest: list[Row] = dataclasses.field(default_factory=list)
     inbox: list[Row] = dataclasses.field(default_factory=list)
     marks: list[Row] = dataclasses.field(default_factory=list)
+    log: list[Row] = dataclasses.field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.messages) + len(self.marks)
+        return max(len(self.messages), len(self.log)) + len(self.marks)
 
     def __iadd__(self, other: Rows) -> Rows:
         for rows, more in zip(self._tables, other._tables, strict=True):
@@ -170,7 +199,7 @@ class Rows:
 
     @property
     def _tables(self) -> tuple[list[Row], ...]:
-        return self.messages, self.latest, self.inbox, self.marks
+        return self.messages, self.latest, self.inbox, self.marks, self.log
 
 
 def wrapped(path: Path, exc: sqlite3.Error) -> StoreError:
@@ -248,6 +277,8 @@ def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
         life = rules.lifetime(e, topics)
         ends = (life.readable_until, life.kept_until)
         rows.messages.append((e.topic, *rules.row_key(e), *ends, e.body, _rest(e)))
+        log_ends = rules.log_ends(ms_of_id(e.id), topics)
+        rows.log.append((e.router, e.epoch, e.seq, e.topic, e.id, log_ends))
         if e.key is not None:
             rows.latest.append((e.topic, e.key, *rules.rank(e), *ends))
         if is_individual(e, topics.find(e.topic)):
@@ -286,7 +317,7 @@ def _rest(e: Envelope) -> bytes:
     )
 
 
-def _envelope(fields: list[Any]) -> Envelope:
+def read_envelope(fields: list[Any]) -> Envelope:
     topic, id_text, router, epoch, seq, body, rest = fields
     published_ms, origin, path, key, version, message_id, app_id, type_, expires_ms, trace = (
         # What a later release adds comes last.
@@ -324,6 +355,7 @@ def insert(connection: sqlite3.Connection, batch: Iterable[Rows]) -> None:
         _insert_rows(connection, _INSERT_LATEST, rows.latest)
         _insert_rows(connection, _INSERT_INBOX, rows.inbox)
         _insert_rows(connection, _INSERT_MARKS, rows.marks)
+        _insert_rows(connection, _INSERT_LOG, rows.log)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -396,7 +428,7 @@ def journal(
         size = min(limit - len(found), _PAGE_ROWS)
         asked = (*page_start, rules.first_id(to_ms), now_ms, size)
         page = _fields(connection, JOURNAL, asked)
-        found += readable(page, _envelope)
+        found += readable(page, read_envelope)
         if len(page) < size:
             break
         page_start = _key_of(page[-1])
@@ -451,14 +483,14 @@ def kept(connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: in
 
 def _kept(fields: list[Any]) -> Kept:
     *message, marks = fields
-    e = read_row(message, _envelope)
+    e = read_row(message, read_envelope)
     marked = (Mark(topic=e.topic, id=id_, kind=kind, at_ms=at) for id_, kind, at in marks)
     return Kept(e, first_of_each(list(marked)))
 
 
 def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Envelope]:
     """The envelopes that ``sql`` finds, in the journal's order."""
-    return [read_row(fields, _envelope) for fields in _fields(connection, sql, parameters)]
+    return [read_row(fields, read_envelope) for fields in _fields(connection, sql, parameters)]
 
 
 def _fields(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[list[Any]]:

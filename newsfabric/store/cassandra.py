@@ -5,9 +5,9 @@ A process writes to the nodes of its own region alone, and waits while too few o
 it writes reaches the other regions a little later; a gateway that finds a hole there asks
 again. It reads in its own region, or in another one while its own can't answer.
 
-What a finished write promises, by class: gold and silver are on a majority of this region's
-replicas, so that no single node's death takes them back and every reader of this region finds them;
-bronze is on one. Where a region has one node (the world on one machine) these are the same.
+A finished write is on a majority of this region's replicas, so that no single node's death takes
+it back and every reader of this region finds it. Bronze too: all classes share the numbers of a
+log, and one that nobody finds would be looked for for ever.
 
 What differs from the other stores: of two *different* envelopes with one id and one place in
 a stream, which no router makes, either may stand.
@@ -20,18 +20,20 @@ import functools
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.mailbox import Kept, Mark
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
+from newsfabric.store._cassandra_logs import Logs
 from newsfabric.store._cassandra_mailboxes import Mailboxes
 from newsfabric.store._cassandra_presence import HASTY, PATIENT, Patience
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
 from newsfabric.store._cassandra_url import Address, login_from
 from newsfabric.store._unreadable import readable
+from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
 # Days of a topic that are looked at together, after the first: few messages, many days.
@@ -66,6 +68,7 @@ class CassandraStore:
         self._now_ms = now_ms
         self._session = Session(address, login_from(environ))
         self._mailboxes = Mailboxes(self._session, topics, now_ms)
+        self._logs = Logs(self._session, topics, now_ms)
         self._note_again_s = note_again_s
         # Until when, on the monotonic clock; the first noted come first.
         self._noted: dict[rows.Slot, float] = {}
@@ -79,10 +82,7 @@ class CassandraStore:
         if new:
             # First: a partition that isn't noted isn't read.
             await self._session.write(
-                [
-                    rows.Batch(rows.INSERT_SLOT, "quorum", [(*slot, ttl)])
-                    for slot, ttl in new.items()
-                ]
+                [rows.Batch(rows.INSERT_SLOT, [(*slot, ttl)]) for slot, ttl in new.items()]
             )
             self._note(new, until=now + self._note_again_s)
         await self._session.write(plan.batches)
@@ -132,10 +132,9 @@ class CassandraStore:
         now = self._now_ms()
         most = rules.latest_limit(limit)
         newest: list[tuple[rules.RowKey, Envelope]] = []
-        consistency = rows.consistency_of(topic, self._topics)
         after = ""
         while most:
-            page = await self._session.read(rows.LATEST, (topic, after, PAGE_ROWS), consistency)
+            page = await self._session.read(rows.LATEST, (topic, after, PAGE_ROWS))
             shown = (
                 e for _, row in page if now < self._end_of(e := rows.read_envelope(topic, row))
             )
@@ -184,7 +183,7 @@ class CassandraStore:
     ) -> tuple[list[Row], bool]:
         """Rows of all shards after ``start``, in order, and whether there are more."""
         pages = await together(
-            self._session.read(rows.JOURNAL, (bucket, shard, *start, *end, size), "quorum", HASTY)
+            self._session.read(rows.JOURNAL, (bucket, shard, *start, *end, size), patience=HASTY)
             for shard in range(rows.SHARDS)
         )
         merged = sorted((row for page in pages for row in page), key=rows.place)
@@ -193,6 +192,29 @@ class CassandraStore:
             return merged, False
         # Beyond the end of a full page that shard may have rows that belong in between.
         return [row for row in merged if rows.place(row) <= min(full)], True
+
+    async def numbers(
+        self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
+    ) -> list[Number]:
+        rules.check_span(first, last)
+        return await self._logs.numbers(log, first=first, last=last, limit=limit, at_home=at_home)
+
+    async def void(self, log: Log, numbers: Sequence[int]) -> None:
+        await self._logs.void(log, numbers)
+
+    async def list_log(self, log: Log) -> bool:
+        return await self._logs.list_log(log)
+
+    async def change_log(self, row: DirectoryRow) -> bool:
+        return await self._logs.change_log(row)
+
+    async def log_days(self) -> list[tuple[str, int]]:
+        return await self._logs.log_days()
+
+    async def directory(
+        self, region: str, day: int, *, but: Collection[Log] = ()
+    ) -> list[DirectoryRow]:
+        return await self._logs.directory(region, day, but=but)
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
         return await self._mailboxes.read(topics, limit=limit)
@@ -207,7 +229,7 @@ class CassandraStore:
 
     async def check(self) -> None:
         # Also for routers, which write here and nowhere else.
-        await self._session.read_here(rows.SLOTS, (rows.JOURNAL_SCOPE, 0, 0, 1), "quorum")
+        await self._session.read_here(rows.SLOTS, (rows.JOURNAL_SCOPE, 0, 0, 1))
 
     async def close(self) -> None:
         await self._session.close()
@@ -252,9 +274,8 @@ class _Backwards:
         return found[::-1]
 
     async def _page(self, day: int, end: rows.Place) -> list[Row]:
-        consistency = rows.consistency_of(self.topic, self.topics)
         values = (self.topic, day, *end, *self.start, self.page_rows)
-        return await self.session.read(rows.HISTORY, values, consistency)
+        return await self.session.read(rows.HISTORY, values)
 
     def _shown(self, page: Iterable[Row]) -> Iterator[Envelope]:
         for row in page:
@@ -266,5 +287,5 @@ class _Backwards:
 async def _slots(
     session: Session, scope: str, first: int, last: int, patience: Patience = PATIENT
 ) -> list[int]:
-    found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), "quorum", patience)
+    found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), patience=patience)
     return [slot for (slot,) in found]

@@ -11,13 +11,14 @@ import bisect
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.mailbox import MARK_KINDS, Kept, Mark, MarkKind, is_individual
 from newsfabric.store import rules
+from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
 
 DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
@@ -25,6 +26,10 @@ DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
 _OVERHEAD_BYTES: Final = 1_500
 # One more, and the mark that was written first is forgotten.
 _MOST_MARKS: Final = 200_000
+# One more, and the log that was listed first is forgotten.
+_MOST_LOGS: Final = 10_000
+# No row has this key.
+_NOTHING: Final[rules.RowKey] = ("", "", 0, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,6 +40,22 @@ class _Row:
     @property
     def cost(self) -> int:
         return len(self.envelope.body) + _OVERHEAD_BYTES
+
+
+class _LogRows:
+    """The numbers of one log. Up to ``dropped`` all others are gone, for want of room."""
+
+    def __init__(self) -> None:
+        self.messages: dict[int, rules.RowKey] = {}
+        self.void: set[int] = set()
+        self.dropped = 0
+
+    def within(self, first: int, last: int, limit: int) -> list[int]:
+        """The first ``limit`` of the numbers ``first`` to ``last`` that there are."""
+        top = max(self.dropped, max(self.messages, default=0), max(self.void, default=0))
+        numbers = range(max(first, 1), min(last, top) + 1)
+        there = (n for n in numbers if n <= self.dropped or n in self.messages or n in self.void)
+        return list(itertools.islice(there, max(limit, 0)))
 
 
 class MemoryStore:
@@ -63,6 +84,8 @@ class MemoryStore:
         self._by_topic: dict[str, list[rules.RowKey]] = {}
         self._latest: dict[str, dict[str, _Row]] = {}
         self._marks: dict[tuple[str, int, MarkKind], Mark] = {}
+        self._logs: dict[tuple[str, int], _LogRows] = {}
+        self._directory: dict[Log, DirectoryRow] = {}
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:
@@ -98,6 +121,54 @@ class MemoryStore:
         rows = (self._rows[key] for key in itertools.islice(self._journal, start, end))
         kept = (row.envelope for row in rows if now < row.life.kept_until)
         return list(itertools.islice(kept, max(limit, 0)))
+
+    async def numbers(
+        self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
+    ) -> list[Number]:
+        rules.check_span(first, last)
+        rows = self._logs.get((log.router, log.epoch))
+        if rows is None:
+            return []
+        return [self._number(seq, rows) for seq in rows.within(first, last, limit)]
+
+    def _number(self, seq: int, rows: _LogRows) -> Number:
+        if seq in rows.void:
+            return Number(seq, State.VOID)
+        row = self._rows.get(rows.messages.get(seq, _NOTHING))
+        if row is None or self._now_ms() >= row.life.kept_until:
+            return Number(seq, State.GONE)
+        return Number(seq, State.MESSAGE, row.envelope)
+
+    async def void(self, log: Log, numbers: Sequence[int]) -> None:
+        self._log(log.router, log.epoch).void.update(numbers)
+
+    def _log(self, router: str, epoch: int) -> _LogRows:
+        return self._logs.setdefault((router, epoch), _LogRows())
+
+    async def list_log(self, log: Log) -> bool:
+        if log in self._directory:
+            return False
+        self._directory[log] = DirectoryRow(log)
+        while len(self._directory) > _MOST_LOGS:
+            oldest = next(iter(self._directory))
+            del self._directory[oldest]
+            self._logs.pop((oldest.router, oldest.epoch), None)
+        return True
+
+    async def change_log(self, row: DirectoryRow) -> bool:
+        old = self._directory.get(row.log)
+        if old is not None and row.may_replace(old):
+            self._directory[row.log] = row
+        return self._directory.get(row.log) == row
+
+    async def log_days(self) -> list[tuple[str, int]]:
+        return sorted({(log.region, log.day) for log in self._directory})
+
+    async def directory(
+        self, region: str, day: int, *, but: Collection[Log] = ()
+    ) -> list[DirectoryRow]:
+        found = [log for log in self._directory if (log.region, log.day) == (region, day)]
+        return [self._directory[log] for log in sorted(found) if log not in but]
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
         most = rules.mailbox_limit(limit)
@@ -144,6 +215,7 @@ class MemoryStore:
         self.bytes_kept += row.cost
         bisect.insort(self._journal, key)
         bisect.insort(self._by_topic.setdefault(envelope.topic, []), key)
+        self._log(envelope.router, envelope.epoch).messages.setdefault(envelope.seq, key)
         if envelope.key is None:
             return
         newest = self._latest.setdefault(envelope.topic, {})
@@ -183,6 +255,10 @@ class MemoryStore:
         if self._now_ms() < row.life.readable_until:
             self._dropped_ms = ms_of_id(row.envelope.id)
         self.bytes_kept -= row.cost
+        rows = self._log(row.envelope.router, row.envelope.epoch)
+        if rows.messages.get(row.envelope.seq) == key:
+            del rows.messages[row.envelope.seq]
+            rows.dropped = max(rows.dropped, row.envelope.seq)
         topic, story = row.envelope.topic, row.envelope.key
         if story is not None and self._latest[topic].get(story) is row:
             del self._latest[topic][story]

@@ -19,8 +19,12 @@ from newsfabric.topics import TopicPolicy, TopicTable
 
 # What a gateway may look back for when it repairs; identities are remembered for longer.
 JOURNAL_MS: Final = 600_000
+# By so much index rows and rows of the directory outlive all messages.
+_LOG_STAYS_MS: Final = 2 * 86_400_000
 # Bodies that `latest` may be asked to hold in memory at once.
 MAX_LATEST: Final = 1_000
+# Numbers of a log that are read at once: as many as a router has under way at most.
+MAX_SPAN: Final = 4_096
 # Of a user's individual messages, what is read at most.
 MAX_MAILBOX: Final = 1_000
 # For topics that topics.toml doesn't know (any more): routers reject them, old rows remain.
@@ -59,6 +63,21 @@ def mark_ends(mark: Mark, topics: TopicTable) -> int:
     return routed_ms + max(ttl_ms(mark.topic, topics), JOURNAL_MS)
 
 
+def log_ends(routed_ms: int, topics: TopicTable) -> int:
+    """When the index row of what was routed then is dropped, ms since the epoch.
+
+    As late as any message routed on its day is: one whose index row is there and whose time is over
+    is known to be gone, and doesn't look like one that is still to come.
+    """
+    return routed_ms + longest_ms(topics) + _LOG_STAYS_MS
+
+
+def is_gone(id_text: str, topic: str, topics: TopicTable, now_ms: int) -> bool:
+    """Whether the time of the message ``id_text`` of ``topic`` is over, for repair too."""
+    routed_ms = ms_of_id(id_text)
+    return now_ms >= routed_ms + max(ttl_ms(topic, topics), JOURNAL_MS)
+
+
 def ttl_ms(topic: str, topics: TopicTable) -> int:
     """How long messages of ``topic`` are shown at most."""
     policy = topics.of_any(topic)
@@ -75,6 +94,12 @@ def longest_ms(topics: TopicTable) -> int:
 def row_key(envelope: Envelope) -> RowKey:
     """What makes a second write of ``envelope`` the same; sorts as the journal does."""
     return (envelope.id, envelope.router, envelope.epoch, envelope.seq)
+
+
+def check_span(first: int, last: int) -> None:
+    """ValueError unless ``first`` to ``last`` are numbers that may be read at once."""
+    if not (first >= 1 and last - first < MAX_SPAN):
+        raise ValueError(f"not numbers from 1 on, {MAX_SPAN} at most: {first} to {last}")
 
 
 def rank(envelope: Envelope) -> tuple[int, str]:

@@ -22,7 +22,7 @@ import asyncio
 import functools
 import queue
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -31,8 +31,10 @@ from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, Mark
 from newsfabric.store import _sqlite_file as file
+from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store import rules
 from newsfabric.store._sqlite_writer import Writer
+from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
 # How long to wait for another process's transaction; they take milliseconds.
@@ -123,6 +125,38 @@ class SqliteStore:
                 connection, from_ms=from_ms, to_ms=to_ms, limit=limit, now_ms=self._now_ms()
             )
         )
+
+    async def numbers(
+        self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
+    ) -> list[Number]:
+        rules.check_span(first, last)
+        gone = functools.partial(rules.is_gone, topics=self._topics, now_ms=self._now_ms())
+        return await self._read(
+            lambda connection: logs.numbers(
+                connection, log, first=first, last=last, limit=limit, gone=gone
+            )
+        )
+
+    async def void(self, log: Log, numbers: Sequence[int]) -> None:
+        ends = rules.log_ends(self._now_ms(), self._topics)
+        await self._write(file.Rows(log=logs.void_rows(log, numbers, ends)))
+
+    async def list_log(self, log: Log) -> bool:
+        ends = rules.log_ends(self._now_ms(), self._topics)
+        return await self._read(lambda connection: logs.list_log(connection, log, ends))
+
+    async def change_log(self, row: DirectoryRow) -> bool:
+        ends = rules.log_ends(self._now_ms(), self._topics)
+        return await self._read(lambda connection: logs.change_log(connection, row, ends))
+
+    async def log_days(self) -> list[tuple[str, int]]:
+        return await self._read(logs.log_days)
+
+    async def directory(
+        self, region: str, day: int, *, but: Collection[Log] = ()
+    ) -> list[DirectoryRow]:
+        found = await self._read(lambda connection: logs.directory(connection, region, day))
+        return [row for row in found if row.log not in but]
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
         return await self._read(

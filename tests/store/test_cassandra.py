@@ -28,7 +28,7 @@ T = TypeVar("T")
 pytestmark = pytest.mark.cassandra
 
 TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
-CHECK = (rows.SLOTS, ("journal", 0, 0, 1), "quorum")
+CHECK = (rows.SLOTS, ("journal", 0, 0, 1))
 
 
 @pytest.fixture
@@ -229,5 +229,5 @@ async def test_a_day_has_more_slots_than_a_page_of_the_driver(store, keyspace):
     for at in range(0, len(slots), 300):
         some = "".join(slots[at : at + 300])
         keyspace.execute(f"BEGIN UNLOGGED BATCH {some} APPLY BATCH")
-    read = (rows.SLOTS, (rows.day_scope(day), first, first + 10_000, 10_000), "quorum")
+    read = (rows.SLOTS, (rows.day_scope(day), first, first + 10_000, 10_000))
     assert len(await store._session.read(*read)) == 5_100

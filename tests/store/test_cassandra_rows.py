@@ -90,13 +90,18 @@ def test_a_request_stays_small_however_much_a_partition_gets():
     ] == [7, 7, 6]
 
 
-def test_gold_waits_for_a_majority_and_bronze_for_one():
-    plan = plan_of(envelope(1), envelope(2, topic="markets.dax"))
-    assert {
-        batch.rows[0][0]: batch.consistency
-        for batch in plan.batches
-        if batch.statement == rows.INSERT_MESSAGE
-    } == {"news.breaking": "quorum", "markets.dax": "one"}
+def test_the_index_rows_of_a_log_are_one_request_for_each_block_of_numbers():
+    plan = plan_of(
+        envelope(4095, topic="markets.dax"), envelope(4096), envelope(4097, topic="news.sport")
+    )
+    indexes = [batch for batch in plan.batches if batch.statement == rows.INSERT_LOG]
+    # (block, seq, topic) of each.
+    assert [[row[2:5] for row in batch.rows] for batch in indexes] == [
+        [(0, 4095, "markets.dax")],
+        [(1, 4096, "news.breaking"), (1, 4097, "news.sport")],
+    ]
+    # As long as the longest ttl, though a ticker's messages last for minutes.
+    assert {row[-1] for batch in indexes for row in batch.rows} == {5 * 365 * DAY_S}
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ async def test_a_file_of_another_version_is_left_alone(path):
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     store = SqliteStore(path, TOPICS)
-    with pytest.raises(StoreError, match="store version 99, this is 2"):
+    with pytest.raises(StoreError, match="store version 99, this is 3"):
         await store.write([envelope(1)])
     await store.close()
 
@@ -294,7 +294,8 @@ async def test_a_file_of_the_version_before_mailboxes_is_brought_up_to_date(path
     await store.close()
     with sqlite3.connect(path) as connection:
         connection.executescript(
-            "DROP TABLE inbox; DROP TABLE inbox_marks; PRAGMA user_version = 1"
+            "DROP TABLE inbox; DROP TABLE inbox_marks; DROP TABLE log; DROP TABLE logs;"
+            "PRAGMA user_version = 1"
         )
     connection.close()
     store = SqliteStore(path, TOPICS, now_ms=Clock())

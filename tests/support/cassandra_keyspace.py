@@ -13,7 +13,18 @@ from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicTable
 from newsfabric.world.cassandra import LocalCassandra
 
-TABLES = ("messages_by_topic", "journal", "slots", "latest_by_key", "inbox", "inbox_marks")
+TABLES = (
+    "messages_by_topic",
+    "journal",
+    "slots",
+    "latest_by_key",
+    "inbox",
+    "inbox_marks",
+    "log",
+    "logs",
+    "log_names",
+    "log_days",
+)
 
 
 class Keyspace:

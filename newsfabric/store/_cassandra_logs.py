@@ -1,0 +1,181 @@
+"""Logs and their directory in Cassandra: statements, and what reads and changes them.
+
+Index rows are written with the messages (:func:`newsfabric.store._cassandra_rows.plan`). The
+directory is changed by lightweight transactions of the region's own nodes (LOCAL_SERIAL), so of two
+changes that don't know of each other one is refused. One that isn't answered may have been applied.
+
+Each log is a partition of its own, since transactions of one partition hinder each other: on one
+node of Cassandra 5.0.4 one after the other made 23 a second, two at a time 2, of which nine in ten
+ended in a time-out. So tables ``log_days`` and ``log_names`` list what there is: by days, since
+most logs ended long ago and needn't be read again. A day is that of the router's clock, however
+wrong.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+import orjson
+
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.store import _cassandra_rows as rows
+from newsfabric.store import rules
+from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
+from newsfabric.store._unreadable import readable
+from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.topics import TopicTable
+
+# Names of logs in one answer, and logs of one router in one question: each is another partition.
+_PAGE_NAMES: Final = 1_000
+_TOGETHER: Final = 50
+# (region, day) pairs: far more than any ttl makes.
+_MOST_DAYS: Final = 10_000
+# Of a row without a topic.
+_VOID_BYTES: Final = 128
+_NO_ID: Final = uuid.UUID(int=0)
+
+
+class Logs:
+    """The logs behind ``session``. ``now_ms`` is the clock that expiry goes by."""
+
+    def __init__(self, session: Session, topics: TopicTable, now_ms: Callable[[], int]) -> None:
+        self._session = session
+        self._topics = topics
+        self._now_ms = now_ms
+
+    async def numbers(
+        self, log: Log, *, first: int, last: int, limit: int, at_home: bool
+    ) -> list[Number]:
+        """As :meth:`newsfabric.store.Store.numbers`."""
+        region = log.region if at_home else None
+        found: list[Number] = []
+        for block in range(first // rows.LOG_BLOCK, last // rows.LOG_BLOCK + 1):
+            start = max(first, block * rows.LOG_BLOCK)
+            end = min(last, (block + 1) * rows.LOG_BLOCK - 1)
+            while start <= end and len(found) < limit:
+                size = min(limit - len(found), PAGE_ROWS)
+                asked = (log.router, log.epoch, block, start, end, size)
+                page = await self._session.read(rows.NUMBERS, asked, at=region)
+                found += await self._with_messages(log, page, region)
+                start = page[-1][0] + 1 if len(page) == size else end + 1
+        return found
+
+    async def _with_messages(
+        self, log: Log, page: Sequence[Row], region: str | None
+    ) -> list[Number]:
+        now = self._now_ms()
+        wanted: dict[tuple[str, int], list[rows.Place]] = collections.defaultdict(list)
+        for seq, topic, id_ in page:
+            if topic and not rules.is_gone(str(id_), topic, self._topics, now):
+                place = (id_, log.router, log.epoch, seq)
+                wanted[topic, ms_of_id(str(id_)) // rows.DAY_MS].append(place)
+        there = await together(
+            self._messages(topic, day, places, region) for (topic, day), places in wanted.items()
+        )
+        messages = {envelope.seq: envelope for part in there for envelope in part}
+        return [self._number(fields, messages, now) for fields in page]
+
+    async def _messages(
+        self, topic: str, day: int, places: list[rows.Place], region: str | None
+    ) -> list[Envelope]:
+        found = await self._session.read(rows.MESSAGES, (topic, day, places), at=region)
+        return list(readable(found, lambda row: rows.envelope(topic, row)))
+
+    def _number(self, fields: Row, messages: dict[int, Envelope], now: int) -> Number:
+        seq, topic, id_ = fields
+        if not topic:
+            return Number(seq, State.VOID)
+        if rules.is_gone(str(id_), topic, self._topics, now):
+            return Number(seq, State.GONE)
+        envelope = messages.get(seq)
+        return Number(seq, State.HALF if envelope is None else State.MESSAGE, envelope)
+
+    async def void(self, log: Log, numbers: Iterable[int]) -> None:
+        """As :meth:`newsfabric.store.Store.void`."""
+        now = self._now_ms()
+        ttl = rows.ttl_s(rules.log_ends(now, self._topics) - now)
+        batches = rows.Batches()
+        for seq in numbers:
+            block = seq // rows.LOG_BLOCK
+            # Now is later than the time of any message whose place it may take.
+            row = (log.router, log.epoch, block, seq, "", _NO_ID, now * 1000, ttl)
+            batches.add(rows.INSERT_LOG, (log.router, log.epoch, block), row, _VOID_BYTES)
+        await self._session.write(batches.all)
+
+    async def list_log(self, log: Log) -> bool:
+        """As :meth:`newsfabric.store.Store.list_log`."""
+        ttl = self._directory_ttl()
+        # First: what isn't named isn't read.
+        await self._session.write(
+            [
+                rows.Batch(rows.INSERT_LOG_DAY, [(log.region, log.day, ttl)]),
+                rows.Batch(rows.INSERT_LOG_NAME, [(log.region, log.day, *log[1:], ttl)]),
+            ]
+        )
+        return bool((await self._session.transact(rows.LIST_LOG, (*log, ttl)))[0])
+
+    async def change_log(self, row: DirectoryRow) -> bool:
+        """As :meth:`newsfabric.store.Store.change_log`."""
+        values = (self._directory_ttl(), row.version, row.low, orjson.dumps(row.voids).decode())
+        if row.ended is None:
+            answer = await self._session.transact(rows.CHANGE_LOG, (*values, *row.log, row.version))
+        else:
+            ending = (*values, row.ended, *row.log, row.version)
+            answer = await self._session.transact(rows.END_LOG, ending)
+        # If it was refused, then perhaps because it was said before and not answered.
+        return bool(answer[0]) or await self._rows(row.log, [row.log.epoch], home=True) == [row]
+
+    async def log_days(self) -> list[tuple[str, int]]:
+        """As :meth:`newsfabric.store.Store.log_days`."""
+        found = await self._session.read(rows.LOG_DAYS, (_MOST_DAYS,))
+        return [(region, day) for region, day in found]
+
+    async def directory(
+        self, region: str, day: int, *, but: Collection[Log] = ()
+    ) -> list[DirectoryRow]:
+        """As :meth:`newsfabric.store.Store.directory`."""
+        epochs: dict[str, list[int]] = collections.defaultdict(list)
+        for router, epoch in await self._names(region, day):
+            if Log(region, router, epoch) not in but:
+                epochs[router].append(epoch)
+        parts = await together(
+            self._rows(Log(region, router, 0), some)
+            for router, every in epochs.items()
+            for some in _in_parts(every, _TOGETHER)
+        )
+        return sorted(itertools.chain.from_iterable(parts), key=lambda row: row.log)
+
+    async def _names(self, region: str, day: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        while True:
+            after = found[-1] if found else ("", 0)
+            asked = (region, day, *after, _PAGE_NAMES)
+            page = await self._session.read(rows.LOG_NAMES, asked)
+            found += [(router, epoch) for router, epoch in page]
+            if len(page) < _PAGE_NAMES:
+                return found
+
+    async def _rows(self, log: Log, epochs: list[int], *, home: bool = False) -> list[DirectoryRow]:
+        """The rows of one router's logs, whatever the epoch of ``log``."""
+        at = log.region if home else None
+        found = await self._session.read(rows.LOGS, (log.region, log.router, epochs), at=at)
+        return [_row(log.region, fields) for fields in found]
+
+    def _directory_ttl(self) -> int:
+        now = self._now_ms()
+        return rows.ttl_s(rules.log_ends(now, self._topics) - now)
+
+
+def _in_parts(every: list[int], most: int) -> Iterator[list[int]]:
+    for start in range(0, len(every), most):
+        yield every[start : start + most]
+
+
+def _row(region: str, fields: Row) -> DirectoryRow:
+    router, epoch, version, low, ended, voids = fields
+    runs = tuple((first, last) for first, last in orjson.loads(voids or "[]"))
+    return DirectoryRow(Log(region, router, epoch), version, low, ended, runs)
