@@ -37,6 +37,11 @@ class QueueSource:
         else:
             self._consumer.ack(delivery)
 
+    def give_back(self, delivery: Delivery) -> None:
+        """Have the broker put ``delivery`` back into its queue."""
+        if self._consumer is not None:
+            self._consumer.reject(delivery, requeue=True)
+
     def is_stale(self, delivery: Delivery) -> bool:
         """Whether ``delivery`` came on a channel that is gone."""
         return delivery.generation != self._generation

@@ -1,17 +1,18 @@
-"""Closing a log whose router is gone: when it may be done, and where the log ends.
+"""Closing a log whose router is gone, by the project's own rules (:mod:`wholesale.router.closing`).
 
-Pure: it is told which directory row was seen when, and reads numbers through a function.
-
-A log is closed in its own region only, since only there a quorum read tells what is in the store.
+The faults override what these rules ask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from .directory import DirectoryRow, Ending
+from newsfabric.store.logs import Number, State
+from wholesale.router.closing import CLOSE_AFTER, EndSearch, Watch
+
+from .directory import DirectoryRow, Ending, as_in_store
 from .rows import VOID, LogId, Row
-from .settings import CLOSE_AFTER, WINDOW
+from .settings import WINDOW
 
 #: A number's index row and its message, each None if it has none: ``read(number)``.
 Reading = Callable[[int], tuple[Row | None, Row | None]]
@@ -27,7 +28,7 @@ class Closing:
         self.region = region
         self.router = router
         self.window = window
-        self._unmoved: dict[LogId, tuple[int, float]] = {}
+        self._watched: dict[LogId, Watch] = {}
 
     @property
     def end_of_search(self) -> int:
@@ -40,31 +41,33 @@ class Closing:
 
     def may_close(self, log: LogId, row: DirectoryRow, now: float) -> bool:
         """Whether a row that is still so has been so for long enough. Call it at each look."""
-        if row.ended is not None or not self.is_ours(log):
-            return False
-        version, since = self._unmoved.get(log, (0, now))
-        if version != row.version:
-            self._unmoved[log] = (row.version, now)
-            since = now
-        return now - since >= self.patience
+        stored = as_in_store(row)
+        watch = self._watched.setdefault(log, Watch(stored.log.region))
+        watch.patience = self.patience
+        return self.is_ours(log) and watch.may_close(stored, now)
 
     def end_of(self, row: DirectoryRow, read: Reading) -> tuple[Ending, list[Row]]:
-        """Where the log ends, and the messages found beyond ``low``.
-
-        ``low`` in the directory may be old, so the search goes on until nothing can follow.
-        """
-        number = ended = row.low
+        """Where the log ends, and the messages found beyond ``low``."""
+        search = EndSearch(as_in_store(row), window=self.end_of_search)
         found: dict[int, Row] = {}
-        rowless = 0
-        while rowless < self.end_of_search:
-            number += 1
-            index, message = read(number)
-            if self.is_message(index, message):
-                ended = number
-                found[number] = message or index or VOID
-            rowless = 0 if self.is_given_out(index) else rowless + 1
-        voids = frozenset(n for n in range(row.low + 1, ended + 1) if n not in found)
-        return Ending(ended, voids), list(found.values())
+
+        def look(first: int, last: int) -> list[Number]:
+            numbers = []
+            for seq in range(first, last + 1):
+                index, message = read(seq)
+                if self.is_message(index, message):
+                    found[seq] = message or index or VOID
+                    numbers.append(Number(seq, State.MESSAGE))
+                elif self.is_given_out(index):
+                    numbers.append(Number(seq, State.VOID))
+            return numbers
+
+        while not search.found(look(*search.next)):
+            pass
+        ending = search.ending
+        assert ending.ended is not None
+        voids = frozenset(n for first, last in ending.voids for n in range(first, last + 1))
+        return Ending(ending.ended, voids), list(found.values())
 
     @staticmethod
     def is_message(index: Row | None, message: Row | None) -> bool:

@@ -1,13 +1,18 @@
 """The directory: one row for each log, and the conditions under which it may be changed.
 
-Pure: it gets a row and returns the row that replaces it, or None if the transaction is refused.
+Pure: it gets a row and returns the row that replaces it, or None if the transaction is refused. The
+condition is the project's own.
 Every change is a lightweight transaction of the log's own region, so of two that don't know of each
 other one is refused.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from newsfabric.store import logs
+
+_SOME_LOG: Final = logs.Log("oregon", "oregon-router-1", 0)
 
 
 class DirectoryRow(NamedTuple):
@@ -31,6 +36,16 @@ class Ending(NamedTuple):
     voids: frozenset[int]
 
 
+def replaced(row: DirectoryRow, by: DirectoryRow) -> DirectoryRow | None:
+    """The row after a transaction that asks for ``by``; None if that is refused."""
+    return by if as_in_store(by).may_replace(as_in_store(row)) else None
+
+
+def as_in_store(row: DirectoryRow) -> logs.DirectoryRow:
+    """The project's row of some log."""
+    return logs.DirectoryRow(_SOME_LOG, row.version, row.low, row.ended)
+
+
 class Directory:
     """What may be written over which row."""
 
@@ -40,21 +55,19 @@ class Directory:
 
     def moved(self, row: DirectoryRow, *, low: int, last: int) -> DirectoryRow | None:
         """The row with its router's ``low``; None if the log was closed: it begins a new one."""
-        if row.ended is not None:
-            return None
-        return row._replace(version=row.version + 1, low=max(row.low, low), last=last)
+        return replaced(
+            row, row._replace(version=row.version + 1, low=max(row.low, low), last=last)
+        )
 
     def closed(
         self, watched: DirectoryRow, row: DirectoryRow, ending: Ending
     ) -> DirectoryRow | None:
         """The row with its end; None unless ``row`` is as it was ``watched``."""
-        if row.ended is not None or row.version != watched.version:
-            return None
-        return self.with_end(row, ending)
+        return replaced(row, self.with_end(watched, ending))
 
     def finished(self, row: DirectoryRow, last: int) -> DirectoryRow | None:
         """The row with the end that its router gives it, when all up to ``last`` is settled."""
-        return None if row.ended is not None else self.with_end(row, Ending(last, frozenset()))
+        return replaced(row, self.with_end(row, Ending(last, frozenset())))
 
     @staticmethod
     def with_end(row: DirectoryRow, ending: Ending) -> DirectoryRow:

@@ -12,7 +12,7 @@ from .settings import HOLD
 
 class LowAtStore(Numbering):
     def stored(self, number: int) -> None:
-        self._settle(number)
+        self.settle(number)
 
 
 class NoLease(Numbering):

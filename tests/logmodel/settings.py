@@ -10,11 +10,6 @@ import dataclasses
 
 # A broker closes the connection of a frozen router after this.
 HEARTBEAT = 30.0
-# A directory write allows its router to publish for so long after the write began.
-LEASE = 15.0
-# Who closes a log has seen its directory row unmoved for this long. More than LEASE + HEARTBEAT:
-# by then nothing that a frozen router still tries to publish leaves its machine.
-CLOSE_AFTER = 60.0
 # Numbers under way above low. 4,096 in the design. A history draws its own, up to this one.
 WINDOW = 6
 SMALLEST_WINDOW = 3

@@ -19,6 +19,7 @@ from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.router import counters
+from wholesale.router.listing import awake_clock
 from wholesale.router.router import Identity, Router
 from wholesale.source import QueueSource
 
@@ -100,6 +101,7 @@ async def running(
     prefetch: int = 500,
     bronze_room: int = 250,
     epoch: int = EPOCH,
+    awake: Callable[[], float] = awake_clock,
 ) -> AsyncIterator[Router]:
     """A router on ``desk`` that takes what comes into ``queues``."""
     link = link or desk.link
@@ -113,6 +115,7 @@ async def running(
         now_ms=now_ms,
         now=now,
         bronze_room=bronze_room,
+        awake=awake,
     )
     task = asyncio.create_task(router.run())
     consumers = []

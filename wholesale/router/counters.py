@@ -47,6 +47,17 @@ EVICTED_EARLY = metrics.counter(
 STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again")
 PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again")
 VOID = metrics.counter("router_void_numbers", "Numbers that came to nothing")
+LISTING_RETRIES = metrics.counter(
+    "router_listing_retries", "Writes of our row in the directory that were tried again"
+)
+CLOSED_LOGS = metrics.counter(
+    "router_own_logs_closed", "Times that others closed our log, because we had been away"
+)
+LOGS_CLOSED = metrics.counter("router_logs_closed", "Logs of dead routers that we have closed")
+GIVEN_BACK = metrics.counter(
+    "router_given_back_messages", "Messages given back to the broker because our log was closed"
+)
+LOW = metrics.gauge("router_low", "All numbers up to it are settled")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")
 WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")

@@ -16,6 +16,7 @@ from newsfabric.amqp.message import Delivery, Message
 from newsfabric.envelope import Envelope, Submission
 from newsfabric.fixed import fixed
 from newsfabric.topics import TopicClass
+from wholesale.router.stream import Stream
 
 # So long after its arrival a message may still go out: as long as it may wait in the queue before.
 # With all that a copy can wait elsewhere that is less than the time for which gateways remember
@@ -28,6 +29,9 @@ class Source(Protocol):
 
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge; an ack for a channel that is gone is dropped."""
+
+    def give_back(self, delivery: Delivery) -> None:
+        """Have the broker deliver it again, to whomever."""
 
     def is_stale(self, delivery: Delivery) -> bool:
         """Whether the broker has taken ``delivery`` back, because its channel is gone."""
@@ -51,12 +55,16 @@ class Claim:
         """Acknowledge the delivery."""
         self.source.ack(self.delivery)
 
+    def give_back(self) -> None:
+        """Have the broker deliver it again, to whomever."""
+        self.source.give_back(self.delivery)
+
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
     """One new message; ``started`` is its arrival, monotonic.
 
-    ``envelope`` is set when it gets its number, ``stored_ms`` when it is stored.
+    ``stream`` and ``envelope`` are set when it gets its number, ``stored_ms`` when it is stored.
     """
 
     submission: Submission
@@ -64,12 +72,13 @@ class Job:
     fingerprint: int
     claims: list[Claim]
     started: float
+    stream: Stream | None = None
     envelope: Envelope | None = None
     stored_ms: int | None = None
 
     @property
     def until(self) -> float:
-        """From then on it isn't stored or routed any more; monotonic."""
+        """From then on it isn't numbered or published any more; monotonic."""
         return self.started + HOLD_SECONDS
 
     def forget_stale_claims(self) -> None:

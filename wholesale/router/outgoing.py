@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import Counter
 
@@ -18,13 +18,25 @@ from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError
 from wholesale.router.jobs import Letter
 
+# Waits until something may be sent; what it raises, sending raises.
+MaySend = Callable[[], Awaitable[None]]
+
+
+async def always() -> None:
+    """For what may be sent at any time."""
+
 
 async def send(
-    publisher: Publisher, letter: Letter, now: Callable[[], float] = time.monotonic
+    publisher: Publisher,
+    letter: Letter,
+    now: Callable[[], float] = time.monotonic,
+    may_send: MaySend = always,
 ) -> None:
     """Put ``letter`` on the wire, as soon as the link is up and has room for it, or expire it."""
+    await may_send()
     while not sent_at_once(publisher, letter, now):
         await publisher.ready()
+        await may_send()
 
 
 def sent_at_once(
@@ -46,6 +58,7 @@ async def confirmed(
     letters: Sequence[Letter],
     retries: Counter,
     now: Callable[[], float] = time.monotonic,
+    may_send: MaySend = always,
 ) -> None:
     """Return when the broker has confirmed all of ``letters``, but for those that have expired.
 
@@ -57,7 +70,7 @@ async def confirmed(
         await asyncio.sleep(backoff.failed(time.monotonic()))
         for letter in failed:
             letter.fall_back()
-            await send(publisher, letter, now)
+            await send(publisher, letter, now, may_send)
         letters = failed
 
 

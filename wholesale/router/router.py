@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -20,14 +21,17 @@ from newsfabric.errors import LinkError
 from newsfabric.otel_tracer import Tracer
 from newsfabric.races import Races
 from newsfabric.store import Store
+from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.answering import Answering
+from wholesale.router.closer import Closer
 from wholesale.router.identities import Identities
 from wholesale.router.intake import Intake
 from wholesale.router.jobs import Answer, Job
 from wholesale.router.letters import Sender
+from wholesale.router.listing import Listing, awake_clock
 from wholesale.router.routing import Routing
 from wholesale.router.settling import Settling
 from wholesale.router.storing import Storing
@@ -40,6 +44,8 @@ from wholesale.source import QueueSource
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
+# After a message that nothing followed for so long there is one more.
+QUIET_SECONDS: Final = 0.2
 
 
 def wall_clock_ms() -> int:
@@ -49,7 +55,7 @@ def wall_clock_ms() -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which router this is. ``epoch`` is its start in ms, so that a restart begins a new stream."""
+    """Which router this is. ``epoch`` is its start in ms: its first log begins then."""
 
     region: str
     name: str
@@ -60,7 +66,7 @@ class Router:
     """Takes deliveries with :meth:`offer` while :meth:`run` is running.
 
     ``routes`` carries envelopes and ticks, ``answers`` receipts and rejections: two publishers,
-    so that a flood of the one doesn't use up the other's room.
+    so that a flood of the one doesn't use up the other's room. ``awake`` is the clock of its lease.
     """
 
     def __init__(
@@ -78,15 +84,32 @@ class Router:
         tracer: Tracer | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
         now: Callable[[], float] = time.monotonic,
+        awake: Callable[[], float] = awake_clock,
     ) -> None:
         sender = Sender(identity.region, identity.name)
-        self.stream = Stream(origin=identity.region, router=identity.name, epoch=identity.epoch)
+        self._listing = Listing(
+            store,
+            region=identity.region,
+            name=identity.name,
+            epoch=identity.epoch,
+            now_ms=now_ms,
+            now=awake,
+        )
+        self._closer = Closer(
+            store,
+            region=identity.region,
+            own=lambda: self._listing.stream.log,
+            now_ms=now_ms,
+            now=now,
+        )
         self._now_ms = now_ms
         self._now = now
         self._routes = routes
         self._progress = Progress()
         self._identities = Identities(Window())
         self._evicted_early = 0
+        # Log and number of the last tick.
+        self._ticked: tuple[Log, int] | None = None
         self._intake = Intake(
             sender=sender,
             topics=topics,
@@ -97,7 +120,6 @@ class Router:
         self._answering = Answering(answers, self._progress)
         settling = Settling(
             sender=sender,
-            stream=self.stream,
             identities=self._identities,
             intake=self._intake,
             answering=self._answering,
@@ -108,16 +130,21 @@ class Router:
             tracer=tracer or otel_tracer.current(),
             traffic=traffic or Traffic(),
         )
-        self._routing = Routing(publisher=routes, settling=settling, now=now)
+        self._routing = Routing(publisher=routes, listing=self._listing, settling=settling, now=now)
         self._storing = Storing(
             store=store,
-            stream=self.stream,
+            listing=self._listing,
             settling=settling,
             hand_on=self._routing.put,
             now_ms=now_ms,
             now=now,
             bronze_room=bronze_room,
         )
+
+    @property
+    def stream(self) -> Stream:
+        """What it routes now."""
+        return self._listing.stream
 
     @property
     def store_answers(self) -> bool:
@@ -153,6 +180,8 @@ class Router:
                 self._routing.publish,
                 self._routing.confirm,
                 self._answering.run,
+                self._listing.run,
+                self._closer.run,
                 self._tick_on,
             ):
                 tasks.create_task(stage(), name=f"router {stage.__qualname__}")
@@ -165,9 +194,15 @@ class Router:
         """Declare void what was numbered and not stored; :meth:`run` must have ended."""
         self._storing.void_unstored()
 
+    async def end_log(self) -> None:
+        """Say where the log ends, if all of it is settled; :meth:`run` must have ended."""
+        await self._listing.end()
+
     async def tick(self) -> None:
         """Tell this region and the others which number was the last; a lost tick is no harm."""
-        message = control.encode_tick(self.stream.tick(now_ms=self._now_ms()))
+        stream = self._listing.stream
+        self._ticked = stream.log, stream.seq
+        message = control.encode_tick(stream.tick(now_ms=self._now_ms()))
         try:
             async with asyncio.timeout(TICK_SECONDS):
                 await self._routes.publish(topology.POSTOFFICE, message)
@@ -176,10 +211,20 @@ class Router:
             logger.debug("no tick: %r", exc)
 
     async def _tick_on(self) -> None:
+        """Tick each second, and soon after a message that nothing follows: if it is lost on its
+        way to a gateway, nothing else tells that there was one."""
+        last, moved_at, ticked_at = 0, self._now(), -math.inf
         while True:
-            await asyncio.sleep(TICK_SECONDS)
-            self._count_evicted()
-            await self.tick()
+            await asyncio.sleep(QUIET_SECONDS / 2)
+            now, stream = self._now(), self._listing.stream
+            if stream.seq != last:
+                last, moved_at = stream.seq, now
+            untold = self._ticked != (stream.log, stream.seq)
+            quiet = untold and now >= moved_at + QUIET_SECONDS
+            if quiet or now >= ticked_at + TICK_SECONDS:
+                ticked_at = now
+                self._count_evicted()
+                await self.tick()
 
     def _count_evicted(self) -> None:
         before, self._evicted_early = self._evicted_early, self._identities.evicted_early

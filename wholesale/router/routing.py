@@ -5,12 +5,14 @@ batches may wait before each, so seven are unsettled at most with those in hand 
 store), of at most 256 jobs each.
 
 What the link keeps here for too long isn't routed any more (jobs.py, HOLD_SECONDS), though it is
-stored: readers who look find it, but nobody is told that it was routed.
+stored: readers who look find it, but nobody is told that it was routed. Nothing leaves without a
+lease; where others have closed the log, the broker gets everything back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 
 from newsfabric import topology
@@ -18,25 +20,33 @@ from newsfabric.amqp import Publisher
 from newsfabric.envelope import encode
 from wholesale.router import counters
 from wholesale.router.jobs import Job, Letter
-from wholesale.router.outgoing import confirmed, send, sent_at_once
+from wholesale.router.listing import Listing, LogClosed
+from wholesale.router.outgoing import MaySend, confirmed, send, sent_at_once
 from wholesale.router.settling import Settling
 
 _BATCHES_BETWEEN = 2
+
+# A job, and its letters to both exchanges.
+_Sent = tuple[Job, Letter, Letter]
 
 
 class Routing:
     """Takes stored batches with :meth:`put`; :meth:`publish` and :meth:`confirm` are its loops."""
 
     def __init__(
-        self, *, publisher: Publisher, settling: Settling, now: Callable[[], float]
+        self,
+        *,
+        publisher: Publisher,
+        listing: Listing,
+        settling: Settling,
+        now: Callable[[], float],
     ) -> None:
         self._publisher = publisher
+        self._listing = listing
         self._now = now
         self._settling = settling
         self._stored: asyncio.Queue[list[Job]] = asyncio.Queue(_BATCHES_BETWEEN)
-        self._sent: asyncio.Queue[list[tuple[Job, Letter, Letter]]] = asyncio.Queue(
-            _BATCHES_BETWEEN
-        )
+        self._sent: asyncio.Queue[list[_Sent]] = asyncio.Queue(_BATCHES_BETWEEN)
 
     async def put(self, jobs: list[Job]) -> None:
         """Route stored ``jobs`` in their turn; waits while two batches are before them."""
@@ -46,34 +56,67 @@ class Routing:
         """Publish batch by batch until cancelled."""
         while True:
             jobs = await self._stored.get()
-            counters.ROUTE.entered(len(jobs))
-            sent = []
+            if jobs:
+                counters.ROUTE.entered(len(jobs))
+                await self._publish_all(jobs)
+
+    async def _publish_all(self, jobs: list[Job]) -> None:
+        may_send = self._lease_of(jobs)
+        sent: list[_Sent] = []
+        try:
+            await may_send()
             for job in jobs:
                 try:
-                    sent.append(await self._publish(job))
+                    sent.append(await self._publish(job, may_send))
+                except LogClosed:
+                    raise
                 except Exception as exc:
                     self._settling.failed(job, exc)
-            await self._sent.put(sent)
+        except LogClosed:
+            self._give_back(jobs)
+            return
+        await self._sent.put(sent)
 
     async def confirm(self) -> None:
         """Settle batch by batch, as the broker confirms, until cancelled."""
         while True:
             sent = await self._sent.get()
-            letters = [letter for _, *pair in sent for letter in pair]
-            await confirmed(self._publisher, letters, counters.PUBLISH_RETRIES, self._now)
-            for job, here, elsewhere in sent:
-                if here.expired or elsewhere.expired:
-                    self._settling.expired(job)
-                else:
-                    self._settling.routed(job)
-                    counters.ROUTE.left()
+            if sent:
+                await self._confirm_all(sent)
 
-    async def _publish(self, job: Job) -> tuple[Job, Letter, Letter]:
+    async def _confirm_all(self, sent: list[_Sent]) -> None:
+        letters = [letter for _, *pair in sent for letter in pair]
+        jobs = [job for job, *_ in sent]
+        may_send = self._lease_of(jobs)
+        try:
+            await confirmed(self._publisher, letters, counters.PUBLISH_RETRIES, self._now, may_send)
+        except LogClosed:
+            self._give_back(jobs)
+            return
+        for job, here, elsewhere in sent:
+            if here.expired or elsewhere.expired:
+                self._settling.expired(job)
+            else:
+                self._settling.routed(job)
+                counters.ROUTE.left()
+
+    def _lease_of(self, jobs: list[Job]) -> MaySend:
+        """What waits until ``jobs``, which have numbers of one log, may be published."""
+        stream = jobs[0].stream
+        assert stream is not None
+        return functools.partial(self._listing.lease, stream)
+
+    def _give_back(self, jobs: list[Job]) -> None:
+        """Of some perhaps both exchanges have a copy: the next one has the same identity."""
+        for job in jobs:
+            self._settling.given_back(job)
+
+    async def _publish(self, job: Job, may_send: MaySend) -> _Sent:
         assert job.envelope is not None
         message = encode(job.envelope)
         here = Letter(topology.POSTOFFICE, message, until=job.until)
         elsewhere = Letter(topology.OUTBOUND, message, until=job.until)
         for letter in (here, elsewhere):
             if not sent_at_once(self._publisher, letter, self._now):
-                await send(self._publisher, letter, self._now)
+                await send(self._publisher, letter, self._now, may_send)
         return job, here, elsewhere

@@ -91,3 +91,4 @@ class RouterService(CoreService[Router]):
     async def _end(self, work: Router) -> None:
         work.give_up()
         await work.tick()
+        await work.end_log()

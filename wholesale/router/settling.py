@@ -18,7 +18,6 @@ from wholesale.router.intake import Intake
 from wholesale.router.jobs import Answer, Job
 from wholesale.router.letters import Sender
 from wholesale.router.spans import spans_of
-from wholesale.router.stream import Stream
 from wholesale.router.traffic import Traffic
 
 logger = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ class Settling:
         self,
         *,
         sender: Sender,
-        stream: Stream,
         identities: Identities,
         intake: Intake,
         answering: Answering,
@@ -43,7 +41,6 @@ class Settling:
         traffic: Traffic,
     ) -> None:
         self._sender = sender
-        self._stream = stream
         self._identities = identities
         self._intake = intake
         self._answering = answering
@@ -58,6 +55,7 @@ class Settling:
     def routed(self, job: Job) -> None:
         """``job`` is stored and both exchanges have confirmed it."""
         assert job.envelope is not None
+        settle(job)
         now = self._now()
         counters.SECONDS.observe(now - job.started)
         self._traffic.routed(job.submission, now)
@@ -81,7 +79,9 @@ class Settling:
             about = {"identity": name, "message_id": job.submission.message_id}
             logger.error(text, name, problem, unsaid, exc_info=problem, extra=about)
         self._traced(job, "the router failed on this message")
-        self.void(job)
+        void(job)
+        if job.stored_ms is not None:
+            settle(job)
         self._identities.given_up(job)
         rejected = Rejected(counters.INTERNAL, "the router failed on this message")
         for claim in job.claims:
@@ -107,26 +107,31 @@ class Settling:
         ]
         self._end(job, Answer(letters, job.claims))
 
+    def given_back(self, job: Job) -> None:
+        """``job``'s log was closed by others: the broker delivers it anew, for another number."""
+        counters.GIVEN_BACK.inc()
+        self._identities.given_up(job)
+        for claim in job.claims:
+            claim.give_back()
+        self._progress.end()
+
     def expired(self, job: Job) -> None:
         """``job`` has waited for too long. It ends as it would have in the broker's queue: without
         a word, and whoever has no receipt sends it again.
 
-        Its number is void though it may be stored: a gateway that found it in the journal could
-        publish it to those who have had another copy.
+        It may have a number, and be stored. In its log that number is a message like any other
+        (it is looked up before anybody is given it). In ticks it is void: a gateway that found it
+        in the journal could publish it to those who have had another copy.
         """
         counters.EXPIRED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:
             sighting.steps["expired"] = self._now_ms()
         self._traced(job, "waited for too long")
-        self.void(job)
+        void(job)
+        if job.stored_ms is not None:
+            settle(job)
         self._identities.given_up(job)
         self._end(job, Answer([], job.claims))
-
-    def void(self, job: Job) -> None:
-        """Nothing will come as ``job``'s number, if it has one."""
-        if job.envelope is not None:
-            self._stream.void(job.envelope.seq)
-            counters.VOID.inc()
 
     def _sighted(self, job: Job, envelope: Envelope) -> None:
         sighting = self._sightings.get(envelope.identity)
@@ -150,3 +155,18 @@ class Settling:
     def _end(self, job: Job, answer: Answer) -> None:
         self._answering.put(answer)
         self._progress.end()
+
+
+def settle(job: Job) -> None:
+    """``job``'s number needs nothing more (:mod:`wholesale.router.numbering`)."""
+    assert job.stream is not None
+    assert job.envelope is not None
+    job.stream.numbering.settle(job.envelope.seq)
+
+
+def void(job: Job) -> None:
+    """Nothing will come as ``job``'s number, if it has one: say so in ticks."""
+    if job.envelope is not None:
+        assert job.stream is not None
+        job.stream.void(job.envelope.seq)
+        counters.VOID.inc()

@@ -2,12 +2,14 @@
 
 While the store is away or slow, deliveries wait here, up to the prefetch, and after that in the
 broker's queues; bronze only while there is room (waiting.py), then its oldest go. What has waited
-for too long goes too, whatever its class (jobs.py, HOLD_SECONDS).
+for too long goes too, whatever its class (jobs.py, HOLD_SECONDS), unless it has a number: a write
+that wasn't confirmed may have happened, or happen yet, so it is repeated until it is confirmed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -15,13 +17,16 @@ from newsfabric.store import Store
 from wholesale.patience import Patience
 from wholesale.router import counters
 from wholesale.router.jobs import Job
-from wholesale.router.settling import Settling
+from wholesale.router.listing import Listing, LogClosed
+from wholesale.router.settling import Settling, void
 from wholesale.router.stream import Stream
 from wholesale.router.waiting import Waiting
 
 # Long enough to share one transaction, short enough that the last of it isn't late: 256 SQLite
 # rows take a few ms.
 MAX_BATCH: Final = 256
+# A log has as many unsettled numbers as it may have: only a broker that confirms nothing does that.
+_FULL_SECONDS: Final = 0.1
 
 HandOn = Callable[[list[Job]], Awaitable[None]]
 
@@ -33,7 +38,7 @@ class Storing:
         self,
         *,
         store: Store,
-        stream: Stream,
+        listing: Listing,
         settling: Settling,
         hand_on: HandOn,
         now_ms: Callable[[], int],
@@ -41,7 +46,7 @@ class Storing:
         bronze_room: int,
     ) -> None:
         self._store = store
-        self._stream = stream
+        self._listing = listing
         self._settling = settling
         self._hand_on = hand_on
         self._now_ms = now_ms
@@ -71,12 +76,12 @@ class Storing:
             self._settling.abandoned(job)
 
     def void_unstored(self) -> None:
-        """The router stops: numbers given out and not stored come to nothing.
+        """The router stops: say in its last tick that numbers which aren't stored come to nothing.
 
         What was stored without being routed isn't void: gateways find it in the journal.
         """
         for job in self._writing:
-            self._settling.void(job)
+            void(job)
 
     async def run(self) -> None:
         """Store and hand on, batch by batch, until cancelled."""
@@ -88,9 +93,29 @@ class Storing:
                 await self._wake.wait()
 
     async def _store_some(self) -> None:
-        self._writing = self._in_time(self._waiting.take(MAX_BATCH))
-        counters.STORE.entered(len(self._writing))
-        stored = await self._number_and_write(self._writing)
+        stream = self._listing.stream
+        with contextlib.suppress(LogClosed):
+            await self._listing.lease(stream)
+            await self._settled_some(stream)
+            jobs = self._in_time(self._waiting.take(min(MAX_BATCH, stream.numbering.room)))
+            if jobs:
+                await self._number_and_store(jobs, stream)
+
+    async def _settled_some(self, stream: Stream) -> None:
+        """Return when ``stream`` has room for one more number."""
+        while stream.numbering.room <= 0:
+            await asyncio.sleep(_FULL_SECONDS)
+            await self._listing.lease(stream)
+
+    async def _number_and_store(self, jobs: list[Job], stream: Stream) -> None:
+        counters.STORE.entered(len(jobs))
+        for job in jobs:
+            job.stream = stream
+            job.envelope = stream.number(job.submission, now_ms=self._now_ms())
+        counters.SEQ.set(stream.seq)
+        counters.LOW.set(stream.numbering.low)
+        self._writing = jobs
+        stored = await self._written(jobs, stream)
         self._writing = []
         stored_ms = self._now_ms()
         for job in stored:
@@ -98,44 +123,55 @@ class Storing:
         counters.STORE.left(len(stored))
         await self._hand_on(stored)
 
-    async def _number_and_write(self, jobs: list[Job]) -> list[Job]:
-        for job in jobs:
-            job.envelope = self._stream.number(job.submission, now_ms=self._now_ms())
-        counters.SEQ.set(self._stream.seq)
+    async def _written(self, jobs: list[Job], stream: Stream) -> list[Job]:
+        """Those that are in the store now; the others have ended."""
         try:
-            return await self._write(jobs)
-        except Exception:
-            # One of them is the fault, so the others must not share its fate.
-            return await self._write_each(jobs)
+            await self._write(jobs, stream)
+        except LogClosed:
+            for job in jobs:
+                self._settling.given_back(job)
+            return []
+        except Exception as exc:
+            if len(jobs) > 1:
+                # One of them is the fault, so the others must not share its fate.
+                parts = [await self._written([job], stream) for job in jobs]
+                return [job for part in parts for job in part]
+            self._settling.failed(jobs[0], exc)
+            await self._void(jobs[0], stream)
+            return []
+        return jobs
 
-    async def _write_each(self, jobs: Sequence[Job]) -> list[Job]:
-        stored = []
-        for job in jobs:
-            try:
-                stored += await self._write([job])
-            except Exception as exc:
-                self._settling.failed(job, exc)
-        return stored
+    async def _write(self, jobs: Sequence[Job], stream: Stream) -> None:
+        """Write until the store takes it.
 
-    async def _write(self, jobs: list[Job]) -> list[Job]:
-        """Write until the store takes it; those that waited for too long leave ``jobs``.
-
-        Raises when the envelopes are at fault, not the store.
+        LogClosed if it needn't any more; other errors when the envelopes are at fault, not the
+        store.
         """
+        envelopes = [job.envelope for job in jobs if job.envelope is not None]
 
-        async def write() -> list[Job]:
-            jobs[:] = self._in_time(jobs)
-            envelopes = [job.envelope for job in jobs if job.envelope is not None]
-            if envelopes:
-                began = self._now()
-                await self._store.write(envelopes)
-                counters.STORE_SECONDS.observe(self._now() - began)
-            return jobs
+        async def write() -> None:
+            if stream.numbering.is_closed:
+                raise LogClosed
+            began = self._now()
+            await self._store.write(envelopes)
+            counters.STORE_SECONDS.observe(self._now() - began)
 
-        return await self._patience.ask(write)
+        await self._patience.ask(write)
+
+    async def _void(self, job: Job, stream: Stream) -> None:
+        """Make ``job``'s number void, which the store can't hold as a message."""
+        assert job.envelope is not None
+        seq = job.envelope.seq
+
+        async def write() -> None:
+            if not stream.numbering.is_closed:
+                await self._store.void(stream.log, [seq])
+
+        await self._patience.ask(write)
+        stream.numbering.settle(seq)
 
     def _in_time(self, jobs: list[Job]) -> list[Job]:
-        """Those of ``jobs`` that may still go out; the others are given up."""
+        """Those of ``jobs`` that may be numbered yet; the others are given up."""
         now = self._now()
         in_time = []
         for job in jobs:

@@ -1,8 +1,8 @@
-"""A router's stream: the numbers it gives out, and those that came to nothing.
+"""A router's stream of envelopes: each gets a number of its log, and ticks say which was the last.
 
-A number is given out once, before the message is stored, because the store keeps it too.
-One whose message is then given up is declared void in the ticks, so that
-no gateway looks for it in the journal for ever.
+A number is given out once, before the message is stored, because the store keeps it too. One whose
+message is then given up is declared void in the ticks, so that no gateway looks for it in the
+journal for ever.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Final
 from newsfabric import envelope
 from newsfabric.control import Tick
 from newsfabric.envelope import Envelope, Submission
+from newsfabric.store.logs import Log
+from wholesale.router.numbering import Numbering
 
 # More than can be numbered and unsettled at once (routing.py: seven batches of 256), so that even a
 # router that stops with everything stuck can name each number in its last tick.
@@ -20,26 +22,28 @@ KEPT_VOIDS: Final = 2048
 
 
 class Stream:
-    """Numbers 1, 2, 3 … of one router since ``epoch`` (ms; when it started)."""
+    """What one router routes in one life, as ``log``."""
 
-    def __init__(self, *, origin: str, router: str, epoch: int) -> None:
-        self.origin = origin
-        self.router = router
-        self.epoch = epoch
-        self.seq = 0
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.numbering = Numbering()
         self._void: collections.deque[int] = collections.deque(maxlen=KEPT_VOIDS)
 
     def number(self, submission: Submission, *, now_ms: int) -> Envelope:
         """``submission`` with the next number. It must be routed or declared :meth:`void`."""
-        self.seq += 1
         return envelope.routed(
             submission,
             now_ms=now_ms,
-            origin=self.origin,
-            router=self.router,
-            epoch=self.epoch,
-            seq=self.seq,
+            origin=self.log.region,
+            router=self.log.router,
+            epoch=self.log.epoch,
+            seq=self.numbering.give(),
         )
+
+    @property
+    def seq(self) -> int:
+        """The last number given out."""
+        return self.numbering.last
 
     def void(self, seq: int) -> None:
         """Nothing will come as number ``seq``; ValueError if it was never given out."""
@@ -51,9 +55,9 @@ class Stream:
     def tick(self, *, now_ms: int) -> Tick:
         """The sign of life at ``now_ms``."""
         return Tick(
-            origin=self.origin,
-            router=self.router,
-            epoch=self.epoch,
+            origin=self.log.region,
+            router=self.log.router,
+            epoch=self.log.epoch,
             seq=self.seq,
             sent_ms=now_ms,
             void=tuple(self._void),

@@ -201,7 +201,7 @@ async def test_a_router_started_twice_with_one_name_numbers_two_streams(desk: De
         await desk.none_owed(second)
         routed = desk.envelopes()
         for router in (first, second):
-            ours = [e.seq for e in routed if e.epoch == router.stream.epoch]
+            ours = [e.seq for e in routed if e.epoch == router.stream.log.epoch]
             assert ours == list(range(1, router.stream.seq + 1))
             assert ours
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.envelope import Submission, id_of, receive
+from newsfabric.store.logs import Log
 from wholesale.router.stream import KEPT_VOIDS, Stream
 
 
@@ -16,7 +17,7 @@ def submission() -> Submission:
 
 
 def stream() -> Stream:
-    return Stream(origin="oregon", router="oregon-router-1", epoch=EPOCH)
+    return Stream(Log("oregon", "oregon-router-1", EPOCH))
 
 
 def test_numbers_start_at_one_and_leave_nothing_out():

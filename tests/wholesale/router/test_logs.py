@@ -1,0 +1,317 @@
+"""A router and its log: listed first, numbered under a lease, ended or closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from core_desk import EPOCH, Desk, message, running, until
+
+from newsfabric.amqp.stub import StubBroker
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+from wholesale.router import closer, closing, listing
+from wholesale.router import router as router_module
+from wholesale.router.router import Router
+
+DAY = EPOCH // DAY_MS
+LOG = Log("oregon", "oregon-router-1", EPOCH)
+TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
+
+
+class Store(MemoryStore):
+    """One whose directory, and whose writes of messages, can be away."""
+
+    def __init__(self) -> None:
+        super().__init__(TOPICS, now_ms=lambda: EPOCH)
+        self.directory_is_away = False
+        self.is_away = False
+        self.poison: str | None = None
+        self.changes: list[DirectoryRow] = []
+
+    async def write(self, envelopes: Sequence[Envelope]) -> None:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        if any(envelope.message_id == self.poison for envelope in envelopes):
+            raise StoreError("it can't hold this")
+        await super().write(envelopes)
+
+    async def list_log(self, log: Log) -> bool:
+        if self.directory_is_away:
+            raise StoreUnavailable("away")
+        return await super().list_log(log)
+
+    async def change_log(self, row: DirectoryRow) -> bool:
+        if self.directory_is_away:
+            raise StoreUnavailable("away")
+        self.changes.append(row)
+        return await super().change_log(row)
+
+    async def rows(self) -> list[DirectoryRow]:
+        return await self.directory("oregon", DAY)
+
+    async def states(self, log: Log = LOG) -> dict[int, State]:
+        found = await self.numbers(log, first=1, last=100, limit=100)
+        return {number.seq: number.state for number in found}
+
+
+class Awake:
+    """The clock of leases."""
+
+    def __init__(self) -> None:
+        self.at = 1_000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def awake() -> Awake:
+    return Awake()
+
+
+@pytest.fixture
+async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    # As in life, a hundred times faster.
+    for module, name in ((listing, "BEAT"), (closer, "LOOK"), (router_module, "TICK_SECONDS")):
+        monkeypatch.setattr(module, name, 0.01)
+    broker = StubBroker()
+    desk = Desk(broker, broker.connect(), Store(), TOPICS)
+    await desk.open()
+    return desk
+
+
+def store_of(desk: Desk) -> Store:
+    assert isinstance(desk.store, Store)
+    return desk.store
+
+
+async def test_nothing_is_numbered_before_the_log_is_in_the_directory(desk: Desk):
+    store = store_of(desk)
+    store.directory_is_away = True
+    async with running(desk) as router:
+        desk.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: router.under_way == 1)
+        await asyncio.sleep(0.05)
+        assert router.stream.seq == 0
+        store.directory_is_away = False
+        await until(lambda: len(desk.receipts()) == 1)
+    assert await store.states() == {1: State.MESSAGE}
+    assert [row.log for row in await store.rows()] == [LOG]
+
+
+async def test_low_gets_into_the_directory(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(*(message(message_id=str(n)) for n in range(5)))
+        await until(lambda: router.stream.numbering.low == 5)
+        await until(lambda: store_of(desk).changes)
+        await until(lambda: store_of(desk).changes[-1].low == 5)
+    assert (await store_of(desk).rows())[0].ended is None
+
+
+async def test_a_router_that_stops_says_where_its_log_ends(desk: Desk):
+    async with running(desk) as router:
+        desk.publish(*(message(message_id=str(n)) for n in range(5)))
+        await until(lambda: router.stream.numbering.low == 5)
+    await router.end_log()
+    (row,) = await store_of(desk).rows()
+    assert (row.low, row.ended, row.voids) == (5, 5, ())
+
+
+async def test_what_isnt_settled_leaves_the_log_open(desk: Desk):
+    store = store_of(desk)
+    async with running(desk) as router:
+        await until(lambda: router.stream.numbering.is_listed)
+        store.is_away = True
+        desk.publish(message(message_id="1"))
+        await until(lambda: router.stream.seq == 1)
+    await router.end_log()
+    (row,) = await store.rows()
+    assert (row.low, row.ended) == (0, None)
+
+
+async def test_without_a_lease_nothing_is_published_and_with_one_it_goes_on(
+    desk: Desk, awake: Awake
+):
+    store = store_of(desk)
+    async with running(desk, awake=awake) as router:
+        desk.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: len(desk.receipts()) == 1)
+        store.directory_is_away = True
+        awake.at += 14.0
+        desk.publish(message(message_id="2", reply_to="me"))
+        await until(lambda: len(desk.receipts()) == 2)
+        awake.at += 1.1
+        desk.publish(message(message_id="3", reply_to="me"))
+        await until(lambda: router.under_way == 1)
+        await asyncio.sleep(0.05)
+        assert len(desk.envelopes()) == 2
+        assert router.stream.seq == 2
+        store.directory_is_away = False
+        await until(lambda: len(desk.receipts()) == 3)
+        # The same log: nobody could close it.
+        assert router.stream.log == LOG
+
+
+async def test_what_was_stored_before_the_lease_ended_waits_for_the_next_one(
+    desk: Desk, awake: Awake
+):
+    store = store_of(desk)
+    async with running(desk, awake=awake) as router:
+        await until(lambda: router.stream.numbering.is_listed)
+        store.is_away = store.directory_is_away = True
+        desk.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: router.stream.seq == 1)
+        awake.at += 20.0
+        store.is_away = False
+        await until(lambda: store._rows)
+        await asyncio.sleep(0.05)
+        assert desk.envelopes() == []
+        store.directory_is_away = False
+        await until(lambda: len(desk.receipts()) == 1)
+
+
+async def test_a_router_whose_log_was_closed_gives_back_what_it_has_and_begins_another(
+    desk: Desk, awake: Awake
+):
+    store = store_of(desk)
+    async with running(desk, awake=awake) as router:
+        await until(lambda: router.stream.numbering.is_listed)
+        store.is_away = store.directory_is_away = True
+        desk.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: router.stream.seq == 1)
+        # It slept for a minute, and somebody else closed its log.
+        awake.at += 60.0
+        (row,) = await store.rows()
+        closed = dataclasses.replace(row, version=row.version + 1, ended=0)
+        assert await MemoryStore.change_log(store, closed)
+        store.is_away = store.directory_is_away = False
+        await until(lambda: len(desk.receipts()) == 1)
+        await desk.none_owed(router)
+        later = router.stream.log
+        assert later.epoch > EPOCH
+        assert [(e.epoch, e.seq) for e in desk.envelopes()] == [(later.epoch, 1)]
+        assert [row.log.epoch for row in await store.rows()] == [EPOCH, later.epoch]
+
+
+async def test_a_name_and_an_epoch_that_are_taken_make_the_next_epoch(desk: Desk):
+    await store_of(desk).list_log(LOG)
+    async with running(desk) as router:
+        desk.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: len(desk.receipts()) == 1)
+        assert router.stream.log == LOG._replace(epoch=EPOCH + 1)
+
+
+async def test_what_was_written_and_is_too_old_is_settled_and_never_published(desk: Desk):
+    store, now = store_of(desk), 0.0
+    async with running(desk, now=lambda: now) as router:
+        await until(lambda: router.stream.numbering.is_listed)
+        store.is_away = True
+        desk.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: router.stream.seq == 1)
+        now = 151.0
+        await asyncio.sleep(0.05)
+        assert router.under_way == 1
+        store.is_away = False
+        await until(lambda: router.stream.numbering.low == 1)
+        await desk.none_owed(router)
+    assert desk.envelopes() == []
+    assert desk.receipts() == []
+    assert await store.states() == {1: State.MESSAGE}
+
+
+async def test_a_message_that_the_store_cant_hold_is_a_void_number(desk: Desk, expect_error_log):
+    store = store_of(desk)
+    store.poison = "2"
+    async with running(desk) as router:
+        desk.publish(*(message(message_id=str(n)) for n in (1, 2, 3)))
+        await until(lambda: router.stream.numbering.low == 3)
+    assert await store.states() == {1: State.MESSAGE, 2: State.VOID, 3: State.MESSAGE}
+    expect_error_log("it can't hold this")
+
+
+async def test_a_message_that_nothing_follows_is_told_of_soon(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(router_module, "TICK_SECONDS", 30.0)
+    async with running(desk):
+        await until(lambda: any(tick.seq == 0 for tick in desk.ticks()))
+        desk.publish(message(message_id="1"))
+        await until(lambda: any(tick.seq == 1 for tick in desk.ticks()))
+
+
+# Closing.
+
+
+@contextlib.asynccontextmanager
+async def beside_a_dead_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Router, Store]]:
+    """Router 1 has listed its log, settled two numbers and told so; it is dead. Router 2 lives."""
+    store = store_of(desk)
+    await store.list_log(LOG)
+    await store.change_log(DirectoryRow(LOG, version=2, low=2))
+    monkeypatch.setattr(closing.Watch, "patience", 0.1)
+    async with running(desk, name="oregon-router-2", link=desk.broker.connect()) as router:
+        yield router, store
+
+
+async def _until_it_ended(store: Store) -> DirectoryRow:
+    await until(lambda: store._directory[LOG].ended is not None)
+    return store._directory[LOG]
+
+
+async def test_the_log_of_a_dead_router_is_closed_by_another_of_its_region(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    numbers = [
+        Number(2, State.MESSAGE),
+        Number(4, State.MESSAGE),
+        Number(5, State.HALF),
+        Number(7, State.MESSAGE),
+    ]
+
+    async def read(log: Log, *, first: int, last: int, limit: int, at_home: bool) -> list[Number]:
+        assert at_home
+        return [n for n in numbers if first <= n.seq <= last][:limit] if log == LOG else []
+
+    monkeypatch.setattr(desk.store, "numbers", read)
+    async with beside_a_dead_one(desk, monkeypatch) as (_, store):
+        assert await _until_it_ended(store) == DirectoryRow(
+            LOG, version=3, low=2, ended=7, voids=((3, 3), (5, 6))
+        )
+
+
+async def test_a_living_routers_log_is_left_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    async with beside_a_dead_one(desk, monkeypatch) as (router, store):
+        await _until_it_ended(store)
+        own = store._directory[router.stream.log]
+        assert own.ended is None
+
+
+async def test_while_the_directory_cant_be_read_nothing_is_closed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    async with beside_a_dead_one(desk, monkeypatch) as (_, store):
+        store.directory_is_away = True
+        looked = 0
+
+        async def log_days() -> list[tuple[str, int]]:
+            nonlocal looked
+            looked += 1
+            raise StoreUnavailable("away")
+
+        monkeypatch.setattr(store, "log_days", log_days)
+        await until(lambda: looked > 3)
+        assert store._directory[LOG].ended is None
+        monkeypatch.undo()
+        monkeypatch.setattr(closing.Watch, "patience", 0.1)
+        monkeypatch.setattr(closer, "LOOK", 0.01)
+        store.directory_is_away = False
+        await _until_it_ended(store)

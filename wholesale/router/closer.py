@@ -1,0 +1,101 @@
+"""Closes the logs of routers that are gone, in this router's region (:mod:`.closing`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from newsfabric.errors import StoreError
+from newsfabric.store import Store
+from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number
+from wholesale.router import counters
+from wholesale.router.closing import EndSearch, Watch
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two looks at the directory.
+LOOK: Final = 5.0
+_PATIENCE: Final = 30.0
+# Messages with their bodies, 16 MiB of the largest.
+_PAGE: Final = 256
+
+
+class Closer:
+    """Watches the directory of ``region``. ``own`` says which log is ours now."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        region: str,
+        own: Callable[[], Log],
+        now_ms: Callable[[], int],
+        now: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._region = region
+        self._own = own
+        self._now_ms = now_ms
+        self._now = now
+        self._watch = Watch(region)
+        # Of each day, those that have ended: they needn't be read again.
+        self._ended: dict[int, set[Log]] = {}
+        # Days of which all have, and on which no router begins any more.
+        self._done: set[int] = set()
+
+    async def run(self) -> None:
+        """Look and close, until cancelled. A store that is away is asked again at the next look."""
+        while True:
+            await asyncio.sleep(LOOK * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self.look()
+            except (StoreError, TimeoutError) as exc:
+                logger.debug("the directory can't be looked at: %r", exc)
+
+    async def look(self) -> None:
+        """Close what may be closed now; StoreError if the directory can't be read."""
+        for region, day in await self._store.log_days():
+            if region != self._region or day in self._done:
+                continue
+            ended = self._ended.setdefault(day, set())
+            rows = await self._store.directory(region, day, but=ended)
+            ended.update(row.log for row in rows if row.ended is not None)
+            for row in rows:
+                if row.log != self._own() and self._watch.may_close(row, self._now()):
+                    await self._close(row)
+            if all(row.ended is not None for row in rows) and self._is_past(day):
+                self._done.add(day)
+                del self._ended[day]
+
+    def _is_past(self, day: int) -> bool:
+        return day < self._now_ms() // DAY_MS - 1
+
+    async def _close(self, row: DirectoryRow) -> None:
+        search = EndSearch(row)
+        while not search.found(await self._numbers(row.log, *search.next)):
+            pass
+        ending = search.ending
+        if not await self._store.change_log(ending):
+            # It has moved, or another router was first.
+            return
+        counters.LOGS_CLOSED.inc()
+        voids = sum(last - first + 1 for first, last in ending.voids)
+        logger.info(
+            "closed the log of %s, epoch %d, which stood still for %.0f s: it ends with %s,"
+            " and %d of its numbers are void",
+            row.log.router, row.log.epoch, self._watch.patience, ending.ended, voids,
+        )  # fmt: skip
+
+    async def _numbers(self, log: Log, first: int, last: int) -> list[Number]:
+        found: list[Number] = []
+        while first <= last:
+            page = await self._store.numbers(log, first=first, last=last, limit=_PAGE, at_home=True)
+            found += (Number(number.seq, number.state) for number in page)
+            if len(page) < _PAGE:
+                break
+            first = page[-1].seq + 1
+        return found

@@ -1,0 +1,155 @@
+"""Keeps a router's log in the directory, and begins a new one where others have closed it.
+
+Nothing is numbered before the log is listed, nor published without a lease
+(:mod:`wholesale.router.numbering`): :meth:`Listing.lease` waits for that.
+
+While the store is away no lease is renewed, and the router pauses after 15 s at the latest. Nor
+can anybody close its log then; when the store is back it goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from newsfabric.backoff import Backoff
+from newsfabric.errors import StoreError
+from newsfabric.store import Store
+from newsfabric.store.logs import DirectoryRow, Log
+from wholesale.router import counters
+from wholesale.router.stream import Stream
+
+logger = logging.getLogger(__name__)
+
+# A row is written this often while its log grows, in seconds, and at least so often.
+BEAT: Final = 1.0
+REST: Final = 10.0
+# Longer than the driver gives a transaction.
+_PATIENCE: Final = 5.0
+# For the last word of a router that stops.
+_END_SECONDS: Final = 2.0
+
+
+def awake_clock() -> float:
+    """Seconds on a clock that goes on while the machine sleeps: a lease goes by it."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class LogClosed(Exception):
+    """Others have ended the log: what isn't settled is somebody else's now."""
+
+
+class Listing:
+    """The log of router ``name``: :attr:`stream` is the one of now.
+
+    ``epoch`` is when the first one begins, in ms; ``now`` is the clock of leases.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        region: str,
+        name: str,
+        epoch: int,
+        now_ms: Callable[[], int],
+        now: Callable[[], float] = awake_clock,
+    ) -> None:
+        self._store = store
+        self._now_ms = now_ms
+        self._now = now
+        self._renewed = asyncio.Event()
+        self._version = 1
+        self._said_low = 0
+        self.stream = Stream(Log(region, name, epoch))
+
+    async def run(self) -> None:
+        """List the log, keep it listed, and begin the next one if it is closed; until cancelled."""
+        while True:
+            await self._list()
+            await self._keep()
+            log = self.stream.log
+            counters.CLOSED_LOGS.inc()
+            logger.warning(
+                "others have closed our log of epoch %d: this router was away for too long, and"
+                " begins a new log", log.epoch,
+            )  # fmt: skip
+            self.stream = Stream(log._replace(epoch=max(self._now_ms(), log.epoch + 1)))
+
+    async def lease(self, stream: Stream) -> None:
+        """Return when ``stream`` may be numbered and published; LogClosed if it never will be."""
+        while not stream.numbering.has_lease(self._now()):
+            if stream.numbering.is_closed or stream is not self.stream:
+                raise LogClosed
+            self._renewed.clear()
+            await self._renewed.wait()
+
+    async def end(self) -> None:
+        """The log ends with its last number, if all of it is settled; :meth:`run` must have ended.
+
+        Else others close it in a minute.
+        """
+        log, numbering = self.stream.log, self.stream.numbering
+        if not numbering.is_listed or numbering.low < numbering.last:
+            return
+        row = DirectoryRow(log, self._version + 1, numbering.low, ended=numbering.last)
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._store.change_log(row)
+        except (StoreError, TimeoutError) as exc:
+            logger.info("the end of our log isn't in the directory, so others close it: %s", exc)
+
+    async def _list(self) -> None:
+        backoff = Backoff(base=0.1, cap=5.0)
+        while True:
+            stream, asked_at = self.stream, self._now()
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    listed = await self._store.list_log(stream.log)
+            except (StoreError, TimeoutError) as exc:
+                logger.debug("our log can't be listed yet: %r", exc)
+                await asyncio.sleep(backoff.failed(time.monotonic()))
+                continue
+            if listed:
+                self._version, self._said_low = 1, 0
+                self._renew(stream, asked_at)
+                return
+            # Another of our name began in the same ms, or we did and weren't told: it is closed.
+            self.stream = Stream(stream.log._replace(epoch=stream.log.epoch + 1))
+
+    async def _keep(self) -> None:
+        """Write our row again and again; return when it is refused."""
+        backoff = Backoff(base=0.2, cap=2.0)
+        written_at = self._now()
+        while True:
+            await asyncio.sleep(BEAT * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
+            numbering = self.stream.numbering
+            if numbering.low == self._said_low and self._now() < written_at + REST - BEAT:
+                continue
+            asked_at, low = self._now(), numbering.low
+            self._version += 1
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    stands = await self._store.change_log(
+                        DirectoryRow(self.stream.log, self._version, low)
+                    )
+            except (StoreError, TimeoutError) as exc:
+                counters.LISTING_RETRIES.inc()
+                logger.debug("our log's row can't be written: %r", exc)
+                await asyncio.sleep(backoff.failed(time.monotonic()))
+                continue
+            if not stands:
+                numbering.is_closed = True
+                self._renewed.set()
+                return
+            backoff.succeeded(time.monotonic())
+            self._said_low, written_at = low, asked_at
+            self._renew(self.stream, asked_at)
+
+    def _renew(self, stream: Stream, asked_at: float) -> None:
+        stream.numbering.renewed(asked_at)
+        self._renewed.set()
