@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "targets": ("newsfabric.cli.world_commands:targets", "Print where Prometheus finds a world."),
     "certs": ("newsfabric.cli.certs:certs", "Make, renew and check certificates."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
+    "logs": ("newsfabric.cli.logs:logs", "Show what each router has routed, by number."),
     "mirror": (
         "newsfabric.cli.mirror_command:mirror",
         "Play a share of one fabric's traffic into another, and compare.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 
-from .rows import Copy, LogId
+from newsfabric.store.logs import Log
+
+from .rows import Copy
 
 
 class InvariantBroken(Exception):
@@ -43,7 +45,7 @@ class Book:
     def receipt(self, identity: int, copy: Copy) -> None:
         self.receipts.setdefault(identity, []).append(copy)
 
-    def concluded(self, log: LogId, by_region: str) -> None:
+    def concluded(self, log: Log, by_region: str) -> None:
         """Somebody of ``by_region`` ended this log."""
         self.counts["closed"] += 1
         if log.region != by_region:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from newsfabric.store.logs import Number, State
+from newsfabric.store.logs import Log, Number, State
 from wholesale.router.closing import CLOSE_AFTER, EndSearch, Watch
 
 from .directory import DirectoryRow, Ending, as_in_store
-from .rows import VOID, LogId, Row
+from .rows import VOID, Row
 from .settings import WINDOW
 
 #: A number's index row and its message, each None if it has none: ``read(number)``.
@@ -28,18 +28,18 @@ class Closing:
         self.region = region
         self.router = router
         self.window = window
-        self._watched: dict[LogId, Watch] = {}
+        self._watched: dict[Log, Watch] = {}
 
     @property
     def end_of_search(self) -> int:
         """So many numbers in a row without any row end it: no more are ever under way."""
         return self.window
 
-    def is_ours(self, log: LogId) -> bool:
+    def is_ours(self, log: Log) -> bool:
         """Whether anything may be concluded here about this log."""
         return log.region == self.region
 
-    def may_close(self, log: LogId, row: DirectoryRow, now: float) -> bool:
+    def may_close(self, log: Log, row: DirectoryRow, now: float) -> bool:
         """Whether a row that is still so has been so for long enough. Call it at each look."""
         stored = as_in_store(row)
         watch = self._watched.setdefault(log, Watch(stored.log.region))

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from newsfabric.store import logs
+from newsfabric.store.logs import Log
 
-_SOME_LOG: Final = logs.Log("oregon", "oregon-router-1", 0)
+_SOME_LOG: Final = Log("oregon", "oregon-router-1", 0)
 
 
 class DirectoryRow(NamedTuple):
@@ -41,9 +42,10 @@ def replaced(row: DirectoryRow, by: DirectoryRow) -> DirectoryRow | None:
     return by if as_in_store(by).may_replace(as_in_store(row)) else None
 
 
-def as_in_store(row: DirectoryRow) -> logs.DirectoryRow:
-    """The project's row of some log."""
-    return logs.DirectoryRow(_SOME_LOG, row.version, row.low, row.ended)
+def as_in_store(row: DirectoryRow, log: Log = _SOME_LOG) -> logs.DirectoryRow:
+    """The project's row of ``log``; where it doesn't matter, of any."""
+    voids = tuple((number, number) for number in sorted(row.voids))
+    return logs.DirectoryRow(log, row.version, row.low, row.ended, voids)
 
 
 class Directory:

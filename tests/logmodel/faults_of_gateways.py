@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+from collections.abc import Iterator
+
+from gateway.known_log import KnownLog, Left
+from gateway.runs import Run
+from newsfabric.store import logs
+from newsfabric.store.logs import Log
 
 from .directory import DirectoryRow
-from .gateway import Gateway
-from .known import KnownLog
+from .gateway import Gateway, each
 from .late import LateMessages
 from .memory import TopicMemory
 from .positions import Position
 from .resuming import Logs, Resuming
-from .rows import Copy, LogId
+from .rows import Copy
 from .settings import IDENTITY_WINDOW
 
 # A gateway with the fault void_wrong reads a number so often before it takes it for void.
@@ -21,23 +27,22 @@ VOID_AFTER_TRIES = 3
 # What it knows of logs.
 
 
-class StartLast(KnownLog):
-    @staticmethod
-    def start_for(row: DirectoryRow) -> int:
+class StartLast(Gateway):
+    def start_of(self, row: DirectoryRow) -> int:
         return max(row.last, row.low if row.ended is None else row.ended)
 
 
 class MarkSkips(KnownLog):
-    def learn(self, row: DirectoryRow) -> None:
+    def learn(self, row: logs.DirectoryRow) -> None:
         super().learn(row)
         if self.low > self.mark:
-            self.mark = self.low
+            self.seen.add(1, self.low)
             self._advance()
 
 
 class SilentFromTop(KnownLog):
-    def tail(self) -> list[int]:
-        return list(range(self.highest + 1, self.highest + self.window + 2))
+    def tail(self) -> Iterator[Run]:
+        return iter([(self.highest + 1, self.highest + self.window + 1)])
 
 
 class NeverSilent(KnownLog):
@@ -46,7 +51,7 @@ class NeverSilent(KnownLog):
 
 
 class VoidWrong(KnownLog):
-    def __init__(self, log: LogId, *, start: int, now: float, window: int) -> None:
+    def __init__(self, log: Log, *, start: int, now: float, window: int = 0) -> None:
         super().__init__(log, start=start, now=now, window=window)
         self.tries: collections.Counter[int] = collections.Counter()
 
@@ -54,21 +59,19 @@ class VoidWrong(KnownLog):
         if number <= self.low:
             self.tries[number] += 1
             if self.tries[number] > VOID_AFTER_TRIES:
-                self.skip(number)
+                self.skip(number, number)
 
 
 class MarksOnly(KnownLog):
-    def left_behind(self, log: LogId) -> KnownLog:
-        new = super().left_behind(log)
-        new.seen = set()
-        return new
+    def left(self) -> Left:
+        upto = ((1, self.mark),) if self.mark else ()
+        return dataclasses.replace(super().left(), seen=upto)
 
 
 class PassedLost(KnownLog):
-    def left_behind(self, log: LogId) -> KnownLog:
-        new = super().left_behind(log)
-        new.passed = {number for number in new.voids if new.has(number)}
-        return new
+    def left(self) -> Left:
+        passed = tuple((n, n) for n in each(self.voids) if self.has(n))
+        return dataclasses.replace(super().left(), passed=passed)
 
 
 # What it offers and looks up.
@@ -94,7 +97,7 @@ class ForgetsReports(Gateway):
 
 
 class HeardLaterFromLow(Gateway):
-    def start_of_unknown(self, log: LogId) -> int:
+    def start_of_unknown(self, log: Log) -> int:
         row = self.world.stores[self.region].directory.get(log)
         return 0 if row is None else row.low
 
@@ -105,7 +108,7 @@ class ReplayUnnoted(Gateway):
 
 
 class TailAnywhere(Gateway):
-    def may_read_tail(self, log: LogId, at: str) -> bool:
+    def may_read_tail(self, log: Log, at: str) -> bool:
         return True
 
 
@@ -135,12 +138,12 @@ class SeenEarly(Position):
 class SinceTime(Position):
     __slots__ = ()
 
-    def since(self, log: LogId) -> float:
+    def since(self, log: Log) -> float:
         return self.time - 60
 
 
 class NoProof(Resuming):
-    def read_at(self, log: LogId) -> str:
+    def read_at(self, log: Log) -> str:
         return self.region
 
 

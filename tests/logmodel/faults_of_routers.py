@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from newsfabric.store.logs import Log
+
 from .closing import Closing
 from .directory import Directory, DirectoryRow, Ending
 from .numbering import Numbering
 from .router import Job, Router
-from .rows import VOID, LogId, Row
+from .rows import VOID, Row
 from .settings import HOLD
 
 
@@ -62,7 +64,7 @@ class BlindDirectory(Directory):
 
 
 class SuccessorCloses(Closing):
-    def may_close(self, log: LogId, row: DirectoryRow, now: float) -> bool:
+    def may_close(self, log: Log, row: DirectoryRow, now: float) -> bool:
         is_namesake = log.router == self.router and row.ended is None
         return is_namesake or super().may_close(log, row, now)
 
@@ -78,12 +80,12 @@ class CloseShort(Closing):
 
 
 class OtherCloses(Closing):
-    def is_ours(self, log: LogId) -> bool:
+    def is_ours(self, log: Log) -> bool:
         return True
 
 
 class NobodyCloses(Closing):
-    def is_ours(self, log: LogId) -> bool:
+    def is_ours(self, log: Log) -> bool:
         return False
 
 

@@ -7,14 +7,18 @@ times; ``resumes`` answers readers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .known import KnownLog
+from gateway.known_log import KnownLog, Left
+from newsfabric.store.logs import Log
+
+from .directory import DirectoryRow, as_in_store
 from .memory import TopicMemory
 from .positions import Position
 from .readers import Ghost
 from .resumes import Answers
-from .rows import VOID, Copy, LogId, Published, Row, Tick
+from .rows import VOID, Copy, Published, Row, Tick
 from .settings import IDENTITY_WINDOW, TOPICS
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ class Gateway:
         self.is_alive, self.is_listening = True, False
         self.deaf_until = 0.0
         self.clock_error = world.rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
-        self.known: dict[LogId, KnownLog] = {}
+        self.known: dict[Log, KnownLog] = {}
         self.memory: dict[str, TopicMemory] = {}
         self.readers: dict[str, list[Reader]] = {topic: [] for topic in TOPICS}
         #: All numbers that were offered to the hub; for the checks.
@@ -44,7 +48,8 @@ class Gateway:
         #: When a message was given to readers: what the hub knows it by.
         self._given_at: dict[int, float] = {}
         self._came_early: list[Published | Tick] = []
-        self._left: dict[LogId, KnownLog] = {}
+        self._left: dict[Log, Left] = {}
+        self._left_whole: set[Log] = set()
         self._given_since: list[Copy] = []
         self._leave_at = 0.0
         #: How much of the directory's changes was read.
@@ -65,7 +70,7 @@ class Gateway:
             world.at(world.now + 3, self._begin)
             return
         for log, row in world.stores[self.region].directory.items():
-            self._begin_log(log, world.parts.known.start_for(row))
+            self._begin_log(log, self.start_of(row))
         self._read_directory()
         past = {log: known.start for log, known in self.known.items() if known.start}
         self.memory = {topic: world.parts.memory(past) for topic in TOPICS}
@@ -82,18 +87,20 @@ class Gateway:
 
     def _leave(self) -> None:
         """Leave to a successor what this control plane knows."""
-        before, self._left = self._left, {}
         for log, known in self.known.items():
-            left = before.get(log)
-            # Of a log that was seen whole nothing changes any more.
-            self._left[log] = left if left and left.is_whole else known.left_behind(log)
+            # Of a log that was left as it is when it was whole nothing changes any more.
+            if log not in self._left_whole:
+                self._left[log] = known.left()
+                if known.is_whole:
+                    self._left_whole.add(log)
         self._given_since = []
 
     def replace(self) -> None:
         """A new control plane goes on from what was left, and from what the data plane reports."""
         if not self.is_listening:
             return
-        self.known = {log: known.left_behind(log) for log, known in self._left.items()}
+        of, now, window = self.world.parts.known.of, self.world.now, self.world.window
+        self.known = {log: of(left, now=now, window=window) for log, left in self._left.items()}
         self._directory_read = 0
         for log, number in self.reported():
             self.log(log).saw(number)
@@ -116,26 +123,29 @@ class Gateway:
 
     # Logs.
 
-    def log(self, log: LogId) -> KnownLog:
+    def log(self, log: Log) -> KnownLog:
         """What is known of it; one that it hears of later is expected from its beginning."""
         known = self.known.get(log)
         if known is None:
             known = self._begin_log(log, self.start_of_unknown(log))
         return known
 
-    def _begin_log(self, log: LogId, start: int) -> KnownLog:
+    def _begin_log(self, log: Log, start: int) -> KnownLog:
         world = self.world
         known = world.parts.known(log, start=start, now=world.now, window=world.window)
         self.known[log] = known
         return known
 
-    def start_of_unknown(self, log: LogId) -> int:
+    def start_of(self, row: DirectoryRow) -> int:
+        return self.world.parts.known.start_for(as_in_store(row))
+
+    def start_of_unknown(self, log: Log) -> int:
         return 0
 
     def _read_directory(self) -> None:
         store = self.world.stores[self.region]
         for log in store.changes[self._directory_read :]:
-            self.log(log).learn(store.directory[log])
+            self.log(log).learn(as_in_store(store.directory[log], log))
         self._directory_read = len(store.changes)
 
     # The feed, and what is offered to the hub.
@@ -154,7 +164,8 @@ class Gateway:
                 world.at(self.deaf_until + world.rng.random(), self.take, item)
             return
         at = item.at if isinstance(item, Tick) else item.row.routed_at
-        self.log(item.log).heard(item.number, item.low, given_out_at=at, now=world.now)
+        sent_ms = int(at * 1000)
+        self.log(item.log).heard(item.number, item.low, sent_ms=sent_ms, now=world.now)
         if isinstance(item, Published):
             self.offer((item.log, item.number), item.row)
 
@@ -165,7 +176,7 @@ class Gateway:
         if known.has(number):
             return
         if row is VOID:
-            known.skip(number)
+            known.skip(number, number)
             return
         memory = self.memory[row.topic]
         is_known = row.identity in memory.copies or self._knows(row.identity)
@@ -237,10 +248,10 @@ class Gateway:
             self._leave()
             self._leave_at = world.now + world.pause(0, 10, quiet=300)
 
-    def _repair(self, log: LogId, known: KnownLog) -> None:
+    def _repair(self, log: Log, known: KnownLog) -> None:
         world = self.world
-        numbers = known.missing()
-        tail = known.tail() if known.is_silent(world.now) else []
+        numbers = each(known.missing())
+        tail = each(known.tail()) if known.is_silent(world.now) else []
         if not numbers and not tail:
             return
         at = log.region if world.rng.random() < 0.5 else self.region
@@ -256,10 +267,15 @@ class Gateway:
             else:
                 self.offer((log, number), row)
 
-    def may_read_tail(self, log: LogId, at: str) -> bool:
+    def may_read_tail(self, log: Log, at: str) -> bool:
         """Only where it was written: what lies elsewhere may never get home."""
         return at == log.region
 
     def position(self) -> Position:
         """Of a reader who was given everything until now."""
         return self.world.parts.position.of(self.known, self.clock())
+
+
+def each(runs: Iterable[tuple[int, int]]) -> list[int]:
+    """The numbers of these runs."""
+    return [number for first, last in runs for number in range(first, last + 1)]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .known import KnownLog
-from .rows import Copy, LogId
+from gateway.known_log import KnownLog
+from newsfabric.store.logs import Log
+
+from .rows import Copy
 from .settings import APART, CLOCKS, IDENTITY_WINDOW
 
 
@@ -25,7 +27,7 @@ class LateMessages:
         """Whether it must be looked up before it is offered."""
         return now - routed_at > self.after
 
-    def was_given(self, copy: Copy, others: Iterable[Copy], logs: Mapping[LogId, KnownLog]) -> bool:
+    def was_given(self, copy: Copy, others: Iterable[Copy], logs: Mapping[Log, KnownLog]) -> bool:
         """Whether one of the ``others`` was given to readers here or was past at the start."""
         for other in others:
             if other != copy:

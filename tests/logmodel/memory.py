@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from newsfabric.store.logs import Log
+
 from .positions import Position
-from .rows import Copy, LogId
+from .rows import Copy
 from .settings import MEMORY_SIZE
 
 
 class TopicMemory:
     """The latest messages of a topic with all their copies that came."""
 
-    def __init__(self, known_before: Mapping[LogId, int]) -> None:
+    def __init__(self, known_before: Mapping[Log, int]) -> None:
         """``known_before``: of each log the number up to which nothing of it is remembered."""
         self.copies: dict[int, set[Copy]] = {}
         self._forgotten = dict(known_before)
@@ -42,7 +44,7 @@ class TopicMemory:
         log, number = copy
         self._forgotten[log] = max(self._forgotten.get(log, 0), number)
 
-    def lacks(self, position: Position) -> list[LogId]:
+    def lacks(self, position: Position) -> list[Log]:
         """The logs of which something was forgotten that ``position`` doesn't cover."""
         return [log for log, n in self._forgotten.items() if not position.covers(log, n)]
 

@@ -4,16 +4,16 @@ which the project's stages do by themselves.
 
 from __future__ import annotations
 
+from newsfabric.store.logs import Log
 from wholesale.router import numbering
 
-from .rows import LogId
 from .settings import HOLD, WINDOW
 
 
 class Numbering(numbering.Numbering):
     """The numbers of ``log``, and what each outcome does to them."""
 
-    def __init__(self, log: LogId, *, window: int = WINDOW) -> None:
+    def __init__(self, log: Log, *, window: int = WINDOW) -> None:
         super().__init__(window=window)
         self.log = log
 

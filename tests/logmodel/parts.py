@@ -7,10 +7,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from gateway.known_log import KnownLog
+
 from .closing import Closing
 from .directory import Directory
 from .gateway import Gateway
-from .known import KnownLog
 from .late import LateMessages
 from .memory import TopicMemory
 from .numbering import Numbering

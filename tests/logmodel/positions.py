@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .known import KnownLog
-from .rows import LogId
+from gateway.known_log import KnownLog
+from newsfabric.store.logs import Log
+
 from .settings import CLOCK_STEP, CLOCKS, POSITION_REACH
 
 
@@ -23,32 +24,32 @@ class Position:
     #: A log that began so long before counts as seen whole if it isn't listed.
     reach = POSITION_REACH
 
-    def __init__(self, time: float, listed: Mapping[LogId, tuple[int, float]]) -> None:
+    def __init__(self, time: float, listed: Mapping[Log, tuple[int, float]]) -> None:
         self.time = time
         self.listed = listed
 
     @classmethod
-    def of(cls, logs: Mapping[LogId, KnownLog], now: float) -> Position:
+    def of(cls, logs: Mapping[Log, KnownLog], now: float) -> Position:
         """The position of whoever was given all that this gateway saw until ``now``."""
         # That a log was silent before it ended adds nothing: what counts is when it began.
         oldest = now - POSITION_REACH - CLOCKS
         return cls(
             now,
             {
-                log: (known.mark, known.whole_until)
+                log: (known.mark, known.whole_ms / 1000)
                 for log, known in logs.items()
-                if log.epoch >= oldest or not known.is_whole
+                if log.epoch / 1000 >= oldest or not known.is_whole
             },
         )
 
-    def covers(self, log: LogId, number: int) -> bool:
+    def covers(self, log: Log, number: int) -> bool:
         """Whether its reader has this number, if that is a message."""
         listed = self.listed.get(log)
         if listed is not None:
             return number <= listed[0]
-        return number <= 0 or log.epoch <= self.time - self.reach
+        return number <= 0 or log.epoch / 1000 <= self.time - self.reach
 
-    def since(self, log: LogId) -> float:
+    def since(self, log: Log) -> float:
         """What it doesn't cover of this log was routed later, by the router's clock."""
         listed = self.listed.get(log)
-        return (log.epoch if listed is None else listed[1]) - CLOCK_STEP
+        return (log.epoch / 1000 if listed is None else listed[1]) - CLOCK_STEP

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .known import KnownLog
-from .positions import Position
-from .rows import Copy, LogId
+from gateway.known_log import KnownLog
+from newsfabric.store.logs import Log
 
-Logs = Mapping[LogId, KnownLog]
+from .positions import Position
+from .rows import Copy
+
+Logs = Mapping[Log, KnownLog]
 
 
 class Resuming:
@@ -21,7 +23,7 @@ class Resuming:
     def __init__(self, region: str) -> None:
         self.region = region
 
-    def reads(self, lacking: Iterable[LogId], position: Position) -> dict[str, float]:
+    def reads(self, lacking: Iterable[Log], position: Position) -> dict[str, float]:
         """The regions to be read, and since when: those that wrote what memory lacks."""
         since: dict[str, float] = {}
         for log in lacking:
@@ -29,7 +31,7 @@ class Resuming:
             since[at] = min(since.get(at, position.since(log)), position.since(log))
         return since
 
-    def read_at(self, log: LogId) -> str:
+    def read_at(self, log: Log) -> str:
         """Where a read proves something about a log: a quorum of the region that wrote it."""
         return log.region
 
@@ -71,6 +73,6 @@ class Resuming:
         return known is not None and known.gave(copy[1]) and not position.covers(*copy)
 
 
-def _has(log: LogId, number: int, logs: Logs) -> bool:
+def _has(log: Log, number: int, logs: Logs) -> bool:
     known = logs.get(log)
     return known is not None and known.has(number)

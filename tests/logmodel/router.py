@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from newsfabric.store.logs import Log
+
 from .numbering import Numbering
 from .router_closing import Closer
-from .rows import VOID, Copy, Delivery, LogId, Published, Row, Tick
+from .rows import VOID, Copy, Delivery, Published, Row, Tick
 from .settings import APART, HEARTBEAT, HOLD
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Router:
         self.is_alive = False
         self.is_connected = False
         self.directory = world.parts.directory()
-        self._life = 0
+        self._life = self._epoch = 0
         self.start()
 
     def start(self) -> None:
@@ -102,8 +104,9 @@ class Router:
     # Its log.
 
     def _begin_log(self) -> None:
-        epoch = self.clock() + self.world.rng.random() / 1000
-        log = LogId(self.region, self.name, epoch)
+        # Never used before under this name.
+        epoch = self._epoch = max(int(self.clock() * 1000), self._epoch + 1)
+        log = Log(self.region, self.name, epoch)
         self.numbering = self.world.parts.numbering(log, window=self.world.window)
         self.world.book.counts["logs"] += 1
         self.list_log(self.numbering)
@@ -360,7 +363,7 @@ class Router:
         world.at(world.now + after, self._apply_end, numbering.log, numbering.last)
         self.later(after + 0.01, self.kill)
 
-    def _apply_end(self, log: LogId, last: int) -> None:
+    def _apply_end(self, log: Log, last: int) -> None:
         row = self.world.stores[self.region].directory.get(log)
         finished = None if row is None else self.directory.finished(row, last)
         if finished is not None:

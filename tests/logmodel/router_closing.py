@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from newsfabric.store.logs import Log
+
 from .directory import DirectoryRow, Ending
-from .rows import LogId, Row
+from .rows import Row
 
 if TYPE_CHECKING:
     from .router import Router
@@ -34,20 +36,20 @@ class Closer:
             if log != mine and self._closing.may_close(log, row, world.now):
                 self._close(log, row)
 
-    def _close(self, log: LogId, row: DirectoryRow) -> None:
+    def _close(self, log: Log, row: DirectoryRow) -> None:
         store = self._world.stores[self._region]
         ending, messages = self._closing.end_of(row, lambda n: store.rows_of((log, n)))
         pause = self._world.rng.choice([0.05, 0.3, 3.0])
         self._router.later(pause, self._ask_to_close, log, row, ending, messages)
 
     def _ask_to_close(
-        self, log: LogId, row: DirectoryRow, ending: Ending, messages: list[Row]
+        self, log: Log, row: DirectoryRow, ending: Ending, messages: list[Row]
     ) -> None:
         # The transaction is on its way: it is applied even if we die now.
         self._world.at(self._world.now + 0.05, self._apply_close, log, row, ending, messages)
 
     def _apply_close(
-        self, log: LogId, watched: DirectoryRow, ending: Ending, messages: list[Row]
+        self, log: Log, watched: DirectoryRow, ending: Ending, messages: list[Row]
     ) -> None:
         world = self._world
         row = world.stores[self._region].directory.get(log)

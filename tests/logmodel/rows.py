@@ -8,17 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from newsfabric.store.logs import Log
 
-class LogId(NamedTuple):
-    """A log: what one router routes in one life."""
-
-    region: str
-    router: str
-    # When it began, by the router's clock. Never used twice under one name.
-    epoch: float
-
-
-Copy = tuple[LogId, int]
+Copy = tuple[Log, int]
 
 
 class Row(NamedTuple):
@@ -37,7 +29,7 @@ VOID: Final = Row(0, "", 0.0)
 class Published(NamedTuple):
     """A message on its way from a router to gateways."""
 
-    log: LogId
+    log: Log
     number: int
     row: Row
     low: int
@@ -46,7 +38,7 @@ class Published(NamedTuple):
 class Tick(NamedTuple):
     """What a router says of its log when it has nothing else to say."""
 
-    log: LogId
+    log: Log
     number: int
     at: float
     low: int

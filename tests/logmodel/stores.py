@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from newsfabric.store.logs import Log
+
 from .directory import DirectoryRow
-from .rows import VOID, Copy, LogId, Row
+from .rows import VOID, Copy, Row
 from .settings import TOPICS
 
 if TYPE_CHECKING:
@@ -24,11 +26,11 @@ class Store:
         self.messages: dict[Copy, Row] = {}
         self.topics: dict[str, dict[Copy, Row]] = {topic: {} for topic in TOPICS}
         self.copies: dict[int, list[Copy]] = {}
-        self.directory: dict[LogId, DirectoryRow] = {}
+        self.directory: dict[Log, DirectoryRow] = {}
         #: The logs of the directory that haven't ended, in their order.
-        self.open_logs: dict[LogId, None] = {}
+        self.open_logs: dict[Log, None] = {}
         #: Each change of the directory in its order: who reads it all may read what is new of it.
-        self.changes: list[LogId] = []
+        self.changes: list[Log] = []
 
     def put_index(self, copy: Copy, row: Row) -> bool:
         """Whether it is news. A void row replaces a message's, and nothing replaces a void row."""
@@ -46,7 +48,7 @@ class Store:
         self.copies.setdefault(row.identity, []).append(copy)
         return True
 
-    def put_directory(self, log: LogId, row: DirectoryRow) -> bool:
+    def put_directory(self, log: Log, row: DirectoryRow) -> bool:
         old = self.directory.get(log)
         if old is not None and old.version >= row.version:
             return False
@@ -114,13 +116,13 @@ class Stores:
             for other in self._others(region):
                 self._replicate(region, other, self.put_message, copy, row)
 
-    def write_directory(self, region: str, log: LogId, row: DirectoryRow) -> None:
+    def write_directory(self, region: str, log: Log, row: DirectoryRow) -> None:
         """A transaction was applied in ``region``; all others hear of it."""
         if self._stores[region].put_directory(log, row):
             for other in self._others(region):
                 self._replicate(region, other, self._hear_directory, log, row)
 
-    def _hear_directory(self, region: str, log: LogId, row: DirectoryRow) -> None:
+    def _hear_directory(self, region: str, log: Log, row: DirectoryRow) -> None:
         self._stores[region].put_directory(log, row)
 
     def _others(self, region: str) -> list[str]:

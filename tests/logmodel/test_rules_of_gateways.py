@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.logmodel.directory import DirectoryRow
-from tests.logmodel.known import KnownLog
+from gateway.known_log import KnownLog
+from newsfabric.store.logs import DirectoryRow, Log
 from tests.logmodel.late import LateMessages
 from tests.logmodel.memory import TopicMemory
 from tests.logmodel.positions import Position
 from tests.logmodel.resuming import Resuming
-from tests.logmodel.rows import LogId
 
-LOG = LogId("A", "A1", 1000.0)
-ABROAD = LogId("B", "B1", 1000.0)
+LOG = Log("A", "A1", 1_000_000)
+ABROAD = Log("B", "B1", 1_000_000)
 
 
 def known(start: int = 0, seen: tuple[int, ...] = (), low: int = 0) -> KnownLog:
@@ -24,94 +23,8 @@ def known(start: int = 0, seen: tuple[int, ...] = (), low: int = 0) -> KnownLog:
     return log
 
 
-def ended(at: int, *voids: int, low: int = 0, version: int = 9) -> DirectoryRow:
-    return DirectoryRow(version=version, low=low, ended=at, voids=frozenset(voids))
-
-
-# What is known of a log.
-
-
-def test_a_gateway_begins_at_low_and_at_the_end_of_an_ended_log() -> None:
-    assert KnownLog.start_for(DirectoryRow(version=3, low=17, last=21)) == 17
-    assert KnownLog.start_for(ended(20, 19, low=17)) == 20
-
-
-def test_the_mark_waits_for_the_first_number_that_is_not_seen() -> None:
-    log = known(seen=(1, 2, 4))
-    assert (log.mark, log.seen) == (2, {4})
-    log.saw(3)
-    assert (log.mark, log.seen) == (4, set())
-
-
-def test_a_number_that_was_lost_on_the_way_is_missing_as_soon_as_low_is_beyond_it() -> None:
-    log = known(seen=(1, 2, 4))
-    log.heard(4, 2, given_out_at=1004.0, now=1004.0)
-    assert log.missing() == []
-    log.heard(4, 4, given_out_at=1005.0, now=1005.0)
-    assert log.missing() == [3]
-
-
-def test_what_is_beyond_low_is_missing_once_the_log_has_ended_and_it_is_not_void() -> None:
-    log = known(seen=(1,), low=1)
-    log.learn(ended(4, 2, 3, low=1))
-    assert log.missing() == [4]
-    log.saw(4)
-    assert log.is_whole
-
-
-def test_a_void_number_is_dealt_with_but_was_given_to_nobody() -> None:
-    log = known(seen=(1,))
-    log.skip(2)
-    assert (log.has(2), log.gave(2)) == (True, False)
-    assert (log.has(1), log.gave(1)) == (True, True)
-
-
-def test_a_void_number_before_the_start_was_given_to_nobody_either() -> None:
-    log = known(start=20)
-    log.learn(ended(20, 19, low=17))
-    assert (log.gave(19), log.gave(18)) == (False, True)
-
-
-def test_an_end_that_was_learnt_does_not_change() -> None:
-    log = known(seen=(1,))
-    log.learn(ended(1))
-    log.learn(ended(5, version=10))
-    assert log.ended == 1
-
-
-def test_a_log_is_silent_two_seconds_after_its_last_tick_unless_it_has_ended() -> None:
-    log = known()
-    log.heard(0, 0, given_out_at=1000.0, now=1000.0)
-    assert not log.is_silent(now=1002.0)
-    assert log.is_silent(now=1002.1)
-    log.learn(ended(0))
-    assert not log.is_silent(now=1002.1)
-
-
-def test_of_a_silent_log_all_that_can_be_under_way_is_read() -> None:
-    log = known(seen=(1, 2, 4), low=1)
-    assert log.tail() == [3, 5, 6, 7, 8, 9, 10, 11]
-
-
-def test_what_can_be_missing_was_routed_after_the_newest_number_below_the_mark() -> None:
-    log = known()
-    assert log.whole_until == 1000.0
-    log.heard(2, 0, given_out_at=1020.0, now=1020.0)
-    log.saw(2)
-    assert log.whole_until == 1000.0
-    log.heard(1, 0, given_out_at=1010.0, now=1021.0)
-    log.saw(1)
-    assert log.whole_until == 1020.0
-
-
-def test_a_successor_knows_what_was_seen_above_the_mark_and_what_was_passed_over() -> None:
-    log = known(seen=(1, 2, 4), low=2)
-    log.skip(6)
-    new = log.left_behind(LOG)
-    assert (new.mark, new.seen, new.low) == (2, {4, 6}, 2)
-    assert not new.gave(6)
-    new.saw(3)
-    assert not log.has(3)
+def ended(at: int) -> DirectoryRow:
+    return DirectoryRow(LOG, version=9, low=0, ended=at)
 
 
 # Positions.
@@ -124,8 +37,8 @@ def test_a_position_covers_what_is_up_to_the_mark() -> None:
 
 def test_a_log_that_is_not_listed_is_unseen_if_it_is_young_and_seen_if_it_is_old() -> None:
     position = Position(20_000.0, {})
-    assert not position.covers(LogId("A", "A1", 11_001.0), 1)
-    assert position.covers(LogId("A", "A1", 11_000.0), 1)
+    assert not position.covers(Log("A", "A1", 11_001_000), 1)
+    assert position.covers(Log("A", "A1", 11_000_000), 1)
 
 
 def test_only_an_old_log_that_ended_and_was_seen_whole_is_left_out() -> None:
@@ -188,7 +101,7 @@ def test_what_is_older_than_two_minutes_is_looked_up() -> None:
 
 def test_a_copy_is_known_if_another_one_was_given_and_was_not_void() -> None:
     logs = {LOG: known(seen=(1,))}
-    logs[LOG].skip(2)
+    logs[LOG].skip(2, 2)
     late = LateMessages()
     assert late.was_given((ABROAD, 9), [(ABROAD, 9), (LOG, 1)], logs)
     assert not late.was_given((ABROAD, 9), [(ABROAD, 9), (LOG, 2)], logs)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from newsfabric.store.logs import Log
 from tests.logmodel.closing import Closing
 from tests.logmodel.directory import Directory, DirectoryRow, Ending
 from tests.logmodel.numbering import Numbering
-from tests.logmodel.rows import VOID, LogId, Row
+from tests.logmodel.rows import VOID, Row
 
-LOG = LogId("A", "A1", 1000.0)
+LOG = Log("A", "A1", 1_000_000)
 MESSAGE = Row(identity=7, topic="a", routed_at=1001.0)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
-from envelopes import Clock, envelope
+from envelopes import START_MS, Clock, envelope
 
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
@@ -17,6 +18,7 @@ from newsfabric.store._cassandra_presence import PATIENT
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.store.cassandra import CassandraStore
+from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.cassandra import LocalCassandra
 from newsfabric.world.cassandra_home import CassandraHome
@@ -98,6 +100,55 @@ async def test_while_a_node_hangs_the_journal_is_read_elsewhere_and_so_is_what_n
             assert not store._session._silence.over(PATIENT, time.monotonic())
         finally:
             regions.signal("oregon-store-1", signal.SIGCONT)
+
+
+async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_away(regions):
+    log = Log("oregon", "oregon-router-1", START_MS)
+    batch = [envelope(n, at=n, topic="news.numbers") for n in range(1, 21)]
+    expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
+
+    def ask(store: CassandraStore, *, at_home: bool) -> Coroutine[Any, Any, list[Number]]:
+        return store.numbers(log, first=1, last=100, limit=100, at_home=at_home)
+
+    async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
+        await _until_it_works(lambda: store.write(batch))
+        # What oregon has acknowledged is there, however far replication is.
+        assert await ask(other, at_home=True) == expected
+        await _until_it_has(other, "news.numbers", batch)
+        await asyncio.to_thread(regions.kill, "oregon-store-1")
+        with pytest.raises(StoreUnavailable):
+            await ask(other, at_home=True)
+        # Here they may be found nevertheless.
+        assert await ask(other, at_home=False) == expected
+        # As every read, this one goes where there is an answer.
+        assert await ask(store, at_home=False) == expected
+        with pytest.raises(StoreUnavailable):
+            await ask(store, at_home=True)
+        await asyncio.to_thread(regions.start, "oregon-store-1")
+        await _until_it_works(lambda: ask(other, at_home=True))
+
+
+async def test_the_directory_is_changed_at_home_and_read_everywhere(regions):
+    day = START_MS // DAY_MS
+    oregon = Log("oregon", "oregon-router-7", START_MS)
+    dublin = Log("dublin", "dublin-router-7", START_MS)
+    ended = DirectoryRow(dublin, version=2, low=3, ended=5, voids=((4, 4),))
+
+    async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
+        assert await _until_it_works(lambda: store.list_log(oregon))
+        await asyncio.to_thread(regions.kill, "oregon-store-1")
+        # Nobody in oregon may say anything while its store is away; dublin goes on by itself.
+        with pytest.raises(StoreUnavailable):
+            await store.change_log(DirectoryRow(oregon, version=2, low=9))
+        assert await _until_it_works(lambda: other.list_log(dublin))
+        assert await other.change_log(ended)
+        assert await other.directory("oregon", day) == [DirectoryRow(oregon)]
+        await asyncio.to_thread(regions.start, "oregon-store-1")
+        await _until_it_works(store.check)
+        async with asyncio.timeout(60):
+            while await store.directory("dublin", day) != [ended]:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.1)
+        assert await store.log_days() == [("dublin", day), ("oregon", day)]
 
 
 async def test_a_single_node_that_is_killed_keeps_all_that_it_has_acknowledged(regions):

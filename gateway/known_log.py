@@ -1,0 +1,224 @@
+"""What a gateway knows of one log: which numbers there are, and which it has dealt with. Pure.
+
+Numbers decide everything; times only bound searches. A number is **seen** when it was offered to
+the hub, or is void. **Start** is where the log begins for this gateway: what is up to it is past.
+The **mark** is the number up to which everything is seen, or past.
+
+Example, of a gateway that finds low 2 in the directory when it starts, so that start and mark are
+2. Messages 3 and 5 come: mark 3, and 5 is seen. A tick says: last number 6, low 5. So 4 exists and
+is missing; of 6 nothing is certain. 4 is read: mark 5. The router dies with 6 half written, and
+nothing of it is heard for two seconds: now 6 to 4,102 are read as well, in the log's own region and
+nowhere else. Another router closes the log: ended 5. It is whole.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.runs import Run, Runs
+from newsfabric.store.logs import DirectoryRow, Log
+from newsfabric.store.rules import MAX_SPAN
+
+# Seconds without a message or a tick after which a router may be gone.
+SILENT_AFTER: Final = 2.0
+# Times of numbers beyond the mark that are remembered. They only bound searches.
+_TIMES: Final = 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Left:
+    """What a control plane leaves of a log to its successor."""
+
+    log: Log
+    start: int
+    seen: tuple[Run, ...]
+    passed: tuple[Run, ...]
+    low: int
+    ended: int | None
+    voids: tuple[Run, ...]
+    whole_ms: int
+
+
+class KnownLog:
+    """``log`` as one gateway knows it. ``now`` is in seconds, of any clock that only goes on."""
+
+    __slots__ = (
+        "_times",
+        "ended",
+        "heard_at",
+        "log",
+        "low",
+        "mark",
+        "passed",
+        "seen",
+        "start",
+        "version",
+        "voids",
+        "whole_ms",
+        "window",
+    )
+
+    #: Seconds after which a log that isn't heard is silent.
+    silent_after = SILENT_AFTER
+
+    def __init__(self, log: Log, *, start: int, now: float, window: int = MAX_SPAN) -> None:
+        self.log = log
+        self.start = start
+        #: So many numbers beyond low are under way at most.
+        self.window = window
+        self.mark = start
+        #: Those up to the mark, and those beyond it that are seen.
+        self.seen = Runs([(1, start)] if start else [])
+        self.low = 0
+        self.ended: int | None = None
+        self.voids = Runs()
+        #: Numbers that were given to nobody here, since they are void.
+        self.passed = Runs()
+        #: Of the directory's row that was read last.
+        self.version = 0
+        self.heard_at = now
+        #: By the router's clock: whatever is beyond the mark was routed then or later.
+        self.whole_ms = log.epoch
+        self._times: collections.deque[tuple[int, int]] = collections.deque(maxlen=_TIMES)
+
+    @staticmethod
+    def start_for(row: DirectoryRow) -> int:
+        """Where the log begins for a gateway that finds ``row`` when it starts."""
+        return row.low if row.ended is None else row.ended
+
+    # What it is told.
+
+    def saw(self, number: int) -> None:
+        """``number`` was dealt with."""
+        if number > self.mark:
+            self.seen.add(number, number)
+            self._advance()
+
+    def skip(self, first: int, last: int) -> None:
+        """The numbers ``first`` to ``last`` are void: those that weren't given to anybody aren't
+        missing any more."""
+        for hole in list(self.seen.holes(first, last)):
+            self.passed.add(*hole)
+            self.seen.add(*hole)
+        self._advance()
+
+    def heard(self, number: int, low: int, *, sent_ms: int, now: float) -> None:
+        """A message, or a tick whose last number is ``number``, came of its router, which sent it
+        at ``sent_ms`` by its clock."""
+        self.heard_at = now
+        if low > self.low:
+            self.low = low
+        if number <= self.mark:
+            if sent_ms > self.whole_ms:
+                self.whole_ms = sent_ms
+        else:
+            self._times.append((number, sent_ms))
+
+    def learn(self, row: DirectoryRow) -> None:
+        """This is what the directory says."""
+        if row.version <= self.version:
+            return
+        self.version = row.version
+        self.low = max(self.low, row.low)
+        if row.ended is None or self.ended is not None:
+            return
+        self.ended, self.voids = row.ended, Runs(row.voids)
+        for first, last in row.voids:
+            if first <= self.start:
+                self.passed.add(first, min(last, self.start))
+            if last > self.start:
+                self.skip(max(first, self.start + 1), last)
+
+    def not_found(self, number: int) -> None:
+        """A read of it found nothing. That says only that these replicas are behind."""
+
+    # What it says.
+
+    def has(self, number: int) -> bool:
+        """Whether nothing needs to be done about ``number``."""
+        return number <= self.mark or number in self.seen
+
+    def gave(self, number: int) -> bool:
+        """Whether its message was given to readers here, or was past when this gateway began."""
+        return self.has(number) and number not in self.passed
+
+    def is_settled(self, number: int) -> bool:
+        """Whether ``number``, if it is a message, stays one: nobody will close it away."""
+        if number <= self.low:
+            return True
+        return self.ended is not None and number <= self.ended and number not in self.voids
+
+    @property
+    def highest(self) -> int:
+        """The highest number seen, or past."""
+        return self.seen.top
+
+    @property
+    def certain(self) -> int:
+        """All numbers up to it exist, or are void."""
+        return max(self.low, self.ended or 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has ended and all of it was seen."""
+        return self.ended is not None and self.mark >= self.certain
+
+    @property
+    def lacks(self) -> bool:
+        """Whether anything is :meth:`missing`."""
+        return self.mark < self.certain
+
+    def missing(self) -> Iterator[Run]:
+        """The numbers that exist for certain and weren't seen: to be read until they are found."""
+        return self.seen.holes(self.mark + 1, self.certain)
+
+    def is_silent(self, now: float) -> bool:
+        """Whether its router may be gone, so that nobody says what exists beyond ``low``."""
+        return self.ended is None and now - self.heard_at > self.silent_after
+
+    def tail(self) -> Iterator[Run]:
+        """What may exist beyond ``low`` of a silent log: to be read in its own region alone.
+
+        Also below the highest number seen: if its whole region is dead nobody will close it.
+        """
+        first = max(self.low, self.mark) + 1
+        return self.seen.holes(first, self.highest + self.window + 1)
+
+    def left(self) -> Left:
+        """What a control plane leaves of it to its successor."""
+        return Left(
+            log=self.log,
+            start=self.start,
+            seen=tuple(self.seen),
+            passed=tuple(self.passed),
+            low=self.low,
+            ended=self.ended,
+            voids=tuple(self.voids),
+            whole_ms=self.whole_ms,
+        )
+
+    @classmethod
+    def of(cls, left: Left, *, now: float, window: int = MAX_SPAN) -> KnownLog:
+        """The log that another control plane has left."""
+        known = cls(left.log, start=left.start, now=now, window=window)
+        known.seen, known.passed = Runs(left.seen), Runs(left.passed)
+        known.low, known.ended, known.voids = left.low, left.ended, Runs(left.voids)
+        known.whole_ms = left.whole_ms
+        known._advance()
+        return known
+
+    def _advance(self) -> None:
+        first = self.seen.first
+        if first is not None and first[0] <= self.mark + 1 and first[1] > self.mark:
+            self.mark = first[1]
+            if self._times:
+                self._pass_times()
+
+    def _pass_times(self) -> None:
+        for number, sent_ms in list(self._times):
+            if number <= self.mark:
+                self._times.remove((number, sent_ms))
+                self.whole_ms = max(self.whole_ms, sent_ms)

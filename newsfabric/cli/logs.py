@@ -1,0 +1,227 @@
+"""``newsfabric logs list`` and ``logs void``: what each router has routed, by number."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from rich.table import Table
+
+from newsfabric.cli.options import examples, json_option, state_option
+from newsfabric.cli.show import console
+from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.store import Store, open_store
+from newsfabric.store.logs import DirectoryRow, Log, State
+from newsfabric.store.rules import MAX_SPAN
+from newsfabric.topics import load_topics
+from newsfabric.world.state import running_world
+
+T = TypeVar("T")
+_RUN: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
+# Numbers of one log that may be made void at once: a mistyped digit mustn't write for hours.
+_MOST: Final = 100_000
+_WIDE: Final = 200
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        json_option,
+        click.option(
+            "--topics",
+            type=click.Path(dir_okay=False, path_type=Path),
+            envvar="NEWSFABRIC_TOPICS",
+            help="topics.toml, with --store.",
+        ),
+        click.option(
+            "--store",
+            metavar="URL",
+            envvar="NEWSFABRIC_STORE",
+            show_envvar=True,
+            help="The fabric's store.  [default: that of the world in --state]",
+        ),
+    ):
+        command = option(command)
+    return state_option(command)
+
+
+@click.group()
+def logs() -> None:
+    """What each router has routed in each of its lives, by number.
+
+    A log is open while its router lives. One without an end is closed by another router of its
+    region a minute after it stood still.
+    """
+
+
+@logs.command(
+    "list",
+    epilog=examples(
+        "newsfabric logs list",
+        "newsfabric logs list --open --region oregon",
+        "newsfabric logs list --json --store sqlite:news.db --topics topics.toml",
+    ),
+)
+@_options
+@click.option("--region", metavar="NAME", help="Of this region alone.")
+@click.option("--open", "only_open", is_flag=True, help="Those that have not ended.")
+def list_logs(
+    region: str | None,
+    only_open: bool,
+    as_json: bool,
+    **at: Any,
+) -> None:
+    """List all logs that the directory has, the oldest first."""
+
+    async def read(store: Store) -> list[DirectoryRow]:
+        found = []
+        for its_region, day in await store.log_days():
+            if region in (None, its_region):
+                found += await store.directory(its_region, day)
+        return [row for row in found if row.ended is None or not only_open]
+
+    rows = sorted(_run(read, **at), key=lambda row: (row.log.region, row.log.epoch, row.log.router))
+    if as_json:
+        click.echo(json.dumps([_document(row) for row in rows], indent=2))
+    elif not rows:
+        click.echo("no logs")
+    else:
+        terminal = console()
+        # Whoever reads lines of a pipe wants whole ones.
+        (terminal if terminal.is_terminal else console(width=_WIDE)).print(_table(rows))
+
+
+@logs.command(
+    epilog=examples(
+        "newsfabric logs void oregon oregon-router-1 1735689600000 41-43",
+        "newsfabric logs void oregon oregon-router-1 1735689600000 41 --yes",
+    ),
+)
+@_options
+@click.argument("region")
+@click.argument("router")
+@click.argument("epoch", type=click.IntRange(0))
+@click.argument("numbers", metavar="A[-B]")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def void(
+    region: str, router: str, epoch: int, numbers: str, yes: bool, as_json: bool, **at: Any
+) -> None:
+    """Say that numbers of a log are lost for good, so that no gateway looks for them any more.
+
+    For numbers that a quorum of disks has really lost. Those that can be read where they were
+    written are left alone. It can't be taken back.
+    """
+    log = Log(region, router, epoch)
+    first, last = _run_of(numbers)
+
+    async def missing(store: Store) -> list[int]:
+        await _listed(store, log, last)
+        there: set[int] = set()
+        for start in range(first, last + 1, MAX_SPAN):
+            end = min(last, start + MAX_SPAN - 1)
+            found = await store.numbers(log, first=start, last=end, limit=MAX_SPAN, at_home=True)
+            there |= {number.seq for number in found if number.state is not State.HALF}
+        return [seq for seq in range(first, last + 1) if seq not in there]
+
+    lost = _run(missing, **at)
+    if lost and not yes:
+        click.confirm(f"{len(lost)} numbers are lost for good, and their messages?", abort=True)
+    if lost:
+        _run(lambda store: store.void(log, lost), **at)
+    if as_json:
+        click.echo(json.dumps({"void": lost, "left_alone": last - first + 1 - len(lost)}))
+    else:
+        click.echo(f"{len(lost)} made void, {last - first + 1 - len(lost)} left alone")
+
+
+async def _listed(store: Store, log: Log, last: int) -> None:
+    """NewsfabricError unless ``log`` is there and may have a number ``last``."""
+    rows = await store.directory(log.region, log.day)
+    row = next((row for row in rows if row.log == log), None)
+    if row is None:
+        raise NewsfabricError(
+            f"no log of router {log.router}, epoch {log.epoch} in region {log.region}:"
+            " `newsfabric logs list` shows those that there are"
+        )
+    if row.ended is not None and last > row.ended:
+        raise NewsfabricError(f"this log ended at {row.ended}: nobody looks beyond that")
+
+
+def _run_of(text: str) -> tuple[int, int]:
+    found = _RUN.fullmatch(text)
+    if found is None:
+        raise click.BadParameter("write numbers as 41 or 41-43", param_hint="'A[-B]'")
+    first, last = int(found[1]), int(found[2] or found[1])
+    if not (1 <= first <= last < 2**63 and last - first < _MOST):
+        text = f"from 1 on, the smaller one first, at most {_MOST:,} of them"
+        raise click.BadParameter(text, param_hint="'A[-B]'")
+    return first, last
+
+
+def _run(
+    ask: Callable[[Store], Coroutine[Any, Any, T]],
+    *,
+    state: Path,
+    store: str | None,
+    topics: Path | None,
+) -> T:
+    async def run() -> T:
+        async with _opened(state, store, topics) as opened:
+            return await ask(opened)
+
+    return asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _opened(state: Path, url: str | None, topics: Path | None) -> AsyncIterator[Store]:
+    if url is None:
+        layout, _ = running_world(state)
+        url, topics = layout.store_url(layout.regions[0]), layout.paths.topics
+    if topics is None:
+        raise ConfigError("--store takes --topics, too: how long things are kept is written there")
+    store = open_store(url, load_topics(topics))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _table(rows: list[DirectoryRow]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("region", "router", "epoch", "began (UTC)", "settled", "ended", "void"):
+        right = column in ("epoch", "settled", "ended", "void")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        ended = "open" if row.ended is None else f"{row.ended:,}"
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(row.log.epoch / 1000))
+        table.add_row(
+            row.log.region,
+            row.log.router,
+            str(row.log.epoch),
+            began,
+            f"{row.low:,}",
+            ended,
+            f"{_voids(row):,}" if row.voids else "",
+        )
+    return table
+
+
+def _voids(row: DirectoryRow) -> int:
+    return sum(last - first + 1 for first, last in row.voids)
+
+
+def _document(row: DirectoryRow) -> dict[str, Any]:
+    return {
+        "region": row.log.region,
+        "router": row.log.router,
+        "epoch": row.log.epoch,
+        "low": row.low,
+        "ended": row.ended,
+        "voids": [list(run) for run in row.voids],
+    }
