@@ -51,13 +51,13 @@ LISTING_RETRIES = metrics.counter(
     "router_listing_retries", "Writes of our row in the directory that were tried again"
 )
 CLOSED_LOGS = metrics.counter(
-    "router_own_logs_closed", "Times that others closed our log, because we had been away"
+    "router_closed_own_logs", "Times that others closed our log, because we had been away"
 )
-LOGS_CLOSED = metrics.counter("router_logs_closed", "Logs of dead routers that we have closed")
+LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that we have closed")
 GIVEN_BACK = metrics.counter(
     "router_given_back_messages", "Messages given back to the broker because our log was closed"
 )
-LOW = metrics.gauge("router_low", "All numbers up to it are settled")
+LOW = metrics.gauge("router_settled_seq", "All numbers up to it are settled")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")
 WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")
