@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
 from typing import Final
 
 from gateway.runs import Run, Runs
@@ -106,8 +105,11 @@ class KnownLog:
         self._advance()
 
     def heard(self, number: int, low: int, *, sent_ms: int, now: float) -> None:
-        """A message, or a tick whose last number is ``number``, came of its router, which sent it
-        at ``sent_ms`` by its clock."""
+        """A message, or a tick whose last number is ``number``, came of its router.
+
+        ``sent_ms`` is by the router's clock: when it sent the tick, or the time in the message's
+        id, which is when it got its number.
+        """
         self.heard_at = now
         if low > self.low:
             self.low = low
@@ -171,21 +173,21 @@ class KnownLog:
         """Whether anything is :meth:`missing`."""
         return self.mark < self.certain
 
-    def missing(self) -> Iterator[Run]:
+    def missing(self) -> list[Run]:
         """The numbers that exist for certain and weren't seen: to be read until they are found."""
-        return self.seen.holes(self.mark + 1, self.certain)
+        return list(self.seen.holes(self.mark + 1, self.certain))
 
     def is_silent(self, now: float) -> bool:
         """Whether its router may be gone, so that nobody says what exists beyond ``low``."""
         return self.ended is None and now - self.heard_at > self.silent_after
 
-    def tail(self) -> Iterator[Run]:
+    def tail(self) -> list[Run]:
         """What may exist beyond ``low`` of a silent log: to be read in its own region alone.
 
         Also below the highest number seen: if its whole region is dead nobody will close it.
         """
         first = max(self.low, self.mark) + 1
-        return self.seen.holes(first, self.highest + self.window + 1)
+        return list(self.seen.holes(first, self.highest + self.window + 1))
 
     def left(self) -> Left:
         """What a control plane leaves of it to its successor."""

@@ -26,7 +26,7 @@ from newsfabric.settings import (
     load_fabric,
     server_files_from,
 )
-from newsfabric.store import Store, open_store
+from newsfabric.store import Store, check_region, open_store
 from newsfabric.topics import TopicTable, load_topics
 from wholesale.core_service import CoreService, CoreSettings
 from wholesale.frontdesk.access import read_keys
@@ -372,6 +372,7 @@ async def _on_core(
 ) -> AsyncIterator[tuple[Region, dict[str, Any]]]:
     """The region, and what a service on its core cluster works with."""
     own = load_fabric(fabric).region(region)
+    check_region(store, own.name)
     table = load_topics(topics)
     async with _store(store, table) as opened, _link(own.core, name) as link:
         yield own, {"store": opened, "link": link, "topics": table}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from newsfabric.amqp import Consumer
 from newsfabric.amqp.message import Delivery
 
@@ -15,13 +17,14 @@ class QueueSource:
     def __init__(self) -> None:
         self._consumer: Consumer | None = None
         self._generation = 0
-        self._early: list[Delivery] = []
+        # What is to be said of deliveries as soon as there is a consumer.
+        self._early: list[Callable[[Consumer], None]] = []
 
     def attach(self, consumer: Consumer) -> None:
         """``consumer`` is where acks go."""
         self._consumer = consumer
-        for delivery in self._early:
-            consumer.ack(delivery)
+        for say in self._early:
+            say(consumer)
         self._early.clear()
 
     def saw(self, delivery: Delivery) -> bool:
@@ -33,13 +36,15 @@ class QueueSource:
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge ``delivery``."""
         if self._consumer is None:
-            self._early.append(delivery)
+            self._early.append(lambda consumer: consumer.ack(delivery))
         else:
             self._consumer.ack(delivery)
 
     def give_back(self, delivery: Delivery) -> None:
         """Have the broker put ``delivery`` back into its queue."""
-        if self._consumer is not None:
+        if self._consumer is None:
+            self._early.append(lambda consumer: consumer.reject(delivery, requeue=True))
+        else:
             self._consumer.reject(delivery, requeue=True)
 
     def is_stale(self, delivery: Delivery) -> bool:

@@ -114,14 +114,16 @@ def void(
 ) -> None:
     """Say that numbers of a log are lost for good, so that no gateway looks for them any more.
 
-    For numbers that a quorum of disks has really lost. Those that can be read where they were
-    written are left alone. It can't be taken back.
+    For numbers that a quorum of disks has really lost. What can be read whole in its own region is
+    left alone, and of a log that is open all that isn't settled. It can't be taken back.
+
+    With --store, that of the log's own region: with Cassandra, dc=REGION.
     """
     log = Log(region, router, epoch)
     first, last = _run_of(numbers)
 
     async def missing(store: Store) -> list[int]:
-        await _listed(store, log, last)
+        await _check(store, log, last)
         there: set[int] = set()
         for start in range(first, last + 1, MAX_SPAN):
             end = min(last, start + MAX_SPAN - 1)
@@ -129,20 +131,26 @@ def void(
             there |= {number.seq for number in found if number.state is not State.HALF}
         return [seq for seq in range(first, last + 1) if seq not in there]
 
-    lost = _run(missing, **at)
+    async def make_void(store: Store) -> list[int]:
+        # Again: while somebody thought about it they may have come.
+        still = await missing(store)
+        await store.void(log, still)
+        return still
+
+    lost = _run(missing, region=region, **at)
     if lost and not yes:
         click.confirm(f"{len(lost)} numbers are lost for good, and their messages?", abort=True)
     if lost:
-        _run(lambda store: store.void(log, lost), **at)
+        lost = _run(make_void, region=region, **at)
     if as_json:
         click.echo(json.dumps({"void": lost, "left_alone": last - first + 1 - len(lost)}))
     else:
         click.echo(f"{len(lost)} made void, {last - first + 1 - len(lost)} left alone")
 
 
-async def _listed(store: Store, log: Log, last: int) -> None:
-    """NewsfabricError unless ``log`` is there and may have a number ``last``."""
-    rows = await store.directory(log.region, log.day)
+async def _check(store: Store, log: Log, last: int) -> None:
+    """NewsfabricError unless the numbers of ``log`` up to ``last`` are its router's no more."""
+    rows = await store.directory(log.region, log.day, at_home=True)
     row = next((row for row in rows if row.log == log), None)
     if row is None:
         raise NewsfabricError(
@@ -151,6 +159,10 @@ async def _listed(store: Store, log: Log, last: int) -> None:
         )
     if row.ended is not None and last > row.ended:
         raise NewsfabricError(f"this log ended at {row.ended}: nobody looks beyond that")
+    if row.ended is None and last > row.low:
+        raise NewsfabricError(
+            f"this log is open, and settled up to {row.low}: what comes after that is its router's"
+        )
 
 
 def _run_of(text: str) -> tuple[int, int]:
@@ -170,19 +182,22 @@ def _run(
     state: Path,
     store: str | None,
     topics: Path | None,
+    region: str | None = None,
 ) -> T:
     async def run() -> T:
-        async with _opened(state, store, topics) as opened:
+        async with _opened(state, store, topics, region) as opened:
             return await ask(opened)
 
     return asyncio.run(run())
 
 
 @contextlib.asynccontextmanager
-async def _opened(state: Path, url: str | None, topics: Path | None) -> AsyncIterator[Store]:
+async def _opened(
+    state: Path, url: str | None, topics: Path | None, region: str | None
+) -> AsyncIterator[Store]:
     if url is None:
         layout, _ = running_world(state)
-        url, topics = layout.store_url(layout.regions[0]), layout.paths.topics
+        url, topics = layout.store_url(layout.region(region)), layout.paths.topics
     if topics is None:
         raise ConfigError("--store takes --topics, too: how long things are kept is written there")
     store = open_store(url, load_topics(topics))

@@ -87,13 +87,14 @@ class Store(Protocol):
         The first ``limit`` of those that have an index row; fewer than ``limit`` are all. With
         ``at_home`` they are read at quorum in the region that wrote them, and StoreUnavailable if
         that can't be asked: only there does a number that isn't found not exist. Else as everything
-        is read, where a number that isn't found may come yet. Index rows outlive their messages,
-        whose number is GONE then.
+        is read, where a number that isn't found may come yet. Index rows outlive their messages by
+        two days, in which the number is GONE.
         """
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
         """Each of ``numbers`` is VOID; on return everyone reads it so. After an error, say it
-        again. For numbers whose messages were never written, or are lost for good."""
+        again. For numbers whose messages can't be written, or are lost for good. StoreError for a
+        log of another region than this store's."""
 
     async def list_log(self, log: Log) -> bool:
         """Put the first row of ``log`` into the directory; False if there is one already.
@@ -105,19 +106,22 @@ class Store(Protocol):
         """Have ``row`` replace the one there, where it may (:meth:`DirectoryRow.may_replace`).
 
         True if ``row`` stands now: saying it again does no harm. False if the log has ended or
-        moved, or isn't listed.
+        moved, or isn't listed. StoreError for a log of another region than this store's.
         """
 
-    async def log_days(self) -> list[tuple[str, int]]:
-        """(region, day) of every part of the directory that has rows, in order."""
+    async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
+        """(region, day) of every part of the directory that has rows, in order.
+
+        With ``at_home`` as this region itself has them, or StoreUnavailable: its own are all there.
+        """
 
     async def directory(
-        self, region: str, day: int, *, but: Collection[Log] = ()
+        self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
         """The logs of ``region`` that began on ``day``, by router and epoch.
 
         Without those in ``but``, which the caller knows to have ended: they don't change any more.
-        Of another region this may be what was there some time ago.
+        What isn't read ``at_home``, in ``region`` itself, may be what was there some time ago.
         """
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
@@ -172,3 +176,20 @@ def open_store(url: str, topics: TopicTable, *, environ: Mapping[str, str] = os.
         f"unknown store {url!r}: write sqlite:PATH or memory: or "
         "cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME"
     )
+
+
+def check_region(url: str, region: str) -> None:
+    """ConfigError unless the store at ``url`` is that of ``region``: its data centre is called so.
+
+    A log is listed and closed by its own region's nodes.
+    """
+    if not url.startswith("cassandra:"):
+        return
+    from newsfabric.store._cassandra_url import parse_address
+
+    centre = parse_address(url).centre
+    if centre != region:
+        raise ConfigError(
+            f"--store says dc={centre}, and this service is of region {region}:"
+            " data centres are called as the regions are"
+        )

@@ -47,6 +47,7 @@ from cassandra.policies import (
 from cassandra.protocol import (
     IsBootstrappingErrorMessage,
     OverloadedErrorMessage,
+    ServerError,
     TruncateError,
 )
 from cassandra.query import tuple_factory
@@ -60,6 +61,8 @@ logger = logging.getLogger(__name__)
 
 CONNECT_S: Final = 5.0
 REQUEST_S: Final = 4.0
+# A lightweight transaction; a lease lasts for several of them.
+TRANSACTION_S: Final = 2.0
 # An answer takes milliseconds. After this long another replica is asked as well.
 _SPECULATE_S: Final = 0.25
 _HEARTBEAT_S: Final = 5.0
@@ -80,6 +83,7 @@ _PASSING: Final = (
     NoHostAvailable,
     OperationTimedOut,
     OverloadedErrorMessage,
+    ServerError,
     Timeout,
     TruncateError,
     Unavailable,
@@ -172,7 +176,8 @@ def cluster(
         control_connection_timeout=CONNECT_S,
         execution_profiles={
             QUORUM: profile(level, TokenAwarePolicy(here())),
-            TRANSACTION: profile(ConsistencyLevel.LOCAL_QUORUM, TokenAwarePolicy(here()), **once),
+            # By any node, each time the next: a replica that hangs mustn't have all of them.
+            TRANSACTION: profile(ConsistencyLevel.LOCAL_QUORUM, here(), **once),
             # Aware of tokens it would begin with replicas of our own region.
             ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
             EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),

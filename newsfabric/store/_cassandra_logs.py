@@ -14,7 +14,9 @@ wrong.
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -22,10 +24,11 @@ from typing import Final
 import orjson
 
 from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.errors import StoreError
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
-from newsfabric.store._unreadable import readable
+from newsfabric.store._unreadable import read_row, readable
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
 
@@ -36,6 +39,10 @@ _TOGETHER: Final = 50
 _MOST_DAYS: Final = 10_000
 # Of a row without a topic.
 _VOID_BYTES: Final = 128
+# Clocks don't go back by more.
+_STEP_MS: Final = 60_000
+# Names are written again, lest they end before their rows, whose time each change puts off.
+_NAME_AGAIN_S: Final = 86_400.0
 _NO_ID: Final = uuid.UUID(int=0)
 
 
@@ -46,6 +53,8 @@ class Logs:
         self._session = session
         self._topics = topics
         self._now_ms = now_ms
+        # The log that was named last, and until when that needn't be said again (monotonic).
+        self._named: dict[Log, float] = {}
 
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool
@@ -96,30 +105,49 @@ class Logs:
 
     async def void(self, log: Log, numbers: Iterable[int]) -> None:
         """As :meth:`newsfabric.store.Store.void`."""
-        now = self._now_ms()
-        ttl = rows.ttl_s(rules.log_ends(now, self._topics) - now)
+        self._check_home(log)
+        now, ttl = self._now_ms(), self._directory_ttl()
         batches = rows.Batches()
         for seq in numbers:
             block = seq // rows.LOG_BLOCK
-            # Now is later than the time of any message whose place it may take.
-            row = (log.router, log.epoch, block, seq, "", _NO_ID, now * 1000, ttl)
+            # Later than the time of any message whose place it may take, though a clock steps.
+            row = (log.router, log.epoch, block, seq, "", _NO_ID, (now + _STEP_MS) * 1000, ttl)
             batches.add(rows.INSERT_LOG, (log.router, log.epoch, block), row, _VOID_BYTES)
         await self._session.write(batches.all)
 
     async def list_log(self, log: Log) -> bool:
         """As :meth:`newsfabric.store.Store.list_log`."""
-        ttl = self._directory_ttl()
+        self._check_home(log)
         # First: what isn't named isn't read.
+        await self._name(log)
+        values = (*log, self._directory_ttl())
+        return bool((await self._session.transact(rows.LIST_LOG, values))[0])
+
+    async def _name(self, log: Log) -> None:
+        """See that the tables of names have ``log`` for as long as its row lasts."""
+        now = time.monotonic()
+        if self._named.get(log, now) > now:
+            return
+        ttl = self._directory_ttl()
         await self._session.write(
             [
                 rows.Batch(rows.INSERT_LOG_DAY, [(log.region, log.day, ttl)]),
                 rows.Batch(rows.INSERT_LOG_NAME, [(log.region, log.day, *log[1:], ttl)]),
             ]
         )
-        return bool((await self._session.transact(rows.LIST_LOG, (*log, ttl)))[0])
+        self._named = {log: now + _NAME_AGAIN_S}
+
+    def _check_home(self, log: Log) -> None:
+        if log.region != self._session.centre:
+            raise StoreError(
+                f"a log of region {log.region} is changed through its own data centre:"
+                f" this store's URL says dc={self._session.centre}"
+            )
 
     async def change_log(self, row: DirectoryRow) -> bool:
         """As :meth:`newsfabric.store.Store.change_log`."""
+        self._check_home(row.log)
+        await self._name(row.log)
         values = (self._directory_ttl(), row.version, row.low, orjson.dumps(row.voids).decode())
         if row.ended is None:
             answer = await self._session.transact(rows.CHANGE_LOG, (*values, *row.log, row.version))
@@ -127,47 +155,50 @@ class Logs:
             ending = (*values, row.ended, *row.log, row.version)
             answer = await self._session.transact(rows.END_LOG, ending)
         # If it was refused, then perhaps because it was said before and not answered.
-        return bool(answer[0]) or await self._rows(row.log, [row.log.epoch], home=True) == [row]
+        return bool(answer[0]) or await self._rows(row.log, [row.log.epoch], row.log.region) == [
+            row
+        ]
 
-    async def log_days(self) -> list[tuple[str, int]]:
+    async def log_days(self, *, at_home: bool) -> list[tuple[str, int]]:
         """As :meth:`newsfabric.store.Store.log_days`."""
-        found = await self._session.read(rows.LOG_DAYS, (_MOST_DAYS,))
+        at = self._session.centre if at_home else None
+        found = await self._session.read(rows.LOG_DAYS, (_MOST_DAYS,), at=at)
         return [(region, day) for region, day in found]
 
     async def directory(
-        self, region: str, day: int, *, but: Collection[Log] = ()
+        self, region: str, day: int, *, but: Collection[Log], at_home: bool
     ) -> list[DirectoryRow]:
         """As :meth:`newsfabric.store.Store.directory`."""
         epochs: dict[str, list[int]] = collections.defaultdict(list)
-        for router, epoch in await self._names(region, day):
+        at = region if at_home else None
+        for router, epoch in await self._names(region, day, at):
             if Log(region, router, epoch) not in but:
                 epochs[router].append(epoch)
         parts = await together(
-            self._rows(Log(region, router, 0), some)
+            self._rows(Log(region, router, 0), some, at)
             for router, every in epochs.items()
             for some in _in_parts(every, _TOGETHER)
         )
         return sorted(itertools.chain.from_iterable(parts), key=lambda row: row.log)
 
-    async def _names(self, region: str, day: int) -> list[tuple[str, int]]:
+    async def _names(self, region: str, day: int, at: str | None) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
         while True:
             after = found[-1] if found else ("", 0)
             asked = (region, day, *after, _PAGE_NAMES)
-            page = await self._session.read(rows.LOG_NAMES, asked)
+            page = await self._session.read(rows.LOG_NAMES, asked, at=at)
             found += [(router, epoch) for router, epoch in page]
             if len(page) < _PAGE_NAMES:
                 return found
 
-    async def _rows(self, log: Log, epochs: list[int], *, home: bool = False) -> list[DirectoryRow]:
+    async def _rows(self, log: Log, epochs: list[int], at: str | None) -> list[DirectoryRow]:
         """The rows of one router's logs, whatever the epoch of ``log``."""
-        at = log.region if home else None
         found = await self._session.read(rows.LOGS, (log.region, log.router, epochs), at=at)
         return [_row(log.region, fields) for fields in found]
 
     def _directory_ttl(self) -> int:
         now = self._now_ms()
-        return rows.ttl_s(rules.log_ends(now, self._topics) - now)
+        return rows.ttl_s(rules.directory_ends(now, self._topics) - now)
 
 
 def _in_parts(every: list[int], most: int) -> Iterator[list[int]]:
@@ -176,6 +207,12 @@ def _in_parts(every: list[int], most: int) -> Iterator[list[int]]:
 
 
 def _row(region: str, fields: Row) -> DirectoryRow:
+    return read_row(fields, functools.partial(_row_of, region))
+
+
+def _row_of(region: str, fields: Row) -> DirectoryRow:
     router, epoch, version, low, ended, voids = fields
+    if version is None or low is None:
+        raise ValueError("no version or no low")
     runs = tuple((first, last) for first, last in orjson.loads(voids or "[]"))
     return DirectoryRow(Log(region, router, epoch), version, low, ended, runs)

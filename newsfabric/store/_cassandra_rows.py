@@ -193,7 +193,6 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
     add = batches.add
     noted: set[tuple[str, int, int]] = set()
     journal_ttl = _slot_ttl(rules.longest_ms(topics))
-    log_ttl = ttl_s(rules.log_ends(now_ms, topics) - now_ms)
     for e in envelopes:
         topic, ms = e.topic, ms_of_id(e.id)
         day, bucket, shard = ms // DAY_MS, ms // BUCKET_MS, e.identity % SHARDS
@@ -206,6 +205,7 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
         row = (*key, e.body, rest)
         add(INSERT_MESSAGE, (topic, day), (topic, day, *row, stamp, ttl), size)
         block = e.seq // LOG_BLOCK
+        log_ttl = ttl_s(min(rules.index_ends(ms + kept_ms) - now_ms, rules.index_ends(kept_ms)))
         log_row = (e.router, e.epoch, block, e.seq, topic, key[0], stamp, log_ttl)
         add(INSERT_LOG, (e.router, e.epoch, block), log_row, _KEY_BYTES)
         add(

@@ -34,6 +34,7 @@ from newsfabric.store._cassandra_cluster import (
     QUORUM,
     REQUEST_S,
     TRANSACTION,
+    TRANSACTION_S,
     cluster,
     keep_nodes_known,
     one_line,
@@ -125,6 +126,11 @@ class Session:
         self._closed = False
         self._silence = Silence()
 
+    @property
+    def centre(self) -> str:
+        """The data centre whose nodes are asked: a region's name."""
+        return self._address.centre
+
     async def read(
         self,
         statement: str,
@@ -175,7 +181,8 @@ class Session:
         """
         link = await self._connected()
         request = link.bindings[statement].one(values)
-        (answer,) = await self._start(link, request, TRANSACTION, await self._turn())
+        turn = await self._turn()
+        (answer,) = await self._start(link, request, TRANSACTION, turn, within=TRANSACTION_S)
         return answer
 
     async def _read(

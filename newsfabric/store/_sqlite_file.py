@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
+from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, Mark, first_of_each, is_individual
 from newsfabric.store import rules
@@ -277,8 +277,8 @@ def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
         life = rules.lifetime(e, topics)
         ends = (life.readable_until, life.kept_until)
         rows.messages.append((e.topic, *rules.row_key(e), *ends, e.body, _rest(e)))
-        log_ends = rules.log_ends(ms_of_id(e.id), topics)
-        rows.log.append((e.router, e.epoch, e.seq, e.topic, e.id, log_ends))
+        index_ends = rules.index_ends(life.kept_until)
+        rows.log.append((e.router, e.epoch, e.seq, e.topic, e.id, index_ends))
         if e.key is not None:
             rows.latest.append((e.topic, e.key, *rules.rank(e), *ends))
         if is_individual(e, topics.find(e.topic)):

@@ -5,6 +5,7 @@ Writers of one file take turns, so a condition that is part of the statement is 
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.store._sqlite_file import Row, read_envelope
-from newsfabric.store._unreadable import readable
+from newsfabric.store._unreadable import read_row, readable
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 
 _NUMBERS: Final = """SELECT json_group_array(json_array(seq, topic, id, hex(body), hex(rest))) FROM
@@ -101,6 +102,10 @@ def directory(connection: sqlite3.Connection, region: str, day: int) -> list[Dir
 
 
 def _row(region: str, fields: Row) -> DirectoryRow:
+    return read_row(fields, functools.partial(_row_of, region))
+
+
+def _row_of(region: str, fields: Row) -> DirectoryRow:
     router, epoch, version, low, ended, voids = fields
     runs = tuple((first, last) for first, last in orjson.loads(voids))
     return DirectoryRow(Log(region, router, epoch), version, low, ended, runs)

@@ -208,13 +208,13 @@ class CassandraStore:
     async def change_log(self, row: DirectoryRow) -> bool:
         return await self._logs.change_log(row)
 
-    async def log_days(self) -> list[tuple[str, int]]:
-        return await self._logs.log_days()
+    async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
+        return await self._logs.log_days(at_home=at_home)
 
     async def directory(
-        self, region: str, day: int, *, but: Collection[Log] = ()
+        self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
-        return await self._logs.directory(region, day, but=but)
+        return await self._logs.directory(region, day, but=but, at_home=at_home)
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
         return await self._mailboxes.read(topics, limit=limit)

@@ -150,7 +150,9 @@ class MemoryStore:
             return False
         self._directory[log] = DirectoryRow(log)
         while len(self._directory) > _MOST_LOGS:
-            oldest = next(iter(self._directory))
+            # Those that have ended first.
+            ended = (row.log for row in self._directory.values() if row.ended is not None)
+            oldest = next(ended, next(iter(self._directory)))
             del self._directory[oldest]
             self._logs.pop((oldest.router, oldest.epoch), None)
         return True
@@ -161,11 +163,11 @@ class MemoryStore:
             self._directory[row.log] = row
         return self._directory.get(row.log) == row
 
-    async def log_days(self) -> list[tuple[str, int]]:
+    async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
         return sorted({(log.region, log.day) for log in self._directory})
 
     async def directory(
-        self, region: str, day: int, *, but: Collection[Log] = ()
+        self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
         found = [log for log in self._directory if (log.region, log.day) == (region, day)]
         return [self._directory[log] for log in sorted(found) if log not in but]
@@ -255,8 +257,8 @@ class MemoryStore:
         if self._now_ms() < row.life.readable_until:
             self._dropped_ms = ms_of_id(row.envelope.id)
         self.bytes_kept -= row.cost
-        rows = self._log(row.envelope.router, row.envelope.epoch)
-        if rows.messages.get(row.envelope.seq) == key:
+        rows = self._logs.get((row.envelope.router, row.envelope.epoch))
+        if rows is not None and rows.messages.get(row.envelope.seq) == key:
             del rows.messages[row.envelope.seq]
             rows.dropped = max(rows.dropped, row.envelope.seq)
         topic, story = row.envelope.topic, row.envelope.key

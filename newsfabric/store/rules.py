@@ -63,13 +63,18 @@ def mark_ends(mark: Mark, topics: TopicTable) -> int:
     return routed_ms + max(ttl_ms(mark.topic, topics), JOURNAL_MS)
 
 
-def log_ends(routed_ms: int, topics: TopicTable) -> int:
-    """When the index row of what was routed then is dropped, ms since the epoch.
+def index_ends(kept_until: int) -> int:
+    """When the index row of a message that is ``kept_until`` then is dropped, in ms.
 
-    As late as any message routed on its day is: one whose index row is there and whose time is over
-    is known to be gone, and doesn't look like one that is still to come.
+    Later than the message: whoever looks for its number meanwhile finds that it is gone, and
+    doesn't take it for one that is still to come.
     """
-    return routed_ms + longest_ms(topics) + _LOG_STAYS_MS
+    return kept_until + _LOG_STAYS_MS
+
+
+def directory_ends(now_ms: int, topics: TopicTable) -> int:
+    """When a row of the directory that is written now is dropped, in ms: after all messages."""
+    return now_ms + longest_ms(topics) + _LOG_STAYS_MS
 
 
 def is_gone(id_text: str, topic: str, topics: TopicTable, now_ms: int) -> bool:

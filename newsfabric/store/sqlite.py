@@ -138,22 +138,22 @@ class SqliteStore:
         )
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
-        ends = rules.log_ends(self._now_ms(), self._topics)
+        ends = rules.directory_ends(self._now_ms(), self._topics)
         await self._write(file.Rows(log=logs.void_rows(log, numbers, ends)))
 
     async def list_log(self, log: Log) -> bool:
-        ends = rules.log_ends(self._now_ms(), self._topics)
+        ends = rules.directory_ends(self._now_ms(), self._topics)
         return await self._read(lambda connection: logs.list_log(connection, log, ends))
 
     async def change_log(self, row: DirectoryRow) -> bool:
-        ends = rules.log_ends(self._now_ms(), self._topics)
+        ends = rules.directory_ends(self._now_ms(), self._topics)
         return await self._read(lambda connection: logs.change_log(connection, row, ends))
 
-    async def log_days(self) -> list[tuple[str, int]]:
+    async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
         return await self._read(logs.log_days)
 
     async def directory(
-        self, region: str, day: int, *, but: Collection[Log] = ()
+        self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
         found = await self._read(lambda connection: logs.directory(connection, region, day))
         return [row for row in found if row.log not in but]

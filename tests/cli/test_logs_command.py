@@ -128,6 +128,8 @@ def test_nothing_to_do_is_no_question(place: Place):
         (("oregon", "nobody", str(START_MS), "1"), "no log of router nobody"),
         (("dublin", "oregon-router-1", str(START_MS), "1"), "in region dublin"),
         (("oregon", "oregon-router-1", str(START_MS), "1012"), "this log ended at 1011"),
+        # Its router may yet give it out.
+        (("dublin", "dublin-router-1", str(START_MS + 1_500), "1"), "open, and settled up to 0"),
     ],
 )
 def test_a_log_or_number_that_isnt_there_is_said(place: Place, words: tuple[str, ...], why: str):

@@ -58,7 +58,7 @@ def check_marks(world: World, gateway: Gateway) -> None:
                 raise InvariantBroken(
                     "L2", f"a mark passed {log.router}/{number}, which was never offered"
                 )
-        missing = list(known.missing())
+        missing = known.missing()
         if missing:
             raise InvariantBroken(
                 "L3", f"a gateway in {gateway.region} still lacks {log.router}/{missing}"

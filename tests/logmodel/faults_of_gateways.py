@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
 
 from gateway.known_log import KnownLog, Left
 from gateway.runs import Run
@@ -41,8 +40,8 @@ class MarkSkips(KnownLog):
 
 
 class SilentFromTop(KnownLog):
-    def tail(self) -> Iterator[Run]:
-        return iter([(self.highest + 1, self.highest + self.window + 1)])
+    def tail(self) -> list[Run]:
+        return [(self.highest + 1, self.highest + self.window + 1)]
 
 
 class NeverSilent(KnownLog):

@@ -17,6 +17,10 @@ class Numbering(numbering.Numbering):
         super().__init__(window=window)
         self.log = log
 
+    def may_give(self, now: float) -> bool:
+        """Whether it may give out one more number."""
+        return self.is_listed and self.room > 0 and self.has_lease(now)
+
     @staticmethod
     def ends_void(held: float, *, tried: bool) -> bool:
         """Whether a number ends void whose message was ``held`` for so many seconds.

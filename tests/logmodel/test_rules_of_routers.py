@@ -130,30 +130,6 @@ def test_of_two_closers_one_is_refused() -> None:
 # Closing.
 
 
-def test_a_row_that_has_not_moved_for_a_minute_of_our_own_watching_is_closed() -> None:
-    closing = Closing("A", "A2")
-    row = DirectoryRow(version=4, low=9)
-    assert not closing.may_close(LOG, row, now=500.0)
-    assert not closing.may_close(LOG, row, now=559.9)
-    assert closing.may_close(LOG, row, now=560.0)
-
-
-def test_a_row_that_moves_is_watched_anew() -> None:
-    closing = Closing("A", "A2")
-    row = DirectoryRow(version=4, low=9)
-    closing.may_close(LOG, row, now=500.0)
-    assert not closing.may_close(LOG, row._replace(version=5), now=550.0)
-    assert not closing.may_close(LOG, row._replace(version=5), now=609.9)
-    assert closing.may_close(LOG, row._replace(version=5), now=610.0)
-
-
-def test_another_region_closes_nothing() -> None:
-    closing = Closing("B", "B1")
-    row = DirectoryRow(version=4, low=9)
-    closing.may_close(LOG, row, now=0.0)
-    assert not closing.may_close(LOG, row, now=9999.0)
-
-
 def end_of(low: int, rows: Mapping[int, tuple[Row | None, Row | None]]) -> Ending:
     ending, _ = Closing("A", "A2").end_of(
         DirectoryRow(version=1, low=low), lambda n: rows.get(n, (None, None))

@@ -19,6 +19,7 @@ from newsfabric.store import open_store
 from newsfabric.store._cassandra_session import Session
 from newsfabric.store._unreadable import UNREADABLE
 from newsfabric.store.cassandra import CassandraStore
+from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topics import TopicPolicy, TopicTable
 from newsfabric.world.broker import free_ports
 from newsfabric.world.cassandra import LocalCassandra
@@ -231,3 +232,54 @@ async def test_a_day_has_more_slots_than_a_page_of_the_driver(store, keyspace):
         keyspace.execute(f"BEGIN UNLOGGED BATCH {some} APPLY BATCH")
     read = (rows.SLOTS, (rows.day_scope(day), first, first + 10_000, 10_000))
     assert len(await store._session.read(*read)) == 5_100
+
+
+LOG = Log("oregon", "oregon-router-1", START_MS)
+
+
+async def test_a_log_whose_names_ended_before_its_row_is_named_again(keyspace):
+    began = keyspace.emptied(TOPICS, Clock())
+    await began.list_log(LOG)
+    await began.close()
+    # It lived for longer than a TTL.
+    keyspace.execute("TRUNCATE log_names")
+    keyspace.execute("TRUNCATE log_days")
+    store = keyspace.opened(TOPICS, Clock())
+    row = DirectoryRow(LOG, version=2, low=7)
+    assert await store.change_log(row)
+    assert await store.log_days() == [("oregon", LOG.day)]
+    assert await store.directory("oregon", LOG.day) == [row]
+    await store.close()
+
+
+async def test_all_that_a_change_of_the_directory_writes_ends_together(store, keyspace):
+    await store.list_log(LOG)
+    await store.change_log(DirectoryRow(LOG, version=2, low=7, ended=9))
+    (ends,) = keyspace.execute("SELECT TTL(version), TTL(low), TTL(ended), TTL(voids) FROM logs")
+    assert max(ends) - min(ends) <= 1
+    # The longest ttl, which is that of tokens, and two days.
+    assert ends[0] > 30 * 86_400 + 2 * 86_400
+
+
+@pytest.mark.parametrize("column", ["voids = 'nothing'", "version = null", "voids = '[1]'"])
+async def test_a_row_of_the_directory_that_no_router_wrote_is_a_store_error(
+    store, keyspace, column
+):
+    await store.list_log(LOG)
+    where = f"region = 'oregon' AND router = '{LOG.router}' AND epoch = {LOG.epoch}"
+    keyspace.execute(f"UPDATE logs SET {column} WHERE {where}")
+    with pytest.raises(StoreError, match="no router wrote"):
+        await store.directory("oregon", LOG.day)
+
+
+async def test_logs_of_other_regions_are_changed_by_nobody_here(store):
+    abroad = LOG._replace(region="dublin")
+    for change in (
+        store.list_log(abroad),
+        store.change_log(DirectoryRow(abroad, version=2)),
+        store.void(abroad, [1]),
+    ):
+        with pytest.raises(StoreError, match="changed through its own data centre"):
+            await change
+    with pytest.raises(StoreUnavailable):
+        await store.numbers(abroad, first=1, last=9, limit=9, at_home=True)

@@ -100,8 +100,10 @@ def test_the_index_rows_of_a_log_are_one_request_for_each_block_of_numbers():
         [(0, 4095, "markets.dax")],
         [(1, 4096, "news.breaking"), (1, 4097, "news.sport")],
     ]
-    # As long as the longest ttl, though a ticker's messages last for minutes.
-    assert {row[-1] for batch in indexes for row in batch.rows} == {5 * 365 * DAY_S}
+    # Two days longer than their messages, of which a ticker's last for ten minutes.
+    lasts = {row[3]: row[-1] for batch in indexes for row in batch.rows}
+    hour = 3_600 + 2 * DAY_S + 60
+    assert lasts == {4095: 600 + 2 * DAY_S + 60, 4096: hour, 4097: hour}
 
 
 @pytest.mark.parametrize(

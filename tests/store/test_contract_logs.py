@@ -108,6 +108,12 @@ async def test_a_message_whose_time_is_over_is_gone_and_its_number_still_there(s
     assert await read(store, 1, 2) == [Number(1, State.GONE), Number(2, State.GONE)]
 
 
+async def test_at_home_the_same_directory_is_read(store):
+    await store.list_log(LOG)
+    assert await store.log_days(at_home=True) == [("oregon", DAY)]
+    assert await store.directory("oregon", DAY, at_home=True) == [LISTED]
+
+
 # The directory.
 
 
@@ -129,19 +135,16 @@ async def test_logs_are_listed_by_region_and_by_the_day_on_which_they_began(stor
         LOG._replace(epoch=START_MS + DAY_MS),
         # A router whose clock is a year behind.
         LOG._replace(epoch=START_MS - 365 * DAY_MS),
-        LOG._replace(region="dublin"),
     ]
     for log in logs:
         assert await store.list_log(log)
     assert await store.log_days() == [
-        ("dublin", DAY),
         ("oregon", DAY - 365),
         ("oregon", DAY),
         ("oregon", DAY + 1),
     ]
     assert await store.directory("oregon", DAY) == [DirectoryRow(log) for log in logs[:2]]
     assert await store.directory("oregon", DAY - 365) == [DirectoryRow(logs[3])]
-    assert await store.directory("dublin", DAY) == [DirectoryRow(logs[4])]
     assert await store.directory("virginia", DAY) == []
 
 

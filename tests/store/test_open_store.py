@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from newsfabric.errors import ConfigError
-from newsfabric.store import open_store
+from newsfabric.store import check_region, open_store
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.sqlite import SqliteStore
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -31,3 +31,10 @@ async def test_sqlite_is_the_file_behind_the_first_colon(tmp_path: Path):
 def test_anything_else_is_a_config_error_that_says_what_to_write(url):
     with pytest.raises(ConfigError, match="write sqlite:PATH or memory: or cassandra://"):
         open_store(url, TOPICS)
+
+
+def test_a_services_store_is_that_of_its_region():
+    check_region("sqlite:news.db", "oregon")
+    check_region("cassandra://10.0.0.1/news?dc=oregon", "oregon")
+    with pytest.raises(ConfigError, match="says dc=dc1, and this service is of region oregon"):
+        check_region("cassandra://10.0.0.1/news?dc=dc1", "oregon")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from newsfabric.errors import StoreError
+from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number
 from wholesale.router import counters
@@ -18,7 +19,10 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two looks at the directory.
 LOOK: Final = 5.0
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 60.0
+# Routers of one region close at times that are so far apart, at most.
+_APART: Final = 15.0
+_DONE_SECONDS: Final = 300.0
 # Messages with their bodies, 16 MiB of the largest.
 _PAGE: Final = 256
 
@@ -41,34 +45,48 @@ class Closer:
         self._now_ms = now_ms
         self._now = now
         self._watch = Watch(region)
+        # Not all routers of a region in the same second: they would hinder each other.
+        self._watch.patience += random.uniform(0.0, _APART)  # noqa: S311 - spread, not secret
         # Of each day, those that have ended: they needn't be read again.
         self._ended: dict[int, set[Log]] = {}
-        # Days of which all have, and on which no router begins any more.
-        self._done: set[int] = set()
+        # Days of which all have, and until when they needn't be looked at again.
+        self._done: dict[int, float] = {}
+        self._failing = Seldom()
 
     async def run(self) -> None:
         """Look and close, until cancelled. A store that is away is asked again at the next look."""
         while True:
             await asyncio.sleep(LOOK * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    await self.look()
-            except (StoreError, TimeoutError) as exc:
-                logger.debug("the directory can't be looked at: %r", exc)
+            await self._try("look at the directory", self.look())
+
+    async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        """Whatever a store does wrong, routing goes on, and the next look may do better."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await work
+        except Exception as exc:
+            unsaid = self._failing.may_say(self._now())
+            if unsaid is not None:
+                ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc
+                why = str(exc) or "no answer"
+                text = "can't %s now: %s (and %d more)"
+                logger.warning(text, what, why, unsaid, exc_info=ours)
 
     async def look(self) -> None:
         """Close what may be closed now; StoreError if the directory can't be read."""
-        for region, day in await self._store.log_days():
-            if region != self._region or day in self._done:
+        now = self._now()
+        for region, day in await self._store.log_days(at_home=True):
+            if region != self._region or self._done.get(day, 0.0) > now:
                 continue
             ended = self._ended.setdefault(day, set())
-            rows = await self._store.directory(region, day, but=ended)
+            rows = await self._store.directory(region, day, but=ended, at_home=True)
             ended.update(row.log for row in rows if row.ended is not None)
             for row in rows:
                 if row.log != self._own() and self._watch.may_close(row, self._now()):
-                    await self._close(row)
+                    await self._try(f"close the log of {row.log.router}", self._close(row))
             if all(row.ended is not None for row in rows) and self._is_past(day):
-                self._done.add(day)
+                # A router whose clock is wrong may yet begin on it.
+                self._done[day] = now + _DONE_SECONDS
                 del self._ended[day]
 
     def _is_past(self, day: int) -> bool:
@@ -85,7 +103,7 @@ class Closer:
         counters.LOGS_CLOSED.inc()
         voids = sum(last - first + 1 for first, last in ending.voids)
         logger.info(
-            "closed the log of %s, epoch %d, which stood still for %.0f s: it ends with %s,"
+            "closed the log of %s, epoch %d, whose row stood still for %.0f s: it ends with %s,"
             " and %d of its numbers are void",
             row.log.router, row.log.epoch, self._watch.patience, ending.ended, voids,
         )  # fmt: skip

@@ -3,7 +3,10 @@
 A log is closed in its own region only, by any router there: only there does a read at quorum tell
 what is in the store. Its row in the directory must have stood still for 60 s, by the watcher's own
 clock, since it first saw the row as it is now: longer than a lease (15 s) and the time after which
-a broker has taken back what a frozen router had (30 s), together.
+a broker has taken back what a frozen router had (30 s), together. For all of that time it must have
+been looked at: while the store is away nobody can move a row. (Example: away for 90 s. Who counted
+them would close all logs of the region in the second in which it is back, before their routers
+have said that they live.)
 
 Where it ends: ``low`` in the directory may be seconds old, so the search goes on beyond it until
 there are so many numbers in a row without any row that none can follow. The log ends with the
@@ -21,6 +24,8 @@ from wholesale.router.numbering import WINDOW
 
 # Seconds for which a row must not have moved.
 CLOSE_AFTER: Final = 60.0
+# A row that wasn't looked at for so long is watched anew. Looks are five seconds apart.
+UNWATCHED_AFTER: Final = 30.0
 # What a number is as which a log may end with it.
 _MESSAGES: Final = (State.MESSAGE, State.GONE)
 
@@ -36,17 +41,18 @@ class Watch:
 
     def __init__(self, region: str) -> None:
         self.region = region
-        self._unmoved: dict[Log, tuple[int, float]] = {}
+        # The version, since when, and when it was looked at last.
+        self._unmoved: dict[Log, tuple[int, float, float]] = {}
 
     def may_close(self, row: DirectoryRow, now: float) -> bool:
         """Whether a row that is still so has been so for long enough. Call it at each look."""
         if row.ended is not None or row.log.region != self.region:
             self._unmoved.pop(row.log, None)
             return False
-        version, since = self._unmoved.get(row.log, (-1, now))
-        if version != row.version:
-            self._unmoved[row.log] = (row.version, now)
+        version, since, looked_at = self._unmoved.get(row.log, (row.version, now, now))
+        if version != row.version or now - looked_at > UNWATCHED_AFTER:
             since = now
+        self._unmoved[row.log] = row.version, since, now
         return now - since >= self.patience
 
 

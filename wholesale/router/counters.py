@@ -50,7 +50,7 @@ VOID = metrics.counter("router_void_numbers", "Numbers that came to nothing")
 LISTING_RETRIES = metrics.counter(
     "router_listing_retries", "Writes of our row in the directory that were tried again"
 )
-CLOSED_LOGS = metrics.counter(
+OWN_LOGS_CLOSED = metrics.counter(
     "router_closed_own_logs", "Times that others closed our log, because we had been away"
 )
 LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that we have closed")

@@ -1,10 +1,9 @@
 """Keeps a router's log in the directory, and begins a new one where others have closed it.
 
 Nothing is numbered before the log is listed, nor published without a lease
-(:mod:`wholesale.router.numbering`): :meth:`Listing.lease` waits for that.
-
-While the store is away no lease is renewed, and the router pauses after 15 s at the latest. Nor
-can anybody close its log then; when the store is back it goes on with it.
+(:mod:`wholesale.router.numbering`): :meth:`Listing.lease` waits for that. While no row can be
+written the router pauses after 15 s at the latest, and isn't ready. Afterwards it goes on with
+its log, unless others, who could write, have closed it.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 # A row is written this often while its log grows, in seconds, and at least so often.
 BEAT: Final = 1.0
-REST: Final = 10.0
-# Longer than the driver gives a transaction.
+REST: Final = 5.0
+# Longer than the driver gives a transaction and what goes before it.
 _PATIENCE: Final = 5.0
 # For the last word of a router that stops.
 _END_SECONDS: Final = 2.0
@@ -66,6 +65,8 @@ class Listing:
         self._version = 1
         self._said_low = 0
         self.stream = Stream(Log(region, name, epoch))
+        #: Whether the last row could be written (True before the first).
+        self.store_answers = True
 
     async def run(self) -> None:
         """List the log, keep it listed, and begin the next one if it is closed; until cancelled."""
@@ -73,10 +74,10 @@ class Listing:
             await self._list()
             await self._keep()
             log = self.stream.log
-            counters.CLOSED_LOGS.inc()
+            counters.OWN_LOGS_CLOSED.inc()
             logger.warning(
-                "others have closed our log of epoch %d: this router was away for too long, and"
-                " begins a new log", log.epoch,
+                "our log of epoch %d was closed by another router, or its row is lost: we had been"
+                " away for too long, and begin a new log", log.epoch,
             )  # fmt: skip
             self.stream = Stream(log._replace(epoch=max(self._now_ms(), log.epoch + 1)))
 
@@ -111,8 +112,7 @@ class Listing:
                 async with asyncio.timeout(_PATIENCE):
                     listed = await self._store.list_log(stream.log)
             except (StoreError, TimeoutError) as exc:
-                logger.debug("our log can't be listed yet: %r", exc)
-                await asyncio.sleep(backoff.failed(time.monotonic()))
+                await self._rest(exc, backoff)
                 continue
             if listed:
                 self._version, self._said_low = 1, 0
@@ -127,29 +127,55 @@ class Listing:
         written_at = self._now()
         while True:
             await asyncio.sleep(BEAT * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
-            numbering = self.stream.numbering
-            if numbering.low == self._said_low and self._now() < written_at + REST - BEAT:
-                continue
-            asked_at, low = self._now(), numbering.low
-            self._version += 1
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    stands = await self._store.change_log(
-                        DirectoryRow(self.stream.log, self._version, low)
-                    )
-            except (StoreError, TimeoutError) as exc:
-                counters.LISTING_RETRIES.inc()
-                logger.debug("our log's row can't be written: %r", exc)
-                await asyncio.sleep(backoff.failed(time.monotonic()))
-                continue
-            if not stands:
-                numbering.is_closed = True
-                self._renewed.set()
-                return
-            backoff.succeeded(time.monotonic())
-            self._said_low, written_at = low, asked_at
-            self._renew(self.stream, asked_at)
+            counters.LOW.set(self.stream.numbering.low)
+            while self._is_due(written_at):
+                asked_at = self._now()
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        stands = await self._write()
+                except (StoreError, TimeoutError) as exc:
+                    await self._rest(exc, backoff)
+                    continue
+                if not stands:
+                    self.stream.numbering.is_closed = True
+                    self._renewed.set()
+                    return
+                backoff.succeeded(time.monotonic())
+                written_at = asked_at
+                self._renew(self.stream, asked_at)
+                break
+
+    def _is_due(self, written_at: float) -> bool:
+        stream = self.stream
+        moved = bool(stream.to_void) or stream.numbering.low != self._said_low
+        return moved or self._now() >= written_at + REST - BEAT
+
+    async def _write(self) -> bool:
+        """Whether our row is in the directory now, with all that is settled."""
+        stream = self.stream
+        if stream.to_void:
+            numbers = sorted(stream.to_void)
+            await self._store.void(stream.log, numbers)
+            for number in numbers:
+                stream.numbering.settle(number)
+            stream.to_void.difference_update(numbers)
+        self._version += 1
+        low = stream.numbering.low
+        stands = await self._store.change_log(DirectoryRow(stream.log, self._version, low))
+        self._said_low = low
+        return stands
+
+    async def _rest(self, exc: Exception, backoff: Backoff) -> None:
+        counters.LISTING_RETRIES.inc()
+        if self.store_answers:
+            why = str(exc) or "no answer"
+            logger.warning("the directory can't be written, so nothing is routed: %s", why)
+        self.store_answers = False
+        await asyncio.sleep(backoff.failed(time.monotonic()))
 
     def _renew(self, stream: Stream, asked_at: float) -> None:
+        if not self.store_answers:
+            logger.info("the directory can be written again")
+        self.store_answers = True
         stream.numbering.renewed(asked_at)
         self._renewed.set()

@@ -55,17 +55,16 @@ class Numbering:
         self._lease_until = max(self._lease_until, asked_at + LEASE)
 
     def has_lease(self, now: float) -> bool:
-        """Whether it may give out numbers and publish."""
+        """Whether it may give out numbers, while there is :attr:`room`, and publish.
+
+        There is none before it :attr:`is_listed`.
+        """
         return now < self._lease_until and not self.is_closed
 
     @property
     def room(self) -> int:
         """How many more numbers may be under way."""
         return self.window - (self.last - self.low)
-
-    def may_give(self, now: float) -> bool:
-        """Whether it may give out one more number."""
-        return self.is_listed and self.room > 0 and self.has_lease(now)
 
     def give(self) -> int:
         """The next number. It must end as a message's rows or as a void row."""

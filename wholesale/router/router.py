@@ -149,7 +149,7 @@ class Router:
     @property
     def store_answers(self) -> bool:
         """Whether the last write worked (True before the first)."""
-        return self._storing.store_answers
+        return self._storing.store_answers and self._listing.store_answers
 
     @property
     def under_way(self) -> int:

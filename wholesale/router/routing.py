@@ -63,6 +63,7 @@ class Routing:
     async def _publish_all(self, jobs: list[Job]) -> None:
         may_send = self._lease_of(jobs)
         sent: list[_Sent] = []
+        failed: set[Job] = set()
         try:
             await may_send()
             for job in jobs:
@@ -72,8 +73,9 @@ class Routing:
                     raise
                 except Exception as exc:
                     self._settling.failed(job, exc)
+                    failed.add(job)
         except LogClosed:
-            self._give_back(jobs)
+            self._give_back([job for job in jobs if job not in failed])
             return
         await self._sent.put(sent)
 

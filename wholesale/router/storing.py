@@ -76,9 +76,10 @@ class Storing:
             self._settling.abandoned(job)
 
     def void_unstored(self) -> None:
-        """The router stops: say in its last tick that numbers which aren't stored come to nothing.
+        """The router stops: say in its last tick that nothing comes as the numbers of what is being
+        written, so that nobody waits for it.
 
-        What was stored without being routed isn't void: gateways find it in the journal.
+        What was stored without being routed is looked for: gateways find it in the journal.
         """
         for job in self._writing:
             void(job)
@@ -113,7 +114,6 @@ class Storing:
             job.stream = stream
             job.envelope = stream.number(job.submission, now_ms=self._now_ms())
         counters.SEQ.set(stream.seq)
-        counters.LOW.set(stream.numbering.low)
         self._writing = jobs
         stored = await self._written(jobs, stream)
         self._writing = []
@@ -137,7 +137,8 @@ class Storing:
                 parts = [await self._written([job], stream) for job in jobs]
                 return [job for part in parts for job in part]
             self._settling.failed(jobs[0], exc)
-            await self._void(jobs[0], stream)
+            assert jobs[0].envelope is not None
+            stream.make_void(jobs[0].envelope.seq)
             return []
         return jobs
 
@@ -157,18 +158,6 @@ class Storing:
             counters.STORE_SECONDS.observe(self._now() - began)
 
         await self._patience.ask(write)
-
-    async def _void(self, job: Job, stream: Stream) -> None:
-        """Make ``job``'s number void, which the store can't hold as a message."""
-        assert job.envelope is not None
-        seq = job.envelope.seq
-
-        async def write() -> None:
-            if not stream.numbering.is_closed:
-                await self._store.void(stream.log, [seq])
-
-        await self._patience.ask(write)
-        stream.numbering.settle(seq)
 
     def _in_time(self, jobs: list[Job]) -> list[Job]:
         """Those of ``jobs`` that may be numbered yet; the others are given up."""

@@ -27,6 +27,8 @@ class Stream:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.numbering = Numbering()
+        # Numbers that the store couldn't hold as messages: they are to be void rows.
+        self.to_void: set[int] = set()
         self._void: collections.deque[int] = collections.deque(maxlen=KEPT_VOIDS)
 
     def number(self, submission: Submission, *, now_ms: int) -> Envelope:
@@ -51,6 +53,15 @@ class Stream:
             raise ValueError(f"{seq} was never given out (last: {self.seq})")
         if seq not in self._void:
             self._void.append(seq)
+
+    def make_void(self, seq: int) -> None:
+        """The store can't hold the message that has number ``seq``: it is settled as void, as soon
+        as that is written.
+
+        Of a message that failed so nothing was written, or as good as nothing: a row that is there
+        all the same is found by who looks for its topic, though its publisher was told otherwise.
+        """
+        self.to_void.add(seq)
 
     def tick(self, *, now_ms: int) -> Tick:
         """The sign of life at ``now_ms``."""

@@ -25,26 +25,32 @@ def ended(row: DirectoryRow, states: dict[int, State], *, window: int = 4) -> Di
 
 def test_a_row_that_stood_still_for_a_minute_may_be_closed():
     watch = Watch("oregon")
-    assert not watch.may_close(ROW, 500.0)
-    assert not watch.may_close(ROW, 559.9)
+    assert not any(watch.may_close(ROW, at) for at in (500.0, 520.0, 540.0, 559.9))
     assert watch.may_close(ROW, 560.0)
 
 
 def test_a_row_that_moved_is_watched_anew():
     watch = Watch("oregon")
-    watch.may_close(ROW, 500.0)
+    assert not any(watch.may_close(ROW, at) for at in (500.0, 530.0, 555.0))
     moved = dataclasses.replace(ROW, version=5)
-    assert not watch.may_close(moved, 559.0)
-    assert not watch.may_close(moved, 618.9)
+    assert not any(watch.may_close(moved, at) for at in (559.0, 580.0, 600.0, 618.9))
     assert watch.may_close(moved, 619.0)
+
+
+def test_what_couldnt_be_looked_at_for_half_a_minute_is_watched_anew():
+    watch = Watch("oregon")
+    assert not any(watch.may_close(ROW, at) for at in (500.0, 505.0))
+    # The store was away: no router could move its row.
+    assert not any(watch.may_close(ROW, at) for at in (590.0, 600.0, 625.0, 649.9))
+    assert watch.may_close(ROW, 650.0)
 
 
 def test_neither_another_regions_log_nor_one_that_has_ended_is_closed():
     watch = Watch("dublin")
-    assert not any(watch.may_close(ROW, at) for at in (0.0, 9_999.0))
+    assert not any(watch.may_close(ROW, at) for at in range(0, 100, 10))
     watch = Watch("oregon")
     over = dataclasses.replace(ROW, ended=9)
-    assert not any(watch.may_close(over, at) for at in (0.0, 9_999.0))
+    assert not any(watch.may_close(over, at) for at in range(0, 100, 10))
 
 
 def test_a_log_ends_with_its_last_whole_number_and_what_is_missing_before_is_void():

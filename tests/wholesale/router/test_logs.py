@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from core_desk import EPOCH, Desk, message, running, until
 
+from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
@@ -18,6 +19,7 @@ from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from wholesale.router import closer, closing, listing
 from wholesale.router import router as router_module
+from wholesale.router import routing as router_routing
 from wholesale.router.router import Router
 
 DAY = EPOCH // DAY_MS
@@ -104,6 +106,25 @@ async def test_nothing_is_numbered_before_the_log_is_in_the_directory(desk: Desk
         await until(lambda: len(desk.receipts()) == 1)
     assert await store.states() == {1: State.MESSAGE}
     assert [row.log for row in await store.rows()] == [LOG]
+
+
+async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_ready(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+):
+    store = store_of(desk)
+    caplog.set_level("INFO", "wholesale.router.listing")
+    async with running(desk) as router:
+        await until(lambda: store.changes or router.stream.numbering.is_listed)
+        store.directory_is_away = True
+        desk.publish(message(message_id="1"))
+        await until(lambda: not router.store_answers)
+        await asyncio.sleep(0.05)
+        store.directory_is_away = False
+        await until(lambda: router.store_answers)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the directory can't be written, so nothing is routed: away",
+        "the directory can be written again",
+    ]
 
 
 async def test_low_gets_into_the_directory(desk: Desk):
@@ -236,6 +257,30 @@ async def test_a_message_that_the_store_cant_hold_is_a_void_number(desk: Desk, e
     expect_error_log("it can't hold this")
 
 
+async def test_a_void_row_that_cant_be_written_yet_holds_low_back(
+    desk: Desk, expect_error_log, monkeypatch: pytest.MonkeyPatch
+):
+    store = store_of(desk)
+    store.poison = "2"
+    refused = 0
+
+    async def refuse(log: Log, numbers: Sequence[int]) -> None:
+        nonlocal refused
+        refused += 1
+        raise StoreError("not now")
+
+    monkeypatch.setattr(store, "void", refuse)
+    expect_error_log("it can't hold this")
+    async with running(desk) as router:
+        desk.publish(*(message(message_id=str(n), reply_to="me") for n in (1, 2, 3)))
+        await until(lambda: refused >= 2)
+        assert router.stream.numbering.low == 1
+        # Those that follow it are routed all the same.
+        await until(lambda: {e.seq for e in desk.envelopes()} == {1, 3})
+        monkeypatch.delattr(store, "void")
+        await until(lambda: router.stream.numbering.low == 3)
+
+
 async def test_a_message_that_nothing_follows_is_told_of_soon(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
@@ -244,6 +289,35 @@ async def test_a_message_that_nothing_follows_is_told_of_soon(
         await until(lambda: any(tick.seq == 0 for tick in desk.ticks()))
         desk.publish(message(message_id="1"))
         await until(lambda: any(tick.seq == 1 for tick in desk.ticks()))
+
+
+async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_failed(
+    desk: Desk, awake: Awake, expect_error_log, monkeypatch: pytest.MonkeyPatch
+):
+    store = store_of(desk)
+    expect_error_log("no AMQP form")
+    encoded = router_routing.encode
+
+    def encode(envelope: Envelope) -> Message:
+        if envelope.message_id == "bad":
+            # Whatever comes after it in this batch meets a closed log.
+            awake.at += 60.0
+            (row,) = (row for row in store._directory.values() if row.log.epoch == envelope.epoch)
+            row = dataclasses.replace(row, version=row.version + 9, ended=0)
+            store._directory[row.log] = row
+            monkeypatch.setattr(router_routing, "sent_at_once", lambda *_: False)
+            raise ValueError("no AMQP form")
+        return encoded(envelope)
+
+    sends_at_once = router_routing.sent_at_once
+    monkeypatch.setattr(router_routing, "encode", encode)
+    async with running(desk, awake=awake) as router:
+        await until(lambda: router.stream.numbering.is_listed)
+        desk.publish(*(message(message_id=i, reply_to="me") for i in ("bad", "1", "2")))
+        await until(lambda: router.stream.log.epoch > EPOCH)
+        monkeypatch.setattr(router_routing, "sent_at_once", sends_at_once)
+        await until(lambda: {e.message_id for e in desk.envelopes()} == {"1", "2"})
+        await desk.none_owed(router)
 
 
 # Closing.
@@ -302,7 +376,8 @@ async def test_while_the_directory_cant_be_read_nothing_is_closed(
         store.directory_is_away = True
         looked = 0
 
-        async def log_days() -> list[tuple[str, int]]:
+        async def log_days(*, at_home: bool) -> list[tuple[str, int]]:
+            assert at_home
             nonlocal looked
             looked += 1
             raise StoreUnavailable("away")

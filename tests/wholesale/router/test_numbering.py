@@ -18,9 +18,9 @@ def listed(*, window: int = 4) -> Numbering:
 
 def test_nothing_is_given_out_before_the_log_is_in_the_directory():
     numbering = Numbering()
-    assert not numbering.may_give(0.0)
+    assert not numbering.has_lease(0.0)
     numbering.renewed(0.0)
-    assert numbering.may_give(0.0)
+    assert numbering.has_lease(0.0)
 
 
 def test_numbers_run_from_one_without_gaps():
@@ -59,9 +59,9 @@ def test_no_more_than_the_window_are_under_way():
     numbering = listed(window=2)
     numbering.give()
     numbering.give()
-    assert not numbering.may_give(100.0)
+    assert numbering.room == 0
     numbering.settle(2)
-    assert not numbering.may_give(100.0)
+    assert numbering.room == 0
     numbering.settle(1)
     assert numbering.room == 2
 
@@ -81,4 +81,3 @@ def test_a_log_that_others_have_closed_has_no_lease():
     numbering = listed()
     numbering.is_closed = True
     assert not numbering.has_lease(100.0)
-    assert not numbering.may_give(100.0)
