@@ -154,7 +154,7 @@ def _markdown(
     yield ""
     yield (
         f"`newsfabric chaos run --minutes {options.minutes:g} --seed {options.seed} "
-        f"--rate {options.rate:g} --readers {options.readers}`"
+        f"--rate {options.rate:g} --readers {options.readers}{' --outages' * options.outages}`"
     )
     yield ""
     yield "![Deliveries and delay against the faults](plot.svg)"

@@ -22,7 +22,7 @@ from newsfabric.chaos.devices import USERS, make_devices
 from newsfabric.chaos.message_traces import MessageTraces
 from newsfabric.chaos.publishing import TOPICS, Publishing
 from newsfabric.chaos.reading import Plan, make_plans, read_line
-from newsfabric.chaos.schedule import Fault, make_schedule
+from newsfabric.chaos.schedule import Fault, make_outages, make_schedule
 from newsfabric.errors import NewsfabricError, WorldError
 from newsfabric.world.faults import LINK, Faults
 from newsfabric.world.issuer import issue
@@ -44,12 +44,14 @@ _MORE_THAN_A_RUN: Final = 3600.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosOptions:
-    """What was asked for. ``rate`` is in messages a second, over all regions."""
+    """What was asked for. ``rate`` is in messages a second, over all regions; ``outages`` last for
+    minutes (schedule.py)."""
 
     minutes: float
     seed: int
     rate: float
     readers: int
+    outages: bool = False
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -95,7 +97,8 @@ async def run_chaos(
     tokens = {user: issue(layout.paths, user, (), seconds + _MORE_THAN_A_RUN) for user in users}
     devices = make_devices(tokens, endpoints, seed=options.seed)
     topics: dict[str, Class] = {**TOPICS, **{f"user.{user}": "gold" for user in users}}
-    schedule = make_schedule(kinds(layout), seconds=seconds, seed=options.seed)
+    make = make_outages if options.outages else make_schedule
+    schedule = make(kinds(layout), seconds=seconds, seed=options.seed)
     everyone = [*plans, *devices]
     books = Books(plan.reader() for plan in everyone)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
@@ -219,20 +222,24 @@ class _Breaker:
         self.done: list[Done] = []
 
     async def carry_out(self, schedule: tuple[Fault, ...]) -> None:
-        """Break and heal, one after another."""
-        for fault in schedule:
-            await self._until(fault.at)
-            done = Done(fault=fault, began=self._now())
-            self.done.append(done)
-            try:
-                await asyncio.to_thread(self._break, fault)
-                self._tell(f"{fault.verb} {fault.name}")
-                await self._until(done.began + fault.lasts)
-                await asyncio.to_thread(self._heal, fault)
-            except NewsfabricError as exc:
-                done.error = str(exc)
-                self._tell(f"{fault.verb} {fault.name}: {exc}")
-            done.healed = self._now()
+        """Break and heal each in its time; some may last while others come."""
+        async with asyncio.TaskGroup() as group:
+            for fault in schedule:
+                group.create_task(self._carry_out(fault))
+
+    async def _carry_out(self, fault: Fault) -> None:
+        await self._until(fault.at)
+        done = Done(fault=fault, began=self._now())
+        self.done.append(done)
+        try:
+            await asyncio.to_thread(self._break, fault)
+            self._tell(f"{fault.verb} {fault.name}")
+            await self._until(done.began + fault.lasts)
+            await asyncio.to_thread(self._heal, fault)
+        except NewsfabricError as exc:
+            done.error = str(exc)
+            self._tell(f"{fault.verb} {fault.name}: {exc}")
+        done.healed = self._now()
 
     async def heal_all(self) -> None:
         """Whatever is unwell yet is healed."""

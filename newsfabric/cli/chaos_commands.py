@@ -180,6 +180,7 @@ def _show(done: Sequence[Any], *, as_json: bool) -> None:
     epilog=examples(
         "newsfabric up --detach --retail 2 && newsfabric chaos run",
         "newsfabric chaos run --minutes 2 --seed 7 --report /tmp/chaos",
+        "newsfabric chaos run --outages",
     )
 )
 @state_option
@@ -198,13 +199,27 @@ def _show(done: Sequence[Any], *, as_json: bool) -> None:
     "--readers", type=click.IntRange(min=1), default=240, show_default=True, help="How many."
 )
 @click.option(
+    "--outages",
+    is_flag=True,
+    help="Instead of short faults some that last for minutes: routers that sleep beyond their lease"
+    " or stay dead, and what begins while regions are cut from each other.",
+)
+@click.option(
     "--report",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("chaos-report"),
     show_default=True,
     help="Where to put report.md, report.json, plot.svg and readers.tsv.",
 )
-def run(state: Path, minutes: float, seed: int, rate: float, readers: int, report: Path) -> None:
+def run(
+    state: Path,
+    minutes: float,
+    seed: int,
+    rate: float,
+    readers: int,
+    outages: bool,
+    report: Path,
+) -> None:
     """Break a world on a seeded schedule, under load, and account for every message.
 
     Exits with 1 when a message whose publisher holds a receipt was lost to a reader or came twice.
@@ -220,7 +235,7 @@ def run(state: Path, minutes: float, seed: int, rate: float, readers: int, repor
         click.echo(text, err=True)
 
     layout = world_to_read(state, say)
-    options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers)
+    options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers, outages=outages)
     report.mkdir(parents=True, exist_ok=True)
     with (report / "readers.tsv").open("w", encoding="utf-8") as log:
         outcome = asyncio.run(run_chaos(layout, options, say, log=log))

@@ -4,7 +4,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.chaos.schedule import Fault, make_schedule
+from newsfabric.chaos.schedule import Fault, make_outages, make_schedule
 
 KINDS = (
     *("core node", "client node", "retail node", "router", "frontdesk", "keeper"),
@@ -63,6 +63,34 @@ def test_two_minutes_kill_a_core_node_both_processes_of_a_gateway_and_the_servic
     faults = make_schedule(NAMES, seconds=120, seed=1)
     kinds = {fault.kind for fault in faults if fault.verb == "kill"}
     assert {"core node", "gateway", "dataplane", "router", "mailbox"} <= kinds
+
+
+def test_outages_follow_each_other_and_are_healed_before_the_run_is_over() -> None:
+    faults = make_outages(NAMES, seconds=600, seed=3)
+    assert all(fault.at >= 10 and fault.until <= 590 for fault in faults)
+    routers = [f for f in faults if f.kind == "router" and f.lasts > 60]
+    assert {f.verb for f in routers} == {"stop", "kill"}
+    # Longer than a lease, and than it takes others to close its log.
+    assert all(f.lasts >= 85 for f in routers)
+    assert all(b.at >= a.until + 15 for a, b in itertools.pairwise(routers))
+
+
+def test_gateways_and_routers_begin_while_a_region_is_cut_off() -> None:
+    faults = make_outages(NAMES, seconds=600, seed=3)
+    cut = next(fault for fault in faults if fault.verb == "cut")
+    within = [f for f in faults if f is not cut and cut.at < f.at and f.until < cut.until]
+    assert [(f.verb, f.kind) for f in within] == [
+        ("kill", "gateway"),
+        ("kill", "router"),
+        ("kill", "dataplane"),
+    ]
+
+
+def test_of_outages_too_a_kind_that_there_is_none_of_is_left_out() -> None:
+    faults = make_outages({"router": ["r"]}, seconds=600, seed=1)
+    assert {fault.kind for fault in faults} == {"router"}
+    assert make_outages({}, seconds=600, seed=1) == ()
+    assert make_outages(NAMES, seconds=60, seed=1) == ()
 
 
 def test_a_kind_that_there_is_none_of_is_left_out() -> None:

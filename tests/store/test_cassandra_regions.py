@@ -103,8 +103,8 @@ async def test_while_a_node_hangs_the_journal_is_read_elsewhere_and_so_is_what_n
 
 
 async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_away(regions):
-    log = Log("oregon", "oregon-router-1", START_MS)
-    batch = [envelope(n, at=n, topic="news.numbers") for n in range(1, 21)]
+    log = Log("oregon", "oregon-router-9", START_MS)
+    batch = [envelope(n, at=n, topic="news.numbers", router=log.router) for n in range(1, 21)]
     expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
 
     def ask(store: CassandraStore, *, at_home: bool) -> Coroutine[Any, Any, list[Number]]:
