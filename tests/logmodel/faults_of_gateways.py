@@ -16,7 +16,7 @@ from .late import LateMessages
 from .memory import TopicMemory
 from .positions import Position
 from .resuming import Logs, Resuming
-from .rows import Copy
+from .rows import Copy, Row
 from .settings import IDENTITY_WINDOW
 
 # A gateway with the fault void_wrong reads a number so often before it takes it for void.
@@ -152,10 +152,18 @@ class CoveredVoid(Resuming):
 
 
 class CountsAnywhere(Resuming):
-    def counts(self, copy: Copy, read_at: str, *, is_whole: bool, logs: Logs) -> bool:
+    def counts(self, copy: Copy, logs: Logs) -> bool:
         return True
 
 
-class CountsHalves(Resuming):
-    def counts(self, copy: Copy, read_at: str, *, is_whole: bool, logs: Logs) -> bool:
-        return super().counts(copy, read_at, is_whole=True, logs=logs)
+class CountsWholeAtHome(Gateway):
+    def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
+        is_whole = self.world.stores[read_at].find(copy) is row
+        is_home = copy[0].region == read_at
+        return (is_whole and is_home) or super().counts_row(copy, row, read_at=read_at)
+
+
+class CountsRowsAtHome(Gateway):
+    def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
+        is_home = copy[0].region == read_at
+        return is_home or super().counts_row(copy, row, read_at=read_at)

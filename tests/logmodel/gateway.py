@@ -44,7 +44,8 @@ class Gateway:
         #: All numbers that were offered to the hub; for the checks.
         self.offered: dict[Copy, None] = {}
         self.late = world.parts.late()
-        self.answers = Answers(world, self, world.parts.resuming(region))
+        self.resuming = world.parts.resuming(region)
+        self.answers = Answers(world, self, self.resuming)
         #: When a message was given to readers: what the hub knows it by.
         self._given_at: dict[int, float] = {}
         self._came_early: list[Published | Tick] = []
@@ -270,6 +271,10 @@ class Gateway:
     def may_read_tail(self, log: Log, at: str) -> bool:
         """Only where it was written: what lies elsewhere may never get home."""
         return at == log.region
+
+    def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
+        """Whether what a read of a topic found in that region may be given to a reader."""
+        return self.resuming.counts(copy, self.known)
 
     def position(self) -> Position:
         """Of a reader who was given everything until now."""

@@ -71,10 +71,13 @@ MUTATIONS: dict[str, Mutation] = {
         gateways.TailAnywhere,
         gateways.CountsAnywhere,
     ),
+    "whole_counts": Mutation(
+        "a resume counts a number that has both rows at home, though it isn't settled",
+        (gateways.CountsWholeAtHome,),
+    ),
     "half_counts": Mutation(
-        "a resume counts a message's row that has no index row",
-        (gateways.CountsHalves,),
-        is_found=False,
+        "a resume counts a message's row at home that has no index row, too",
+        (gateways.CountsRowsAtHome,),
     ),
     "half_found": Mutation(
         "who closes counts an index row without its message as found", (routers.HalfFound,)

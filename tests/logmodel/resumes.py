@@ -83,12 +83,11 @@ class Answers:
 
     def _found(self, region: str, topic: str, since: float) -> dict[Copy, Row]:
         """What a read of the topic finds there and what counts of it."""
-        store, known = self._world.stores[region], self._gateway.known
+        store, gateway = self._world.stores[region], self._gateway
         return {
             copy: row
             for copy, row in store.topics[topic].items()
-            if row.routed_at >= since
-            and self._resuming.counts(copy, region, is_whole=store.find(copy) is row, logs=known)
+            if row.routed_at >= since and gateway.counts_row(copy, row, read_at=region)
         }
 
     def _answer(
@@ -96,8 +95,7 @@ class Answers:
     ) -> None:
         # What is news here is offered to everybody first.
         for copy, row in sorted(rows.items(), key=lambda item: item[1].routed_at):
-            if copy[1] not in self._gateway.log(copy[0]).voids:
-                self._gateway.offer(copy, row)
+            self._gateway.offer(copy, row)
         copies: dict[int, set[Copy]] = {}
         for copy, row in rows.items():
             copies.setdefault(row.identity, set()).add(copy)

@@ -35,16 +35,15 @@ class Resuming:
         """Where a read proves something about a log: a quorum of the region that wrote it."""
         return log.region
 
-    def counts(self, copy: Copy, read_at: str, *, is_whole: bool, logs: Logs) -> bool:
-        """Whether a message's row counts that a read of its topic found there.
+    def counts(self, copy: Copy, logs: Logs) -> bool:
+        """Whether a message's row counts that a read of its topic found.
 
-        Yes if its number is settled or was seen here. Else it may be half of a number, or may end
-        void at home: then both of its rows must be there (``is_whole``), and at home.
+        Only if its number is settled or was seen here. Any other may be half of a number, or may
+        end void, or lie beyond the end of its log, even if both of its rows are at home: they may
+        have come after somebody there looked for the end. If it is a message it comes live.
         """
-        log, number = copy
-        if self.is_settled(copy, logs) or _has(log, number, logs):
-            return True
-        return is_whole and log.region == read_at
+        known = logs.get(copy[0])
+        return known is not None and (known.is_settled(copy[1]) or known.gave(copy[1]))
 
     def is_settled(self, copy: Copy, logs: Logs) -> bool:
         """Whether this copy stays a message, as known here."""
@@ -71,8 +70,3 @@ class Resuming:
     def _is_news(copy: Copy, position: Position, logs: Logs) -> bool:
         known = logs.get(copy[0])
         return known is not None and known.gave(copy[1]) and not position.covers(*copy)
-
-
-def _has(log: Log, number: int, logs: Logs) -> bool:
-    known = logs.get(log)
-    return known is not None and known.has(number)

@@ -39,6 +39,8 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "tail_here": (HARDEST, 30000, 28),
     "void_is_gap": (SOME_PARTIAL, 0, 11),
     "half_found": (SOME_PARTIAL, 0, 1),
+    "whole_counts": (DEFAULT, 200060, 17),
+    "half_counts": (HARDEST, 0, 1),
     "no_proof": (SOME_PARTIAL, 0, 1),
     "void_wrong": (SOME_PARTIAL, 0, 4),
     "start_last": (SOME_PARTIAL, 0, 4),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gateway.known_log import KnownLog
 from newsfabric.store.logs import DirectoryRow, Log
 from tests.logmodel.late import LateMessages
@@ -135,22 +133,11 @@ def test_a_covered_number_that_may_be_void_is_none_that_it_has() -> None:
     assert Resuming("A").given({102: {(LOG, 2), (ABROAD, 1)}}, position, logs) == [102]
 
 
-@pytest.mark.parametrize(
-    ("region", "is_whole", "counted"),
-    [
-        ("A", True, [True, True, False, True]),
-        ("A", False, [True, True, False, True]),
-        ("B", True, [True, True, True, True]),
-        ("B", False, [True, True, False, True]),
-    ],
-    ids=["whole elsewhere", "half elsewhere", "whole at home", "half at home"],
-)
-def test_a_row_of_a_number_that_may_end_void_counts_only_if_it_is_whole_and_at_home(
-    region: str, is_whole: bool, counted: list[bool]
-) -> None:
+def test_of_what_a_topic_has_only_numbers_count_that_are_settled_or_were_seen() -> None:
     # 1 and 2 are settled, 4 was seen; of 3 nothing is known.
     logs = {ABROAD: known(seen=(1, 4), low=2)}
-    counts = Resuming("A").counts
-    assert [
-        counts((ABROAD, number), region, is_whole=is_whole, logs=logs) for number in (1, 2, 3, 4)
-    ] == counted
+    resuming = Resuming("A")
+    assert [resuming.counts((ABROAD, n), logs) for n in (1, 2, 3, 4)] == [True, True, False, True]
+    # It has ended without 3, though both rows of 3 came later, and with 5, which is void.
+    logs[ABROAD].learn(DirectoryRow(ABROAD, version=9, low=2, ended=5, voids=((3, 3), (5, 5))))
+    assert [resuming.counts((ABROAD, n), logs) for n in (3, 5, 6)] == [False, False, False]

@@ -65,8 +65,13 @@ class Listing:
         self._version = 1
         self._said_low = 0
         self.stream = Stream(Log(region, name, epoch))
-        #: Whether the last row could be written (True before the first).
-        self.store_answers = True
+        # Whether it was said that there is no lease.
+        self._said = False
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether anything may be routed now."""
+        return self.stream.numbering.has_lease(self._now())
 
     async def run(self) -> None:
         """List the log, keep it listed, and begin the next one if it is closed; until cancelled."""
@@ -167,15 +172,15 @@ class Listing:
 
     async def _rest(self, exc: Exception, backoff: Backoff) -> None:
         counters.LISTING_RETRIES.inc()
-        if self.store_answers:
+        if not self._said and not self.has_lease:
             why = str(exc) or "no answer"
             logger.warning("the directory can't be written, so nothing is routed: %s", why)
-        self.store_answers = False
+            self._said = True
         await asyncio.sleep(backoff.failed(time.monotonic()))
 
     def _renew(self, stream: Stream, asked_at: float) -> None:
-        if not self.store_answers:
+        if self._said:
             logger.info("the directory can be written again")
-        self.store_answers = True
+        self._said = False
         stream.numbering.renewed(asked_at)
         self._renewed.set()

@@ -148,8 +148,8 @@ class Router:
 
     @property
     def store_answers(self) -> bool:
-        """Whether the last write worked (True before the first)."""
-        return self._storing.store_answers and self._listing.store_answers
+        """Whether the last write worked, and there is a lease."""
+        return self._storing.store_answers and self._listing.has_lease
 
     @property
     def under_way(self) -> int:

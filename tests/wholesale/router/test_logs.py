@@ -17,7 +17,7 @@ from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
-from wholesale.router import closer, closing, listing
+from wholesale.router import closer, closing, counters, listing
 from wholesale.router import router as router_module
 from wholesale.router import routing as router_routing
 from wholesale.router.router import Router
@@ -109,15 +109,22 @@ async def test_nothing_is_numbered_before_the_log_is_in_the_directory(desk: Desk
 
 
 async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_ready(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    desk: Desk, awake: Awake, caplog: pytest.LogCaptureFixture
 ):
     store = store_of(desk)
     caplog.set_level("INFO", "wholesale.router.listing")
-    async with running(desk) as router:
-        await until(lambda: store.changes or router.stream.numbering.is_listed)
+    async with running(desk, awake=awake) as router:
+        await until(lambda: router.store_answers)
         store.directory_is_away = True
         desk.publish(message(message_id="1"))
-        await until(lambda: not router.store_answers)
+        retries = counters.LISTING_RETRIES._value.get()
+        await until(lambda: counters.LISTING_RETRIES._value.get() > retries + 1)
+        # It has a lease yet, and routes.
+        assert router.store_answers
+        assert caplog.records == []
+        awake.at += 15.0
+        await until(lambda: len(caplog.records) == 1)
+        assert not router.store_answers
         await asyncio.sleep(0.05)
         store.directory_is_away = False
         await until(lambda: router.store_answers)
