@@ -161,9 +161,3 @@ class CountsWholeAtHome(Gateway):
         is_whole = self.world.stores[read_at].find(copy) is row
         is_home = copy[0].region == read_at
         return (is_whole and is_home) or super().counts_row(copy, row, read_at=read_at)
-
-
-class CountsRowsAtHome(Gateway):
-    def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
-        is_home = copy[0].region == read_at
-        return is_home or super().counts_row(copy, row, read_at=read_at)

@@ -75,10 +75,6 @@ MUTATIONS: dict[str, Mutation] = {
         "a resume counts a number that has both rows at home, though it isn't settled",
         (gateways.CountsWholeAtHome,),
     ),
-    "half_counts": Mutation(
-        "a resume counts a message's row at home that has no index row, too",
-        (gateways.CountsRowsAtHome,),
-    ),
     "half_found": Mutation(
         "who closes counts an index row without its message as found", (routers.HalfFound,)
     ),
