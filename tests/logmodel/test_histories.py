@@ -24,8 +24,8 @@ SOME_PARTIAL = Profile(partial=0.3)
 #: Where each fault is found soon: the profile, the first seed, and how many histories it took when
 #: this was written (2026-11-25). The test plays more, since any change of the model changes them.
 #: Four first seeds are chosen, since these are rare: of covered_void the first was found after 141
-#: histories from seed 40000 on, of hold_off after 78 from 0, of silent_from_top after 44 from 500, of
-#: whole_counts after 77 from 200000.
+#: histories from seed 40000 on, of hold_off after 78 from 0, of silent_from_top after 44 from 500,
+#: of whole_counts after 77 from 200000.
 FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     AS_WRITTEN: (SOME_PARTIAL, 0, 1),
     "low_at_store": (SOME_PARTIAL, 0, 20),
