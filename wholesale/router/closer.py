@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two looks at the directory.
 LOOK: Final = 5.0
+# For finding the end of one log.
 _PATIENCE: Final = 60.0
 # Routers of one region close at times that are so far apart, at most.
 _APART: Final = 15.0
@@ -62,8 +63,7 @@ class Closer:
     async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Whatever a store does wrong, routing goes on, and the next look may do better."""
         try:
-            async with asyncio.timeout(_PATIENCE):
-                await work
+            await work
         except Exception as exc:
             unsaid = self._failing.may_say(self._now())
             if unsaid is not None:
@@ -94,8 +94,10 @@ class Closer:
 
     async def _close(self, row: DirectoryRow) -> None:
         search = EndSearch(row)
-        while not search.found(await self._numbers(row.log, *search.next)):
-            pass
+        # The others mustn't wait for one that has too much to read.
+        async with asyncio.timeout(_PATIENCE):
+            while not search.found(await self._numbers(row.log, *search.next)):
+                pass
         ending = search.ending
         if not await self._store.change_log(ending):
             # It has moved, or another router was first.
