@@ -177,6 +177,7 @@ class Router:
         async with asyncio.TaskGroup() as tasks:
             for stage in (
                 self._storing.run,
+                self._storing.give_up_old,
                 self._routing.publish,
                 self._routing.confirm,
                 self._answering.run,

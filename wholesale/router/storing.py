@@ -27,6 +27,8 @@ from wholesale.router.waiting import Waiting
 MAX_BATCH: Final = 256
 # A log has as many unsettled numbers as it may have: only a broker that confirms nothing does that.
 _FULL_SECONDS: Final = 0.1
+# How often it is looked for what has waited for too long.
+_LOOK_SECONDS: Final = 1.0
 
 HandOn = Callable[[list[Job]], Awaitable[None]]
 
@@ -83,6 +85,14 @@ class Storing:
         """
         for job in self._writing:
             void(job)
+
+    async def give_up_old(self) -> None:
+        """Give up what has waited for too long, also while the store keeps us waiting; until
+        cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for job in self._waiting.remove_old(self._now()):
+                self._settling.expired(job)
 
     async def run(self) -> None:
         """Store and hand on, batch by batch, until cancelled."""

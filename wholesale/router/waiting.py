@@ -50,6 +50,14 @@ class Waiting:
             taken += [jobs.popleft() for _ in range(count)]
         return taken
 
+    def remove_old(self, now: float) -> list[Job]:
+        """Take out the jobs that have waited for too long (:attr:`Job.until`)."""
+        old = []
+        for jobs in self._jobs.values():
+            while jobs and jobs[0].until <= now:
+                old.append(jobs.popleft())
+        return old
+
     def remove_unclaimed(self) -> list[Job]:
         """Take out the jobs that wait for nobody."""
         unclaimed = [job for jobs in self._jobs.values() for job in jobs if not job.claims]

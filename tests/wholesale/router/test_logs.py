@@ -17,7 +17,7 @@ from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
-from wholesale.router import closer, closing, counters, listing
+from wholesale.router import closer, closing, counters, listing, storing
 from wholesale.router import router as router_module
 from wholesale.router import routing as router_routing
 from wholesale.router.router import Router
@@ -252,6 +252,23 @@ async def test_what_was_written_and_is_too_old_is_settled_and_never_published(de
     assert desk.envelopes() == []
     assert desk.receipts() == []
     assert await store.states() == {1: State.MESSAGE}
+
+
+async def test_what_has_no_number_yet_is_given_up_in_its_time_though_nothing_can_be_written(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(storing, "_LOOK_SECONDS", 0.01)
+    store, now = store_of(desk), 0.0
+    store.directory_is_away = True
+    async with running(desk, now=lambda: now) as router:
+        desk.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: router.under_way == 1)
+        now = 149.0
+        await asyncio.sleep(0.05)
+        assert router.under_way == 1
+        now = 150.0
+        await desk.none_owed(router)
+    assert (desk.envelopes(), desk.receipts()) == ([], [])
 
 
 async def test_a_message_that_the_store_cant_hold_is_a_void_number(desk: Desk, expect_error_log):
