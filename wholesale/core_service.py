@@ -37,7 +37,7 @@ class Work(Protocol):
 
     @property
     def store_answers(self) -> bool:
-        """Whether the store answered the last time that it was needed (True before the first)."""
+        """Whether the store does what it is needed for, as far as is known."""
 
     @property
     def under_way(self) -> int:

@@ -14,7 +14,6 @@ wrong.
 from __future__ import annotations
 
 import collections
-import functools
 import itertools
 import time
 import uuid
@@ -28,7 +27,7 @@ from newsfabric.errors import StoreError
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
-from newsfabric.store._unreadable import read_row, readable
+from newsfabric.store._unreadable import read_directory_row, readable
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
 
@@ -194,7 +193,7 @@ class Logs:
     async def _rows(self, log: Log, epochs: list[int], at: str | None) -> list[DirectoryRow]:
         """The rows of one router's logs, whatever the epoch of ``log``."""
         found = await self._session.read(rows.LOGS, (log.region, log.router, epochs), at=at)
-        return [_row(log.region, fields) for fields in found]
+        return [read_directory_row(log.region, fields) for fields in found]
 
     def _directory_ttl(self) -> int:
         now = self._now_ms()
@@ -204,15 +203,3 @@ class Logs:
 def _in_parts(every: list[int], most: int) -> Iterator[list[int]]:
     for start in range(0, len(every), most):
         yield every[start : start + most]
-
-
-def _row(region: str, fields: Row) -> DirectoryRow:
-    return read_row(fields, functools.partial(_row_of, region))
-
-
-def _row_of(region: str, fields: Row) -> DirectoryRow:
-    router, epoch, version, low, ended, voids = fields
-    if version is None or low is None:
-        raise ValueError("no version or no low")
-    runs = tuple((first, last) for first, last in orjson.loads(voids or "[]"))
-    return DirectoryRow(Log(region, router, epoch), version, low, ended, runs)

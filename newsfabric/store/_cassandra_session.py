@@ -170,10 +170,6 @@ class Session:
             self._silence.met_elsewhere(time.monotonic())
             raise
 
-    async def read_here(self, statement: str, values: Values) -> list[Row]:
-        """As :meth:`read`, but of this region alone."""
-        return await self.read(statement, values, at=self._address.centre)
-
     async def transact(self, statement: str, values: Values) -> Row:
         """The answer to a lightweight transaction of this region: first, whether it was applied.
 

@@ -318,6 +318,7 @@ def _rest(e: Envelope) -> bytes:
 
 
 def read_envelope(fields: list[Any]) -> Envelope:
+    """The envelope of (topic, id, router, epoch, seq, body and rest in hex)."""
     topic, id_text, router, epoch, seq, body, rest = fields
     published_ms, origin, path, key, version, message_id, app_id, type_, expires_ms, trace = (
         # What a later release adds comes last.

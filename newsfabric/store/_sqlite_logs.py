@@ -5,7 +5,6 @@ Writers of one file take turns, so a condition that is part of the statement is 
 
 from __future__ import annotations
 
-import functools
 import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.store._sqlite_file import Row, read_envelope
-from newsfabric.store._unreadable import read_row, readable
+from newsfabric.store._unreadable import read_directory_row, readable
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 
 _NUMBERS: Final = """SELECT json_group_array(json_array(seq, topic, id, hex(body), hex(rest))) FROM
@@ -87,7 +86,7 @@ def change_log(connection: sqlite3.Connection, row: DirectoryRow, ends_ms: int) 
     if connection.execute(_CHANGE, values).rowcount == 1:
         return True
     there = connection.execute(f"{_DIRECTORY} AND day = ? AND router = ? AND epoch = ?", name)
-    return any(_row(row.log.region, fields) == row for fields in there)
+    return any(read_directory_row(row.log.region, fields) == row for fields in there)
 
 
 def log_days(connection: sqlite3.Connection) -> list[tuple[str, int]]:
@@ -98,14 +97,4 @@ def log_days(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 def directory(connection: sqlite3.Connection, region: str, day: int) -> list[DirectoryRow]:
     """As :meth:`newsfabric.store.Store.directory`."""
     found = connection.execute(f"{_DIRECTORY} AND day = ? ORDER BY router, epoch", (region, day))
-    return [_row(region, fields) for fields in found]
-
-
-def _row(region: str, fields: Row) -> DirectoryRow:
-    return read_row(fields, functools.partial(_row_of, region))
-
-
-def _row_of(region: str, fields: Row) -> DirectoryRow:
-    router, epoch, version, low, ended, voids = fields
-    runs = tuple((first, last) for first, last in orjson.loads(voids))
-    return DirectoryRow(Log(region, router, epoch), version, low, ended, runs)
+    return [read_directory_row(region, fields) for fields in found]

@@ -7,12 +7,15 @@ and those who look for holes know it. One bad row must not keep them from all th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import orjson
 
 from newsfabric import metrics
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
+from newsfabric.store.logs import DirectoryRow, Log
 
 UNREADABLE: Final = metrics.counter(
     "store_unreadable_rows", "Rows of the journal that can't be read, each time one is met"
@@ -41,3 +44,16 @@ def readable(rows: Iterable[R], read: Callable[[R], Envelope | None]) -> Iterato
         else:
             if envelope is not None:
                 yield envelope
+
+
+def read_directory_row(region: str, fields: Sequence[Any]) -> DirectoryRow:
+    """The row of (router, epoch, version, low, ended, voids as JSON); StoreError if it is none."""
+
+    def read(fields: Sequence[Any]) -> DirectoryRow:
+        router, epoch, version, low, ended, voids = fields
+        if version is None or low is None:
+            raise ValueError("no version or no low")
+        runs = tuple((first, last) for first, last in orjson.loads(voids))
+        return DirectoryRow(Log(region, router, epoch), version, low, ended, runs)
+
+    return read_row(fields, read)

@@ -229,7 +229,8 @@ class CassandraStore:
 
     async def check(self) -> None:
         # Also for routers, which write here and nowhere else.
-        await self._session.read_here(rows.SLOTS, (rows.JOURNAL_SCOPE, 0, 0, 1))
+        asked = (rows.JOURNAL_SCOPE, 0, 0, 1)
+        await self._session.read(rows.SLOTS, asked, at=self._address.centre)
 
     async def close(self) -> None:
         await self._session.close()

@@ -26,7 +26,7 @@ DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
 _OVERHEAD_BYTES: Final = 1_500
 # One more, and the mark that was written first is forgotten.
 _MOST_MARKS: Final = 200_000
-# One more, and the log that was listed first is forgotten.
+# One more, and the one of those that have ended which was listed first is forgotten.
 _MOST_LOGS: Final = 10_000
 # No row has this key.
 _NOTHING: Final[rules.RowKey] = ("", "", 0, 0)
@@ -52,8 +52,7 @@ class _LogRows:
 
     def within(self, first: int, last: int, limit: int) -> list[int]:
         """The first ``limit`` of the numbers ``first`` to ``last`` that there are."""
-        top = max(self.dropped, max(self.messages, default=0), max(self.void, default=0))
-        numbers = range(max(first, 1), min(last, top) + 1)
+        numbers = range(first, last + 1)
         there = (n for n in numbers if n <= self.dropped or n in self.messages or n in self.void)
         return list(itertools.islice(there, max(limit, 0)))
 

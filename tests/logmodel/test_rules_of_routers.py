@@ -20,7 +20,7 @@ def begun(at: float = 0.0) -> Numbering:
     return numbering
 
 
-# Numbering.
+# Numbering: what tests/wholesale/router/test_numbering.py doesn't ask of the project's own.
 
 
 def test_nothing_is_numbered_before_the_directory_row_is_written() -> None:
@@ -28,24 +28,6 @@ def test_nothing_is_numbered_before_the_directory_row_is_written() -> None:
     assert not numbering.may_give(now=0.0)
     numbering.renewed(asked_at=0.0)
     assert numbering.may_give(now=0.0)
-
-
-def test_numbers_run_from_one_without_gaps() -> None:
-    numbering = begun()
-    assert [numbering.give() for _ in range(3)] == [1, 2, 3]
-
-
-def test_low_waits_for_the_first_number_that_is_not_settled() -> None:
-    numbering = begun()
-    for _ in range(4):
-        numbering.give()
-    numbering.confirmed(2)
-    numbering.confirmed(4)
-    assert numbering.low == 0
-    numbering.confirmed(1)
-    assert numbering.low == 2
-    numbering.voided(3)
-    assert numbering.low == 4
 
 
 def test_what_is_stored_alone_is_not_settled() -> None:
@@ -68,18 +50,6 @@ def test_six_numbers_are_under_way_at_most() -> None:
     assert not numbering.may_give(now=1.0)
     numbering.confirmed(1)
     assert numbering.may_give(now=1.0)
-
-
-def test_a_lease_lasts_fifteen_seconds_from_the_start_of_a_write() -> None:
-    numbering = begun(at=100.0)
-    assert numbering.has_lease(now=114.9)
-    assert not numbering.has_lease(now=115.0)
-
-
-def test_a_write_that_is_answered_after_a_later_one_shortens_no_lease() -> None:
-    numbering = begun(at=100.0)
-    numbering.renewed(asked_at=95.0)
-    assert numbering.has_lease(now=114.9)
 
 
 def test_only_a_number_that_was_never_tried_ends_void() -> None:
