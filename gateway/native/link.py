@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import asyncio
 import collections
+import contextlib
 import logging
 import os
 import socket
@@ -103,6 +104,17 @@ class ControlLink:
             self.close()
             self._on_lost(why)
 
+    def _lose_after_reading(self, why: str) -> None:
+        """Nothing can be written any more, but what was said last is still to be read, and with it
+        come requests of readers: each is a reset to its reader if its socket is closed unread.
+        """
+        with contextlib.suppress(OSError, WireError):
+            for _ in range(_READS_AT_ONCE):
+                if not (data := self._receive()):
+                    break
+                self._take(data)
+        self._lose(why)
+
     def _write(self) -> None:
         self._scheduled = False
         was_full = self.full
@@ -115,7 +127,7 @@ class ControlLink:
             except BlockingIOError:
                 sent = 0
             except OSError as exc:
-                self._lose(str(exc))
+                self._lose_after_reading(str(exc))
                 return
             self._waiting_bytes -= sent
             if sent < len(data):
@@ -142,6 +154,11 @@ class ControlLink:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read(self) -> None:
+        """Read until there is nothing left: of a data plane that ended without reading all from us
+        uvloop tells once, and never again.
+        """
+        if self.closed:
+            return
         try:
             for _ in range(_READS_AT_ONCE):
                 data = self._receive()
@@ -149,9 +166,9 @@ class ControlLink:
                     self._lose("it has closed the link")
                     return
                 self._take(data)
-                # A short one was all there was. If more has come since, the loop says so again.
-                if self.closed or len(data) < _READ_BYTES:
+                if self.closed:
                     return
+            self._loop.call_soon(self._read)
         except BlockingIOError:
             return
         except (OSError, WireError) as exc:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 from descriptors import Descriptors
 from fake_dataplane import Visit, event, handover, published
 
@@ -135,6 +136,43 @@ async def test_garbage_ends_the_link(end: End, data: bytes) -> None:
 async def test_the_end_of_the_other_end_is_told_once(end: End) -> None:
     end.other.leave()
     assert await asyncio.wait_for(end.lost, 60) == "it has closed the link"
+
+
+def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> None:
+    """Whoever takes over ends the older one while a request of a reader is still on its way."""
+
+    async def run() -> None:
+        end = End()
+        read, write = os.pipe()
+        end.other.hand_over(published(1) + handover("192.0.2.1"), read)
+        end.other.leave()
+        end.link.send(commands.count())
+        assert await asyncio.wait_for(end.lost, 60) == "[Errno 32] Broken pipe"
+        (_, nothing), (request, descriptor) = end.heard
+        assert (nothing, request) == (None, Handover("192.0.2.1"))
+        assert descriptor is not None
+        assert os.fstat(descriptor).st_ino == os.fstat(read).st_ino
+        for open_ in (descriptor, read, write):
+            os.close(open_)
+
+    # It writes before it reads what came meanwhile; uvloop reads first.
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_end_of_one_that_left_something_unread_is_told(new_loop) -> None:
+    async def run() -> None:
+        end = End()
+        end.link.send(commands.count())
+        await asyncio.sleep(0)
+        await end.other.say(published(1))
+        end.other.leave()
+        assert await asyncio.wait_for(end.lost, 60) == "[Errno 104] Connection reset by peer"
+        assert end.heard == [(Published(1), None)]
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
 
 
 async def test_a_link_that_we_close_tells_nothing(end: End) -> None:
