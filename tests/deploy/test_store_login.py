@@ -1,16 +1,20 @@
-"""The program that makes the store's logins: how many replicas it asks for."""
+"""The program that makes the store's logins: how many replicas it asks for, who is let in."""
 
 from __future__ import annotations
 
 import importlib.util
+from argparse import Namespace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from cassandra import AuthenticationFailed, OperationTimedOut
+from cassandra.cluster import NoHostAvailable
 
 FILE = Path(__file__).parents[2] / "deploy/ansible/roles/cassandra/files/store_login.py"
 SIMPLE = {"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "1"}
 BY_CENTRE = {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy"}
+NODE = Namespace(hosts="192.0.2.1", port=9042, ca=None)
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +58,30 @@ def test_replicas_are_taken_away_on_purpose(program: ModuleType) -> None:
     nodes, now = ["oregon"] * 3 + ["dublin"], BY_CENTRE | {"oregon": "3", "dublin": "3"}
     found = program.wanted(nodes, now, "oregon=1", fewer=True)
     assert found == {"class": "NetworkTopologyStrategy", "oregon": "1"}
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [{"192.0.2.1": AuthenticationFailed()}, ["192.0.2.1"]],
+    ids=["its first connection", "one after it, which the driver gives no reasons for"],
+)
+def test_a_login_that_a_node_refuses_is_no_session(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, errors: object
+) -> None:
+    refuse(program, monkeypatch, errors)
+    assert program.Node(NODE).session("writer", "of before") is None
+
+
+def test_nodes_that_do_not_answer_are_an_error(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(program, monkeypatch, {"192.0.2.1": OperationTimedOut()})
+    with pytest.raises(NoHostAvailable):
+        program.Node(NODE).session("writer", "of before")
+
+
+def refuse(program: ModuleType, monkeypatch: pytest.MonkeyPatch, errors: object) -> None:
+    def connect(_: object) -> None:
+        raise NoHostAvailable("Unable to connect to any servers", errors)
+
+    monkeypatch.setattr(program.Cluster, "connect", connect)

@@ -23,7 +23,13 @@ from typing import Any
 
 from cassandra import AuthenticationFailed, ConsistencyLevel, Unauthorized
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import Cluster, NoHostAvailable, Session
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    Session,
+)
 from cassandra.policies import WhiteListRoundRobinPolicy
 from cassandra.query import SimpleStatement
 
@@ -56,20 +62,20 @@ class Node:
         told = self._told
         refused, error = False, None
         for host in hosts:
+            alone = ExecutionProfile(WhiteListRoundRobinPolicy([host]))
             cluster = Cluster(
                 [host],
                 port=told.port,
                 auth_provider=PlainTextAuthProvider(user, password),
                 ssl_context=ssl.create_default_context(cafile=told.ca) if told.ca else None,
-                load_balancing_policy=WhiteListRoundRobinPolicy([host]),
+                execution_profiles={EXEC_PROFILE_DEFAULT: alone},
                 protocol_version=4,
             )
             self._open.append(cluster)
             try:
                 return cluster.connect()
             except NoHostAvailable as exc:
-                if all(isinstance(each, AuthenticationFailed) for each in exc.errors.values()):
-                    refused = True
+                refused = refused or _says_no(exc)
                 error = exc
         if refused or error is None:
             return None
@@ -88,6 +94,17 @@ class Node:
         """Let go of all that was opened."""
         for cluster in self._open:
             cluster.shutdown()
+
+
+def _says_no(unavailable: NoHostAvailable) -> bool:
+    """Whether the node refused the login, on any of the driver's connections to it.
+
+    A node remembers passwords for two seconds, so that of one that has just changed the first
+    connection can be let in and the next refused; the driver has no reasons then, only addresses.
+    """
+    if not isinstance(unavailable.errors, dict):
+        return True
+    return all(isinstance(each, AuthenticationFailed) for each in unavailable.errors.values())
 
 
 def administrator(
