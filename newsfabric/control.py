@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
+from newsfabric.envelope import MAX_MS
 from newsfabric.json_fields import listed, mapping, number, text, whole
 from newsfabric.topics import CONTROL_WORD, REVOKED
 
@@ -33,9 +34,10 @@ _BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A router's sign of life, once a second: ``seq`` is the last one it has given out.
+    """A router's sign of life, once a second: ``seq`` is the last number it has given out.
 
-    ``void`` are recent numbers that came to nothing. ``sent_ms`` is its clock.
+    All numbers up to ``low`` are settled; ``void`` are recent ones that came to nothing.
+    ``sent_ms`` is its clock.
     """
 
     origin: str
@@ -43,6 +45,7 @@ class Tick:
     epoch: int
     seq: int
     sent_ms: int
+    low: int = 0
     void: tuple[int, ...] = ()
 
 
@@ -59,12 +62,18 @@ def encode_tick(tick: Tick) -> Message:
 def decode_tick(message: Message) -> Tick:
     """The tick in ``message``; ValueError if it isn't one."""
     fields = fields_of(message, TICK)
+    epoch, sent_ms = whole(fields, "epoch"), whole(fields, "sent_ms")
+    for name, ms in (("epoch", epoch), ("sent_ms", sent_ms)):
+        if ms > MAX_MS:
+            raise ValueError(f"{name}: {ms} is no time")
     return Tick(
         origin=text(fields, "origin"),
         router=text(fields, "router"),
-        epoch=whole(fields, "epoch"),
+        epoch=epoch,
         seq=whole(fields, "seq"),
-        sent_ms=whole(fields, "sent_ms"),
+        sent_ms=sent_ms,
+        # Routers of the release before say nothing of it.
+        low=whole(fields, "low") if "low" in fields else 0,
         void=tuple(whole({"void": n}, "void") for n in listed(fields, "void", MAX_BYTES)),
     )
 

@@ -366,8 +366,10 @@ def routed(
 _OPTIONAL_HEADERS: Final = ("key", "version", "traceparent", "expires_ms")
 
 
-def encode(envelope: Envelope) -> Message:
+def encode(envelope: Envelope, *, low: int = 0) -> Message:
     """``envelope`` as the AMQP message that travels from router to gateways.
+
+    ``low`` is that of its log when it is published: all numbers up to it are settled.
 
     Headers are built afresh: whatever else the publisher put there (say, a forged
     ``seq``) ends here. ``expiration`` isn't set again, because every
@@ -379,6 +381,7 @@ def encode(envelope: Envelope) -> Message:
         "router": envelope.router,
         "epoch": envelope.epoch,
         "seq": envelope.seq,
+        "low": low,
         "path": list(envelope.path),
         "timestamp_in_ms": envelope.published_ms,
     }
@@ -421,6 +424,11 @@ def decode(message: Message) -> Envelope:
         )
     except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"not a routed message: {exc!r}") from exc
+
+
+def low_of(message: Message) -> int:
+    """What :func:`encode` was told of the log; 0 if nothing. ValueError if that is no number."""
+    return _int(message.properties.headers.get("low", 0))
 
 
 def _bytes(text: str) -> bytes:

@@ -29,8 +29,10 @@ from newsfabric.control import (
     load_key,
     tick_key,
 )
+from newsfabric.envelope import MAX_MS
 
 counts = st.integers(0, 2**63 - 1)
+times = st.integers(0, MAX_MS)
 rates = st.floats(0, 1e12)
 texts = st.text(st.characters(codec="utf-8"), max_size=30)
 maybe = st.none() | texts
@@ -39,9 +41,9 @@ ticks = st.builds(
     Tick,
     origin=texts,
     router=texts,
-    epoch=counts,
+    epoch=times,
     seq=counts,
-    sent_ms=counts,
+    sent_ms=times,
     void=st.lists(counts, max_size=5).map(tuple),
 )
 loads = st.builds(
@@ -72,7 +74,9 @@ receipts = st.builds(
     repeated=st.booleans(),
 )
 
-TICK = Tick(origin="oregon", router="oregon-router-1", epoch=5, seq=7, sent_ms=9, void=(3, 4))
+TICK = Tick(
+    origin="oregon", router="oregon-router-1", epoch=5, seq=7, sent_ms=9, low=6, void=(3, 4)
+)
 LOAD = LoadReport(
     region="oregon",
     box="oregon-retail-1",
@@ -187,6 +191,10 @@ def test_a_field_that_is_missing_or_odd_is_not_believed(kind, name, value):
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
+        ("tick", {"epoch": MAX_MS + 1}),
+        ("tick", {"sent_ms": MAX_MS + 1}),
+        ("tick", {"low": -1}),
+        ("tick", {"low": None}),
         ("tick", {"seq": -1}),
         ("tick", {"seq": 1.0}),
         ("tick", {"seq": "1"}),

@@ -29,6 +29,7 @@ from newsfabric.envelope import (
     decode,
     encode,
     id_of,
+    low_of,
     receive,
     routed,
 )
@@ -411,9 +412,23 @@ def test_forged_and_foreign_headers_end_at_the_router():
         "router",
         "epoch",
         "seq",
+        "low",
         "path",
         "timestamp_in_ms",
     }
+
+
+def test_a_message_says_how_far_its_log_is_settled():
+    routed = number(receive(message(), now_ms=NOW_MS))
+    assert low_of(encode(routed, low=2**63 - 1)) == 2**63 - 1
+    assert (low_of(encode(routed)), low_of(message())) == (0, 0)
+    assert decode(encode(routed, low=7)) == routed
+
+
+@pytest.mark.parametrize("low", [-1, 2**63, True, "1", None, 1.0])
+def test_a_low_that_is_no_number_of_a_log_is_not_believed(low):
+    with pytest.raises(ValueError, match="whole number"):
+        low_of(with_headers(low=low))
 
 
 submissions = st.builds(

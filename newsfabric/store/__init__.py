@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import ConfigError
 from newsfabric.mailbox import Kept, Mark
 from newsfabric.store.logs import DirectoryRow, Log, Number
@@ -52,14 +52,25 @@ class Store(Protocol):
         left out.
         """
 
-    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
-        """Every copy of every message of ``topic`` routed at ``from_ms`` or later, in id order.
+    async def since(
+        self,
+        topic: str,
+        *,
+        from_ms: int,
+        to_ms: int = MAX_MS + 1,
+        limit: int,
+        region: str | None = None,
+    ) -> list[Envelope]:
+        """Every copy of every message of ``topic`` routed in [from_ms, to_ms), in id order.
 
         For readers who resume: whether they have a message depends on all of its copies, so
         none stands for another here (order: id, router, epoch, seq). With more than ``limit``
         of them, the newest ``limit``; exactly ``limit`` means that there may be older ones.
         Expired ones are left out. StoreError if some had to be dropped before they
         expired: what is here may not be all.
+
+        With ``region`` it is read at quorum in that region, and StoreUnavailable if that can't be
+        asked: only so is everything found that its routers wrote. Else as everything is read.
         """
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:

@@ -26,8 +26,9 @@ from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
+from newsfabric.store._cassandra_presence import HASTY
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
-from newsfabric.store._unreadable import read_directory_row, readable
+from newsfabric.store._unreadable import readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
 
@@ -67,7 +68,8 @@ class Logs:
             while start <= end and len(found) < limit:
                 size = min(limit - len(found), PAGE_ROWS)
                 asked = (log.router, log.epoch, block, start, end, size)
-                page = await self._session.read(rows.NUMBERS, asked, at=region)
+                read = self._session.read(rows.NUMBERS, asked, patience=HASTY, at=region)
+                page = await read
                 found += await self._with_messages(log, page, region)
                 start = page[-1][0] + 1 if len(page) == size else end + 1
         return found
@@ -90,7 +92,8 @@ class Logs:
     async def _messages(
         self, topic: str, day: int, places: list[rows.Place], region: str | None
     ) -> list[Envelope]:
-        found = await self._session.read(rows.MESSAGES, (topic, day, places), at=region)
+        asked = (topic, day, places)
+        found = await self._session.read(rows.MESSAGES, asked, patience=HASTY, at=region)
         return list(readable(found, lambda row: rows.envelope(topic, row)))
 
     def _number(self, fields: Row, messages: dict[int, Envelope], now: int) -> Number:
@@ -193,7 +196,7 @@ class Logs:
     async def _rows(self, log: Log, epochs: list[int], at: str | None) -> list[DirectoryRow]:
         """The rows of one router's logs, whatever the epoch of ``log``."""
         found = await self._session.read(rows.LOGS, (log.region, log.router, epochs), at=at)
-        return [read_directory_row(log.region, fields) for fields in found]
+        return list(readable_rows(log.region, found))
 
     def _directory_ttl(self) -> int:
         now = self._now_ms()

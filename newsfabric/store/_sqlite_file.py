@@ -394,12 +394,18 @@ def history(
 
 
 def since(
-    connection: sqlite3.Connection, topic: str, *, from_ms: int, limit: int, now_ms: int
+    connection: sqlite3.Connection,
+    topic: str,
+    *,
+    from_ms: int,
+    to_ms: int,
+    limit: int,
+    now_ms: int,
 ) -> list[Envelope]:
     """As :meth:`newsfabric.store.Store.since`."""
     if limit <= 0:
         return []
-    end = rules.first_id(MAX_MS + 1)
+    end = rules.first_id(to_ms)
     newest_first = _newest_first(connection, topic, from_ms, end, now_ms, limit)
     return list(itertools.islice(newest_first, limit))[::-1]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.store._sqlite_file import Row, read_envelope
-from newsfabric.store._unreadable import read_directory_row, readable
+from newsfabric.store._unreadable import read_directory_row, readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 
 _NUMBERS: Final = """SELECT json_group_array(json_array(seq, topic, id, hex(body), hex(rest))) FROM
@@ -97,4 +97,4 @@ def log_days(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 def directory(connection: sqlite3.Connection, region: str, day: int) -> list[DirectoryRow]:
     """As :meth:`newsfabric.store.Store.directory`."""
     found = connection.execute(f"{_DIRECTORY} AND day = ? ORDER BY router, epoch", (region, day))
-    return [read_directory_row(region, fields) for fields in found]
+    return list(readable_rows(region, found))

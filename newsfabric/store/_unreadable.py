@@ -1,8 +1,8 @@
-"""Rows that no router of ours wrote: what reading one raises, and how the journal leaves them out.
+"""Rows that no router of ours wrote: what reading one raises, and where they are left out instead.
 
 Whoever asks for a topic's messages must hear that one can't be read, or would take what is left
-for everything. The journal is read by number: a row that is left out stays a hole in its stream,
-and those who look for holes know it. One bad row must not keep them from all the others.
+for everything. Where numbers are read, a row that is left out stays missing, and those who look for
+it know that. One bad row must not keep them from all the others.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import orjson
 from newsfabric import metrics
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
+from newsfabric.numbers import is_whole
 from newsfabric.store.logs import DirectoryRow, Log
 
 UNREADABLE: Final = metrics.counter(
-    "store_unreadable_rows", "Rows of the journal that can't be read, each time one is met"
+    "store_unreadable_rows", "Rows that can't be read and were left out, each time one is met"
 )
+_MAX_NUMBER: Final = 2**63 - 1
 _GARBAGE: Final = (AttributeError, KeyError, TypeError, ValueError)
 
 R = TypeVar("R")
@@ -35,7 +37,7 @@ def read_row(row: R, read: Callable[[R], T]) -> T:
 
 
 def readable(rows: Iterable[R], read: Callable[[R], Envelope | None]) -> Iterator[Envelope]:
-    """What ``read`` makes of ``rows`` of the journal, if anything, but for those it can't read."""
+    """What ``read`` makes of ``rows``, if anything, but for those that it can't read."""
     for row in rows:
         try:
             envelope = read(row)
@@ -51,9 +53,22 @@ def read_directory_row(region: str, fields: Sequence[Any]) -> DirectoryRow:
 
     def read(fields: Sequence[Any]) -> DirectoryRow:
         router, epoch, version, low, ended, voids = fields
-        if version is None or low is None:
-            raise ValueError("no version or no low")
         runs = tuple((first, last) for first, last in orjson.loads(voids))
+        ends = [end for run in runs for end in run]
+        numbers = [epoch, version, low, *([] if ended is None else [ended]), *ends]
+        if not all(is_whole(number, 0, _MAX_NUMBER) for number in numbers):
+            raise ValueError("not whole numbers")
+        if sorted(ends) != ends or ends[:1] == [0]:
+            raise ValueError("runs out of order")
         return DirectoryRow(Log(region, router, epoch), version, low, ended, runs)
 
     return read_row(fields, read)
+
+
+def readable_rows(region: str, rows: Iterable[Sequence[Any]]) -> Iterator[DirectoryRow]:
+    """Those rows of the directory that can be read: one bad row must not hide all other logs."""
+    for fields in rows:
+        try:
+            yield read_directory_row(region, fields)
+        except StoreError:
+            UNREADABLE.inc()

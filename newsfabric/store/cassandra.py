@@ -104,15 +104,30 @@ class CassandraStore:
         backwards = self._backwards(topic, since_ms, *span, page_rows=2 * limit)
         return await backwards.read(limit, rules.oldest_of_each)
 
-    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
-        end = rows.first_place(MAX_MS + 1)
-        backwards = self._backwards(topic, from_ms, end, MAX_MS, page_rows=limit)
+    async def since(
+        self,
+        topic: str,
+        *,
+        from_ms: int,
+        to_ms: int = MAX_MS + 1,
+        limit: int,
+        region: str | None = None,
+    ) -> list[Envelope]:
+        end = rows.first_place(to_ms)
+        backwards = self._backwards(topic, from_ms, end, to_ms, page_rows=limit, at=region)
         return await backwards.read(
             limit, lambda newest, most: list(itertools.islice(newest, most))
         )
 
     def _backwards(
-        self, topic: str, since_ms: int, end: rows.Place, until_ms: int, *, page_rows: int
+        self,
+        topic: str,
+        since_ms: int,
+        end: rows.Place,
+        until_ms: int,
+        *,
+        page_rows: int,
+        at: str | None = None,
     ) -> _Backwards:
         now = self._now_ms()
         # What is older than the ttl isn't shown any more.
@@ -126,6 +141,7 @@ class CassandraStore:
             end=end,
             now=now,
             page_rows=min(page_rows, PAGE_ROWS),
+            at=at,
         )
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
@@ -252,12 +268,13 @@ class _Backwards:
     end: rows.Place
     now: int
     page_rows: int
+    at: str | None
 
     async def read(self, limit: int, choose: Choose) -> list[Envelope]:
         """What ``choose`` takes of the envelopes that are shown, oldest first."""
         if limit <= 0:
             return []
-        days = await _slots(self.session, rows.topic_scope(self.topic), *self.days)
+        days = await _slots(self.session, rows.topic_scope(self.topic), *self.days, at=self.at)
         days.reverse()
         found: list[Envelope] = []
         at_once = 1
@@ -276,7 +293,7 @@ class _Backwards:
 
     async def _page(self, day: int, end: rows.Place) -> list[Row]:
         values = (self.topic, day, *end, *self.start, self.page_rows)
-        return await self.session.read(rows.HISTORY, values)
+        return await self.session.read(rows.HISTORY, values, at=self.at)
 
     def _shown(self, page: Iterable[Row]) -> Iterator[Envelope]:
         for row in page:
@@ -286,7 +303,13 @@ class _Backwards:
 
 
 async def _slots(
-    session: Session, scope: str, first: int, last: int, patience: Patience = PATIENT
+    session: Session,
+    scope: str,
+    first: int,
+    last: int,
+    patience: Patience = PATIENT,
+    at: str | None = None,
 ) -> list[int]:
-    found = await session.read(rows.SLOTS, (scope, first, last, _MOST_SLOTS), patience=patience)
+    asked = (scope, first, last, _MOST_SLOTS)
+    found = await session.read(rows.SLOTS, asked, patience=patience, at=at)
     return [slot for (slot,) in found]

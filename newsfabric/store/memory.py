@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
-from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
+from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.mailbox import MARK_KINDS, Kept, Mark, MarkKind, is_individual
 from newsfabric.store import rules
@@ -97,13 +97,22 @@ class MemoryStore:
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
-        newest_first = self._readable(topic, since_ms, before)
+        end = None if before is None else rules.checked_id(before)
+        newest_first = self._readable(topic, since_ms, end)
         return rules.oldest_of_each(newest_first, limit)[::-1]
 
-    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+    async def since(
+        self,
+        topic: str,
+        *,
+        from_ms: int,
+        to_ms: int = MAX_MS + 1,
+        limit: int,
+        region: str | None = None,
+    ) -> list[Envelope]:
         if from_ms <= self._dropped_ms and self._dropped_ms:
             raise StoreError(f"what was routed until {self._dropped_ms} had to be dropped")
-        newest_first = self._readable(topic, from_ms, None)
+        newest_first = self._readable(topic, from_ms, rules.first_id(to_ms))
         return list(itertools.islice(newest_first, max(limit, 0)))[::-1]
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
@@ -224,13 +233,13 @@ class MemoryStore:
         if known is None or rules.rank(known.envelope) < rules.rank(envelope):
             newest[envelope.key] = row
 
-    def _readable(self, topic: str, since_ms: int, before: str | None) -> Iterator[Envelope]:
-        """Envelopes of ``topic`` that readers may see, newest first."""
+    def _readable(self, topic: str, since_ms: int, end: str | None) -> Iterator[Envelope]:
+        """Envelopes of ``topic`` with ids before ``end`` that readers may see, newest first."""
         now = self._now_ms()
         keys = self._by_topic.get(topic, [])
         start = bisect.bisect_left(keys, (rules.first_id(since_ms),))
-        end = len(keys) if before is None else bisect.bisect_left(keys, (rules.checked_id(before),))
-        for i in range(end - 1, start - 1, -1):
+        stop = len(keys) if end is None else bisect.bisect_left(keys, (end,))
+        for i in range(stop - 1, start - 1, -1):
             row = self._rows[keys[i]]
             if now < row.life.readable_until:
                 yield row.envelope

@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, Mark
 from newsfabric.store import _sqlite_file as file
@@ -107,10 +107,23 @@ class SqliteStore:
             )
         )
 
-    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
+    async def since(
+        self,
+        topic: str,
+        *,
+        from_ms: int,
+        to_ms: int = MAX_MS + 1,
+        limit: int,
+        region: str | None = None,
+    ) -> list[Envelope]:
         return await self._read(
             lambda connection: file.since(
-                connection, topic, from_ms=from_ms, limit=limit, now_ms=self._now_ms()
+                connection,
+                topic,
+                from_ms=from_ms,
+                to_ms=to_ms,
+                limit=limit,
+                now_ms=self._now_ms(),
             )
         )
 

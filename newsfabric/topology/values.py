@@ -83,7 +83,7 @@ REGION_BOUNDS: Final = Bounds(
     max_bytes=256 * MIB,
     # Twice on a copy's way; see above.
     message_ttl_ms=150_000,
-    # What a region missed for longer its gateways sweep from the store.
+    # What a region missed for longer its gateways read from the store, by number.
     expires_ms=1_800_000,
 )
 PROXY_BOUNDS: Final = Bounds(
@@ -104,7 +104,7 @@ BOX_BOUNDS: Final = Bounds(
     # As long as the gateway's own queue can use it.
     max_length=100_000,
     max_bytes=128 * MIB,
-    # What a box missed for longer than a minute it rereads from the journal, in order.
+    # What a box missed for longer than a minute it reads from the store, by number.
     message_ttl_ms=60_000,
     # A box that died leaves nothing behind; a restart of its broker takes some ten seconds.
     expires_ms=120_000,
@@ -112,7 +112,7 @@ BOX_BOUNDS: Final = Bounds(
 GATEWAY_BOUNDS: Final = Bounds(
     max_length=100_000,
     max_bytes=128 * MIB,
-    # A gateway that was away for a minute rereads the journal before it is ready.
+    # What a gateway missed for longer than a minute it reads from the store, by number.
     message_ttl_ms=60_000,
 )
 MAILBOX_BOUNDS: Final = Bounds(

@@ -110,14 +110,20 @@ async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_a
     def ask(store: CassandraStore, *, at_home: bool) -> Coroutine[Any, Any, list[Number]]:
         return store.numbers(log, first=1, last=100, limit=100, at_home=at_home)
 
+    def since(store: CassandraStore) -> Coroutine[Any, Any, list[Envelope]]:
+        return store.since("news.numbers", from_ms=0, limit=100, region="oregon")
+
     async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
         await _until_it_works(lambda: store.write(batch))
         # What oregon has acknowledged is there, however far replication is.
         assert await ask(other, at_home=True) == expected
+        assert await since(other) == batch
         await _until_it_has(other, "news.numbers", batch)
         await asyncio.to_thread(regions.kill, "oregon-store-1")
         with pytest.raises(StoreUnavailable):
             await ask(other, at_home=True)
+        with pytest.raises(StoreUnavailable):
+            await since(other)
         # Here they may be found nevertheless.
         assert await ask(other, at_home=False) == expected
         # As every read, this one goes where there is an answer.

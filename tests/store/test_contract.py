@@ -243,6 +243,21 @@ async def test_since_a_moment_includes_that_moment(store):
     assert await store.since("news.breaking", from_ms=START_MS + 4, limit=10) == []
 
 
+async def test_since_until_a_moment_excludes_that_moment(store):
+    batch = [envelope(n, at=n) for n in range(6)]
+    await store.write(batch)
+    within = {"from_ms": START_MS + 1, "to_ms": START_MS + 4}
+    assert await store.since("news.breaking", **within, limit=10) == batch[1:4]
+    assert await store.since("news.breaking", **within, limit=2) == batch[2:4]
+    assert await store.since("news.breaking", from_ms=0, to_ms=START_MS, limit=10) == []
+
+
+async def test_since_reads_the_region_that_is_asked_for(store):
+    batch = [envelope(n, at=n) for n in range(3)]
+    await store.write(batch)
+    assert await store.since("news.breaking", from_ms=0, limit=10, region="oregon") == batch
+
+
 async def test_since_has_both_of_two_copies_with_one_id_in_the_journals_order(store):
     ours = envelope(1, at=1, message_id="a")
     theirs = envelope(8, at=1, message_id="a", router="dublin-router-2", origin="dublin")

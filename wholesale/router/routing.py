@@ -115,7 +115,8 @@ class Routing:
 
     async def _publish(self, job: Job, may_send: MaySend) -> _Sent:
         assert job.envelope is not None
-        message = encode(job.envelope)
+        assert job.stream is not None
+        message = encode(job.envelope, low=job.stream.numbering.low)
         here = Letter(topology.POSTOFFICE, message, until=job.until)
         elsewhere = Letter(topology.OUTBOUND, message, until=job.until)
         for letter in (here, elsewhere):

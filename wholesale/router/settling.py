@@ -120,8 +120,9 @@ class Settling:
         a word, and whoever has no receipt sends it again.
 
         It may have a number, and be stored. In its log that number is a message like any other
-        (it is looked up before anybody is given it). In ticks it is void: a gateway that found it
-        in the journal could publish it to those who have had another copy.
+        (it is looked up before anybody is given it). In ticks it is void, for gateways of the
+        release before: one that found it in the journal could publish it to those who have had
+        another copy.
         """
         counters.EXPIRED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:

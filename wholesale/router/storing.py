@@ -81,7 +81,7 @@ class Storing:
         """The router stops: say in its last tick that nothing comes as the numbers of what is being
         written, so that nobody waits for it.
 
-        What was stored without being routed is looked for: gateways find it in the journal.
+        What was stored without being routed is looked for: gateways read it by its number.
         """
         for job in self._writing:
             void(job)

@@ -71,5 +71,6 @@ class Stream:
             epoch=self.log.epoch,
             seq=self.seq,
             sent_ms=now_ms,
+            low=self.numbering.low,
             void=tuple(self._void),
         )

@@ -322,7 +322,7 @@ async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_fai
     expect_error_log("no AMQP form")
     encoded = router_routing.encode
 
-    def encode(envelope: Envelope) -> Message:
+    def encode(envelope: Envelope, *, low: int) -> Message:
         if envelope.message_id == "bad":
             # Whatever comes after it in this batch meets a closed log.
             awake.at += 60.0
@@ -331,7 +331,7 @@ async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_fai
             store._directory[row.log] = row
             monkeypatch.setattr(router_routing, "sent_at_once", lambda *_: False)
             raise ValueError("no AMQP form")
-        return encoded(envelope)
+        return encoded(envelope, low=low)
 
     sends_at_once = router_routing.sent_at_once
     monkeypatch.setattr(router_routing, "encode", encode)
