@@ -103,7 +103,7 @@ def _busy_figures() -> dict[str, float]:
         measures.CLOSES.labels(reason).inc(7)
     for topic_class in ("gold", "silver", "bronze"):
         measures.PUBLICATIONS.labels(topic_class).inc(17)
-        for way in ("feed", "journal"):
+        for way in ("feed", "store"):
             measures.DELAY.labels(topic_class, REGION, way).observe(0.0123, 1000)
     return figures.read(1.0)
 

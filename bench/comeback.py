@@ -23,11 +23,13 @@ import uvloop
 
 from gateway import app
 from gateway.native import app as native_app
+from gateway.position import log_of
 from gateway.settings import GatewaySettings
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import Envelope, id_of, identity_of
 from newsfabric.store import Store
+from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topics import TopicTable
 
 ENGINES: Final = {"tornado": app.running, "native": native_app.running}
@@ -162,9 +164,14 @@ async def _crowd(
 
 
 async def fill(store: Store, envelopes: Iterator[Envelope]) -> None:
-    """Write them all, and close the store."""
+    """Write them all, each log settled up to its last one, and close the store."""
+    last: dict[Log, int] = {}
     while batch := list(itertools.islice(envelopes, _WRITE)):
         await store.write(batch)
+        last |= {log_of(one): one.seq for one in batch}
+    for log, seq in last.items():
+        await store.list_log(log)
+        await store.change_log(DirectoryRow(log, version=2, low=seq))
     await store.close()
 
 
@@ -192,7 +199,7 @@ async def serve(
     link = broker.connect()
     async with ENGINES[engine](told, table, cast(Store, store), link, stop) as gateway:
         now_ms = int(time.time() * 1000)
-        tick = Tick(origin="oregon", router=ROUTER, epoch=epoch, seq=last, sent_ms=now_ms)
+        tick = Tick(origin="oregon", router=ROUTER, epoch=epoch, seq=last, sent_ms=now_ms, low=last)
         broker.publish("postoffice", encode_tick(tick))
         print(gateway.port, flush=True)
         await asyncio.to_thread(sys.stdin.read)

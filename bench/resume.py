@@ -19,8 +19,9 @@ import uvloop
 from bench import comeback
 from bench.comeback import ENGINES, ROUTER, Counting, Reader, Served
 from bench.rows import Row
-from gateway.position import encode, entry, stream_hash
+from gateway.position import Listed, Position, encode, log_hash
 from gateway.settings import GatewaySettings
+from newsfabric.store.logs import Log
 from newsfabric.store.sqlite import SqliteStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -64,9 +65,9 @@ def come_back(engine: str, *, readers: int = READERS) -> Served:
     """Let ``readers`` come back to a gateway of ``engine``."""
     now_ms = int(time.time() * 1000)
     epoch = now_ms - EPOCH_MS
-    stream = stream_hash(ROUTER, epoch)
+    log = log_hash(Log("oregon", ROUTER, epoch))
     positions = [
-        encode(now_ms - 631_000, now_ms - 31_000, [entry(stream, seen)])
+        encode(Position(now_ms - 31_000, {log: Listed(seen, now_ms - 31_000)}))
         for seen in range(MISSED // 2)
     ]
 

@@ -1,5 +1,5 @@
-"""What agent and operators ask a gateway: ``/load``, ``/report``, ``/engine``, ``/drain``,
-``/take-over``, health, metrics.
+"""What agent and operators ask a gateway: ``/load``, ``/report``, ``/engine``, ``/logs``,
+``/drain``, ``/take-over``, health, metrics.
 
 Served on loopback only, on a port of its own, to programs alone (:mod:`newsfabric.operators`).
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Final
 
 import tornado.web
 
@@ -21,6 +22,10 @@ from newsfabric.version import version
 
 if TYPE_CHECKING:
     from gateway.core import Core
+
+# Of what is missing an operator needs to see the beginning.
+_LOGS_SHOWN: Final = 100
+_RUNS_SHOWN: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,6 +115,31 @@ class EngineHandler(PlainHandler):
         self.write(self._core.engine)
 
 
+class LogsHandler(PlainHandler):
+    """``GET /logs``: the logs of which numbers are missing here, and the first runs of these."""
+
+    def initialize(self, core: Core) -> None:
+        self._core = core
+
+    def get(self) -> None:
+        lacking = [known for known in self._core.hub.logs.unfinished() if known.lacks]
+        self.write(
+            {
+                "logs": [
+                    {
+                        **known.log._asdict(),
+                        "mark": known.mark,
+                        "low": known.low,
+                        "ended": known.ended,
+                        "missing": list(itertools.islice(known.missing(), _RUNS_SHOWN)),
+                    }
+                    for known in lacking[:_LOGS_SHOWN]
+                ],
+                "more": max(0, len(lacking) - _LOGS_SHOWN),
+            }
+        )
+
+
 class DrainHandler(PlainHandler):
     """``POST /drain``: begin to drain, as SIGTERM does. Asking again changes nothing."""
 
@@ -160,6 +190,7 @@ def admin_application(
             (r"/load", LoadHandler, {"core": core, "rates": rates, "urls": urls}),
             (r"/report", ReportHandler, {"core": core, "figures": Figures(measures.FIGURES)}),
             (r"/engine", EngineHandler, {"core": core}),
+            (r"/logs", LogsHandler, {"core": core}),
             (r"/take-over", TakeOverHandler, {"core": core}),
             (r"/drain", DrainHandler, {"core": core, "stop": stop}),
             trace_route("gateway", core.settings.name, core.settings.region, core.races.sightings),

@@ -35,8 +35,8 @@ from newsfabric.topics import TopicTable
 logger = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
-# So long the feed waits for what was missed to come first; after that it comes between.
-CATCH_UP_SECONDS: Final = 2.0
+# So long a start waits for the directory, and then for the logs of our region.
+PATIENCE_SECONDS: Final = 2.0
 # A request's head must come within this time; so long an idle keep-alive connection is kept.
 _IDLE_SECONDS: Final = 60.0
 
@@ -81,9 +81,8 @@ async def running(
         )
         stack.callback(readers.stop)
         admin = admin_listener(stack, core, readers.port, stop)
-        core.mender.begin()
-        await core.mender.caught_up(CATCH_UP_SECONDS)
-        await Feed(core).start(link)
+        core.follower.begin()
+        await follow(core, link)
         await core.upstream.start(link)
         readers.start()
         admin.start()
@@ -91,6 +90,26 @@ async def running(
         up()
         yield Gateway(core, readers.port, admin.port)
         await drain(core)
+
+
+async def follow(core: Core, link: Link) -> None:
+    """Hear the feed, as soon as it is known where each log begins for us.
+
+    Returns when readers can be served, or after a few seconds: then they are served from then on,
+    and until then nobody is sent here.
+    """
+    feed = core.spawn(_hear_feed(core, link))
+    await asyncio.wait({feed}, timeout=PATIENCE_SECONDS)
+    if feed.done():
+        feed.result()
+        await core.follower.readied(PATIENCE_SECONDS)
+    else:
+        logger.warning("the directory of logs can't be read yet: not ready until it is")
+
+
+async def _hear_feed(core: Core, link: Link) -> None:
+    await core.follower.begun()
+    await Feed(core).start(link)
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:

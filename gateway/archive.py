@@ -77,14 +77,16 @@ class Archive:
             asked += limit - len(sound)
         raise StoreError(f"too much of {topic} is no JSON")
 
-    async def since(self, topic: str, *, from_ms: int, limit: int, most_bytes: int) -> Stored:
+    async def since(
+        self, topic: str, *, from_ms: int, limit: int, most_bytes: int, region: str
+    ) -> Stored:
         """As :meth:`newsfabric.store.Store.since`, and bodies of ``most_bytes`` together at most.
 
         It may take several times the timeout.
         """
         asked = min(limit, _FIRST_ROWS)
         while True:
-            read = self._store.since(topic, from_ms=from_ms, limit=asked)
+            read = self._store.since(topic, from_ms=from_ms, limit=asked, region=region)
             found = await self._read(read, patience=_LONG)
             fitting = _newest(found, most_bytes)
             if len(fitting) < len(found) or len(found) < asked or asked >= limit:

@@ -22,15 +22,15 @@ from gateway.budget import Budget
 from gateway.connection import Connection
 from gateway.desk import Desk
 from gateway.fanout import Fanout
+from gateway.follower import Follower
 from gateway.gate import Gate
 from gateway.hub import Hub
+from gateway.logs import Logs
 from gateway.mailroom import Mailroom
-from gateway.mender import Mender
 from gateway.publication import Publication
 from gateway.resume import Resumer
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from gateway.spans import spans_of
-from gateway.streams import Streams
 from gateway.upstream import Upstream
 from newsfabric import otel_tracer
 from newsfabric.bearer import bearer
@@ -58,6 +58,7 @@ class Welcome(enum.Enum):
     YES = "yes"
     FULL = "capacity"
     DRAINING = "draining"
+    STARTING = "starting"
     BAD_ORIGIN = "origin"
 
 
@@ -72,7 +73,7 @@ class Core:
         self.table = table
         self.store = store
         self.clock = time.monotonic
-        self.hub = Hub(table, Streams(time.time(), settings.streams), settings.hub)
+        self.hub = Hub(table, Logs(clock_ms(), settings.logs), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
         self.races = Races(measures.COPIES, measures.LEAD)
         self.tracer = otel_tracer.current()
@@ -82,7 +83,6 @@ class Core:
             archive=self.archive,
             told=settings,
             spawn=self.spawn,
-            publish=self.publish,
         )
         self.mailroom = Mailroom(
             hub=self.hub,
@@ -96,7 +96,7 @@ class Core:
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
         self.gate = Gate(settings, table, store, self.evict)
         self.desk = Desk(self)
-        self.mender = Mender(self)
+        self.follower = Follower(self)
         # Open ones, in the order they came, and those that are saying goodbye.
         self.connections: dict[Connection, None] = {}
         self.closing: set[Connection] = set()
@@ -116,7 +116,6 @@ class Core:
         # time.monotonic() of the last tick of our own region; None before the first one.
         self.fed_at: float | None = None
         self._evicted_early = 0
-        self._forgotten_holes = 0
         self._began = self.clock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.spawn(self.budget.watch())
@@ -303,7 +302,7 @@ class Core:
         age = self.feed_age()
         return Readiness.of(
             feed=age is not None and age <= self.settings.feed_fresh,
-            repair=self.mender.ready,
+            logs=self.follower.ready,
             logins=self.gate.ready,
             drain=not self.draining,
         )
@@ -318,16 +317,13 @@ class Core:
         measures.MEMORY.set(self.hub.memory_bytes)
         measures.IDENTITIES.set(self.hub.identities)
         self._count_forgotten()
-        measures.STREAMS.set(len(self.hub.streams))
-        holes = self.hub.streams.missing().values()
-        measures.MISSING.set(sum(b - a + 1 for ranges in holes for a, b in ranges))
-        measures.HOLES.set(self.mender.open_gaps)
+        measures.LOGS.set(len(self.hub.logs))
+        measures.MISSING.set(self.hub.logs.missing)
+        measures.HOLES.set(self.hub.logs.holes)
 
     def _count_forgotten(self) -> None:
         before, self._evicted_early = self._evicted_early, self.hub.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
-        before, self._forgotten_holes = self._forgotten_holes, self.hub.streams.given_up
-        measures.FORGOTTEN_HOLES.inc(self._forgotten_holes - before)
 
     async def close(self) -> None:
         """End every task and let go of the store."""
@@ -341,6 +337,9 @@ class Core:
     def _welcome(self, origin: str | None, host: str | None) -> Welcome:
         if self.draining:
             return Welcome.DRAINING
+        if not self.follower.has_begun:
+            # Nobody can be told what it has missed, or be given a position.
+            return Welcome.STARTING
         if not self.allows_origin(origin, host):
             return Welcome.BAD_ORIGIN
         if self.readers >= self.settings.capacity:

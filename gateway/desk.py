@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from gateway import measures
@@ -147,7 +147,7 @@ class Desk:
             await self._warm(verb.topic)
             late = asked_ago(verb, time.time() - asked)
             if not self._rewound(late, time.time()).covered:
-                older = self._absorb(verb.topic, await self._stored(late))
+                older = self._core.hub.past(verb.topic, await self._stored(late), time.time())
         except StoreError as exc:
             self._core.archive.failed(exc)
         self._join(connection, asked_ago(verb, time.time() - asked), older, gap)
@@ -211,7 +211,7 @@ class Desk:
             recovered, gap = False, Gap.TOO_LARGE
         if verb.position is not None:
             self._core.resumer.answered(verb.topic, gap)
-        position: str | None = hub.streams.position(now)
+        position: str | None = hub.position(now)
         if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
             position = verb.position
@@ -295,19 +295,9 @@ class Desk:
     async def _read_past(self, topic: str) -> None:
         policy = self._core.hub.memory(topic).policy
         history, latest = await self._core.archive.past(topic, policy)
-        fresh = self._core.hub.warm(
+        self._core.hub.warm(
             topic, history, latest, complete=len(history) < policy.keep, now=time.time()
         )
-        self._publish(fresh)
-
-    def _absorb(self, topic: str, stored: list[Envelope]) -> list[Publication]:
-        older, fresh = self._core.hub.absorb(topic, stored, time.time())
-        self._publish(fresh)
-        return older
-
-    def _publish(self, fresh: Iterable[Publication]) -> None:
-        for publication in fresh:
-            self._core.publish(publication)
 
     def _newest_that_fit(
         self, publications: list[Publication], variant: Variant
@@ -334,6 +324,11 @@ def mark_of(verb: SetMark) -> Mark:
 def store_away(verb: History | Subscribe) -> Refusal:
     """The answer to what the store can't give now."""
     return _not_now(verb, "the store is away")
+
+
+def starting(verb: History | Subscribe) -> Refusal:
+    """The answer of a gateway that doesn't know yet where it begins."""
+    return _not_now(verb, "the gateway is starting")
 
 
 def upstream_away(verb: SetMark) -> Refusal:

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 import orjson
 
 from gateway import measures
+from gateway.known_log import KnownLog
+from gateway.late import is_late
+from gateway.position import log_of
 from newsfabric import topology
 from newsfabric.amqp import Consumer, Delivery, Link
 from newsfabric.control import decode_tick, tick_key
-from newsfabric.envelope import decode
+from newsfabric.envelope import Envelope, decode, low_of, ms_of_id
 from newsfabric.hops import hops
 from newsfabric.races import DIRECT
+from newsfabric.store.logs import Log
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import CONTROL_WORD, REVOKED
 
@@ -64,15 +68,21 @@ class Feed:
     def _publish(self, delivery: Delivery) -> None:
         core = self._core
         envelope = decode(delivery.message)
+        # Before it was published it wasn't settled.
+        low = min(low_of(delivery.message), max(0, envelope.seq - 1))
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
         way = hops(delivery.message.properties.headers)
         sighting = core.races.came(envelope, way, clock_ms())
-        core.mender.heard(envelope.origin, envelope.router, envelope.epoch)
+        log, routed_ms = log_of(envelope), ms_of_id(envelope.id)
+        known = core.follower.heard(log, envelope.seq, low, sent_ms=routed_ms)
+        if self._waits(envelope, known):
+            measures.LEFT.inc()
+            self._ack(delivery)
+            return
         copies, unknown = core.hub.copies, core.hub.unknown_topics
         differing = core.hub.differing
         publication = core.hub.offer(envelope, time.time())
-        core.mender.look_for_holes()
         if publication is None:
             measures.DUPLICATES.inc(core.hub.copies - copies)
             measures.DIFFERING.inc(core.hub.differing - differing)
@@ -89,11 +99,22 @@ class Feed:
 
         core.publish(publication, done=done)
 
+    def _waits(self, envelope: Envelope, known: KnownLog) -> bool:
+        """Whether this is left to the reader of numbers, which finds it in the store.
+
+        Something so old must be looked up first (:mod:`gateway.late`); and of a log with too many
+        holes nothing is taken that makes one more.
+        """
+        core = self._core
+        if is_late(envelope, clock_ms()) and not core.hub.knows(envelope):
+            return True
+        beyond = envelope.seq > known.highest + 1
+        return beyond and len(known.seen) >= core.hub.logs.limits.runs
+
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)
-        self._core.mender.heard(tick.origin, tick.router, tick.epoch)
-        self._core.hub.ticked(tick, time.time())
-        self._core.mender.look_for_holes()
+        log = Log(tick.origin, tick.router, tick.epoch)
+        self._core.follower.ticked(log, tick.seq, tick.low, sent_ms=tick.sent_ms)
         if tick.origin == self._core.settings.region:
             self._core.fed_at = self._core.clock()
 

@@ -1,48 +1,45 @@
 """What a topic's memory lacks, as a version vector of its own. Pure and bounded.
 
 A memory can answer a reader who resumes if everything it has forgotten, or never had, is
-covered by the reader's position. That is known by numbers: of each stream the highest one that
-isn't remembered (:class:`Forgotten`). Saying that more was forgotten than was is always safe.
+covered by the reader's position. That is known by numbers: of each log the highest one that
+isn't remembered. Saying that more was forgotten than was is always safe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from gateway.position import Copy, Position
+from gateway.position import Position
+from newsfabric.store.logs import Log
 
-# Streams known by number; of those forgotten longest ago only a time is left.
-_STREAMS: Final = 64
+# Logs of which something was forgotten since the memory was made; then it is made anew.
+_LOGS: Final = 64
 
 
 class Forgotten:
-    """Of each stream the highest number forgotten, and the latest time of what has no number."""
+    """Of each log the highest number that isn't remembered.
 
-    __slots__ = ("_until_ms", "_worst")
+    ``tops`` gives, of each log, the highest number seen by this gateway until now: nothing of them
+    is remembered by a memory that is made now. Many memories share what it returns.
+    """
 
-    def __init__(self, tops: Iterable[Copy] = (), until_ms: int = 0) -> None:
-        self._worst = {top.stream: top for top in tops}
-        self._until_ms = until_ms
+    __slots__ = ("_before", "_since", "_tops")
 
-    def add(self, copy: Copy) -> None:
-        """One more message isn't remembered; ``copy`` is the first of its copies."""
-        known = self._worst.get(copy.stream)
-        if known is None:
-            self._worst[copy.stream] = copy
-            if len(self._worst) > _STREAMS:
-                self._fold()
-        else:
-            seq, ms = max(known.seq, copy.seq), max(known.routed_ms, copy.routed_ms)
-            self._worst[copy.stream] = Copy(copy.stream, seq, ms)
+    def __init__(self, tops: Callable[[], Mapping[Log, int]] = dict) -> None:
+        self._tops = tops
+        self._before = tops()
+        self._since: dict[Log, int] = {}
 
-    def is_covered_by(self, position: Position) -> bool:
-        """Whether a reader at ``position`` has all that isn't remembered."""
-        if self._until_ms and self._until_ms >= min(position.time_ms, position.since_ms):
-            return False
-        return all(position.covers((worst,)) for worst in self._worst.values())
+    def add(self, log: Log, seq: int) -> None:
+        """One more copy of a message isn't remembered."""
+        if seq <= self._since.get(log, self._before.get(log, 0)):
+            return
+        self._since[log] = seq
+        if len(self._since) > _LOGS:
+            self._before, self._since = self._tops(), {}
 
-    def _fold(self) -> None:
-        oldest = min(self._worst.values(), key=lambda worst: worst.routed_ms)
-        del self._worst[oldest.stream]
-        self._until_ms = max(self._until_ms, oldest.routed_ms)
+    def lacks(self, position: Position) -> list[Log]:
+        """The logs of which something isn't remembered that ``position`` doesn't cover."""
+        known = {**self._before, **self._since} if self._since else self._before
+        return [log for log, seq in known.items() if not position.covers(log, seq)]

@@ -5,11 +5,9 @@ copies. Whoever calls it sends the publication to :meth:`Hub.audience` **before 
 offered or subscribed**; that is what makes "each topic in the order of arrival, nobody
 twice" true.
 
-What the store has of a topic (:meth:`Hub.absorb`) is split by the streams' marks. What the
-feed is past is history and goes in front of what arrived live. What the feed hasn't brought yet is
-published now, to everyone, and its copy on the feed is dropped later. Keeping it back for
-the feed would lose it when the feed has a hole; calling it history would hide it from those
-who are subscribed already.
+What the store has of a topic (:meth:`Hub.past`) counts as far as it was given here, or was past
+when this gateway began (:meth:`gateway.logs.Logs.gave`). Everything else comes live, to everyone
+who is subscribed: its number is missing until then.
 
 ``now`` is in seconds since the epoch throughout.
 """
@@ -24,12 +22,11 @@ from typing import Protocol
 from gateway.forgotten import Forgotten
 from gateway.frames import Variant
 from gateway.identities import SeenIdentities
+from gateway.logs import Logs
 from gateway.memory import TopicMemory
-from gateway.position import copy_of
+from gateway.position import copy_of, log_of
 from gateway.publication import Publication
-from gateway.streams import Streams
 from newsfabric.closing import CloseReason
-from newsfabric.control import Tick
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.topics import TopicTable
 
@@ -110,11 +107,9 @@ class _Topic:
 class Hub:
     """All topics of one gateway."""
 
-    def __init__(
-        self, topics: TopicTable, streams: Streams, limits: HubLimits | None = None
-    ) -> None:
+    def __init__(self, topics: TopicTable, logs: Logs, limits: HubLimits | None = None) -> None:
         self.limits = limits or HubLimits()
-        self.streams = streams
+        self.logs = logs
         self.memory_bytes = 0
         self.copies = 0
         # Copies with another body than the one that was published, as far as that is remembered.
@@ -144,35 +139,58 @@ class Hub:
         return self._seen.evicted_early
 
     def offer(self, envelope: Envelope, now: float) -> Publication | None:
-        """The publication of ``envelope``; None if it is a copy, or of a topic we don't know."""
-        self.streams.saw(
-            envelope.router, envelope.epoch, envelope.seq, routed_ms=ms_of_id(envelope.id), now=now
-        )
+        """The publication of ``envelope``; None if it is a copy, or of a topic we don't know.
+
+        Its number counts as seen from now on.
+        """
+        copy = copy_of(envelope)
+        if self.logs.has(copy.log, copy.seq):
+            self.copies += 1
+            return None
         policy = self._table.of_any(envelope.topic)
         if policy is None:
             self.unknown_topics += 1
+            self.logs.saw(copy.log, copy.seq)
+            return None
+        if self.knows(envelope):
+            self.drop(envelope)
             return None
         known = self._topics.get(envelope.topic)
-        if self._is_copy(envelope, known):
-            self.copies += 1
-            if known is not None:
-                known.memory.note_copy(envelope.identity, copy_of(envelope))
-                self.differing += known.memory.differs(envelope)
-            return None
+        if known is None and self._has_room():
+            # What its memory lacks is what was seen until now.
+            known = self._create(envelope.topic)
+        self.logs.saw(copy.log, copy.seq)
         self._seen.add(envelope.identity, now)
-        publication = Publication(envelope, policy, self.streams.position(now))
-        self._remember(publication, known)
+        publication = Publication(envelope, policy, self.position(now))
+        if known is not None:
+            self._remember(publication, known)
         return publication
+
+    def knows(self, envelope: Envelope) -> bool:
+        """Whether readers here were given this message, as far as that is remembered."""
+        if envelope.identity in self._seen:
+            return True
+        # A quiet topic remembers messages for longer than the window lasts.
+        known = self._topics.get(envelope.topic)
+        return known is not None and known.memory.holds(envelope.identity, envelope.key)
+
+    def drop(self, envelope: Envelope) -> None:
+        """``envelope`` is another copy of what readers here were given."""
+        copy = copy_of(envelope)
+        self.logs.saw(copy.log, copy.seq)
+        self.copies += 1
+        known = self._topics.get(envelope.topic)
+        if known is not None:
+            known.memory.note_copy(envelope.identity, copy)
+            self.differing += known.memory.differs(envelope)
 
     def gave(self, identity: int, now: float) -> None:
         """Readers were given this message: from now on, what is offered of it is a copy."""
         self._seen.add(identity, now)
 
-    def ticked(self, tick: Tick, now: float) -> None:
-        """A router's tick: its last number and its void ones."""
-        self.streams.ticked(
-            tick.router, tick.epoch, tick.seq, void=tick.void, sent_ms=tick.sent_ms, now=now
-        )
+    def position(self, now: float) -> str:
+        """The position of a reader who was given everything until now."""
+        return self.logs.position(int(now * 1000))
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Subscription:
         """From now on ``subscriber`` is in the audience of ``topic`` (one of topics.toml)."""
@@ -219,16 +237,16 @@ class Hub:
         *,
         complete: bool,
         now: float,
-    ) -> list[Publication]:
+    ) -> None:
         """Seed ``topic`` with what the store has, oldest first; once for each topic.
 
-        ``complete`` says that the store has nothing before ``history``. Publish what is returned,
-        in this order: it is news that the feed hasn't brought yet.
+        ``complete`` says that the store has nothing before ``history``.
         """
         known = self._topics.get(topic) or self._create(topic)
         self._touch(topic)
-        older, fresh = self._absorb(known, history, now)
-        versions, _ = self._absorb(known, latest, now, publish=False)
+        holds = known.memory.holds
+        older = self.past(topic, (e for e in history if not holds(e.identity, e.key)), now)
+        versions = self.past(topic, (e for e in latest if not holds(e.identity, e.key)), now)
         before = known.memory.weight
         known.memory.put_before(older, complete=complete)
         known.memory.put_latest(versions)
@@ -237,93 +255,56 @@ class Hub:
         for publication in older:
             self._seen.add(publication.envelope.identity, now)
         self._make_room()
-        return fresh
 
-    def absorb(
-        self, topic: str, stored: Iterable[Envelope], now: float
-    ) -> tuple[list[Publication], list[Publication]]:
-        """Sort envelopes from the store into (older than what is recent, fresh), oldest first.
+    def past(
+        self, topic: str, stored: Iterable[Envelope], now: float, *, remembered: bool = False
+    ) -> list[Publication]:
+        """What of ``stored``, read of the store, is past here, in its order; without the recent
+        messages that are remembered here, unless ``remembered``.
 
-        Publish the fresh ones. What is among the recent messages is in neither; what is remembered
-        only as the newest of its key is older.
+        Whoever is given these mustn't get them twice: a copy that comes later isn't published.
         """
-        known = self._topics.get(topic) or self._create(topic)
-        return self.sort([one for one in stored if one.identity not in known.memory], now)
-
-    def sort(
-        self, stored: Iterable[Envelope], now: float
-    ) -> tuple[list[Publication], list[Publication]]:
-        """As :meth:`absorb`, for a memory that isn't here: what that remembers is its affair."""
-        older: list[Publication] = []
-        fresh: list[Publication] = []
-        for envelope in stored:
-            policy = self._table.of_any(envelope.topic)
-            if policy is None:
-                continue
-            publication = None if self._is_past(envelope) else self.offer(envelope, now)
-            if publication is None:
-                older.append(Publication(envelope, policy, None))
-            else:
-                fresh.append(publication)
+        known = None if remembered else self._topics.get(topic)
+        policy = self._table.of_any(topic)
+        assert policy is not None
+        older = [
+            Publication(envelope, policy, None)
+            for envelope in stored
+            if self.was_given(envelope)
+            and not (known is not None and envelope.identity in known.memory)
+        ]
         self._given(older, now)
-        return older, fresh
+        return older
 
-    def recollect(
-        self, topic: str, stored: Iterable[Envelope], now: float
-    ) -> tuple[list[Publication], list[Publication]]:
-        """Each message in ``stored`` with all its copies, in order of id, and those that are fresh.
+    def was_given(self, envelope: Envelope) -> bool:
+        """Whether this copy was given to readers here, or is past; anything else comes live."""
+        return self.logs.gave(log_of(envelope), envelope.seq)
 
-        ``stored`` has every copy, as :meth:`newsfabric.store.Store.since` gives them. Publish the
-        fresh ones. A copy of any of these that comes later isn't published again:
-        whoever is given them now must not get them twice.
+    def is_void(self, envelope: Envelope) -> bool:
+        """Whether its number was passed over as void: its message comes under another one."""
+        log = log_of(envelope)
+        return self.logs.has(log, envelope.seq) and not self.logs.gave(log, envelope.seq)
+
+    def recollect(self, topic: str, stored: Iterable[Envelope], now: float) -> list[Publication]:
+        """Each message in ``stored`` that is past here, with all its copies, in order of id.
+
+        ``stored`` has every copy, as :meth:`newsfabric.store.Store.since` gives them. A copy of any
+        of these that comes later isn't published again: whoever is given them now must not get
+        them twice.
         """
-        policy = self.memory(topic).policy
+        memory = self.memory(topic)
         found: dict[int, Publication] = {}
-        fresh: list[Publication] = []
-        every = list(stored)
-        past = {envelope.identity for envelope in every if self._is_past(envelope)}
-        for identity in past:
-            # Those of long ago are forgotten, and their copies may have been missing until now.
-            self.gave(identity, now)
-        for envelope in every:
-            if not self._is_past(envelope):
-                publication = self.offer(envelope, now)
-                if publication is not None:
-                    fresh.append(publication)
+        for envelope in stored:
+            if not self.was_given(envelope):
+                continue
             # One of its own, without a position: in order of id, one that it got here in order of
             # arrival would cover messages that are sent after it.
             known = found.get(envelope.identity)
             if known is None:
-                known = found[envelope.identity] = Publication(envelope, policy, None)
-            copy = copy_of(envelope)
-            known.add_copy(copy)
-            self.memory(topic).note_copy(envelope.identity, copy)
-            self._seen.add(envelope.identity, now)
-        return list(found.values()), fresh
-
-    def _absorb(
-        self, known: _Topic, stored: Iterable[Envelope], now: float, *, publish: bool = True
-    ) -> tuple[list[Publication], list[Publication]]:
-        older: list[Publication] = []
-        fresh: list[Publication] = []
-        for envelope in stored:
-            if known.memory.holds(envelope.identity, envelope.key):
-                continue
-            if self._is_past(envelope):
-                older.append(Publication(envelope, known.memory.policy, None))
-            elif publish and (publication := self.offer(envelope, now)) is not None:
-                fresh.append(publication)
-        self._given(older, now)
-        return older, fresh
-
-    def _is_past(self, envelope: Envelope) -> bool:
-        """Whether what the store has there is no news: offered before, or routed before we began.
-
-        The feed being past its number isn't enough. Of a router that was first heard late, what
-        precedes the first number heard is on its way, and would be published once more.
-        """
-        routed_ms = ms_of_id(envelope.id)
-        return self.streams.offered(envelope.router, envelope.epoch, envelope.seq, routed_ms)
+                known = found[envelope.identity] = Publication(envelope, memory.policy, None)
+                self._seen.add(envelope.identity, now)
+            known.add_copy(copy_of(envelope))
+        return list(found.values())
 
     def _given(self, older: Iterable[Publication], now: float) -> None:
         """Some reader is given these now: a copy of any that comes later must not be published.
@@ -336,22 +317,11 @@ class Hub:
             if ms_of_id(publication.envelope.id) >= since_ms:
                 self._seen.add(publication.envelope.identity, now)
 
-    def _is_copy(self, envelope: Envelope, known: _Topic | None) -> bool:
-        if envelope.identity in self._seen:
-            return True
-        # A quiet topic remembers messages for longer than the window lasts.
-        return known is not None and known.memory.holds(envelope.identity, envelope.key)
-
-    def _remember(self, publication: Publication, known: _Topic | None) -> None:
-        topic = publication.envelope.topic
-        if known is None:
-            if not self._has_room():
-                return
-            known = self._create(topic)
+    def _remember(self, publication: Publication, known: _Topic) -> None:
         before = known.memory.weight
         known.memory.add(publication)
         self.memory_bytes += known.memory.weight - before
-        self._touch(topic)
+        self._touch(publication.envelope.topic)
         self._make_room()
         while self.memory_bytes > self.limits.memory_bytes:
             before = known.memory.weight
@@ -367,7 +337,7 @@ class Hub:
         if policy is None:
             raise ValueError(f"no such topic: {topic!r}")
         known = self._topics[topic] = _Topic(
-            TopicMemory(policy, self.limits.keys, Forgotten(*self.streams.tops()))
+            TopicMemory(policy, self.limits.keys, Forgotten(self.logs.tops))
         )
         self._idle[topic] = None
         self._make_room(spare=topic)

@@ -57,17 +57,16 @@ class KnownLog:
         "version",
         "voids",
         "whole_ms",
-        "window",
     )
 
     #: Seconds after which a log that isn't heard is silent.
     silent_after = SILENT_AFTER
+    #: So many numbers beyond low are under way at most.
+    window = MAX_SPAN
 
-    def __init__(self, log: Log, *, start: int, now: float, window: int = MAX_SPAN) -> None:
+    def __init__(self, log: Log, *, start: int, now: float) -> None:
         self.log = log
         self.start = start
-        #: So many numbers beyond low are under way at most.
-        self.window = window
         self.mark = start
         #: Those up to the mark, and those beyond it that are seen.
         self.seen = Runs([(1, start)] if start else [])
@@ -128,11 +127,7 @@ class KnownLog:
         if row.ended is None or self.ended is not None:
             return
         self.ended, self.voids = row.ended, Runs(row.voids)
-        for first, last in row.voids:
-            if first <= self.start:
-                self.passed.add(first, min(last, self.start))
-            if last > self.start:
-                self.skip(max(first, self.start + 1), last)
+        self._skip_voids()
 
     def not_found(self, number: int) -> None:
         """A read of it found nothing. That says only that these replicas are behind."""
@@ -149,9 +144,9 @@ class KnownLog:
 
     def is_settled(self, number: int) -> bool:
         """Whether ``number``, if it is a message, stays one: nobody will close it away."""
-        if number <= self.low:
-            return True
-        return self.ended is not None and number <= self.ended and number not in self.voids
+        if self.ended is None:
+            return number <= self.low
+        return number <= self.ended and number not in self.voids
 
     @property
     def highest(self) -> int:
@@ -161,7 +156,7 @@ class KnownLog:
     @property
     def certain(self) -> int:
         """All numbers up to it exist, or are void."""
-        return max(self.low, self.ended or 0)
+        return self.low if self.ended is None else self.ended
 
     @property
     def is_whole(self) -> bool:
@@ -176,6 +171,10 @@ class KnownLog:
     def missing(self) -> list[Run]:
         """The numbers that exist for certain and weren't seen: to be read until they are found."""
         return list(self.seen.holes(self.mark + 1, self.certain))
+
+    def holes(self, first: int, last: int) -> list[Run]:
+        """Those of the numbers ``first`` to ``last`` that were neither seen nor are past."""
+        return list(self.seen.holes(max(first, self.mark + 1), last))
 
     def is_silent(self, now: float) -> bool:
         """Whether its router may be gone, so that nobody says what exists beyond ``low``."""
@@ -203,14 +202,23 @@ class KnownLog:
         )
 
     @classmethod
-    def of(cls, left: Left, *, now: float, window: int = MAX_SPAN) -> KnownLog:
+    def of(cls, left: Left, *, now: float) -> KnownLog:
         """The log that another control plane has left."""
-        known = cls(left.log, start=left.start, now=now, window=window)
+        known = cls(left.log, start=left.start, now=now)
         known.seen, known.passed = Runs(left.seen), Runs(left.passed)
         known.low, known.ended, known.voids = left.low, left.ended, Runs(left.voids)
         known.whole_ms = left.whole_ms
         known._advance()
+        known._skip_voids()
         return known
+
+    def _skip_voids(self) -> None:
+        """Nobody waits for what whoever closed it found to be nothing."""
+        for first, last in list(self.voids):
+            if first <= self.start:
+                self.passed.add(first, min(last, self.start))
+            if last > self.start:
+                self.skip(max(first, self.start + 1), last)
 
     def _advance(self) -> None:
         first = self.seen.first

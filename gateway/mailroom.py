@@ -24,12 +24,12 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from gateway.hub import Hub
+from gateway.late import is_late
 from gateway.memory import TopicMemory
 from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.resume import Recalled
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, announced_again
 from newsfabric.seldom import Seldom
@@ -179,12 +179,15 @@ class Mailroom:
 
     def _sorted_out(self, topic: str, read: _Read) -> Recalled:
         now = self._now()
-        self._hear_of(topic, read.kept, now)
+        # What has a void number comes under another one.
+        there = [one for one in read.kept if not self._hub.is_void(one.envelope)]
+        self._hear_of(there, now)
+        self._hub.past(topic, (one.envelope for one in there), now, remembered=True)
         memory = self._hub.memory(topic)
         lately = memory.lately(read.arrived, read.began_ms - _LAG_MS, now)
         marks = [one.mark for one in lately if one.mark is not None]
         dismissed = {mark.identity for mark in marks if mark.kind == "dismiss"}
-        kept = [one for one in read.kept if one.envelope.identity not in dismissed]
+        kept = [one for one in there if one.envelope.identity not in dismissed]
         known = {one.envelope.identity for one in kept}
         told = {(mark.identity, mark.kind) for one in kept for mark in one.marks}
         policy = memory.policy
@@ -200,26 +203,23 @@ class Mailroom:
                 found.append(publication)
         if found:
             last = found[-1]
-            position = self._hub.streams.position(now)
+            position = self._hub.position(now)
             found[-1] = Publication(last.envelope, policy, position)
         return Recalled(found, None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY)
 
-    def _hear_of(self, topic: str, kept: Sequence[Kept], now: float) -> None:
+    def _hear_of(self, kept: Sequence[Kept], now: float) -> None:
         """What the feed hasn't brought yet goes to everyone, and its copy is dropped later.
 
-        What is older than the window of identities can't come again, and has no place in it.
+        What is too old to be offered unseen (:mod:`gateway.late`) goes to the one who asks, and to
+        everyone, once more to that one, when its number was read and looked up.
         """
-        streams = self._hub.streams
-        recent_ms = int((now - self._told.hub.identity_seconds) * 1000)
-        young = [
-            one.envelope
-            for one in kept
-            if (ms := ms_of_id(one.envelope.id)) >= recent_ms
-            or not streams.offered(one.envelope.router, one.envelope.epoch, one.envelope.seq, ms)
-        ]
-        _, fresh = self._hub.recollect(topic, young, now)
-        for publication in fresh:
-            self._publish(publication)
+        wall_ms = int(now * 1000)
+        for one in kept:
+            if is_late(one.envelope, wall_ms) or self._hub.was_given(one.envelope):
+                continue
+            publication = self._hub.offer(one.envelope, now)
+            if publication is not None:
+                self._publish(publication)
 
 
 def _publications(kept: Kept, policy: TopicPolicy) -> Iterable[Publication]:

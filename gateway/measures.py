@@ -71,28 +71,28 @@ EVICTED_EARLY = metrics.counter(
     "gateway_evicted_identities",
     "Identities forgotten before their time, by the control plane and by the data plane",
 )
-STREAMS = metrics.gauge("gateway_streams", "Streams of routers heard of")
+LOGS = metrics.gauge("gateway_logs", "Logs of routers that are known")
 MISSING = metrics.gauge(
-    "gateway_missing_numbers", "Numbers of streams that were given out and not seen"
+    "gateway_missing_numbers", "Numbers of logs that exist for certain and weren't seen"
 )
-FORGOTTEN_HOLES = metrics.counter(
-    "gateway_forgotten_holes", "Holes and streams forgotten at the limits"
+HOLES = metrics.gauge("gateway_holes_open", "Runs of such numbers")
+REPAIR = metrics.histogram(
+    "gateway_repair", "From the first sign that a number is missing to its message"
 )
-HOLES = metrics.gauge("gateway_holes_open", "Runs of numbers missing for half a second or more")
-REPAIRS = metrics.counter("gateway_holes", "Holes that were closed, by how", ["ending"])
-REPAIR = metrics.histogram("gateway_repair", "From a hole's first sign to its closing", ["ending"])
-RECOVERED = metrics.counter("gateway_recovered_messages", "Messages published from the journal")
-ABANDONED_NUMBERS = metrics.counter(
-    "gateway_abandoned_numbers", "Numbers of streams that were void or given up", ["ending"]
+RECOVERED = metrics.counter("gateway_recovered_messages", "Messages published from the store")
+LATE = metrics.counter("gateway_late_messages", "Messages whose copies were looked up")
+LEFT = metrics.counter(
+    "gateway_left_messages", "Messages of the feed that were left to be read from the store"
 )
-JOURNAL_ROWS = metrics.counter("gateway_journal_rows", "Messages read of the journal for repair")
-JOURNAL_FAILURES = metrics.counter("gateway_journal_failures", "Reads for repair that failed")
+READ_NUMBERS = metrics.counter("gateway_read_numbers", "Numbers read that were missing")
+LOG_FAILURES = metrics.counter(
+    "gateway_log_failures", "Reads of the directory and of missing numbers that failed"
+)
 
 # Who computes an increase doesn't see a series' first value: what alerts count begins with 0.
 REJECTED_CONNECTS.labels("capacity")
 for _reason in (SLOW_READER.name, NO_PONG.name, "lost"):
     CLOSES.labels(_reason)
-ABANDONED_NUMBERS.labels("given_up")
 
 # What the board shows of a gateway.
 FIGURES = (
@@ -115,7 +115,7 @@ FIGURES = (
     Wanted(MISSING),
     Wanted(REPAIR),
     Wanted(RECOVERED),
-    Wanted(JOURNAL_FAILURES),
+    Wanted(LOG_FAILURES),
     Wanted(CERTIFICATES_END, "use"),
 )
 

@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from gateway.forgotten import Forgotten
-from gateway.position import Copy, Position
+from gateway.position import Copy
 from gateway.publication import Publication
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.topics import TopicPolicy
@@ -38,7 +38,7 @@ class TopicMemory:
 
     ``forgotten`` says what was there before the memory was made; what it trims is added.
     ``arrived`` messages were given to :meth:`add`, of which the first ``lost`` are not
-    remembered any more. ``changes`` counts whatever changes the answer of :meth:`beyond`.
+    remembered any more. ``changes`` counts whatever changes what a reader who resumes is given.
     """
 
     def __init__(
@@ -98,20 +98,24 @@ class TopicMemory:
         return identity in self._recent
 
     def note_copy(self, identity: int, copy: Copy) -> None:
-        """Another copy of a message has come; nothing if the message isn't remembered."""
+        """Another copy of a message has come.
+
+        If it can't be noted it counts as forgotten: a position from elsewhere may lack this copy
+        alone.
+        """
         publication = self._recent.get(identity)
-        if publication is not None and publication.add_copy(copy):
-            self.changes += 1
+        if publication is None or not publication.add_copy(copy):
+            self.forgotten.add(copy.log, copy.seq)
+        self.changes += 1
 
     def differs(self, envelope: Envelope) -> bool:
         """Whether the copy that is remembered has another body."""
         known = self._recent.get(envelope.identity)
         return known is not None and known.envelope.body != envelope.body
 
-    def beyond(self, position: Position, now: float) -> list[Publication]:
-        """The recent messages that ``position`` doesn't cover and that haven't expired."""
-        alive = self._alive(self._recent.values(), now)
-        return [publication for publication in alive if not position.covers(publication.copies)]
+    def recent(self, now: float) -> Iterator[Publication]:
+        """The recent messages that haven't expired, oldest first."""
+        return self._alive(self._recent.values(), now)
 
     def put_before(self, older: Iterable[Publication], *, complete: bool) -> None:
         """Put messages, oldest first, in front of those remembered. None of them may be held."""
@@ -144,7 +148,8 @@ class TopicMemory:
             self._put_before -= 1
         else:
             self.lost += 1
-        self.forgotten.add(publication.copies[0])
+        for copy in publication.copies:
+            self.forgotten.add(copy.log, copy.seq)
         return True
 
     def last(self, count: int, now: float) -> Selection:

@@ -1,21 +1,28 @@
 """The ``position`` token: how far a reader has come, as a version vector.
 
-There is no offset that means anything on another gateway, so a position lists, for every
-stream (a router since it started), the number up to which everything was seen, and two times.
-``time_ms`` stands for all streams that aren't listed: of those, everything routed until then was
-seen. ``since_ms`` only bounds a search: whatever of the listed streams wasn't seen was
-routed then or later.
+There is no offset that means anything on another gateway, so a position lists, for each log
+(what one router routes in one life), the number up to which its reader has everything, and a time:
+whatever the reader lacks of this log was routed later, by the router's clock.
+
+A log that isn't listed counts as had if it began six hours before the position's time, and as not
+had otherwise. So long may a log's row in the directory take to another region; gateways list
+whatever is younger, or wasn't seen whole.
+
+Example, of 12:00. Listed are ``r1``: 9, 11:59:58, and ``r2``: 4, 11:40. A reader with this
+position has numbers 1 to 9 of r1 and 1 to 4 of r2; number 5 of r2, which was lost on its way, is
+found if the store is read from 11:40 on. Of ``r3``, which began at 05:00, it has everything; of
+``r4``, which began at 07:00, nothing.
 
 On the wire it is base64url without padding (RFC 4648 section 5) of::
 
-    1 byte   version, 2
-    6 bytes  time_ms, ms since the epoch, big-endian
-    1–7 bytes  since_ms - time_ms, LEB128
-    then for each stream, in ascending order of the hash:
-    5 bytes  BLAKE2b of router and epoch
-    1–9 bytes  seq, LEB128
+    1 byte   version, 3
+    6 bytes  time, ms since the epoch, big-endian
+    then for each log, in ascending order of the hash:
+    5 bytes  BLAKE2b of region, router and epoch
+    1–9 bytes  number, LEB128
+    1–6 bytes  how many seconds the log's time is before the position's, LEB128
 
-Four streams take about 60 characters. Readers must treat it as opaque; we must treat what
+Four logs take about 60 characters. Readers must treat it as opaque; we must treat what
 they send back as hostile: :func:`decode` accepts exactly what :func:`encode` can make.
 
 The decision that one would question: a token of another version is no error but a position from
@@ -31,22 +38,25 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.store.logs import Log
 
-VERSION: Final = 2
+VERSION: Final = 3
 # Those that other releases have, or will.
 _VERSIONS: Final = 15
 HASH_BYTES: Final = 5
-MAX_STREAMS: Final = 64
+MAX_LOGS: Final = 64
 MAX_SEQ: Final = 2**63 - 1
+# By so much a router's clock may step back.
+CLOCK_STEP_MS: Final = 30_000
 _TIME_BYTES: Final = 6
 _HEAD_BYTES: Final = 1 + _TIME_BYTES
-# 7 bits each: 7 bytes hold MAX_MS, 9 bytes hold MAX_SEQ.
-_SINCE_BYTES: Final = 7
+# 7 bits each: 9 bytes hold MAX_SEQ, 6 bytes MAX_MS in seconds.
 _SEQ_BYTES: Final = 9
-_MAX_BYTES: Final = _HEAD_BYTES + _SINCE_BYTES + MAX_STREAMS * (HASH_BYTES + _SEQ_BYTES)
+_LAG_BYTES: Final = 6
+_MAX_BYTES: Final = _HEAD_BYTES + MAX_LOGS * (HASH_BYTES + _SEQ_BYTES + _LAG_BYTES)
 MAX_CHARACTERS: Final = (_MAX_BYTES * 4 + 2) // 3
 # A crowd that comes back brings few tokens many times.
 _DECODED: Final = 1_024
@@ -54,63 +64,92 @@ _HASHED: Final = 4_096
 
 
 class Copy(NamedTuple):
-    """One copy of a message: its place in a stream, and the time that its router gave it."""
+    """One copy of a message: its place in a log, and the time that its router gave it."""
 
-    stream: bytes
+    log: Log
     seq: int
     routed_ms: int
 
 
+class Listed(NamedTuple):
+    """Of one log: a reader has all numbers up to ``mark``; the others were routed at ``whole_ms``
+    or later, or not much earlier (a router's clock may step back)."""
+
+    mark: int
+    whole_ms: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Position:
-    """``seen``: stream hash → seq up to which everything was seen; ``time_ms`` for all others.
-
-    What wasn't seen of the streams in ``seen`` was routed at ``since_ms`` or later.
-    """
+    """``listed``: a log's hash → what the reader has of it; ``time_ms`` is for all others."""
 
     time_ms: int
-    since_ms: int
-    seen: Mapping[bytes, int]
+    listed: Mapping[bytes, Listed]
 
-    def covers(self, copies: Iterable[Copy]) -> bool:
-        """Whether a reader at this position has the message: one of its copies is enough."""
-        for stream, seq, routed_ms in copies:
-            seen = self.seen.get(stream)
-            if routed_ms <= self.time_ms if seen is None else seq <= seen:
-                return True
-        return False
+    #: A log that isn't listed counts as had if it began so long before.
+    reach_ms: ClassVar[int] = 6 * 3_600_000
+
+    def covers(self, log: Log, seq: int) -> bool:
+        """Whether its reader has this number, if that is a message."""
+        listed = self.listed.get(log_hash(log))
+        if listed is not None:
+            return seq <= listed.mark
+        return seq <= 0 or log.epoch <= self.time_ms - self.reach_ms
+
+    def since_ms(self, log: Log) -> int:
+        """What the reader lacks of ``log`` was routed then or later, by the router's clock."""
+        listed = self.listed.get(log_hash(log))
+        return (log.epoch if listed is None else listed.whole_ms) - CLOCK_STEP_MS
 
 
 # What a token of another version says: nothing.
-UNKNOWN: Final = Position(0, 0, {})
+UNKNOWN: Final = Position(0, {})
 
 
 @functools.lru_cache(_HASHED)
-def stream_hash(router: str, epoch: int) -> bytes:
-    """The stream's name inside positions; two of a hundred streams agree once in 10**8 fabrics."""
-    return hashlib.blake2b(f"{router}\0{epoch}".encode(), digest_size=HASH_BYTES).digest()
+def log_hash(log: Log) -> bytes:
+    """The log's name inside positions; two of a hundred logs agree once in 10**8 fabrics."""
+    name = f"{log.region}\0{log.router}\0{log.epoch}"
+    return hashlib.blake2b(name.encode(), digest_size=HASH_BYTES).digest()
+
+
+def log_of(envelope: Envelope) -> Log:
+    """The log that ``envelope`` has a number of."""
+    return Log(envelope.origin, envelope.router, envelope.epoch)
 
 
 def copy_of(envelope: Envelope) -> Copy:
     """The copy that ``envelope`` is."""
-    stream = stream_hash(envelope.router, envelope.epoch)
-    return Copy(stream, envelope.seq, ms_of_id(envelope.id))
+    return Copy(log_of(envelope), envelope.seq, ms_of_id(envelope.id))
 
 
-def encode(time_ms: int, since_ms: int, entries: list[bytes]) -> str:
-    """The token; ``entries`` are from :func:`entry`, at most MAX_STREAMS, in any order.
+def encode(position: Position) -> str:
+    """The token; at most MAX_LOGS may be listed.
 
-    A ``since_ms`` before ``time_ms`` pulls that back: it is always safe to have seen less.
+    A log's time is cut to whole seconds before the position's: it is always safe to say earlier.
     """
-    time_ms = min(time_ms, since_ms)
-    head = bytes((VERSION,)) + time_ms.to_bytes(_TIME_BYTES, "big") + _leb128(since_ms - time_ms)
-    packed = head + b"".join(sorted(entries))
+    time_ms = position.time_ms
+    entries = [
+        entry(hash_, listed.mark, lag(time_ms, listed.whole_ms))
+        for hash_, listed in sorted(position.listed.items())
+    ]
+    return token(time_ms, entries)
+
+
+def token(time_ms: int, entries: Iterable[bytes]) -> str:
+    """The token of a position whose logs are ``entries``, in ascending order."""
+    packed = bytes((VERSION,)) + time_ms.to_bytes(_TIME_BYTES, "big") + b"".join(entries)
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
 
 
-def entry(hash_: bytes, seq: int) -> bytes:
-    """One stream's part of a token."""
-    return hash_ + _leb128(seq)
+def entry(hash_: bytes, mark: int, lag_s: int) -> bytes:
+    """One log's part of a token."""
+    return hash_ + _leb128(mark) + _leb128(lag_s)
+
+
+def lag(time_ms: int, whole_ms: int) -> int:
+    """By how many seconds a log's time is before the position's, rounded up."""
+    return -((whole_ms - time_ms) // 1000) if whole_ms < time_ms else 0
 
 
 @functools.lru_cache(_DECODED)
@@ -126,18 +165,20 @@ def decode(token: str) -> Position:
     if len(packed) < _HEAD_BYTES:
         raise ValueError("position: cut off")
     time_ms = int.from_bytes(packed[1:_HEAD_BYTES], "big")
-    since, at = _number(packed, _HEAD_BYTES, _SINCE_BYTES)
-    if time_ms + since > MAX_MS:
-        raise ValueError("position: no such time")
-    seen: dict[bytes, int] = {}
-    last = b""
+    listed: dict[bytes, Listed] = {}
+    last, at = b"", _HEAD_BYTES
     while at < len(packed):
         hash_ = packed[at : at + HASH_BYTES]
-        if hash_ <= last or len(seen) == MAX_STREAMS:
-            raise ValueError("position: streams out of order or too many")
-        seen[hash_], at = _number(packed, at + HASH_BYTES, _SEQ_BYTES)
+        if hash_ <= last or len(listed) == MAX_LOGS:
+            raise ValueError("position: logs out of order or too many")
+        mark, at = _number(packed, at + HASH_BYTES, _SEQ_BYTES)
+        lag, at = _number(packed, at, _LAG_BYTES)
+        # The last second may reach beyond the beginning of time.
+        if lag * 1000 >= time_ms + 1000:
+            raise ValueError("position: no such time")
+        listed[hash_] = Listed(mark, max(0, time_ms - lag * 1000))
         last = hash_
-    return Position(time_ms, time_ms + since, seen)
+    return Position(time_ms, listed)
 
 
 def _unpacked(token: str) -> bytes:

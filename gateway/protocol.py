@@ -152,7 +152,6 @@ class Gap(enum.Enum):
     was missed than one read of the store may take. STORE: it can't be read, or not all of it.
     BUSY: so much arrived meanwhile that memory lost it again. TOO_LARGE: more than one replay may
     have.
-    GIVEN_UP: a number that the position doesn't cover was looked for here, and not found.
     """
 
     EXPIRED = "expired"
@@ -160,7 +159,6 @@ class Gap(enum.Enum):
     STORE = "store"
     BUSY = "busy"
     TOO_LARGE = "too_large"
-    GIVEN_UP = "given_up"
 
 
 class Admission(enum.Enum):

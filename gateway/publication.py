@@ -43,8 +43,10 @@ class Publication:
         return f"<Publication {self.envelope.topic} {self.envelope.id}>"
 
     def add_copy(self, copy: Copy) -> bool:
-        """Note another copy; False if it is known, or there are too many."""
-        if copy in self.copies or len(self.copies) >= _COPIES:
+        """Note another copy; False if there are too many."""
+        if copy in self.copies:
+            return True
+        if len(self.copies) >= _COPIES:
             return False
         self.copies.append(copy)
         return True

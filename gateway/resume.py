@@ -1,16 +1,21 @@
 """What a reader who comes back has missed: from the hub's memory, or from the store once for all.
 
-A position (:mod:`gateway.position`) says what the reader has. Whether what it doesn't have is
-remembered here is decided by numbers (:mod:`gateway.forgotten`, :meth:`Streams.vouches`). If it
-isn't certain, the topic is read from the store from the position's time on, and what was read is
-kept for a while as a :class:`_Window`: a crowd that comes back together needs one read, however
-its positions differ. A window and the memory of what has arrived since it was read are
-everything, as long as that memory has lost none of it.
+A position (:mod:`gateway.position`) says what the reader has. What it doesn't have is remembered
+here, or comes live, unless memory has forgotten, or never knew, something beyond it. That is known
+by numbers, log by log (:mod:`gateway.forgotten`). For those logs alone the topic is read, in the
+region that wrote them, where a quorum has everything. What was read is kept for a while as a
+:class:`_Window`: a crowd that comes back together needs one read for each region, however its
+positions differ. Windows and the memory of what has arrived since they were read are everything, as
+long as that memory has lost none of it.
 
-The claim ``recovered`` is made only when that chain holds. Where it breaks is told
+So ``recovered`` is a fact. Where it can't be had within two seconds that is told
 (:class:`~gateway.protocol.Gap`), to the reader, in a metric and now and then in the log. While
-the store is read, the topic's memory forgets nothing: else a burst, such as a broker's backlog
-or our own catching up, would break the chain whenever the store is slow.
+the store is read, the topic's memory forgets nothing: else a burst, such as a broker's backlog,
+would break the chain whenever the store is slow.
+
+Example. Memory began at number 7 of ``r1``, a log of Dublin, and the reader's position covers 4 of
+it. So the topic is read in Dublin since the time that the position has for ``r1``. That finds 5 and
+6, and number 3 again, which the reader has.
 
 The decision that one would question: the start of a read is put back to one of a few ages, up to
 a quarter longer than needed, so that the positions of a quiet topic's readers, who all
@@ -32,8 +37,18 @@ from typing import Any, Final, NamedTuple
 from gateway import measures
 from gateway.archive import Archive
 from gateway.hub import Hub
+from gateway.logs import Logs
 from gateway.memory import TopicMemory
-from gateway.position import MAX_STREAMS, UNKNOWN, Copy, Position, decode, encode, entry
+from gateway.position import (
+    MAX_LOGS,
+    UNKNOWN,
+    Copy,
+    Listed,
+    Position,
+    decode,
+    encode,
+    log_hash,
+)
 from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
@@ -43,8 +58,6 @@ from newsfabric.topics import TopicPolicy
 
 logger = logging.getLogger(__name__)
 
-# By so much a router's clock may step back, or a number be given out before another's time.
-_MARGIN_MS: Final = 60_000
 # A position from later than this isn't ours.
 _FUTURE_MS: Final = 3_600_000
 # Ages of reads: a minute, and each a quarter longer than the one before.
@@ -85,9 +98,13 @@ class Recalled:
         return self.gap is None
 
 
+# (topic, region): what is read of a topic in one region.
+_Place = tuple[str, str]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Window:
-    """A topic as the store had it from ``asked_ms`` on; it has all from ``reach_ms`` on.
+    """A topic as a region had it from ``asked_ms`` on; it has all from ``reach_ms`` on.
 
     It was read when ``arrived`` messages had arrived in ``memory``. If ``spoilt``, something that
     the store has is no message.
@@ -116,8 +133,8 @@ class _Stamp(NamedTuple):
 
     memory: TopicMemory
     changes: int
-    window: _Window | None
-    streams: int
+    windows: tuple[_Window, ...]
+    logs: int
     second: int
 
 
@@ -134,7 +151,6 @@ class Resumer:
         archive: Archive,
         told: GatewaySettings,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        publish: Callable[[Publication], None],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._hub = hub
@@ -142,11 +158,11 @@ class Resumer:
         self._limit = told.resume_rows
         self._most_bytes = told.resume_bytes
         self._spawn = spawn
-        self._publish = publish
+        self._region = told.region
         self._now = now
-        # The last read of each topic, oldest first.
-        self._windows: collections.OrderedDict[str, _Window] = collections.OrderedDict()
-        self._reading: dict[str, tuple[int, asyncio.Task[None]]] = {}
+        # The last read of each, oldest first.
+        self._windows: collections.OrderedDict[_Place, _Window] = collections.OrderedDict()
+        self._reading: dict[_Place, tuple[int, asyncio.Task[None]]] = {}
         # Answers by topic and token, least recently used first, with what they depend on.
         self._answers: collections.OrderedDict[tuple[str, str], tuple[_Stamp, Recalled]] = (
             collections.OrderedDict()
@@ -169,12 +185,13 @@ class Resumer:
         """
         now = self._now()
         memory = self._hub.memory(topic)
-        window = self._window(topic, memory)
-        stamp = _Stamp(memory, memory.changes, window, len(self._hub.streams), int(now))
+        windows = self._fitting(topic, memory, now)
+        # What is settled, and so counts as had, is known anew with each second at most.
+        stamp = _Stamp(memory, memory.changes, windows, len(self._hub.logs), int(now))
         known = self._answers.get((topic, token))
         if known is not None and known[0] == stamp:
             return known[1]
-        answer = self._recall(memory, window, decode(token), now)
+        answer = self._recall(topic, memory, decode(token), now)
         if answer is not None:
             self._forget((topic, token))
             self._answers[topic, token] = (stamp, answer)
@@ -193,8 +210,7 @@ class Resumer:
     def salvage(self, topic: str, token: str, gap: Gap) -> Recalled:
         """What can be had nevertheless; never ``recovered``."""
         memory = self._hub.memory(topic)
-        window = self._window(topic, memory)
-        return Recalled(_beyond(memory, window, decode(token), self._now()), gap)
+        return Recalled(self._beyond(topic, memory, decode(token), self._now()), gap)
 
     def answered(self, topic: str, gap: Gap | None) -> None:
         """A reader has been told so: count it, and say it now and then."""
@@ -217,16 +233,27 @@ class Resumer:
 
         StoreError if it can't be read, also when tried again.
         """
-        policy = self._hub.memory(topic).policy
-        told = self._hub.streams.trusted(decode(token))
-        from_ms = _start(told, policy, self._now())
-        reading = self._reading.get(topic)
+        memory, now = self._hub.memory(topic), self._now()
+        starts = self._starts(memory, decode(token), now)
+        reads = [
+            self._begun((topic, region), from_ms)
+            for region, from_ms in starts.items()
+            if not self._answers_from(topic, memory, region, from_ms, now)
+        ]
+        problems = await asyncio.gather(*map(asyncio.shield, reads), return_exceptions=True)
+        for problem in problems:
+            if isinstance(problem, BaseException):
+                raise problem
+
+    def _begun(self, place: _Place, from_ms: int) -> asyncio.Task[None]:
+        """The read of this that is under way, or begins now."""
+        reading = self._reading.get(place)
         if reading is None or reading[0] > from_ms:
             asked_ms = _rounded(from_ms, self._now())
-            task = self._spawn(self._read(topic, asked_ms))
-            reading = self._reading[topic] = (asked_ms, task)
-            task.add_done_callback(lambda task: self._has_read(topic, task))
-        await asyncio.shield(reading[1])
+            task = self._spawn(self._read(place, asked_ms))
+            reading = self._reading[place] = (asked_ms, task)
+            task.add_done_callback(lambda task: self._has_read(place, task))
+        return reading[1]
 
     async def recover(self, topic: str, token: str) -> Recalled:
         """:meth:`recall`, reading the store where that is needed. Join at once afterwards."""
@@ -242,41 +269,84 @@ class Resumer:
             return self.recall(topic, token) or self.salvage(topic, token, Gap.BUSY)
 
     def _recall(
-        self, memory: TopicMemory, window: _Window | None, said: Position, now: float
+        self, topic: str, memory: TopicMemory, said: Position, now: float
     ) -> Recalled | None:
         now_ms = int(now * 1000)
-        streams = self._hub.streams
-        if said.since_ms > now_ms + _FUTURE_MS:
+        if said.time_ms > now_ms + _FUTURE_MS:
             said = UNKNOWN
-        told = streams.trusted(said)
-        if said.since_ms < now_ms - _ttl_ms(memory.policy):
-            return Recalled(_beyond(memory, window, told, now), Gap.EXPIRED)
-        if memory.forgotten.is_covered_by(told) and streams.vouches(told, now):
-            return Recalled(memory.beyond(told, now))
-        if window is None:
-            return None
-        start = _start(told, memory.policy, now)
-        if window.reach_ms <= start:
-            gap = Gap.GIVEN_UP if streams.lacks(told) else Gap.STORE if window.spoilt else None
-            return Recalled(_beyond(memory, window, told, now), gap)
-        if window.asked_ms <= start and now < window.read_at + _SHORT_SECONDS:
-            return Recalled(_beyond(memory, window, told, now), Gap.TOO_MANY)
-        return None
+        too_old = said.time_ms < now_ms - _ttl_ms(memory.policy)
+        if too_old or self._hub.logs.forgot_what_lacks(said):
+            return Recalled(self._beyond(topic, memory, said, now), Gap.EXPIRED)
+        gap = None
+        for region, from_ms in self._starts(memory, said, now).items():
+            if not self._answers_from(topic, memory, region, from_ms, now):
+                return None
+            window = self._windows[topic, region]
+            if window.reach_ms > from_ms:
+                gap = Gap.TOO_MANY
+            elif window.spoilt:
+                gap = gap or Gap.STORE
+        return Recalled(self._beyond(topic, memory, said, now), gap)
 
-    def _window(self, topic: str, memory: TopicMemory) -> _Window | None:
-        window = self._windows.get(topic)
+    def _starts(self, memory: TopicMemory, told: Position, now: float) -> dict[str, int]:
+        """Which regions have to be read for what isn't remembered, and from which time on."""
+        oldest = max(0, int(now * 1000) - _ttl_ms(memory.policy))
+        starts: dict[str, int] = {}
+        for log in memory.forgotten.lacks(told):
+            from_ms = max(oldest, told.since_ms(log))
+            starts[log.region] = min(starts.get(log.region, from_ms), from_ms)
+        return starts
+
+    def _answers_from(
+        self, topic: str, memory: TopicMemory, region: str, from_ms: int, now: float
+    ) -> bool:
+        """Whether a window has all from then on, or would have no more if it were read now."""
+        window = self._window((topic, region), memory, now)
+        if window is None:
+            return False
+        lately = window.asked_ms <= from_ms and now < window.read_at + _SHORT_SECONDS
+        return window.reach_ms <= from_ms or lately
+
+    def _beyond(
+        self, topic: str, memory: TopicMemory, told: Position, now: float
+    ) -> list[Publication]:
+        """What a reader at ``told`` lacks: from the store in order of id, then as it arrived."""
+        read: dict[int, Publication] = {}
+        for window in self._fitting(topic, memory, now):
+            for one in window.messages:
+                if one.envelope.identity not in memory and not one.expired(now):
+                    known = read.setdefault(one.envelope.identity, one)
+                    for copy in one.copies:
+                        known.add_copy(copy)
+        wants = self._hub.logs.wants
+        older = sorted(read.values(), key=lambda one: one.envelope.id)
+        return [one for one in (*older, *memory.recent(now)) if wants(told, one.copies)]
+
+    def _fitting(self, topic: str, memory: TopicMemory, now: float) -> tuple[_Window, ...]:
+        """The windows of a topic that leave nothing out between them and ``memory``."""
+        places = [place for place in self._windows if place[0] == topic]
+        found = (self._window(place, memory, now) for place in places)
+        return tuple(window for window in found if window is not None)
+
+    def _window(self, place: _Place, memory: TopicMemory, now: float) -> _Window | None:
+        window = self._windows.get(place)
         if window is None or not window.holds(memory):
             return None
-        return window if self._now() < window.read_at + _WINDOW_SECONDS else None
+        return window if now < window.read_at + _WINDOW_SECONDS else None
 
-    async def _read(self, topic: str, asked_ms: int) -> None:
+    async def _read(self, place: _Place, asked_ms: int) -> None:
+        topic, region = place
         until = time.monotonic() + _PATIENCE_SECONDS
         for attempt in itertools.count(1):
             memory = self._hub.memory(topic)
             arrived = memory.arrived
             try:
                 stored = await self._archive.since(
-                    topic, from_ms=asked_ms, limit=self._limit, most_bytes=self._most_bytes
+                    topic,
+                    from_ms=asked_ms,
+                    limit=self._limit,
+                    most_bytes=self._most_bytes,
+                    region=region,
                 )
                 break
             except StoreError as exc:
@@ -285,45 +355,43 @@ class Resumer:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
         now = self._now()
-        messages, fresh = self._hub.recollect(topic, stored.envelopes, now)
-        for publication in fresh:
-            self._publish(publication)
+        messages = self._hub.recollect(topic, stored.envelopes, now)
         reach_ms = asked_ms
         if stored.cut:
             oldest = stored.envelopes[0].id if stored.envelopes else None
             reach_ms = int(now * 1000) if oldest is None else ms_of_id(oldest) + 1
         window = _Window(messages, asked_ms, reach_ms, memory, arrived, now, stored.spoilt)
-        self._keep(topic, window)
+        self._keep(place, window)
 
-    def _keep(self, topic: str, window: _Window) -> None:
-        self._drop(topic)
-        self._windows[topic] = window
+    def _keep(self, place: _Place, window: _Window) -> None:
+        self._drop(place)
+        self._windows[place] = window
         held = sum(kept.weight for kept in self._windows.values())
         while len(self._windows) > 1 and (
             len(self._windows) > _WINDOWS or held > _KEPT * self._most_bytes
         ):
             held -= self._drop(next(iter(self._windows)))
-        asyncio.get_running_loop().call_later(_WINDOW_SECONDS, self._let_go, topic, window.read_at)
+        asyncio.get_running_loop().call_later(_WINDOW_SECONDS, self._let_go, place, window.read_at)
 
-    def _let_go(self, topic: str, read_at: float) -> None:
-        window = self._windows.get(topic)
+    def _let_go(self, place: _Place, read_at: float) -> None:
+        window = self._windows.get(place)
         if window is not None and window.read_at == read_at:
-            self._drop(topic)
+            self._drop(place)
 
-    def _drop(self, topic: str) -> int:
+    def _drop(self, place: _Place) -> int:
         """Let go of a window, and of the answers that were made of it; returns its weight."""
-        window = self._windows.pop(topic, None)
+        window = self._windows.pop(place, None)
         if window is None:
             return 0
-        made = [asked for asked, (stamp, _) in self._answers.items() if stamp.window is window]
+        made = [asked for asked, (stamp, _) in self._answers.items() if window in stamp.windows]
         for asked in made:
             self._forget(asked)
         return window.weight
 
-    def _has_read(self, topic: str, task: asyncio.Task[None]) -> None:
-        reading = self._reading.get(topic)
+    def _has_read(self, place: _Place, task: asyncio.Task[None]) -> None:
+        reading = self._reading.get(place)
         if reading is not None and reading[1] is task:
-            del self._reading[topic]
+            del self._reading[place]
 
 
 def page(
@@ -333,39 +401,53 @@ def page(
 
     They are in the order in which they were routed: only so can a position stand between two of
     them. That position stands for this topic alone: it says nothing of others' messages, which
-    have numbers in the same streams.
+    have numbers in the same logs.
     """
     publications = sorted(recalled.publications, key=lambda one: min(map(_routed, one.copies)))
     count = _that_fit(publications[:limit], most_bytes)
-    said = UNKNOWN if token is None else decode(token)
-    told = hub.streams.trusted(said)
+    told = UNKNOWN if token is None else decode(token)
+    if not all(any(_is_up_to_mark(copy, hub.logs) for copy in one.copies) for one in publications):
+        # A number is missing here that lies before: no position stands between two of these.
+        count = len(publications)
     while count < len(publications):
         taken, rest = publications[:count], publications[count:]
-        reached = _after(told, said.since_ms, taken, rest)
-        if all(reached.covers(publication.copies) for publication in taken):
-            entries = [entry(stream, seq) for stream, seq in reached.seen.items()]
-            if len(entries) <= MAX_STREAMS:
-                return taken, encode(reached.time_ms, reached.since_ms, entries)
+        reached = _after(told, taken, rest, hub.logs)
+        covered = (any(reached.covers(*copy[:2]) for copy in one.copies) for one in taken)
+        if len(reached.listed) <= MAX_LOGS and all(covered):
+            return taken, encode(reached)
         # A router's clock was set back between the two.
         count += 1
-    return publications, hub.streams.position(time.time())
+    return publications, hub.position(time.time())
+
+
+def _is_up_to_mark(copy: Copy, logs: Logs) -> bool:
+    known = logs.find(copy.log)
+    return known is None or copy.seq <= known.mark
 
 
 def _after(
-    told: Position, since_ms: int, taken: list[Publication], rest: list[Publication]
+    told: Position, taken: list[Publication], rest: list[Publication], logs: Logs
 ) -> Position:
-    """Beyond ``told`` there are these two, and the reader has the first."""
-    seen = dict(told.seen)
+    """Beyond ``told`` there are these two, and the reader has the first.
+
+    Nobody has what is missing here: it comes later, though others of its log that were routed after
+    it are taken now.
+    """
+    listed = dict(told.listed)
     for copy in _copies(taken):
-        seen[copy.stream] = max(seen.get(copy.stream, 0), copy.seq)
+        known = listed.get(hash_ := log_hash(copy.log), Listed(0, copy.log.epoch))
+        here = logs.find(copy.log)
+        seq = copy.seq if here is None else min(copy.seq, here.mark)
+        listed[hash_] = Listed(max(known.mark, seq), known.whole_ms)
     for copy in _copies(rest):
-        seen[copy.stream] = max(0, min(seen.get(copy.stream, copy.seq), copy.seq - 1))
-        since_ms = min(since_ms, copy.routed_ms)
-    return Position(told.time_ms, since_ms, seen)
+        known = listed.get(hash_ := log_hash(copy.log), Listed(copy.seq, copy.routed_ms))
+        mark = max(0, min(known.mark, copy.seq - 1))
+        listed[hash_] = Listed(mark, min(known.whole_ms, copy.routed_ms))
+    return Position(told.time_ms, listed)
 
 
 def _routed(copy: Copy) -> tuple[int, bytes, int]:
-    return (copy.routed_ms, copy.stream, copy.seq)
+    return (copy.routed_ms, log_hash(copy.log), copy.seq)
 
 
 def _copies(publications: Iterable[Publication]) -> Iterable[Copy]:
@@ -380,25 +462,6 @@ def _that_fit(publications: list[Publication], most_bytes: int) -> int:
         if size > most_bytes and count > 0:
             return count
     return len(publications)
-
-
-def _beyond(
-    memory: TopicMemory, window: _Window | None, told: Position, now: float
-) -> list[Publication]:
-    """What ``told`` doesn't cover: from the store in order of id, then in that of arrival."""
-    older: list[Publication] = []
-    for publication in () if window is None else window.messages:
-        identity = publication.envelope.identity
-        if identity not in memory and not told.covers(publication.copies):
-            older.append(publication)
-    alive = [publication for publication in older if not publication.expired(now)]
-    return alive + memory.beyond(told, now)
-
-
-def _start(told: Position, policy: TopicPolicy, now: float) -> int:
-    """From when on something may be stored that ``told`` doesn't cover."""
-    oldest = int(now * 1000) - _ttl_ms(policy)
-    return max(0, oldest, min(told.time_ms, told.since_ms) - _MARGIN_MS)
 
 
 def _rounded(from_ms: int, now: float) -> int:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from gateway.gate import TokenSettings
 from gateway.hub import HubLimits
+from gateway.logs import LogLimits
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
-from gateway.repair import RepairLimits
-from gateway.streams import StreamLimits
 from newsfabric.networks import Network
 from newsfabric.pace import HISTORY_RATE, Rate
 
@@ -120,8 +119,7 @@ class GatewaySettings:
     reader: ReaderLimits = dataclasses.field(default_factory=ReaderLimits)
     outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)
     hub: HubLimits = dataclasses.field(default_factory=HubLimits)
-    streams: StreamLimits = dataclasses.field(default_factory=StreamLimits)
-    repair: RepairLimits = dataclasses.field(default_factory=RepairLimits)
+    logs: LogLimits = dataclasses.field(default_factory=LogLimits)
     tokens: TokenSettings = dataclasses.field(default_factory=TokenSettings)
     native: NativeSettings = dataclasses.field(default_factory=NativeSettings)
 

@@ -45,7 +45,7 @@ class SseConnection(StreamConnection):
         # The last beat at which the kernel was taking bytes.
         self._taking_at = core.clock()
         # The position to begin with, until everything asked for has been sent.
-        self._begin: str | None = core.hub.streams.position(time.time())
+        self._begin: str | None = core.hub.position(time.time())
         self._firm(f"retry: {core.settings.retry_after_ms}\n\n".encode())
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:

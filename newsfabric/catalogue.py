@@ -46,7 +46,6 @@ LABELS: Final[Mapping[str, str]] = {
     "cluster": "a cluster of brokers, as `oregon/core`",
     "code": "an error code of the protocol",
     "command": "what an agent does to a feed",
-    "ending": "how a hole or a number ended",
     "gateways": "`some` or `none`",
     "kind": "what a keeper changes: a queue, a binding, a shovel; what a scaler takes a box for",
     "mark": "`ack`, `read` or `dismiss`",
@@ -66,7 +65,7 @@ LABELS: Final[Mapping[str, str]] = {
     "transport": "how a reader is connected",
     "use": "`authority`, `server` or `client`",
     "verb": "what a keeper does",
-    "way": "shovels of the topology; `direct` for none, `other` for what is too many",
+    "way": "shovels; `direct` for none, `store` for what was read, `other` for what is too many",
     "while": "`routed` or `under_way`",
     "why": "a reason from a list in the code",
 }

@@ -18,8 +18,8 @@ from newsfabric.tallied import Count, Counted
 # Nine regions on two paths each through two feeds, and some for moves.
 MOST_WAYS: Final = 64
 _OTHER: Final = "other"
-# What no shovel brought: it was missed on the feed and reread.
-JOURNAL: Final[Way] = ("journal",)
+# What no shovel brought: it was missed on the feed and read from the store.
+STORE: Final[Way] = ("store",)
 # What no shovel brought at all.
 DIRECT: Final = "direct"
 

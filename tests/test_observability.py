@@ -116,7 +116,6 @@ def test_what_an_alert_counts_is_there_from_the_start() -> None:
         'closes_total{reason="slow_reader"}',
         'closes_total{reason="lost"}',
         'closes_total{reason="no_pong"}',
-        'abandoned_numbers_total{ending="given_up"}',
     ):
         assert f"newsfabric_gateway_{sample} 0.0" in shown
 

@@ -52,8 +52,11 @@ class Router:
 
 
 def line_of(envelope: Envelope) -> bytes:
-    """``envelope`` as the line by which a control plane is told to take it off its feed."""
-    message = encode(envelope)
+    """``envelope`` as the line by which a control plane is told to take it off its feed.
+
+    All before it are settled.
+    """
+    message = encode(envelope, low=envelope.seq - 1)
     fields = {
         "topic": message.topic,
         "body": message.body.decode(),

@@ -7,9 +7,8 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
-from gateway.app import CATCH_UP_SECONDS, Gateway, admin_listener, readers_server
+from gateway.app import Gateway, admin_listener, follow, readers_server
 from gateway.drain import drain
-from gateway.feed import Feed
 from gateway.native.core import NativeCore
 from gateway.native.program import find_program
 from gateway.settings import GatewaySettings
@@ -44,10 +43,10 @@ async def running(
             raise ConfigError(f"can't attach to the data plane: {why}") from exc
         core.spawn(core.plane.stay_attached())
         admin = admin_listener(stack, core, core.plane.port, stop)
-        core.mend()
-        await core.mender.caught_up(CATCH_UP_SECONDS)
+        core.follower.begin(core.left_logs)
+        core.spawn(core.let_readers_in())
         core.spawn(core.remember())
-        await Feed(core).start(link)
+        await follow(core, link)
         await core.upstream.start(link)
         admin.start()
         logger.info("readers on port %d, admin on port %d", core.plane.port, admin.port)

@@ -23,9 +23,10 @@ from gateway.core import Core
 from gateway.drain import Pace
 from gateway.hub import HubLimits
 from gateway.listener import serve_connection
+from gateway.logs import LeftLogs
 from gateway.native import commands
 from gateway.native.events import Attached, Uncovered
-from gateway.native.marks import Marks, decode_marks, encode_marks, resume
+from gateway.native.marks import decode_marks, encode_marks
 from gateway.native.plane import Plane, State
 from gateway.native.program import control_socket
 from gateway.native.tally import Tally
@@ -34,9 +35,9 @@ from gateway.native.wire import MAX_BLOB
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
+from newsfabric.seldom import Seldom
 from newsfabric.service import Readiness
 from newsfabric.store import Store
-from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicTable
 
 logger = logging.getLogger(__name__)
@@ -46,10 +47,6 @@ _HUB_TOPICS: Final = 2_000
 # In one command.
 _USERS: Final = 10_000
 _REMEMBER_SECONDS: Final = 1.0
-# Marks that don't tell everything are left when those before are as old as this. Streams of routers
-# never heard of could go on coming for ever, and the data plane would publish twice what lies
-# beyond marks that are older than the identities it knows, 15 minutes.
-_OLDEST_MARKS_SECONDS: Final = 300.0
 # Readers here leave less room there; a crowd that comes is told in one go.
 _RESIZE_SECONDS: Final = 0.1
 
@@ -71,8 +68,10 @@ class NativeCore(Core):
         self.plane = Plane(settings, program, control_socket(settings), self)
         # What serves requests that are handed over; until it is set they are turned away.
         self.server: HTTPServer | None = None
-        # What the control plane before us had published; None if we are the first.
-        self.marks: Marks | None = None
+        # What the control plane before us knew of the logs; None if we are the first.
+        self.left_logs: LeftLogs | None = None
+        # New readers are turned away until they can be served.
+        self.plane.resize(0)
         self._tally = Tally()
         # The data plane whose counters they are.
         self._tallied: int | None = None
@@ -89,7 +88,7 @@ class NativeCore(Core):
             upstream=self.upstream,
             gate=self.gate,
             spawn=self.spawn,
-            publish=self.publish,
+            can_serve=lambda: self.follower.has_begun,
         )
 
     # What the rest of the gateway asks.
@@ -196,16 +195,17 @@ class NativeCore(Core):
         if self._tallied != event.pid:
             self._tally.restart()
             self._tallied = event.pid
-        if not event.blob or len(self.hub.streams):
+        if not event.blob or len(self.hub.logs):
             # The first control plane of this data plane, or the one that was here before.
             return
         try:
-            marks = decode_marks(event.blob)
+            self.left_logs = decode_marks(event.blob)
         except ValueError as exc:
             logger.warning("what the last control plane left can't be read: %s", exc)
-            return
-        resume(self.hub.streams, marks)
-        self.marks = marks
+            if event.readers:
+                # We begin anew: what is past here, and wasn't given to them, they would never get.
+                wait_ms = self.settings.retry_after_ms
+                self.plane.send(commands.shed(REBALANCE, event.readers, wait_ms))
 
     def replaced(self) -> None:
         """Another control plane serves our readers now."""
@@ -236,25 +236,17 @@ class NativeCore(Core):
 
     # What goes on beside.
 
-    def mend(self) -> None:
-        """Begin to repair, from where the last control plane was if there was one."""
-        self.mender.begin(None if self.marks is None else self.marks.at_ms)
-
     async def remember(self) -> None:
-        """Leave our marks with the data plane, each second that they tell everything.
-
-        While we are catching up they don't, nor while we look for what a router routed before we
-        heard of it: the one after us goes on from the marks before.
-        """
-        left_at = self.clock()
+        """Leave with the data plane, each second, what we know of the logs."""
+        await self.follower.begun()
+        too_much = Seldom(every=60.0)
         while True:
-            now = self.clock()
-            overdue = self.mender.ready and now >= left_at + _OLDEST_MARKS_SECONDS
-            if self.mender.tells_all or overdue:
-                left_at = now
-                blob = encode_marks(self.hub.streams, clock_ms())
-                if len(blob) <= MAX_BLOB:
-                    self.plane.send(commands.remember(blob))
+            try:
+                self.plane.send(commands.remember(encode_marks(self.hub.logs.left(), MAX_BLOB)))
+            except ValueError as exc:
+                unsaid = too_much.may_say(self.clock())
+                if unsaid is not None:
+                    logger.warning("nothing is left to a successor (and %d more): %s", unsaid, exc)
             await asyncio.sleep(_REMEMBER_SECONDS)
 
     def _evict_there(self, revoked: Sequence[tuple[str, int]]) -> None:
@@ -269,7 +261,13 @@ class NativeCore(Core):
 
     def _resize(self) -> None:
         self._resizing = None
-        self.plane.resize(max(0, self.settings.capacity - len(self.connections)))
+        here = self.settings.capacity - len(self.connections)
+        self.plane.resize(max(0, here) if self.follower.has_begun else 0)
+
+    async def let_readers_in(self) -> None:
+        """There is room for readers in the data plane, as soon as they can be served."""
+        await self.follower.begun()
+        self._resize()
 
 
 def _small(limits: HubLimits) -> HubLimits:

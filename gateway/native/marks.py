@@ -1,10 +1,8 @@
-"""What a control plane leaves for the next one: its marks.
+"""What a control plane leaves to the next one: what it knew of each log.
 
-The data plane keeps a blob for us: how far each router's stream was published. It is sent behind
-the publications it speaks of, so it never says too much. Who attaches with it goes on from
-there, as a gateway does that was deaf meanwhile (:mod:`gateway.repair`): it rereads the journal
-and publishes what lies beyond those marks; what the data plane has had all the same it drops
-as a copy. So nothing is lost or doubled, as far as the journal goes back (ten minutes).
+The data plane keeps a blob for us. It is sent behind the publications that it speaks of, so it
+never says too much. Who attaches with it goes on from there: a number that was seen after it is
+missing, is read and published again, and the data plane drops what it has had as a copy.
 """
 
 from __future__ import annotations
@@ -14,99 +12,106 @@ from typing import Final
 
 import orjson
 
+from gateway.known_log import Left
+from gateway.logs import LeftLogs
 from gateway.position import MAX_SEQ
-from gateway.streams import Lost, Streams
+from gateway.runs import Run
 from newsfabric.envelope import MAX_MS
 from newsfabric.numbers import is_whole
+from newsfabric.store.logs import Log
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
-    """A stream was published up to ``seq``; its last message was routed at ``routed_ms``.
+# Of a log of which more is to be left than there is room for.
+_FEW: Final = 64
 
-    Of those numbers some may be ``lost``.
+
+def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
+    """The blob; if it would be too long only the first runs of seen numbers of each log are left.
+
+    The successor reads the others once more. ValueError if that isn't short enough.
     """
-
-    router: str
-    epoch: int
-    seq: int
-    routed_ms: int
-    lost: Lost | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Marks:
-    """How far everything was published at ``at_ms``, by gateways that listen since ``since_ms``
-    and know what was routed since ``known_ms``."""
-
-    at_ms: int
-    since_ms: int
-    known_ms: int
-    marks: tuple[Mark, ...]
+    blob = _encode(left)
+    if len(blob) > most_bytes:
+        few = (dataclasses.replace(one, seen=one.seen[:_FEW]) for one in left.logs)
+        blob = _encode(left._replace(logs=tuple(few)))
+    if len(blob) > most_bytes:
+        raise ValueError(f"{len(left.logs)} logs are more than a successor can be told of")
+    return blob
 
 
-def encode_marks(streams: Streams, at_ms: int) -> bytes:
-    """The blob."""
-    times = (at_ms, streams.since_ms, streams.known_ms)
-    marks = [
-        mark if lost is None else (*mark, [lost.runs, lost.from_ms, lost.at_ms])
-        for *mark, lost in streams.marks()
+def _encode(left: LeftLogs) -> bytes:
+    logs = [[*one.log, *_rest(one)] for one in left.logs]
+    return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs])
+
+
+def _rest(left: Left) -> list[object]:
+    return [
+        left.start,
+        left.seen,
+        left.passed,
+        left.low,
+        left.ended,
+        left.voids,
+        left.whole_ms,
     ]
-    return orjson.dumps([_VERSION, *times, marks])
 
 
-def decode_marks(blob: bytes) -> Marks:
+def decode_marks(blob: bytes) -> LeftLogs:
     """What :func:`encode_marks` made; ValueError for anything else."""
     try:
         version, *rest = orjson.loads(blob)
         if version != _VERSION:
             raise ValueError(f"marks of version {version!r}")
-        at_ms, since_ms, known_ms, marks = rest
-        if not (_is_time(at_ms) and _is_time(since_ms) and _is_time(known_ms)):
-            raise ValueError(f"marks at {at_ms!r} since {since_ms!r}, {known_ms!r}")
-        return Marks(at_ms, since_ms, known_ms, tuple(_mark(*fields) for fields in marks))
+        directory_ms, forgotten_ms, logs = rest
+        return LeftLogs(
+            tuple(_left(*fields) for fields in logs),
+            _whole(directory_ms, MAX_MS),
+            _whole(forgotten_ms, MAX_MS),
+        )
     except TypeError as exc:
         raise ValueError("not marks") from exc
 
 
-def _mark(
-    router: object, epoch: object, seq: object, routed_ms: object, lost: object = None
-) -> Mark:
-    if not (
-        isinstance(router, str) and _is_count(epoch) and _is_count(seq) and _is_time(routed_ms)
-    ):
-        raise ValueError("not a mark")
-    assert isinstance(epoch, int)
-    assert isinstance(seq, int)
-    assert isinstance(routed_ms, int)
-    return Mark(router, epoch, seq, routed_ms, None if lost is None else _lost(lost))
+def _left(
+    region: object,
+    router: object,
+    epoch: object,
+    start: object,
+    seen: object,
+    passed: object,
+    low: object,
+    ended: object,
+    voids: object,
+    whole_ms: object,
+) -> Left:
+    if not (isinstance(region, str) and isinstance(router, str)):
+        raise ValueError("not the name of a log")
+    return Left(
+        log=Log(region, router, _whole(epoch, MAX_MS)),
+        start=_whole(start),
+        seen=_runs(seen),
+        passed=_runs(passed),
+        low=_whole(low),
+        ended=None if ended is None else _whole(ended),
+        voids=_runs(voids),
+        whole_ms=_whole(whole_ms, MAX_MS),
+    )
 
 
-def _lost(told: object) -> Lost:
+def _runs(told: object) -> tuple[Run, ...]:
     if not isinstance(told, list):
-        raise ValueError("nothing that was lost")
-    runs, from_ms, at_ms = told
-    found = tuple((first, last) for first, last in runs)
-    ends = [end for run in found for end in run]
-    if not (ends and all(map(_is_count, ends)) and sorted(ends) == ends and ends[0] > 0):
-        raise ValueError(f"lost {runs!r}")
-    if not (_is_time(from_ms) and _is_time(at_ms)):
-        raise ValueError(f"lost at {from_ms!r}, {at_ms!r}")
-    return Lost(found, from_ms, at_ms)
+        raise ValueError("no runs of numbers")
+    runs = tuple((_whole(first), _whole(last)) for first, last in told)
+    ends = [end for run in runs for end in run]
+    if sorted(ends) != ends or ends[:1] == [0]:
+        raise ValueError(f"runs of numbers out of order: {told!r:.80}")
+    return runs
 
 
-def _is_count(value: object) -> bool:
-    return is_whole(value, 0, MAX_SEQ)
-
-
-def _is_time(value: object) -> bool:
-    return is_whole(value, 0, MAX_MS)
-
-
-def resume(streams: Streams, marks: Marks) -> None:
-    """Go on from where the last control plane was."""
-    streams.listened_since(marks.since_ms, known_ms=marks.known_ms)
-    for mark in marks.marks:
-        streams.resume(mark.router, mark.epoch, mark.seq, routed_ms=mark.routed_ms, lost=mark.lost)
+def _whole(value: object, most: int = MAX_SEQ) -> int:
+    if not is_whole(value, 0, most):
+        raise ValueError(f"expected a whole number up to {most}, got {value!r:.80}")
+    assert isinstance(value, int)
+    return value

@@ -28,7 +28,7 @@ import orjson
 from gateway import measures
 from gateway.access import refusal
 from gateway.archive import Archive
-from gateway.desk import mark_of, store_away, upstream_away, wants_mailbox
+from gateway.desk import mark_of, starting, store_away, upstream_away, wants_mailbox
 from gateway.frames import Variant, encode_push, messages_push
 from gateway.gate import Gate, Verdict
 from gateway.hub import Hub
@@ -125,7 +125,7 @@ class NativeDesk:
         upstream: Upstream,
         gate: Gate,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        publish: Callable[[Publication], None],
+        can_serve: Callable[[], bool],
     ) -> None:
         self._told = told
         self._table = table
@@ -137,7 +137,7 @@ class NativeDesk:
         self._upstream = upstream
         self._gate = gate
         self._spawn = spawn
-        self._publish = publish
+        self._can_serve = can_serve
         # Shared by all: rates and subscriptions are counted by the data plane.
         self._session = Session(table, told.reader, 0.0)
         self._said = Sayings()
@@ -152,6 +152,10 @@ class NativeDesk:
         """A reader with ``badge`` has said ``text``."""
         said = self._said.find(text) or self._learn(text)
         intent = said.intent
+        if isinstance(intent, Subscribe | History) and not self._can_serve():
+            # Of readers that the data plane had before us.
+            self._refuse(connection, starting(intent))
+            return
         if said.plain:
             assert isinstance(intent, Subscribe)
             _SUBSCRIBES.inc()
@@ -237,7 +241,7 @@ class NativeDesk:
         whole = len(fitting) == len(kept.publications)
         gap = kept.gap if whole else kept.gap or Gap.TOO_LARGE
         # The last of them has the position: until then the reader doesn't have them all.
-        position = None if gap is None and fitting else self._hub.streams.position(time.time())
+        position = None if gap is None and fitting else self._hub.position(time.time())
         self._plane.send(
             commands.subscribe(
                 connection,
@@ -295,7 +299,7 @@ class NativeDesk:
 
     def _joined(self, connection: Connection, said: Said, verb: Subscribe) -> bytes:
         """The answer to a subscribe without rewind: almost the same to all who say the same."""
-        position = self._hub.streams.position(time.time())
+        position = self._hub.position(time.time())
         if said.position != position:
             said.position = position
             said.answer = commands.subscribe(
@@ -345,7 +349,7 @@ class NativeDesk:
         self, connection: Connection, said: Said, verb: Subscribe, missed: Recalled
     ) -> None:
         """Answer a subscribe with what was missed: the same to all who say the same."""
-        position = self._hub.streams.position(time.time())
+        position = self._hub.position(time.time())
         answer = said.answer
         if not said.misses(missed) or said.position != position or not self._has_batch(said):
             fitting = commands.that_fit(missed.publications, self._told.replay_bytes)
@@ -432,7 +436,7 @@ class NativeDesk:
                 token=asking.token if only_if_covered else None,
                 replay=_replay(asking.now(verb).rewind, now),
                 ref=_ref(verb),
-                push=subscribed_push(verb, self._hub.streams.position(now), gap=asking.gap),
+                push=subscribed_push(verb, self._hub.position(now), gap=asking.gap),
                 # One more than fits: where the data plane meets it, the replay begins after it,
                 # and no newest version of a key from before comes in its stead.
                 older=older[-fitting - 1 :],
@@ -482,7 +486,8 @@ class NativeDesk:
         elif warm:
             self._subscribe(connection, verb, dataclasses.replace(asking, warmed=True))
         else:
-            self._join(connection, verb, asking, self._older(stored), only_if_covered=False)
+            older = self._older(verb.topic, stored)
+            self._join(connection, verb, asking, older, only_if_covered=False)
 
     def _send_history(self, connection: Connection, verb: History, stored: list[Envelope]) -> None:
         policy = self._policy(verb.topic)
@@ -515,22 +520,20 @@ class NativeDesk:
     async def _seed(self, topic: str) -> None:
         policy = self._policy(topic)
         history, latest = await self._archive.past(topic, policy)
-        older = self._older(history)
-        streams = self._hub.streams
-        # What the feed hasn't brought comes with the feed, to everyone.
-        known = [e for e in latest if streams.seen(e.router, e.epoch, e.seq)]
-        versions = [Publication(envelope, policy, None) for envelope in known]
+        older = self._older(topic, history)
+        versions = [
+            Publication(envelope, policy, None)
+            for envelope in latest
+            if self._hub.was_given(envelope)
+        ]
         fitting = commands.that_fit(older, _SEED_BYTES)
         complete = len(history) < policy.keep and len(fitting) == len(older)
         newest = commands.that_fit(versions, _SEED_BYTES)
         self._plane.send(commands.seed(topic, policy, fitting, newest, complete=complete))
 
-    def _older(self, stored: list[Envelope]) -> list[Publication]:
-        """The past among ``stored``; what is news is published, as the hub does it."""
-        older, fresh = self._hub.sort(stored, time.time())
-        for publication in fresh:
-            self._publish(publication)
-        return older
+    def _older(self, topic: str, stored: list[Envelope]) -> list[Publication]:
+        """The past among ``stored``: what the data plane remembers of it is its affair."""
+        return self._hub.past(topic, stored, time.time(), remembered=True)
 
     def _policy(self, topic: str) -> TopicPolicy:
         policy = self._table.find(topic)

@@ -1,4 +1,5 @@
-"""``newsfabric logs list`` and ``logs void``: what each router has routed, by number."""
+"""``newsfabric logs list``, ``logs missing`` and ``logs void``: what each router has routed, by
+number, and what gateways lack of it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import contextlib
 import json
 import re
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,6 +30,7 @@ _RUN: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 # Numbers of one log that may be made void at once: a mistyped digit mustn't write for hours.
 _MOST: Final = 100_000
 _WIDE: Final = 200
+_SECONDS: Final = 5.0
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,6 +102,66 @@ def list_logs(
 
 @logs.command(
     epilog=examples(
+        "newsfabric logs missing",
+        "newsfabric logs missing --gateway http://127.0.0.1:9090 --json",
+    ),
+)
+@state_option
+@click.option(
+    "--gateway",
+    "gateways",
+    metavar="URL",
+    multiple=True,
+    help="A gateway's admin port; may be repeated.  [default: those of the world]",
+)
+@json_option
+def missing(state: Path, gateways: tuple[str, ...], as_json: bool) -> None:
+    """Ask gateways which numbers they lack: these exist, and no store has given them yet.
+
+    Exits with 1 if a gateway can't be asked.
+    """
+    urls = dict(zip(gateways, gateways, strict=True)) or {
+        box.gateway: box.admin_url for box in running_world(state)[0].boxes()
+    }
+    told = {name: _ask_gateway(url) for name, url in urls.items()}
+    if as_json:
+        click.echo(json.dumps(told, indent=2))
+    else:
+        for name, answer in told.items():
+            _say_missing(name, answer)
+    if any("error" in answer for answer in told.values()):
+        raise SystemExit(1)
+
+
+def _ask_gateway(url: str) -> dict[str, Any]:
+    """What its ``/logs`` says, or ``{"error": why}``."""
+    if not url.startswith(("http://", "https://")):
+        raise click.BadParameter("write it as http://HOST:PORT", param_hint="'--gateway'")
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/logs", timeout=_SECONDS) as said:  # noqa: S310
+            answer = json.load(said)
+    except (OSError, ValueError) as exc:
+        return {"error": str(exc)}
+    if not isinstance(answer, dict) or not isinstance(answer.get("logs"), list):
+        return {"error": "no gateway answers there"}
+    return answer
+
+
+def _say_missing(name: str, answer: dict[str, Any]) -> None:
+    if "error" in answer:
+        click.echo(f"{name}: can't be asked: {answer['error']}", err=True)
+        return
+    if not answer["logs"]:
+        click.echo(f"{name}: nothing is missing")
+    for log in answer["logs"]:
+        runs = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in log["missing"])
+        click.echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: {runs}")
+    if answer["more"]:
+        click.echo(f"{name}: and of {answer['more']:,} more logs")
+
+
+@logs.command(
+    epilog=examples(
         "newsfabric logs void oregon oregon-router-1 1735689600000 41-43",
         "newsfabric logs void oregon oregon-router-1 1735689600000 41 --yes",
     ),
@@ -122,7 +185,7 @@ def void(
     log = Log(region, router, epoch)
     first, last = _run_of(numbers)
 
-    async def missing(store: Store) -> list[int]:
+    async def not_there(store: Store) -> list[int]:
         await _check(store, log, last)
         there: set[int] = set()
         for start in range(first, last + 1, MAX_SPAN):
@@ -133,11 +196,11 @@ def void(
 
     async def make_void(store: Store) -> list[int]:
         # Again: while somebody thought about it they may have come.
-        still = await missing(store)
+        still = await not_there(store)
         await store.void(log, still)
         return still
 
-    lost = _run(missing, region=region, **at)
+    lost = _run(not_there, region=region, **at)
     if lost and not yes:
         click.confirm(f"{len(lost)} numbers are lost for good, and their messages?", abort=True)
     if lost:

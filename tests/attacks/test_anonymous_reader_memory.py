@@ -269,7 +269,7 @@ async def test_many_readers_who_ask_for_much_at_once_cut_the_control_plane_off(e
         for number in range(20):
             positions.append((await witness.subscribe(f"news.x{number}"))["position"])
             box.publish("news.b", number)
-            await until(lambda: box.gateway.core.hub.streams.position(time.time()) != positions[-1])
+            await until(lambda: box.gateway.core.hub.position(time.time()) != positions[-1])
         await publish(box, 60)
         await witness.hear_bodies(60)
         raws = [

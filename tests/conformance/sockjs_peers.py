@@ -25,6 +25,7 @@ from gateway.connection import Connection, State
 from gateway.core import Core
 from gateway.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
 from gateway.listener import Listener, serve_connection
+from gateway.logs import LeftLogs
 from gateway.protocol import ReaderLimits
 from gateway.settings import GatewaySettings
 from gateway.sockjs import PREFIX
@@ -126,6 +127,7 @@ def _servers(stack: contextlib.AsyncExitStack) -> dict[str, tuple[HTTPServer, Bu
     for name in ENDPOINTS:
         kind = ClosingCore if name == "close" else Core
         core = kind(_settings_of(name), TABLE, MemoryStore(TABLE))
+        core.follower.begin(LeftLogs((), 0))
         stack.push_async_callback(core.close)
         made[name] = readers_server(stack, core), core.budget
     return made

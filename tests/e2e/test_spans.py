@@ -115,7 +115,11 @@ async def test_a_trace_that_its_publisher_does_not_sample_is_none(
 async def test_without_a_traceparent_router_and_gateway_find_the_same_trace(
     collector: Collector, desk: Desk
 ) -> None:
-    async with traced(collector, sample=1.0), router_on(desk) as router, opened_box() as box:
+    async with (
+        traced(collector, sample=1.0),
+        router_on(desk, now_ms=clock_ms, epoch=clock_ms()) as router,
+        opened_box() as box,
+    ):
         desk.publish(message("news.breaking", b"{}", message_id="m1"))
         await desk.none_owed(router)
         (routed,) = desk.arrived("postoffice")
@@ -127,13 +131,13 @@ async def test_without_a_traceparent_router_and_gateway_find_the_same_trace(
     assert identity_of_id(envelope.id) == envelope.identity
 
 
-async def test_what_a_gateway_finds_in_the_journal_is_traced_as_well(collector: Collector) -> None:
+async def test_what_a_gateway_finds_in_the_store_is_traced_as_well(collector: Collector) -> None:
     async with traced(collector), opened_box() as box:
         missed = box.envelope(traceparent=SAMPLED)
         await box.store.write([missed])
-        box.tick(seq=missed.seq)
+        box.tick(seq=missed.seq, low=missed.seq)
         spans = by_name(await collector.has(2))
-    assert spans["carry"].attributes["newsfabric.way"] == ["journal"]
+    assert spans["carry"].attributes["newsfabric.way"] == ["store"]
 
 
 async def test_a_message_that_is_dropped_says_so_in_its_span(

@@ -43,8 +43,6 @@ from signing import AUDIENCE, ISSUER, ed25519, keys_file, token
 from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
 from gateway.gate import TokenSettings
 from gateway.protocol import ReaderLimits
-from gateway.repair import RepairLimits
-from gateway.streams import StreamLimits
 
 EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))
 FRAME_BYTES: Final = 600
@@ -56,11 +54,6 @@ REPLAY_BYTES: Final = 14_000
 SETTINGS: Final[dict[str, Any]] = {
     "heartbeat": 3600.0,
     "replay_bytes": REPLAY_BYTES,
-    "streams": StreamLimits(streams=4),
-    # When something is looked for in the journal is a matter of time, and not of the play.
-    "repair": RepairLimits(
-        hole_seconds=3600.0, tail_seconds=3600.0, silent_seconds=3600.0, dead_seconds=3600.0
-    ),
     "reader": ReaderLimits(
         frame_bytes=FRAME_BYTES, topics=4, verbs=1_000_000, history=5, rewind=5, ref_bytes=40
     ),

@@ -10,6 +10,7 @@ seconds as floats are exact.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +19,11 @@ from typing import Final
 from gateway.frames import Variant
 from gateway.hub import Hub, HubLimits, Subscription
 from gateway.identities import SeenIdentities
+from gateway.logs import Logs
 from gateway.memory import Selection
 from gateway.outbox import Account, Outbox, OutboxLimits
 from gateway.protocol import ReaderLimits, Session
 from gateway.publication import Publication
-from gateway.streams import Streams
 from newsfabric.closing import CloseReason
 from newsfabric.envelope import Envelope, id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy, TopicTable
@@ -68,7 +69,7 @@ def envelope(
         body=b"1",
         published_ms=ms,
         origin="eu",
-        # Never heard on the feed, so what a store has of it is the past.
+        # A log of long ago that isn't known: what a store has of it is past.
         router="r",
         epoch=0,
         seq=0,
@@ -160,8 +161,9 @@ class HubLines:
         self.dice = dice
         self.now = START_MS
         limits = HubLimits(topics=4, keys=2, identities=12, identity_seconds=20.0)
-        self.hub = Hub(TABLE, Streams(START_MS / 1000), limits)
+        self.hub = Hub(TABLE, Logs(START_MS), limits)
         self.subscriptions: dict[tuple[int, str], Subscription] = {}
+        self.published = 0
 
     def lines(self) -> Iterator[str]:
         yield "hub 4 2 12 20000"
@@ -191,7 +193,9 @@ class HubLines:
         )
 
     def publish(self, topic: str) -> str:
-        one = self.message(topic, 0)
+        # Each copy that the feed brings has a number of its own.
+        self.published += 1
+        one = dataclasses.replace(self.message(topic, 0), epoch=START_MS, seq=self.published)
         news = self.hub.offer(one, self.now / 1000) is not None
         return f"publish {topic} {self.now} {text(one)} : {int(news)}"
 
@@ -216,8 +220,7 @@ class HubLines:
         )
         latest = [self.message(topic, 900_000)] if self.dice.random() < 0.5 else []
         complete = self.dice.random() < 0.5
-        fresh = self.hub.warm(topic, history, latest, complete=complete, now=self.now / 1000)
-        assert not fresh
+        self.hub.warm(topic, history, latest, complete=complete, now=self.now / 1000)
         lists = " ".join(",".join(map(text, some)) or "-" for some in (history, latest))
         return f"seed {topic} {self.now} {int(complete)} {lists}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +13,14 @@ from newsfabric.store.logs import DirectoryRow, Log
 LOG = Log("oregon", "oregon-router-1", 1_000_000)
 
 
+class Narrow(KnownLog):
+    """At most six numbers are under way."""
+
+    window = 6
+
+
 def known(start: int = 0, seen: tuple[int, ...] = (), low: int = 0) -> KnownLog:
-    log = KnownLog(LOG, start=start, now=1000.0, window=6)
+    log = Narrow(LOG, start=start, now=1000.0)
     for number in seen:
         log.saw(number)
     log.low = low
@@ -115,11 +123,18 @@ def test_what_can_be_missing_was_routed_after_the_newest_number_below_the_mark()
     assert log.whole_ms == 1_020_000
 
 
+def test_a_successor_that_was_told_less_than_was_seen_waits_for_no_void_number():
+    log = known(seen=(1, 3))
+    log.learn(ended(4, 2))
+    new = Narrow.of(dataclasses.replace(log.left(), seen=((1, 1),)), now=1000.0)
+    assert (new.missing(), new.gave(2)) == ([(3, 4)], False)
+
+
 def test_a_successor_knows_what_was_seen_above_the_mark_and_what_was_passed_over():
     log = known(seen=(1, 2, 4), low=2)
     log.skip(6, 6)
     log.learn(ended(8, 7, low=2))
-    new = KnownLog.of(log.left(), now=1000.0, window=6)
+    new = Narrow.of(log.left(), now=1000.0)
     assert new.left() == log.left()
     assert (new.mark, list(new.seen), new.low, new.ended) == (2, [(1, 2), (4, 4), (6, 7)], 2, 8)
     assert not new.gave(6)

@@ -9,17 +9,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
-from envelopes import envelope
+from envelopes import START_MS, envelope
 
 from gateway.hub import Hub
+from gateway.logs import Logs
 from gateway.mailroom import Mailroom
+from gateway.position import log_of
 from gateway.publication import Publication
 from gateway.resume import Recalled
 from gateway.settings import GatewaySettings
-from gateway.streams import Streams
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import ANNOUNCEMENT, Kept, Mark
+from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -65,7 +67,7 @@ class Room:
 
 @contextlib.asynccontextmanager
 async def a_room(**settings: Any) -> AsyncIterator[Room]:
-    hub, store = Hub(TABLE, Streams(NOW - 3_600)), Store()
+    hub, store = Hub(TABLE, Logs(START_MS)), Store()
     told = GatewaySettings(name="box", region="oregon", **settings)
     published: list[Publication] = []
     tasks: set[asyncio.Task[None]] = set()
@@ -170,6 +172,42 @@ async def test_what_is_news_to_the_gateway_is_published_to_everyone(room: Room) 
     assert numbers(found.publications) == [1, 2]
     assert numbers(room.published) == [2]
     assert room.hub.offer(letter(2), NOW) is None
+
+
+async def test_what_is_unseen_and_older_than_two_minutes_goes_to_who_asks_at_once(
+    room: Room,
+) -> None:
+    """Another copy of it may have been given so long ago that nobody remembers."""
+    late, young = letter(1, at=-60_001), letter(2, at=-60_000)
+    await room.store.write([late, young])
+    found = await room.mailroom.collect("user.42")
+    assert numbers(found.publications) == [1, 2]
+    assert numbers(room.published) == [2]
+    # It goes to all devices when its copies were looked up: to whoever asked once more.
+    assert not room.hub.knows(late)
+    assert room.hub.offer(late, NOW) is not None
+
+
+async def test_a_row_whose_number_is_void_is_not_given(room: Room) -> None:
+    """Its message comes under the number that another router gave it."""
+    void, other = letter(1, at=-60_000), letter(2, at=-59_000)
+    room.hub.logs.heard(log_of(void), 2, 2, sent_ms=START_MS, now=0.0)
+    room.hub.logs.skip(log_of(void), 1, 1)
+    await room.store.write([void, other])
+    found = await room.mailroom.collect("user.42")
+    assert numbers(found.publications) == [2]
+    again = letter(1, router="oregon-router-2")
+    assert room.hub.offer(again, NOW) is not None
+
+
+async def test_what_was_past_when_the_gateway_began_is_no_news(room: Room) -> None:
+    room.hub.logs.begin([DirectoryRow(Log("oregon", "oregon-router-1", START_MS), low=2)], now=0.0)
+    await room.store.write([letter(1), letter(2), letter(3)])
+    found = await room.mailroom.collect("user.42")
+    assert numbers(found.publications) == [1, 2, 3]
+    assert numbers(room.published) == [3]
+    # A copy by another router is dropped.
+    assert room.hub.offer(letter(1, router="oregon-router-2"), NOW) is None
 
 
 async def test_what_is_older_than_the_window_takes_no_room_in_it(room: Room) -> None:

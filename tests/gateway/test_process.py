@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from gateways import ENGINES
 from newsfabric import topology
 from newsfabric.amqp.link import connect
 from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import encode
+from newsfabric.envelope import encode, id_of
 from newsfabric.settings import Node
 
 # The box's queue has one name, and all workers share the broker.
@@ -65,13 +67,19 @@ async def test_a_message_crosses_the_broker_and_sigterm_drains(rabbitmq: Node, e
             await link.on_connect(topology.declare_retail)
             publisher = await link.publisher()
             await publisher.ready()
-            tick = Tick(origin="oregon", router="r", epoch=1, seq=0, sent_ms=1)
+            # Older ones are looked up in the store before readers are given them.
+            now_ms = int(time.time() * 1000)
+            sent = envelope(1, epoch=now_ms)
+            sent = dataclasses.replace(sent, id=id_of(now_ms, sent.identity))
+            tick = Tick(
+                origin="oregon", router=sent.router, epoch=sent.epoch, seq=0, sent_ms=now_ms
+            )
             await publisher.publish(topology.POSTOFFICE, encode_tick(tick))
             await reader.send('{"action":"subscribe","topic":"news.breaking"}')
             assert json.loads(await asyncio.wait_for(reader.recv(), 60))["type"] == "subscribed"
-            await publisher.publish(topology.POSTOFFICE, encode(envelope(1)))
+            await publisher.publish(topology.POSTOFFICE, encode(sent))
             push = json.loads(await asyncio.wait_for(reader.recv(), 60))
-            assert (push["id"], push["body"]) == (envelope(1).id, {"headline": 1})
+            assert (push["id"], push["body"]) == (sent.id, {"headline": 1})
             process.send_signal(signal.SIGTERM)
             goodbye = json.loads(await asyncio.wait_for(reader.recv(), 60))
             assert (goodbye["type"], goodbye["code"]) == ("disconnect", 1012)

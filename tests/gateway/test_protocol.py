@@ -11,7 +11,7 @@ from envelopes import envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.position import UNKNOWN, decode, encode, entry
+from gateway.position import UNKNOWN, Listed, Position, decode, encode
 from gateway.protocol import (
     Admission,
     History,
@@ -37,7 +37,9 @@ TABLE = TopicTable(
         TopicPolicy(pattern="desk.#", access="registered"),
     ]
 )
-POSITION = encode(1_735_689_600_000, 1_735_689_600_900, [entry(b"abcde", 5_000)])
+POSITION = encode(
+    Position(1_735_689_600_900, {b"abcde": Listed(mark=5_000, whole_ms=1_735_689_600_000)})
+)
 LIMITS = ReaderLimits(verbs=4, verbs_per_second=2.0, refusals=3, topics=2)
 
 

@@ -1,149 +1,422 @@
-"""Resuming at a control plane that has just begun, while its data plane and readers live on."""
+"""What a reader who comes back is given: of memory, and of the regions whose logs it lacks."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from envelopes import envelope
+import pytest
+from envelopes import START_MS, envelope
 
 from gateway.archive import Archive
 from gateway.hub import Hub
-from gateway.position import encode, entry, stream_hash
+from gateway.logs import Logs
+from gateway.position import UNKNOWN, Listed, Position, copy_of, decode, encode, log_hash
 from gateway.protocol import Gap
-from gateway.publication import Publication
-from gateway.resume import Resumer
+from gateway.resume import Recalled, Resumer, page
 from gateway.settings import GatewaySettings
-from gateway.streams import Streams
-from newsfabric.envelope import Envelope, id_of
+from newsfabric.envelope import MAX_MS, Envelope
+from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
-TABLE = TopicTable([TopicPolicy(pattern="live.*", keep=20, topic_class="gold")])
-TOPIC, ROUTER = "live.blog", "oregon-router-1"
+TABLE = TopicTable([TopicPolicy(pattern="live.*", keep=20, topic_class="gold", ttl=7200.0)])
+TOPIC = "live.blog"
+# The routers began ten minutes ago.
+NOW = START_MS / 1000 + 600
+OREGON = Log("oregon", "oregon-router-1", START_MS)
+DUBLIN = Log("dublin", "dublin-router-1", START_MS)
 
 
-class GatedStore(MemoryStore):
-    """Gives what it has found when it is let."""
+@dataclasses.dataclass(frozen=True)
+class Read:
+    """One read of the store: where, and how many seconds back."""
+
+    topic: str
+    region: str | None
+    seconds: float
+
+
+class Store(MemoryStore):
+    """Of all regions; each read waits for ``gate``, with what it has found already."""
 
     def __init__(self) -> None:
-        super().__init__(TABLE)
+        super().__init__(TABLE, now_ms=lambda: int(NOW * 1000))
+        self.reads: list[Read] = []
         self.asked = asyncio.Event()
-        self.gates = [asyncio.Event(), asyncio.Event()]
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.error: StoreError | None = None
 
-    async def since(self, topic: str, *, from_ms: int, limit: int) -> list[Envelope]:
-        gate = self.gates.pop(0)
-        found = await super().since(topic, from_ms=from_ms, limit=limit)
+    async def since(
+        self,
+        topic: str,
+        *,
+        from_ms: int,
+        to_ms: int = MAX_MS + 1,
+        limit: int,
+        region: str | None = None,
+    ) -> list[Envelope]:
+        self.reads.append(Read(topic, region, round(NOW - from_ms / 1000, 1)))
+        found = await super().since(topic, from_ms=from_ms, to_ms=to_ms, limit=limit)
         self.asked.set()
-        await gate.wait()
-        return found
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return [one for one in found if region in (None, one.origin)]
 
 
-class Restarted:
-    """A gateway that took over two seconds ago from one that had followed a router for a minute."""
+class Box:
+    """A gateway that began when Oregon had routed 90 messages and Dublin 9, none of them kept."""
 
     def __init__(self) -> None:
-        self.now = time.time()
-        self.epoch = self._ms(60)
-        streams = Streams(self.now - 2)
-        # Router and gateways had begun together, as they do in a world.
-        streams.listened_since(self.epoch + 500, known_ms=self.epoch + 500)
-        streams.resume(ROUTER, self.epoch, 90, routed_ms=self._ms(6))
-        self.hub = Hub(TABLE, streams)
-        self.store = GatedStore()
-        self.published: list[Publication] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.logs = Logs(int(NOW * 1000))
+        self.logs.begin([DirectoryRow(OREGON, low=90), DirectoryRow(DUBLIN, low=9)], now=NOW)
+        self.hub = Hub(TABLE, self.logs)
+        self.store = Store()
+        self.tasks: set[asyncio.Task[None]] = set()
         told = GatewaySettings(name="box", region="oregon", resume_bytes=1 << 20)
         self.resumer = Resumer(
             hub=self.hub,
             archive=Archive(self.store, told),
             told=told,
             spawn=self._spawn,
-            publish=self.published.append,
+            now=lambda: NOW,
         )
 
-    def message(self, number: int) -> Envelope:
-        made = envelope(number, topic=TOPIC, epoch=self.epoch)
-        ms = self._ms(60 - number * 0.6)
-        return dataclasses.replace(made, id=id_of(ms, made.identity))
-
-    def position(self, seq: int, *, ago: float) -> str:
-        """Of a reader who has all up to ``seq``, at a gateway with a hole ``ago`` seconds old."""
-        ms = self._ms(ago)
-        return encode(ms - 600_000, ms, [entry(stream_hash(ROUTER, self.epoch), seq)])
-
-    def _ms(self, ago: float) -> int:
-        return int((self.now - ago) * 1000)
+    def comes(self, *envelopes: Envelope) -> None:
+        for one in envelopes:
+            copy = copy_of(one)
+            self.logs.heard(copy.log, copy.seq, copy.seq, sent_ms=copy.routed_ms, now=NOW)
+            self.hub.offer(one, NOW)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
+        self.tasks.add(task)
         return task
 
 
-async def test_readers_whose_positions_differ_in_age_are_all_told_that_nothing_is_missing() -> None:
-    box = Restarted()
-    sent = [box.message(number) for number in range(1, 101)]
+@pytest.fixture
+async def box() -> AsyncIterator[Box]:
+    box = Box()
+    yield box
+    for task in box.tasks:
+        task.cancel()
+    await asyncio.gather(*box.tasks, return_exceptions=True)
+
+
+def oregon(number: int, **fields: Any) -> Envelope:
+    """Number ``number`` of Oregon: a hundred in ten minutes."""
+    return envelope(number, **{"at": number * 6_000, "topic": TOPIC, **fields})
+
+
+def dublin(seq: int, number: int, **fields: Any) -> Envelope:
+    """Number ``seq`` of Dublin: a copy of Oregon's ``number``, or a message that only it has."""
+    place = {"origin": DUBLIN.region, "router": DUBLIN.router, "seq": seq}
+    return oregon(number, **{**place, **fields})
+
+
+def token(*, oregon: int, dublin: int = 9, ago: float = 0.0) -> str:
+    """Of a reader who has so much of both, and lacks nothing of them that is ``ago`` s old."""
+    now_ms = int(NOW * 1000)
+    whole_ms = now_ms - int(ago * 1000)
+    listed = {
+        log_hash(OREGON): Listed(oregon, whole_ms),
+        log_hash(DUBLIN): Listed(dublin, whole_ms),
+    }
+    return encode(Position(now_ms, listed))
+
+
+def seqs(recalled: Recalled) -> list[int]:
+    return [one.envelope.seq for one in recalled.publications]
+
+
+# Memory and regions.
+
+
+async def test_who_lacks_only_what_memory_has_costs_no_read(box: Box) -> None:
+    box.comes(*(oregon(n) for n in range(91, 96)))
+    recalled = await box.resumer.recover(TOPIC, token(oregon=92))
+    assert (seqs(recalled), recalled.gap) == ([93, 94, 95], None)
+    assert (await box.resumer.recover(TOPIC, token(oregon=95))).publications == []
+    assert box.store.reads == []
+
+
+async def test_what_memory_lacks_is_read_in_the_region_that_wrote_it(box: Box) -> None:
+    await box.store.write([oregon(89), dublin(8, 501), dublin(9, 502)])
+    box.comes(oregon(91))
+    recalled = await box.resumer.recover(TOPIC, token(oregon=90, dublin=8, ago=100))
+    # 130 s, put back to one of a few ages: a minute, and each a quarter longer.
+    assert box.store.reads == [Read(TOPIC, "dublin", 146.5)]
+    assert [one.envelope.origin for one in recalled.publications] == ["dublin", "oregon"]
+    assert (seqs(recalled), recalled.gap) == ([9, 91], None)
+
+
+async def test_each_region_that_has_something_is_read_once(box: Box) -> None:
+    await box.store.write([oregon(89), oregon(90), dublin(9, 502, at=535_000)])
+    recalled = await box.resumer.recover(TOPIC, token(oregon=89, dublin=8, ago=40))
+    assert {read.region for read in box.store.reads} == {"oregon", "dublin"}
+    assert len(box.store.reads) == 2
+    # In order of id.
+    assert (seqs(recalled), recalled.gap) == ([9, 90], None)
+    again = await box.resumer.recover(TOPIC, token(oregon=88, dublin=9, ago=10))
+    assert (seqs(again), len(box.store.reads)) == ([89, 90], 2)
+
+
+async def test_what_memory_has_lost_is_read(box: Box) -> None:
+    sent = [oregon(n) for n in range(91, 114)]
+    box.comes(*sent[:20])
+    at = token(oregon=90, ago=10)
+    assert seqs(await box.resumer.recover(TOPIC, at)) == [*range(91, 111)]
+    assert box.store.reads == []
+    box.comes(*sent[20:])
     await box.store.write(sent)
-    for live in sent[90:]:
-        box.hub.offer(live, box.now)
-    gates = list(box.store.gates)
-    first = asyncio.create_task(box.resumer.recover(TOPIC, box.position(88, ago=8)))
+    recalled = await box.resumer.recover(TOPIC, at)
+    assert (seqs(recalled), recalled.gap) == ([*range(91, 114)], None)
+    assert [read.region for read in box.store.reads] == ["oregon"]
+
+
+async def test_what_was_read_is_of_use_until_memory_has_lost_what_came_since(box: Box) -> None:
+    sent = [oregon(n) for n in range(90, 132)]
+    await box.store.write(sent)
+    at = token(oregon=89, ago=10)
+    box.comes(*sent[1:21])
+    # Memory keeps 20. What had come before the read, 91 to 110, may go; then 111 goes.
+    for last, reads in ((110, 1), (130, 1), (131, 2)):
+        box.comes(*(one for one in sent if one.seq <= last))
+        recalled = await box.resumer.recover(TOPIC, at)
+        assert (seqs(recalled), recalled.gap) == ([*range(90, last + 1)], None)
+        assert len(box.store.reads) == reads
+
+
+async def test_a_row_that_isnt_past_here_is_not_given(box: Box) -> None:
+    # Number 92 may be half of a number, or lie beyond the end of its log.
+    await box.store.write([oregon(90), oregon(91), oregon(92)])
+    box.comes(oregon(91))
+    recalled = await box.resumer.recover(TOPIC, token(oregon=89, ago=20))
+    assert (seqs(recalled), recalled.gap) == ([90, 91], None)
+    box.comes(oregon(92))
+    assert seqs(await box.resumer.recover(TOPIC, token(oregon=89, ago=20))) == [90, 91, 92]
+
+
+async def test_a_message_of_which_the_reader_has_another_copy_isnt_given(box: Box) -> None:
+    await box.store.write([oregon(89), oregon(90), dublin(8, 89), dublin(9, 90)])
+    # It has Dublin's copy of 89, and lacks both of 90.
+    recalled = await box.resumer.recover(TOPIC, token(oregon=88, dublin=8, ago=70))
+    assert [one.envelope.message_id for one in recalled.publications] == ["message-90"]
+    assert recalled.gap is None
+
+
+async def test_a_log_that_the_position_doesnt_list_is_read_from_where_it_began(box: Box) -> None:
+    await box.store.write([oregon(1), oregon(90)])
+    young = encode(Position(int(NOW * 1000), {log_hash(DUBLIN): Listed(9, START_MS)}))
+    recalled = await box.resumer.recover(TOPIC, young)
+    assert (seqs(recalled), recalled.gap) == ([1, 90], None)
+    # 630 s, put back.
+    assert box.store.reads == [Read(TOPIC, "oregon", 698.5)]
+
+
+# What is shared.
+
+
+async def test_readers_whose_positions_differ_in_age_are_all_told_that_nothing_is_missing(
+    box: Box,
+) -> None:
+    sent = [oregon(number) for number in range(1, 101)]
+    await box.store.write(sent)
+    box.comes(*sent[90:])
+    box.store.gate.clear()
+    first = asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=88, ago=8)))
     await box.store.asked.wait()
     # A read that begins later and reaches further back.
     box.store.asked.clear()
-    second = asyncio.create_task(box.resumer.recover(TOPIC, box.position(85, ago=600)))
+    second = asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=85, ago=500)))
     await box.store.asked.wait()
-    for gate in gates:
-        gate.set()
+    box.store.gate.set()
     for recalled, seen in ((await first, 88), (await second, 85)):
         assert recalled.gap is None
-        assert [one.envelope.seq for one in recalled.publications] == [*range(seen + 1, 101)]
-    # What the gateway before had published is no news to those who are connected.
-    assert box.published == []
+        assert seqs(recalled) == [*range(seen + 1, 101)]
 
 
-async def test_what_is_kept_of_reads_is_bounded_in_bytes_and_what_was_too_much_is_told() -> None:
-    box = Restarted()
-    box.store.gates = [asyncio.Event() for _ in range(20)]
-    for gate in box.store.gates:
-        gate.set()
+async def test_a_crowd_that_comes_back_together_costs_one_read(box: Box) -> None:
+    await box.store.write([oregon(n) for n in range(80, 91)])
+    box.store.gate.clear()
+    asked = [
+        asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=80 + n, ago=90 + n)))
+        for n in range(10)
+    ]
+    await box.store.asked.wait()
+    box.store.gate.set()
+    for n, recalled in enumerate(await asyncio.gather(*asked)):
+        assert (seqs(recalled), recalled.gap) == ([*range(81 + n, 91)], None)
+    assert len(box.store.reads) == 1
+
+
+async def test_what_comes_while_the_store_is_read_is_neither_lost_nor_given_twice(
+    box: Box,
+) -> None:
+    sent = [oregon(n) for n in range(88, 121)]
+    await box.store.write(sent[:5])
+    box.store.gate.clear()
+    asked = asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=87, ago=40)))
+    await box.store.asked.wait()
+    # More than the topic keeps. 91 and 92 were in the store, and hadn't come.
+    box.comes(*sent[3:])
+    box.store.gate.set()
+    recalled = await asked
+    assert (seqs(recalled), recalled.gap) == ([*range(88, 121)], None)
+    assert len(box.store.reads) == 1
+
+
+async def test_what_is_kept_of_reads_is_bounded_in_bytes_and_what_was_too_much_is_told(
+    box: Box,
+) -> None:
     large = b'"' + b"x" * 50_000 + b'"'
     topics = [f"live.{n}" for n in range(10)]
     for topic in topics:
+        # Each has a router of its own, which began when the others did.
         for n in range(1, 51):
-            fields = {"topic": topic, "router": f"router of {topic}", "body": large}
-            await box.store.write([dataclasses.replace(box.message(n), **fields)])
+            await box.store.write([oregon(n, topic=topic, router=f"r-{topic}", body=large)])
+        ended = Log("oregon", f"r-{topic}", START_MS)
+        box.logs.begin([DirectoryRow(ended, low=50)], now=NOW)
     for topic in topics:
-        recalled = await box.resumer.recover(topic, box.position(0, ago=600))
+        recalled = await box.resumer.recover(topic, token(oregon=0, ago=600))
         assert recalled.gap is Gap.TOO_MANY
         # The newest that fit into one MiB.
-        assert [one.envelope.seq for one in recalled.publications] == [*range(31, 51)]
+        assert seqs(recalled) == [*range(31, 51)]
     # Windows and answers, each four MiB and what one weighs more: bodies count twice.
     assert box.resumer.kept_bytes <= 2 * (4 << 20)
     assert box.resumer.kept_bytes > 1 << 20
 
 
-async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_told() -> None:
-    box = Restarted()
-    box.store.gates[0].set()
-    sent = [box.message(number) for number in range(1, 11)]
+# What can't be had is told.
+
+
+async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_told(box: Box) -> None:
+    sent = [oregon(number) for number in range(81, 91)]
     sent[4] = dataclasses.replace(sent[4], body=b'{"cut off')
     await box.store.write(sent)
-    recalled = await box.resumer.recover(TOPIC, box.position(2, ago=600))
+    recalled = await box.resumer.recover(TOPIC, token(oregon=82, ago=100))
     assert recalled.gap is Gap.STORE
-    assert [one.envelope.seq for one in recalled.publications] == [3, 4, 6, 7, 8, 9, 10]
+    assert seqs(recalled) == [83, 84, 86, 87, 88, 89, 90]
 
 
-async def test_who_lacks_what_was_given_up_is_told() -> None:
-    box = Restarted()
-    box.store.gates[0].set()
-    box.hub.streams.ticked(ROUTER, box.epoch, 92, void=(), sent_ms=int(box.now * 1000), now=box.now)
-    box.hub.streams.give_up((ROUTER, box.epoch), 91, 92, at_ms=int(box.now * 1000))
-    recalled = await box.resumer.recover(TOPIC, box.position(90, ago=6))
-    assert recalled.gap is Gap.GIVEN_UP
-    recalled = await box.resumer.recover(TOPIC, box.position(92, ago=6))
-    assert recalled.gap is None
+async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.resume._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.resume._AGAIN_SECONDS", 0.0)
+    box.comes(oregon(91))
+    box.store.error = StoreUnavailable("away")
+    recalled = await box.resumer.recover(TOPIC, token(oregon=89, ago=10))
+    assert (seqs(recalled), recalled.gap) == ([91], Gap.STORE)
+    # Who lacks nothing of what was forgotten is told nothing.
+    assert (await box.resumer.recover(TOPIC, token(oregon=90))).gap is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "gap"), [(-7_201, Gap.EXPIRED), (-7_199, None), (3_600, None), (3_601, Gap.EXPIRED)]
+)
+async def test_a_position_from_before_what_is_kept_or_from_the_future_is_no_position(
+    box: Box, seconds: float, gap: Gap | None
+) -> None:
+    """One from the future isn't ours, so nothing is known of its reader."""
+    box.comes(oregon(91))
+    time_ms = int((NOW + seconds) * 1000)
+    listed = {log_hash(OREGON): Listed(90, time_ms), log_hash(DUBLIN): Listed(9, time_ms)}
+    recalled = await box.resumer.recover(TOPIC, encode(Position(time_ms, listed)))
+    assert (seqs(recalled), recalled.gap) == ([91], gap)
+
+
+async def test_a_position_that_says_nothing_is_a_gap_with_what_memory_has(box: Box) -> None:
+    box.comes(oregon(91), oregon(92))
+    recalled = await box.resumer.recover(TOPIC, encode(UNKNOWN))
+    assert (seqs(recalled), recalled.gap) == ([91, 92], Gap.EXPIRED)
+    assert box.store.reads == []
+
+
+# Pages.
+
+
+def pages(box: Box, recalled: Recalled, after: str, limit: int) -> tuple[list[int], Position]:
+    taken, position = page(recalled, after, box.hub, limit=limit, most_bytes=1 << 20)
+    return [one.envelope.seq for one in taken], decode(position)
+
+
+async def test_pages_go_on_where_the_last_one_ended(box: Box) -> None:
+    sent = [oregon(n) for n in range(86, 96)]
+    await box.store.write(sent)
+    box.comes(*sent[5:])
+    at, got = token(oregon=87, ago=60), []
+    while True:
+        recalled = await box.resumer.recover(TOPIC, at)
+        assert recalled.gap is None
+        taken, at = page(recalled, at, box.hub, limit=3, most_bytes=1 << 20)
+        if not taken:
+            break
+        got.append([one.envelope.seq for one in taken])
+    assert got == [[88, 89, 90], [91, 92, 93], [94, 95]]
+
+
+async def test_a_page_is_in_the_order_of_routing_and_its_position_stands_behind_it(
+    box: Box,
+) -> None:
+    box.comes(oregon(92), dublin(10, 501, at=543_000), oregon(91), oregon(93))
+    after = token(oregon=90)
+    recalled = await box.resumer.recover(TOPIC, after)
+    assert seqs(recalled) == [92, 10, 91, 93]
+    taken, position = pages(box, recalled, after, 2)
+    assert taken == [10, 91]
+    covered = [position.covers(OREGON, n) for n in (91, 92)] + [position.covers(DUBLIN, 10)]
+    assert covered == [True, False, True]
+    # What comes after it was routed then or later.
+    assert position.since_ms(OREGON) == START_MS + 92 * 6_000 - 30_000
+
+
+async def test_a_page_is_larger_than_asked_if_a_routers_clock_was_set_back(box: Box) -> None:
+    # 92 was routed before 91, so that no position stands between them in that order.
+    box.comes(oregon(91, at=560_000), oregon(92, at=550_000), oregon(93, at=570_000))
+    after = token(oregon=90)
+    recalled = await box.resumer.recover(TOPIC, after)
+    assert pages(box, recalled, after, 1)[0] == [92, 91]
+
+
+async def test_no_page_passes_a_number_that_is_missing_here(box: Box) -> None:
+    # Of Oregon 91 to 93 and 95 to 97 have come: 94 is missing.
+    box.comes(*(oregon(n) for n in (91, 92, 93, 95, 96, 97)))
+    after = token(oregon=93)
+    recalled = await box.resumer.recover(TOPIC, after)
+    taken, position = pages(box, recalled, after, 2)
+    assert (taken, position.covers(OREGON, 93), position.covers(OREGON, 94)) == (
+        [95, 96, 97],
+        True,
+        False,
+    )
+    box.comes(oregon(94))
+    again = await box.resumer.recover(TOPIC, encode(position))
+    assert sorted(seqs(again)) == [94, 95, 96, 97]
+
+
+async def test_a_page_holds_so_many_bytes_and_one_message_at_least(box: Box) -> None:
+    large = b'"' + b"x" * 5_000 + b'"'
+    box.comes(*(oregon(n, body=large) for n in range(91, 96)))
+    after = token(oregon=90)
+    recalled = await box.resumer.recover(TOPIC, after)
+    weight = recalled.publications[0].weight
+    for most, count in ((1, 1), (2 * weight, 2), (3 * weight - 1, 2)):
+        taken, _ = page(recalled, after, box.hub, limit=100, most_bytes=most)
+        assert len(taken) == count
+
+
+async def test_the_position_of_the_last_page_is_that_of_the_gateway(box: Box) -> None:
+    box.comes(oregon(91), dublin(10, 501, topic="live.other"))
+    recalled = await box.resumer.recover(TOPIC, token(oregon=90))
+    taken, position = pages(box, recalled, token(oregon=90), 1)
+    assert taken == [91]
+    assert {hash_: one.mark for hash_, one in position.listed.items()} == {
+        log_hash(OREGON): 91,
+        log_hash(DUBLIN): 10,
+    }

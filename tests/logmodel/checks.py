@@ -45,7 +45,8 @@ def check_receipts(world: World) -> None:
 
 def check_marks(world: World, gateway: Gateway) -> None:
     """L2: no mark passed a message that wasn't offered. L3: nothing is missing any more."""
-    for log, known in gateway.known.items():
+    for known in gateway.logs:
+        log = known.log
         row = world.stores[log.region].directory.get(log)
         for number in range(known.start + 1, known.mark + 1):
             copy = (log, number)
@@ -82,8 +83,7 @@ def check_answer(world: World, gateway: Gateway, reader: Reader, given: Sequence
         if identity in reader.got or identity in given:
             continue
         for copy in world.book.copies[identity]:
-            known = gateway.known.get(copy[0])
-            if known is not None and known.gave(copy[1]) and _is_message(world, copy):
+            if gateway.logs.gave(*copy) and _is_message(world, copy):
                 raise InvariantBroken(
                     "L4",
                     f"recovered: true without message {identity} ({copy[0].router}/{copy[1]})",

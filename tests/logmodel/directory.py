@@ -22,8 +22,6 @@ class DirectoryRow(NamedTuple):
     #: Grows with each change. It stands for ``at`` of the design: a row that moved is another row.
     version: int
     low: int
-    #: The last number given out. No rule reads it; the fault ``start_last`` does.
-    last: int = 0
     #: The last number of a log that has ended.
     ended: int | None = None
     #: What was found void at closing.
@@ -55,11 +53,9 @@ class Directory:
         """The row that a router writes before its first number."""
         return DirectoryRow(version=1, low=0)
 
-    def moved(self, row: DirectoryRow, *, low: int, last: int) -> DirectoryRow | None:
+    def moved(self, row: DirectoryRow, *, low: int) -> DirectoryRow | None:
         """The row with its router's ``low``; None if the log was closed: it begins a new one."""
-        return replaced(
-            row, row._replace(version=row.version + 1, low=max(row.low, low), last=last)
-        )
+        return replaced(row, row._replace(version=row.version + 1, low=max(row.low, low)))
 
     def closed(
         self, watched: DirectoryRow, row: DirectoryRow, ending: Ending

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Iterable
 
 from gateway.known_log import KnownLog, Left
+from gateway.logs import Logs
+from gateway.position import Copy as ProjectCopy
+from gateway.position import Position as ProjectPosition
 from gateway.runs import Run
 from newsfabric.store import logs
 from newsfabric.store.logs import Log
 
-from .directory import DirectoryRow
 from .gateway import Gateway, each
 from .late import LateMessages
 from .memory import TopicMemory
 from .positions import Position
-from .resuming import Logs, Resuming
-from .rows import Copy, Row
+from .resuming import Resuming
+from .rows import Copy
 from .settings import IDENTITY_WINDOW
 
 # A gateway with the fault void_wrong reads a number so often before it takes it for void.
@@ -26,9 +29,10 @@ VOID_AFTER_TRIES = 3
 # What it knows of logs.
 
 
-class StartLast(Gateway):
-    def start_of(self, row: DirectoryRow) -> int:
-        return max(row.last, row.low if row.ended is None else row.ended)
+class StartBeyond(KnownLog):
+    @staticmethod
+    def start_for(row: logs.DirectoryRow) -> int:
+        return row.low + 3 if row.ended is None else row.ended
 
 
 class MarkSkips(KnownLog):
@@ -50,8 +54,8 @@ class NeverSilent(KnownLog):
 
 
 class VoidWrong(KnownLog):
-    def __init__(self, log: Log, *, start: int, now: float, window: int = 0) -> None:
-        super().__init__(log, start=start, now=now, window=window)
+    def __init__(self, log: Log, *, start: int, now: float) -> None:
+        super().__init__(log, start=start, now=now)
         self.tries: collections.Counter[int] = collections.Counter()
 
     def not_found(self, number: int) -> None:
@@ -95,10 +99,11 @@ class ForgetsReports(Gateway):
         return []
 
 
-class HeardLaterFromLow(Gateway):
-    def start_of_unknown(self, log: Log) -> int:
-        row = self.world.stores[self.region].directory.get(log)
-        return 0 if row is None else row.low
+class HeardLaterFromLow(Logs):
+    def learn(self, row: logs.DirectoryRow, *, now: float) -> KnownLog | None:
+        if self.find(row.log) is None:
+            self.begin([row], now=now)
+        return super().learn(row, now=now)
 
 
 class ReplayUnnoted(Gateway):
@@ -131,14 +136,14 @@ class TrimsDuringReads(TopicMemory):
 
 class SeenEarly(Position):
     __slots__ = ()
-    reach = 60.0
+    reach_ms = 60_000
 
 
 class SinceTime(Position):
     __slots__ = ()
 
-    def since(self, log: Log) -> float:
-        return self.time - 60
+    def since_ms(self, log: Log) -> int:
+        return self.time_ms - 60_000
 
 
 class NoProof(Resuming):
@@ -146,18 +151,21 @@ class NoProof(Resuming):
         return self.region
 
 
-class CoveredVoid(Resuming):
-    def is_settled(self, copy: Copy, logs: Logs) -> bool:
-        return True
+class CoveredVoid(Logs):
+    def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
+        known = list(copies)
+        return super().wants(position, known) and not any(
+            position.covers(log, seq) for log, seq, _ in known
+        )
+
+
+class GivesUnseen(Logs):
+    def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
+        known = set(copies)
+        covered = {copy for copy in known if position.covers(*copy[:2])}
+        return not any(self.is_settled(*copy[:2]) for copy in covered) and covered != known
 
 
 class CountsAnywhere(Resuming):
     def counts(self, copy: Copy, logs: Logs) -> bool:
         return True
-
-
-class CountsWholeAtHome(Gateway):
-    def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
-        is_whole = self.world.stores[read_at].find(copy) is row
-        is_home = copy[0].region == read_at
-        return (is_whole and is_home) or super().counts_row(copy, row, read_at=read_at)

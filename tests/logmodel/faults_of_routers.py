@@ -51,8 +51,8 @@ class DirectoryLate(Router):
 
 
 class BlindDirectory(Directory):
-    def moved(self, row: DirectoryRow, *, low: int, last: int) -> DirectoryRow | None:
-        return row._replace(version=row.version + 1, low=max(row.low, low), last=last)
+    def moved(self, row: DirectoryRow, *, low: int) -> DirectoryRow | None:
+        return row._replace(version=row.version + 1, low=max(row.low, low))
 
     def finished(self, row: DirectoryRow, last: int) -> DirectoryRow | None:
         return self.with_end(row, Ending(last, frozenset()))

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gateway.known_log import KnownLog, Left
+from gateway.logs import LeftLogs, Logs
 from newsfabric.store.logs import Log
 
-from .directory import DirectoryRow, as_in_store
+from .directory import as_in_store
 from .memory import TopicMemory
 from .positions import Position
 from .readers import Ghost
@@ -38,7 +39,7 @@ class Gateway:
         self.is_alive, self.is_listening = True, False
         self.deaf_until = 0.0
         self.clock_error = world.rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
-        self.known: dict[Log, KnownLog] = {}
+        self.logs = self._new_logs()
         self.memory: dict[str, TopicMemory] = {}
         self.readers: dict[str, list[Reader]] = {topic: [] for topic in TOPICS}
         #: All numbers that were offered to the hub; for the checks.
@@ -51,6 +52,7 @@ class Gateway:
         self._came_early: list[Published | Tick] = []
         self._left: dict[Log, Left] = {}
         self._left_whole: set[Log] = set()
+        self._left_directory_ms = 0
         self._given_since: list[Copy] = []
         self._leave_at = 0.0
         #: How much of the directory's changes was read.
@@ -70,11 +72,12 @@ class Gateway:
         if world.stores.is_down(self.region):
             world.at(world.now + 3, self._begin)
             return
-        for log, row in world.stores[self.region].directory.items():
-            self._begin_log(log, self.start_of(row))
+        directory = world.stores[self.region].directory
+        self.logs = self._new_logs()
+        rows = (as_in_store(row, log) for log, row in directory.items())
+        self.logs.begin(rows, now=world.now)
         self._read_directory()
-        past = {log: known.start for log, known in self.known.items() if known.start}
-        self.memory = {topic: world.parts.memory(past) for topic in TOPICS}
+        self.memory = {topic: world.parts.memory(self.logs.tops) for topic in TOPICS}
         self.is_listening = True
         self._leave()
         for topic in TOPICS:
@@ -88,23 +91,25 @@ class Gateway:
 
     def _leave(self) -> None:
         """Leave to a successor what this control plane knows."""
-        for log, known in self.known.items():
+        for known in self.logs:
             # Of a log that was left as it is when it was whole nothing changes any more.
-            if log not in self._left_whole:
-                self._left[log] = known.left()
+            if known.log not in self._left_whole:
+                self._left[known.log] = known.left()
                 if known.is_whole:
-                    self._left_whole.add(log)
+                    self._left_whole.add(known.log)
+        self._left_directory_ms = self.logs.directory_ms
         self._given_since = []
 
     def replace(self) -> None:
         """A new control plane goes on from what was left, and from what the data plane reports."""
         if not self.is_listening:
             return
-        of, now, window = self.world.parts.known.of, self.world.now, self.world.window
-        self.known = {log: of(left, now=now, window=window) for log, left in self._left.items()}
+        self.logs = self._new_logs()
+        left = LeftLogs(tuple(self._left.values()), self._left_directory_ms)
+        self.logs.take(left, now=self.world.now)
         self._directory_read = 0
         for log, number in self.reported():
-            self.log(log).saw(number)
+            self.logs.saw(log, number)
 
     def reported(self) -> list[Copy]:
         """By number, what the data plane was given since the last control plane left its state."""
@@ -113,8 +118,7 @@ class Gateway:
     def forget_topic(self, topic: str) -> None:
         """The memory of a topic is lost."""
         if self.is_listening:
-            highest = {log: known.highest for log, known in self.known.items() if known.highest}
-            self.memory[topic] = self.world.parts.memory(highest)
+            self.memory[topic] = self.world.parts.memory(self.logs.tops)
 
     def stop(self) -> None:
         self.is_alive = False
@@ -124,30 +128,20 @@ class Gateway:
 
     # Logs.
 
-    def log(self, log: Log) -> KnownLog:
-        """What is known of it; one that it hears of later is expected from its beginning."""
-        known = self.known.get(log)
-        if known is None:
-            known = self._begin_log(log, self.start_of_unknown(log))
-        return known
-
-    def _begin_log(self, log: Log, start: int) -> KnownLog:
+    def _new_logs(self) -> Logs:
+        """Nothing is known yet, by the project's own code with this world's sizes."""
         world = self.world
-        known = world.parts.known(log, start=start, now=world.now, window=world.window)
-        self.known[log] = known
-        return known
-
-    def start_of(self, row: DirectoryRow) -> int:
-        return self.world.parts.known.start_for(as_in_store(row))
-
-    def start_of_unknown(self, log: Log) -> int:
-        return 0
+        logs = world.parts.logs(int(self.clock() * 1000))
+        logs.known_log = world.known_log
+        logs.position_type = world.parts.position
+        return logs
 
     def _read_directory(self) -> None:
         store = self.world.stores[self.region]
-        for log in store.changes[self._directory_read :]:
-            self.log(log).learn(as_in_store(store.directory[log], log))
+        for log in dict.fromkeys(store.changes[self._directory_read :]):
+            self.logs.learn(as_in_store(store.directory[log], log), now=self.world.now)
         self._directory_read = len(store.changes)
+        self.logs.directory_read(int(self.clock() * 1000))
 
     # The feed, and what is offered to the hub.
 
@@ -166,18 +160,17 @@ class Gateway:
             return
         at = item.at if isinstance(item, Tick) else item.row.routed_at
         sent_ms = int(at * 1000)
-        self.log(item.log).heard(item.number, item.low, sent_ms=sent_ms, now=world.now)
+        self.logs.heard(item.log, item.number, item.low, sent_ms=sent_ms, now=world.now)
         if isinstance(item, Published):
             self.offer((item.log, item.number), item.row)
 
     def offer(self, copy: Copy, row: Row) -> None:
         """Deal with a number that came or was read. It may stay missing until it can be."""
         log, number = copy
-        known = self.log(log)
-        if known.has(number):
+        if self.logs.has(log, number):
             return
         if row is VOID:
-            known.skip(number, number)
+            self.logs.skip(log, number, number)
             return
         memory = self.memory[row.topic]
         is_known = row.identity in memory.copies or self._knows(row.identity)
@@ -186,7 +179,7 @@ class Gateway:
             if was_given is None:
                 return
             is_known = was_given
-        known.saw(number)
+        self.logs.saw(log, number)
         self.offered[copy] = None
         self._given_since.append(copy)
         if not is_known:
@@ -224,7 +217,7 @@ class Gateway:
             if not stores.can_ask(self.region, region):
                 return None
             self.world.book.counts["looked_up"] += 1
-            if self.late.was_given(copy, stores[region].copies.get(identity, ()), self.known):
+            if self.late.was_given(copy, stores[region].copies.get(identity, ()), self.logs):
                 return True
         return False
 
@@ -242,9 +235,9 @@ class Gateway:
             return
         if not world.stores.is_down(self.region):
             self._read_directory()
-        for log, known in self.known.items():
+        for known in list(self.logs.unfinished()):
             if not known.is_whole:
-                self._repair(log, known)
+                self._repair(known.log, known)
         if world.now > self._leave_at:
             self._leave()
             self._leave_at = world.now + world.pause(0, 10, quiet=300)
@@ -274,11 +267,13 @@ class Gateway:
 
     def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
         """Whether what a read of a topic found in that region may be given to a reader."""
-        return self.resuming.counts(copy, self.known)
+        return self.resuming.counts(copy, self.logs)
 
     def position(self) -> Position:
         """Of a reader who was given everything until now."""
-        return self.world.parts.position.of(self.known, self.clock())
+        position = self.logs.seen_by(int(self.clock() * 1000))
+        assert isinstance(position, Position)
+        return position
 
 
 def each(runs: Iterable[tuple[int, int]]) -> list[int]:

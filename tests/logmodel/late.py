@@ -8,30 +8,24 @@ are looked up in every region.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from gateway.known_log import KnownLog
-from newsfabric.store.logs import Log
+from gateway.late import LATE_MS
+from gateway.logs import Logs
 
 from .rows import Copy
-from .settings import APART, CLOCKS, IDENTITY_WINDOW
 
 
 class LateMessages:
     """When other copies are looked up, and what follows from them."""
 
     #: Two minutes: 900 - 750 - 30.
-    after = IDENTITY_WINDOW - APART - CLOCKS
+    after = LATE_MS / 1000
 
     def is_late(self, routed_at: float, now: float) -> bool:
         """Whether it must be looked up before it is offered."""
         return now - routed_at > self.after
 
-    def was_given(self, copy: Copy, others: Iterable[Copy], logs: Mapping[Log, KnownLog]) -> bool:
+    def was_given(self, copy: Copy, others: Iterable[Copy], logs: Logs) -> bool:
         """Whether one of the ``others`` was given to readers here or was past at the start."""
-        for other in others:
-            if other != copy:
-                known = logs.get(other[0])
-                if known is not None and known.gave(other[1]):
-                    return True
-        return False
+        return any(other != copy and logs.gave(*other) for other in others)

@@ -6,8 +6,9 @@ that is a proof: whatever it lacks is remembered here, or will come live.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from gateway.forgotten import Forgotten
 from newsfabric.store.logs import Log
 
 from .positions import Position
@@ -18,10 +19,10 @@ from .settings import MEMORY_SIZE
 class TopicMemory:
     """The latest messages of a topic with all their copies that came."""
 
-    def __init__(self, known_before: Mapping[Log, int]) -> None:
-        """``known_before``: of each log the number up to which nothing of it is remembered."""
+    def __init__(self, tops: Callable[[], Mapping[Log, int]]) -> None:
+        """``tops``: of each log the number up to which nothing of it is remembered."""
         self.copies: dict[int, set[Copy]] = {}
-        self._forgotten = dict(known_before)
+        self._forgotten = Forgotten(tops)
         self._reads = 0
 
     def add(self, identity: int, copy: Copy) -> None:
@@ -41,12 +42,11 @@ class TopicMemory:
 
     def forget(self, copy: Copy) -> None:
         """Nobody who lacks this copy can be answered from memory."""
-        log, number = copy
-        self._forgotten[log] = max(self._forgotten.get(log, 0), number)
+        self._forgotten.add(*copy)
 
     def lacks(self, position: Position) -> list[Log]:
         """The logs of which something was forgotten that ``position`` doesn't cover."""
-        return [log for log, n in self._forgotten.items() if not position.covers(log, n)]
+        return self._forgotten.lacks(position)
 
     def begin_read(self) -> None:
         """A read of the store for this topic begins; until its end nothing is trimmed."""

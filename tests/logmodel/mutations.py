@@ -69,11 +69,10 @@ MUTATIONS: dict[str, Mutation] = {
     "tail_here": _first(
         "beyond low, rows that lie in another region than their own count too",
         gateways.TailAnywhere,
-        gateways.CountsAnywhere,
     ),
-    "whole_counts": Mutation(
-        "a resume counts a number that has both rows at home, though it isn't settled",
-        (gateways.CountsWholeAtHome,),
+    "unseen_given": Mutation(
+        "a resume gives what a read of the topic found, though it wasn't seen here",
+        (gateways.CountsAnywhere, gateways.GivesUnseen),
     ),
     "half_found": Mutation(
         "who closes counts an index row without its message as found", (routers.HalfFound,)
@@ -93,9 +92,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "no_proof": Mutation("recovered: true after a read of the own region", (gateways.NoProof,)),
     "void_wrong": Mutation("what isn't found four times counts as void", (gateways.VoidWrong,)),
-    "start_last": Mutation(
-        "a gateway starts at the last number given out instead of low", (gateways.StartLast,)
-    ),
+    "start_beyond": Mutation("a gateway starts a few numbers beyond low", (gateways.StartBeyond,)),
     "close_early": Mutation("a log is closed after 10 s", (routers.CloseEarly,)),
     "close_short": Mutation(
         "who closes stops at the first number without a row", (routers.CloseShort,)

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog
+from gateway.logs import Logs
 
 from .closing import Closing
 from .directory import Directory
@@ -28,6 +29,7 @@ class Parts:
     directory: type[Directory] = Directory
     closing: type[Closing] = Closing
     known: type[KnownLog] = KnownLog
+    logs: type[Logs] = Logs
     position: type[Position] = Position
     memory: type[TopicMemory] = TopicMemory
     late: type[LateMessages] = LateMessages

@@ -93,15 +93,12 @@ class Answers:
     def _answer(
         self, reader: Reader, position: Position, rows: dict[Copy, Row], *, is_proved: bool
     ) -> None:
-        # What is news here is offered to everybody first.
-        for copy, row in sorted(rows.items(), key=lambda item: item[1].routed_at):
-            self._gateway.offer(copy, row)
         copies: dict[int, set[Copy]] = {}
         for copy, row in rows.items():
             copies.setdefault(row.identity, set()).add(copy)
         for identity, held in self._gateway.memory[reader.topic].copies.items():
             copies.setdefault(identity, set()).update(held)
-        given = self._resuming.given(copies, position, self._gateway.known)
+        given = self._resuming.given(copies, position, self._gateway.logs)
         for identity in given:
             self._gateway.note_replayed(identity)
         reader.resumed(self._gateway, given, is_proved=is_proved)

@@ -137,17 +137,15 @@ class Router:
         # Some are applied late and never answered.
         is_lost = world.rng.random() < 0.05
         after = world.rng.uniform(1, 20) if is_lost else world.rng.uniform(0.01, 0.3)
-        ask = (numbering, world.now, numbering.low, numbering.last, is_lost)
+        ask = (numbering, world.now, numbering.low, is_lost)
         world.at(world.now + after, self._apply_beat, *ask)
 
-    def _apply_beat(
-        self, numbering: Numbering, asked_at: float, low: int, last: int, is_lost: bool
-    ) -> None:
+    def _apply_beat(self, numbering: Numbering, asked_at: float, low: int, is_lost: bool) -> None:
         stores = self.world.stores
         row = stores[self.region].directory.get(numbering.log)
         if row is None:
             return
-        moved = self.directory.moved(row, low=low, last=last)
+        moved = self.directory.moved(row, low=low)
         if moved is not None:
             stores.write_directory(self.region, numbering.log, moved)
         if not is_lost:

@@ -64,20 +64,20 @@ def test_only_a_number_that_was_never_tried_ends_void() -> None:
 def test_the_row_of_a_living_router_moves_with_each_beat() -> None:
     directory = Directory()
     row = directory.first()
-    moved = directory.moved(row, low=3, last=5)
-    assert moved == DirectoryRow(version=2, low=3, last=5)
+    moved = directory.moved(row, low=3)
+    assert moved == DirectoryRow(version=2, low=3)
 
 
 def test_low_never_goes_back() -> None:
     directory = Directory()
-    moved = directory.moved(DirectoryRow(version=4, low=9), low=7, last=12)
+    moved = directory.moved(DirectoryRow(version=4, low=9), low=7)
     assert moved is not None
     assert moved.low == 9
 
 
 def test_a_router_whose_log_was_closed_is_refused() -> None:
     row = DirectoryRow(version=4, low=9, ended=11)
-    assert Directory().moved(row, low=12, last=12) is None
+    assert Directory().moved(row, low=12) is None
     assert Directory().finished(row, 12) is None
 
 

@@ -41,6 +41,8 @@ class World:
         self.regions = ["A", "B", "C"][: profile.regions or (3 if seed % 5 == 4 else 2)]
         #: Numbers that may be under way above low.
         self.window = rng.randint(SMALLEST_WINDOW, WINDOW)
+        #: What a gateway knows of a log, with this window.
+        self.known_log = type("KnownLog", (parts.known,), {"window": self.window})
         #: Healed: nothing is lost any more.
         self.is_quiet = False
         self.book = Book()

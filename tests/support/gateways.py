@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import websockets
@@ -22,6 +22,7 @@ from envelopes import envelope
 from gateway.app import Engine, Gateway, running
 from gateway.native import app as native_app
 from gateway.native.program import find_program
+from gateway.position import log_of
 from gateway.settings import GatewaySettings
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
@@ -30,6 +31,7 @@ from newsfabric.envelope import Envelope, encode, id_of
 from newsfabric.errors import SetupError
 from newsfabric.pace import Rate
 from newsfabric.store import Store
+from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -94,7 +96,19 @@ class Box:
         """Any message to the box's exchange postoffice."""
         self.broker.publish("postoffice", message)
 
-    def tick(self, origin: str = "oregon", seq: int = 0) -> None:
+    async def was_past(self, envelopes: Sequence[Envelope]) -> None:
+        """The store has these, and they were given to readers here: nobody waits for them."""
+        await self.store.write(envelopes)
+        for one in envelopes:
+            self.gateway.core.hub.logs.saw(log_of(one), one.seq)
+
+    async def route(self, made: Envelope) -> None:
+        """As a router does it: stored, then published; and then it is settled."""
+        await self.store.write([made])
+        self.send(encode(made, low=made.seq - 1))
+        await settle(self.store, made)
+
+    def tick(self, origin: str = "oregon", seq: int = 0, low: int = 0) -> None:
         """A tick of the router."""
         self.send(
             encode_tick(
@@ -103,6 +117,7 @@ class Box:
                     router="oregon-router-1",
                     epoch=self.epoch,
                     seq=seq,
+                    low=low,
                     sent_ms=int(time.time() * 1000),
                 )
             )
@@ -159,6 +174,15 @@ class Box:
             if name == sample:
                 return float(value)
         return 0.0
+
+
+async def settle(store: Store, last: Envelope) -> None:
+    """Let the directory say that a log is settled up to ``last``."""
+    log = log_of(last)
+    await store.list_log(log)
+    rows = await store.directory(log.region, log.day)
+    (row,) = [row for row in rows if row.log == log]
+    assert await store.change_log(DirectoryRow(log, row.version + 1, last.seq))
 
 
 class Reader:
@@ -364,7 +388,11 @@ async def opened_box(
     }
     told = GatewaySettings(name="box-1", **{**fast, **settings})
     async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
-        yield Box(gateway, broker, store, stop, epoch=int.from_bytes(os.urandom(4), "big"))
+        # By then a data plane knows that there is room for readers.
+        await gateway.core.look()
+        # Lately, and no other router's of the test.
+        epoch = int(time.time() * 1000) - int.from_bytes(os.urandom(2), "big") * 10
+        yield Box(gateway, broker, store, stop, epoch=epoch)
 
 
 async def until(condition: Callable[[], Any]) -> None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from gateways import TABLE, Box
+from gateways import TABLE, Box, settle
 
 from gateway.native.app import running
 from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import encode
+from newsfabric.control import Tick, encode_tick
+from newsfabric.errors import LinkError
+from newsfabric.store.logs import Log
 from newsfabric.store.memory import MemoryStore
 
 
 class Place:
-    """Broker, store, numbers, the path of the control socket."""
+    """Broker, store, one router's log, the path of the control socket."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.settings = settings
@@ -27,19 +30,54 @@ class Place:
         self.store = MemoryStore(TABLE)
         self.socket = folder / "control"
         self.numbers = itertools.count(1)
+        self.log = Log("oregon", "oregon-router-1", int(time.time() * 1000))
+        self.last = 0
 
     @contextlib.asynccontextmanager
     async def control_plane(self, **native: Any) -> AsyncIterator[Box]:
+        """The next one. The router lives already: its log is listed, and it ticks."""
         told = GatewaySettings(
             name="box-1", region="oregon", drain_seconds=0.0, linger=0.2,
             native=NativeSettings(socket=self.socket, **native), **self.settings,
         )  # fmt: skip
         stop = asyncio.Event()
-        async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:
-            yield Box(gateway, self.broker, self.store, stop, epoch=7, numbers=self.numbers)
+        await self.store.list_log(self.log)
+        ticking = asyncio.create_task(self._tick())
+        try:
+            async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:
+                # By then a data plane knows that there is room for readers.
+                await gateway.core.look()
+                ticking.cancel()
+                yield Box(
+                    gateway, self.broker, self.store, stop,
+                    epoch=self.log.epoch, numbers=self.numbers,
+                )  # fmt: skip
+        finally:
+            ticking.cancel()
 
     async def say(self, box: Box, body: Any) -> None:
-        """A message as routers send it: stored, then published."""
+        """A message as routers send it: stored, then published; then it is settled."""
         made = box.envelope(body=body)
+        self.last = made.seq
+        await box.route(made)
+
+    async def lose(self, box: Box, body: Any) -> None:
+        """A message that is settled, and that the box's queue never had."""
+        made = box.envelope(body=body)
+        self.last = made.seq
         await self.store.write([made])
-        self.broker.publish("postoffice", encode(made))
+        await settle(self.store, made)
+
+    async def _tick(self) -> None:
+        """Tick until a gateway has heard it, however early it listens."""
+        while True:
+            region, router, epoch = self.log
+            now_ms = int(time.time() * 1000)
+            tick = Tick(
+                origin=region, router=router, epoch=epoch,
+                seq=self.last, low=self.last, sent_ms=now_ms,
+            )  # fmt: skip
+            # Before the first gateway there is no exchange.
+            with contextlib.suppress(LinkError):
+                self.broker.publish("postoffice", encode_tick(tick))
+            await asyncio.sleep(0.05)

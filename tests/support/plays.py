@@ -27,6 +27,7 @@ from gateway import position
 from gateway.frames import CLOSE, PONG, TEXT
 from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import Envelope, encode, id_of
+from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -194,7 +195,9 @@ async def performed(play: Play, boxes: Sequence[Box]) -> list[list[Seen]]:
 @contextlib.asynccontextmanager
 async def _stage(box: Box, number: int, start_ms: int) -> AsyncIterator[_Stage]:
     async with contextlib.AsyncExitStack() as stack:
-        yield _Stage(box, number, start_ms, stack)
+        stage = _Stage(box, number, start_ms, stack)
+        yield stage
+        stage.end_logs()
 
 
 class _Stage:
@@ -209,7 +212,10 @@ class _Stage:
         self._stack = stack
         self._readers: dict[int, _Reader] = {}
         self._published: list[Envelope] = []
+        # Older than what a position lists of logs that have ended.
+        self._epoch = start_ms - 7 * _HOUR_MS
         self._last_seq = 0
+        self._other_seqs = itertools.count(1)
         self._fences = itertools.count(1)
 
     async def perform(self, play: Play) -> list[Seen]:
@@ -221,6 +227,14 @@ class _Stage:
         for reader in self._readers.values():
             seen.append(await reader.leave(b"\x03\xe8"))
         return seen
+
+    def end_logs(self) -> None:
+        """Positions of later plays needn't list ours."""
+        logs = self.box.gateway.core.hub.logs
+        for known in [one for one in logs if one.ended is None]:
+            row = DirectoryRow(known.log, known.version + 1, known.mark, ended=known.mark)
+            logs.learn(row, now=known.heard_at)
+        logs.directory_read(clock_ms())
 
     async def _take(self, step: Step) -> list[Seen]:
         if isinstance(step, Publish | Again | TickOf):
@@ -272,7 +286,7 @@ class _Stage:
                 ms = self._start_ms + 500_000 + copy
                 other = {
                     "router": f"other-{self.name}",
-                    "seq": copy,
+                    "seq": next(self._other_seqs),
                     "id": id_of(ms, made.identity),
                 }
                 self._send(dataclasses.replace(made, **other))
@@ -281,7 +295,7 @@ class _Stage:
         return Tick(
             origin="oregon",
             router=f"router-{self.name}",
-            epoch=self._start_ms,
+            epoch=self._epoch,
             seq=self._last_seq + step.ahead,
             sent_ms=self._next_ms(),
         )
@@ -307,16 +321,19 @@ class _Stage:
         )
 
     def _past(self, number: int, one: Past) -> Envelope:
-        # Eleven minutes: further back than a gateway looks for what it may have missed.
         ms = self._start_ms - one.hours_ago * _HOUR_MS - 660_000 + number
-        return dataclasses.replace(
-            self._envelope(TOPICS[one.topic] % self.name, ms, _body(-number, one.size)),
-            # Older than the gateway and never heard on the feed, so it is the past.
-            router="past",
+        made = envelope(
+            number + 1,
+            topic=TOPICS[one.topic] % self.name,
+            message_id=f"{self._start_ms}-{self.name}-past-{number}",
+            body=_body(-number, one.size).encode(),
+            # It began long before the gateway, and isn't in the directory any more.
+            router=f"past-{self.name}",
             epoch=1,
             key=one.key,
             version=one.version,
         )
+        return dataclasses.replace(made, id=id_of(ms, made.identity), published_ms=ms)
 
     def _envelope(self, topic: str, ms: int, body: str, **fields: Any) -> Envelope:
         self._last_seq += 1
@@ -326,7 +343,7 @@ class _Stage:
             message_id=f"{self._start_ms}-{self.name}-{self._last_seq}",
             body=body.encode(),
             router=f"router-{self.name}",
-            epoch=self._start_ms,
+            epoch=self._epoch,
             **fields,
         )
         return dataclasses.replace(made, id=id_of(ms, made.identity), published_ms=ms)
@@ -506,10 +523,11 @@ def _inflated(payload: bytes) -> bytes:
 
 
 def _without_time(push: dict[str, Any]) -> dict[str, Any]:
-    """``push`` with what its position says of streams."""
+    """``push`` with the numbers that its position says of logs."""
     made = dict(push)
     if isinstance(push.get("position"), str):
-        made["position"] = dict(position.decode(push["position"]).seen)
+        listed = position.decode(push["position"]).listed
+        made["position"] = {hash_: one.mark for hash_, one in listed.items()}
     if "messages" in push:
         made["messages"] = [_without_time(one) for one in push["messages"]]
     return made

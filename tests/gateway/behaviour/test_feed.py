@@ -120,7 +120,7 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
         await asyncio.gather(a.hear(), b.hear())
         await a.ask(action="shout")
         assert await box.metric('newsfabric_gateway_readers{transport="websocket"}') == 2
-        assert await box.metric("newsfabric_gateway_streams") == 1
+        assert await box.metric("newsfabric_gateway_logs") == 1
     after = await values()
     assert [y - x for x, y in zip(before, after, strict=True)] == [2, 2, 1, 1, 1, 2]
 

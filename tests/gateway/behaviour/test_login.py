@@ -88,7 +88,7 @@ async def test_access_decides_who_may_read_what(box: Box) -> None:
 
 @pytest.mark.parametrize("transport", ["websocket", "xhr", "xhr_streaming", "eventsource"])
 async def test_a_reader_logs_in_over_sockjs(box: Box, transport: str) -> None:
-    await box.store.write([box.envelope("user.42", {"n": 1})])
+    await box.was_past([box.envelope("user.42", {"n": 1})])
     async with sockjs_session(box, transport) as session:
         await session.say(
             {"action": "login", "token": token("42")},
@@ -255,7 +255,7 @@ async def test_a_cookie_without_a_page_of_ours_is_nobodys(box: Box, path: str) -
 
 
 async def test_event_streams_and_history_take_a_bearer(box: Box) -> None:
-    await box.store.write([box.envelope("user.42", {"n": 1})])
+    await box.was_past([box.envelope("user.42", {"n": 1})])
     good = {"Authorization": f"Bearer {token('42')}"}
     async with box.opened() as raw:
         raw.send_request("GET", "/events?topic=user.42&rewind=5", **good)

@@ -19,7 +19,7 @@ from signing import token
 from sockjs_sessions import TRANSPORTS, sockjs_session
 from spellings import SPELLINGS
 
-from gateway.position import encode
+from gateway.position import Position, encode
 from newsfabric.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 
@@ -67,8 +67,7 @@ def ways(topic: Any, id_: str) -> Iterator[dict[str, Any]]:
 
 def position_before() -> str:
     """From before the letter."""
-    ms = int(time.time() * 1000) - 60_000
-    return encode(ms, ms, [])
+    return encode(Position(int(time.time() * 1000) - 60_000, {}))
 
 
 def is_refused(pushes: list[dict[str, Any]]) -> None:

@@ -91,7 +91,7 @@ async def test_many_replays_for_a_slow_reader_wait_their_turn(engine: str) -> No
     async with opened_box(engine, outbox=limits, replay_bytes=700_000) as box:
         topics = [f"news.t{n}" for n in range(6)]
         for topic in topics:
-            await box.store.write([box.envelope(topic, body=[n, BIG]) for n in range(10)])
+            await box.was_past([box.envelope(topic, body=[n, BIG]) for n in range(10)])
         async with box.opened(receive_buffer=4096) as raw:
             await raw.upgrade()
             for topic in topics:
@@ -102,7 +102,7 @@ async def test_many_replays_for_a_slow_reader_wait_their_turn(engine: str) -> No
 
 async def test_a_replay_is_cut_to_the_newest_that_fit(engine: str) -> None:
     async with opened_box(engine, replay_bytes=200_000) as box:
-        await box.store.write([box.envelope(body=[n, BIG]) for n in range(10)])
+        await box.was_past([box.envelope(body=[n, BIG]) for n in range(10)])
         async with box.reader() as reader:
             await reader.subscribe("news.breaking", rewind=10)
             assert [body[0] for body in await reader.hear_bodies(3)] == [7, 8, 9]

@@ -55,7 +55,7 @@ async def test_messages_are_events_whose_id_is_the_position(box: Box) -> None:
 
 @pytest.mark.parametrize("rewind", ["2", "5m"])
 async def test_a_stream_can_begin_in_the_past(box: Box, rewind: str) -> None:
-    await box.store.write([box.envelope(body=n) for n in range(2)])
+    await box.was_past([box.envelope(body=n) for n in range(2)])
     async with box.opened() as raw:
         await opened_stream(raw, f"topic=news.breaking&rewind={rewind}")
         pushes = [(await next_event(raw))[1] for _ in range(3)]

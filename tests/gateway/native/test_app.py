@@ -5,30 +5,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_dataplane import FakeDataplane, Visit, counters, fake_dataplane, handover, published
-from gateways import TABLE, Box, Response, until
+from envelopes import START_MS, envelope
+from fake_dataplane import (
+    FakeDataplane,
+    Visit,
+    counters,
+    fake_dataplane,
+    handover,
+    published,
+    verbs,
+)
+from fake_dataplane import attached as greets
+from gateways import TABLE, Box, Response, settle, until
 
-from gateway.native import core
+import gateway.app
+from gateway.known_log import Left
+from gateway.logs import LeftLogs
 from gateway.native.app import running
 from gateway.native.core import NativeCore
-from gateway.native.marks import decode_marks
+from gateway.native.marks import decode_marks, encode_marks
+from gateway.native.wire import MAX_BLOB
+from gateway.position import log_of
 from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.amqp.stub import StubBroker
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.store.logs import Log
 from newsfabric.store.memory import MemoryStore
 
-# Younger than every gateway here: nothing of the router's past is missing.
-EPOCH = int(time.time() * 1000) + 86_400_000
-# Older: the past counts as seen, and is looked for.
-OLD_EPOCH = 7
+EPOCH = int(time.time() * 1000)
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +62,8 @@ class Attached:
     box: Box
     visit: Visit
     settings: dict[str, Any]
+    # How readers were sent elsewhere when it began.
+    shed: dict[str, Any]
 
     @property
     def core(self) -> NativeCore:
@@ -77,7 +93,8 @@ async def control_plane(
     *,
     attachment: int = 1,
     blob: bytes = b"",
-    epoch: int = EPOCH,
+    readers: int = 0,
+    numbers: Iterator[int] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Attached]:
     store, broker, stop = MemoryStore(TABLE), StubBroker(), asyncio.Event()
@@ -90,9 +107,17 @@ async def control_plane(
         engine = running(told, TABLE, store, broker.connect(), stop)
         entering = asyncio.create_task(stack.enter_async_context(engine))
         visit = await fake.visited()
-        heard = await visit.greet(attachment=attachment, blob=blob)
-        gateway = await asyncio.wait_for(entering, 60)
-        attached = Attached(Box(gateway, broker, store, stop, epoch=epoch), visit, heard)
+        await visit.hear_named("hello")
+        await visit.say(greets(attachment=attachment, blob=blob, readers=readers))
+        shed = await visit.hear_named("shed") if readers else {}
+        heard = await visit.hear_named("settings")
+        serving = await asyncio.wait_for(entering, 60)
+        if serving.core.follower.has_begun:
+            # Now there is room for readers.
+            heard = await visit.hear_named("settings")
+        box = Box(serving, broker, store, stop, epoch=EPOCH)
+        box.numbers = numbers or box.numbers
+        attached = Attached(box, visit, heard, shed)
         yield attached
         # It ends with the drain.
         leaving = asyncio.create_task(stack.aclose())
@@ -170,56 +195,170 @@ async def test_without_a_data_plane_it_isnt_ready(fake: FakeDataplane) -> None:
         await until(lambda: attached.core.readiness().ready)
 
 
+async def left_by(visit: Visit, seq: int) -> list[Left]:
+    """What the control plane leaves of logs, once it has seen number ``seq`` of one."""
+    while True:
+        command = await visit.hear()
+        lefts = []
+        if command.name == "remember":
+            lefts = [*decode_marks(command.fields["blob"]).logs]
+        if any(last >= seq for left in lefts for _, last in left.seen):
+            return lefts
+
+
+async def bodies_published(visit: Visit, count: int) -> list[Any]:
+    pushes = [(await visit.hear_named("publish"))["message"]["push"] for _ in range(count)]
+    return [json.loads(push)["body"] for push in pushes]
+
+
 async def test_the_next_control_plane_publishes_what_the_first_one_missed(
     fake: FakeDataplane,
 ) -> None:
     store = MemoryStore(TABLE)
     async with control_plane(fake, store=store) as first:
-        first.box.publish(body="seen")
-        blob = b""
-        while not blob or not decode_marks(blob).marks:
-            command = await first.visit.hear("publish", "stamp")
-            blob = command.fields["blob"]
-        missed = [first.box.envelope(body=n) for n in range(2)]
-    later = MemoryStore(TABLE)
-    await later.write(missed)
-    async with control_plane(fake, attachment=2, blob=blob, store=later) as second:
-        bodies = [
-            json.loads((await second.visit.hear_named("publish"))["message"]["push"])["body"]
-            for _ in range(2)
-        ]
-        assert bodies == [0, 1]
-        assert second.core.hub.streams.mark(missed[0].router, EPOCH) == missed[-1].seq
+        await first.box.route(first.box.envelope(body="seen"))
+        assert await bodies_published(first.visit, 1) == ["seen"]
+        lefts = await left_by(first.visit, 1)
+        missed = [first.box.envelope(body=body) for body in ("missed", "too")]
+    await store.write(missed)
+    await settle(store, missed[-1])
+    blob = encode_marks(LeftLogs(tuple(lefts), EPOCH), MAX_BLOB)
+    async with control_plane(fake, attachment=2, blob=blob, store=store) as second:
+        assert await bodies_published(second.visit, 2) == ["missed", "too"]
+        known = second.core.hub.logs.find(log_of(missed[0]))
+        assert known is not None
+        assert (known.start, known.mark, known.missing()) == (0, 3, [])
+
+
+@pytest.mark.parametrize("knew", [["another"], []], ids=["another log", "none"])
+async def test_of_a_log_that_the_first_one_didnt_know_the_next_one_publishes_everything(
+    fake: FakeDataplane, knew: list[str]
+) -> None:
+    store = MemoryStore(TABLE)
+    made = [routed(n) for n in (1, 2)]
+    await store.write(made)
+    await settle(store, made[-1])
+    lefts = tuple(left_of(Log("oregon", name, EPOCH), 9) for name in knew)
+    blob = encode_marks(LeftLogs(lefts, EPOCH), MAX_BLOB)
+    async with control_plane(fake, attachment=2, blob=blob, store=store) as second:
+        bodies = await bodies_published(second.visit, 2)
+        assert bodies == [{"headline": 1}, {"headline": 2}]
+
+
+async def test_what_is_settled_when_the_first_control_plane_comes_is_past(
+    fake: FakeDataplane,
+) -> None:
+    store = MemoryStore(TABLE)
+    old = [routed(n) for n in (1, 2)]
+    await store.write(old)
+    await settle(store, old[-1])
+    async with control_plane(fake, store=store, numbers=itertools.count(3)) as attached:
+        attached.box.publish(body="new")
+        assert await bodies_published(attached.visit, 1) == ["new"]
+        (left,) = await left_by(attached.visit, 3)
+        assert (left.start, left.seen, left.low) == (2, ((1, 3),), 2)
 
 
 async def test_marks_are_left_behind_what_they_speak_of(fake: FakeDataplane) -> None:
     async with control_plane(fake) as attached:
         sent = attached.box.publish()
-        names = []
-        marks: tuple[Any, ...] = ()
-        while not marks:
+        names: list[str] = []
+        lefts: list[Left] = []
+        while not lefts:
             command = await attached.visit.hear()
             names.append(command.name)
             if command.name == "remember":
-                marks = decode_marks(command.fields["blob"]).marks
+                lefts = [*decode_marks(command.fields["blob"]).logs]
         assert "publish" in names
-        assert [(m.router, m.epoch, m.seq) for m in marks] == [(sent.router, EPOCH, sent.seq)]
-        assert abs(marks[0].routed_ms - time.time() * 1000) < 60_000
+        assert lefts == [
+            Left(
+                log=log_of(sent), start=0, seen=((1, 1),), passed=(), low=0, ended=None, voids=(),
+                whole_ms=ms_of_id(sent.id),
+            )
+        ]  # fmt: skip
 
 
-async def test_no_marks_are_left_while_the_past_of_a_stranger_is_looked_for_but_not_for_ever(
+class LateStore(MemoryStore):
+    """Its directory can't be read until ``there`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE)
+        self.there = asyncio.Event()
+
+    async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
+        await self.there.wait()
+        return await super().log_days(at_home=at_home)
+
+
+async def test_until_it_is_known_where_logs_begin_nothing_is_left_and_nothing_is_heard(
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "_REMEMBER_SECONDS", 0.01)
-    async with control_plane(fake, epoch=OLD_EPOCH) as attached:
-        assert (await attached.visit.hear()).name == "remember"
-        attached.box.publish()
-        await attached.visit.hear_named("publish")
-        assert attached.core.mender.ready
-        assert not attached.core.mender.tells_all
-        # Those that are left are as old as they may be.
-        monkeypatch.setattr(core, "_OLDEST_MARKS_SECONDS", 0.0)
-        marks: tuple[Any, ...] = ()
-        while not marks:
-            marks = decode_marks((await attached.visit.hear()).fields["blob"]).marks
-        assert not attached.core.mender.tells_all
+    monkeypatch.setattr(gateway.app, "PATIENCE_SECONDS", 0.05)
+    store = LateStore()
+    old = routed(4)
+    await settle(store, old)
+    async with control_plane(fake, store=store) as attached:
+        assert attached.core.readiness().waiting_for == ("feed", "logs")
+        await attached.visit.say(verbs(b'{"action":"ping"}'))
+        assert (await attached.visit.hear("gone", "kept", "stamp")).name == "reply"
+        store.there.set()
+        assert await left_by(attached.visit, 4) == [left_of(log_of(old), 4)]
+        attached.box.tick(seq=4, low=4)
+        await until(lambda: attached.core.readiness().ready)
+
+
+async def test_one_that_finds_what_another_has_left_doesnt_wait_for_the_directory(
+    fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway.app, "PATIENCE_SECONDS", 0.05)
+    blob = encode_marks(
+        LeftLogs((left_of(Log("oregon", "oregon-router-1", EPOCH), 4),), EPOCH), MAX_BLOB
+    )
+    async with control_plane(
+        fake, store=LateStore(), blob=blob, attachment=2, numbers=itertools.count(5)
+    ) as attached:
+        attached.box.publish(body="at once")
+        assert await bodies_published(attached.visit, 1) == ["at once"]
+
+
+async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_read(
+    fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway.app, "PATIENCE_SECONDS", 0.05)
+    store = LateStore()
+    async with control_plane(fake, store=store, capacity=5) as attached:
+        assert attached.settings["capacity"] == 0
+        subscribe = b'{"action":"subscribe","topic":"news.a","ref":1}'
+        await attached.visit.say(verbs(subscribe))
+        refused = json.loads((await attached.visit.hear_named("reply"))["push"])
+        assert (refused["code"], refused["temporary"], refused["ref"]) == (100, True, 1)
+        over_http = await attached.serve(
+            b"GET /events?topic=news.a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        assert (over_http.status, over_http.body) == (503, b"not now: starting")
+        store.there.set()
+        assert (await attached.visit.hear_named("settings"))["capacity"] == 5
+        await attached.visit.say(verbs(subscribe))
+        await attached.visit.hear_named("subscribe")
+
+
+async def test_if_what_was_left_cant_be_read_readers_are_sent_elsewhere_and_resume(
+    fake: FakeDataplane,
+) -> None:
+    told = {"blob": b"of another release", "readers": 7}
+    async with control_plane(fake, attachment=2, **told) as attached:
+        shed = attached.shed
+        assert shed == {"name": "rebalance", "count": 7, "retry_ms": 2_000}
+        attached.box.publish(body="on")
+        assert await bodies_published(attached.visit, 1) == ["on"]
+
+
+def routed(number: int) -> Envelope:
+    """Number ``number`` of the box's router, routed just now."""
+    return envelope(number, at=EPOCH + number - START_MS, epoch=EPOCH)
+
+
+def left_of(log: Log, start: int) -> Left:
+    """What is left of a log by one that has heard nothing of it."""
+    seen = ((1, start),) if start else ()
+    return Left(log, start, seen, (), start, None, (), log.epoch)

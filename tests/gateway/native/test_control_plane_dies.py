@@ -23,12 +23,13 @@ from dataplanes import (
     subscribed,
     told,
 )
-from gateways import RawSocket, Reader
+from gateways import RawSocket, Reader, settle
 
 from bench.soak.messages import TABLE, Router, line_of
 from bench.soak.processes import ControlPlane
 from gateway.native import commands
 from gateway.protocol import ReaderLimits
+from newsfabric.store.logs import Log
 from newsfabric.store.sqlite import SqliteStore
 
 TOPIC = "news.steady"
@@ -50,7 +51,13 @@ class Fabric:
         control = await ControlPlane.start(
             {
                 "store": str(self.folder / "store.sqlite"),
-                "gateway": {"heartbeat": HEARTBEAT, "drain_seconds": 0.0, "linger": 0.2},
+                "gateway": {
+                    # So it doesn't wait for ticks of our router, which is Oregon's.
+                    "region": "dublin",
+                    "heartbeat": HEARTBEAT,
+                    "drain_seconds": 0.0,
+                    "linger": 0.2,
+                },
                 "native": {"socket": str(self.plane.path)},
             },
             self.folder / "control.log",
@@ -60,13 +67,15 @@ class Fabric:
         return control
 
     async def publish(self, count: int = 1) -> None:
-        """Messages as a router sends them: stored first, then on the way to all who live."""
+        """Messages as a router sends them: stored first, then on the way to all who live; then
+        they are settled."""
         for _ in range(count):
             self.bodies += 1
             made = self.router.message(TOPIC, self.bodies)
             await self.store.write([made])
             for control in self.control:
                 control.feed(line_of(made))
+            await settle(self.store, made)
 
     async def kill(self) -> None:
         """kill -9 of the last control plane."""
@@ -86,6 +95,7 @@ class Fabric:
 async def fabric(tmp_path: Path) -> AsyncIterator[Fabric]:
     async with dataplane(tmp_path, "--threads=2") as plane:
         fabric = Fabric(plane, tmp_path)
+        await fabric.store.list_log(Log("oregon", "soak", fabric.router.epoch))
         await fabric.start()
         yield fabric
         for control in fabric.control:

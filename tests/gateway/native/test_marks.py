@@ -2,67 +2,147 @@
 
 from __future__ import annotations
 
-import time
-
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.native.marks import Mark, Marks, decode_marks, encode_marks, resume
-from gateway.position import decode
-from gateway.streams import Lost, Streams
+from gateway.known_log import Left
+from gateway.logs import LeftLogs, Logs
+from gateway.native.marks import decode_marks, encode_marks
+from gateway.native.wire import MAX_BLOB
+from gateway.position import MAX_SEQ
+from newsfabric.envelope import MAX_MS
+from newsfabric.store.logs import DirectoryRow, Log
 
-NOW_MS = int(time.time() * 1000)
-
-
-def streams(*seqs: int) -> Streams:
-    known = Streams(0.0)
-    for seq in seqs:
-        known.saw("oregon-router-1", 7, seq, routed_ms=NOW_MS, now=NOW_MS / 1000)
-    return known
+LOG = Log("oregon", "oregon-router-1", 1_000_000)
+OTHER = Log("dublin", "dublin-router-1", 2_000_000)
 
 
-def test_marks_are_read_as_they_were_written() -> None:
-    blob = encode_marks(streams(1, 2, 5), NOW_MS)
-    assert decode_marks(blob) == Marks(NOW_MS, 0, 0, (Mark("oregon-router-1", 7, 2, NOW_MS),))
+def left(logs: Logs) -> Logs:
+    """What a control plane knows that begins with what ``logs`` has left."""
+    later = Logs(9_000_000)
+    later.take(decode_marks(encode_marks(logs.left(), MAX_BLOB)), now=500.0)
+    return later
 
 
-def test_a_stream_goes_on_where_it_was() -> None:
-    later = Streams(0.0)
-    resume(later, decode_marks(encode_marks(streams(1, 2, 5), NOW_MS)))
-    assert later.mark("oregon-router-1", 7) == 2
-    assert not later.seen("oregon-router-1", 7, 3)
-    later.saw("oregon-router-1", 7, 4, routed_ms=NOW_MS, now=NOW_MS / 1000)
-    assert later.missing() == {("oregon-router-1", 7): [(3, 3)]}
+@pytest.fixture
+def logs() -> Logs:
+    """Of a gateway that began at number 2 and has seen 3 and 5; all up to 6 is settled."""
+    logs = Logs(9_000_000)
+    logs.begin([DirectoryRow(LOG, version=4, low=2)], now=100.0)
+    for seq in (3, 5):
+        logs.heard(LOG, seq, seq - 1, sent_ms=1_000_000 + seq, now=100.0)
+        logs.saw(LOG, seq)
+    logs.learn(DirectoryRow(LOG, version=5, low=6), now=100.0)
+    return logs
 
 
-def test_what_was_given_up_is_known_to_the_next_one() -> None:
-    before, later = streams(1, 2, 5), Streams(0.0)
-    before.give_up(("oregon-router-1", 7), 3, 4, at_ms=NOW_MS)
-    resume(later, decode_marks(encode_marks(before, NOW_MS)))
-    stream = later.find(("oregon-router-1", 7))
-    assert stream is not None
-    assert (stream.mark, stream.lost) == (5, Lost(((3, 4),), NOW_MS, NOW_MS))
-    assert later.lacks(decode(later.position(NOW_MS / 1000)))
+def test_what_is_left_is_read_as_it_was_written(logs: Logs) -> None:
+    expected = Left(
+        log=LOG,
+        start=2,
+        seen=((1, 3), (5, 5)),
+        passed=(),
+        low=6,
+        ended=None,
+        voids=(),
+        whole_ms=1_000_003,
+    )
+    assert decode_marks(encode_marks(logs.left(), MAX_BLOB)) == LeftLogs((expected,), 9_000_000)
 
 
-@pytest.mark.parametrize(
-    "lost",
-    [7, [], [[], 1, 1], [[[2, 1]], 1, 1], [[[1]], 1, 1], [[[0, 1]], 1, 1], [[[1, 2]], -1, 1]],
-)
-def test_what_cant_have_been_given_up_is_refused(lost: object) -> None:
-    with pytest.raises(ValueError, match=r"lost|marks|unpack"):
-        decode_marks(orjson.dumps([3, 1, 1, 1, [["oregon-router-1", 7, 5, 1, lost]]]))
+def test_of_a_log_that_ended_its_end_and_what_was_void_is_left(logs: Logs) -> None:
+    logs.learn(DirectoryRow(LOG, version=6, low=6, ended=9, voids=((4, 4), (8, 8))), now=100.0)
+    expected = Left(
+        log=LOG,
+        start=2,
+        seen=((1, 5), (8, 8)),
+        passed=((4, 4), (8, 8)),
+        low=6,
+        ended=9,
+        voids=((4, 4), (8, 8)),
+        whole_ms=1_000_005,
+    )
+    assert decode_marks(encode_marks(logs.left(), MAX_BLOB)) == LeftLogs((expected,), 9_000_000)
+
+
+def test_the_next_one_misses_what_the_last_one_missed(logs: Logs) -> None:
+    known = left(logs).find(LOG)
+    assert known is not None
+    assert (known.start, known.mark, known.missing()) == (2, 3, [(4, 4), (6, 6)])
+
+
+def test_the_next_one_says_the_same_of_every_number(logs: Logs) -> None:
+    logs.learn(DirectoryRow(LOG, version=6, low=6, ended=9, voids=((4, 4), (8, 8))), now=100.0)
+    later = left(logs)
+    assert [later.gave(LOG, seq) for seq in range(1, 11)] == [
+        True, True, True, False, True, False, False, False, False, False,
+    ]  # fmt: skip
+    for seq in range(1, 11):
+        assert later.gave(LOG, seq) == logs.gave(LOG, seq)
+        assert later.is_settled(LOG, seq) == logs.is_settled(LOG, seq)
+    assert later.seen_by(9_500_000).listed == logs.seen_by(9_500_000).listed
+
+
+def test_a_log_that_wasnt_left_is_expected_from_its_first_number(logs: Logs) -> None:
+    known = left(logs).learn(DirectoryRow(OTHER, version=3, low=2), now=500.0)
+    assert known.missing() == [(1, 2)]
+
+
+def test_a_directory_row_that_was_known_before_is_learned_again(logs: Logs) -> None:
+    known = left(logs).learn(DirectoryRow(LOG, version=5, low=7), now=500.0)
+    assert known.missing() == [(4, 4), (6, 7)]
+
+
+def test_several_logs_are_left_and_none() -> None:
+    logs = Logs(9_000_000)
+    assert decode_marks(encode_marks(logs.left(), MAX_BLOB)) == LeftLogs((), 9_000_000)
+    logs.begin([DirectoryRow(LOG, low=2), DirectoryRow(OTHER, low=7)], now=100.0)
+    left = decode_marks(encode_marks(logs.left(), MAX_BLOB))
+    assert [(one.log, one.start) for one in left.logs] == [(LOG, 2), (OTHER, 7)]
+
+
+def test_of_too_many_runs_the_first_are_left_and_the_rest_is_read_once_more() -> None:
+    logs = Logs(9_000_000)
+    for seq in range(1, 401, 2):
+        logs.saw(LOG, seq)
+    logs.learn(DirectoryRow(LOG, version=2, low=400), now=100.0)
+    whole = encode_marks(logs.left(), MAX_BLOB)
+    assert encode_marks(logs.left(), len(whole)) == whole
+    cut = decode_marks(encode_marks(logs.left(), len(whole) - 1))
+    assert cut.logs[0].seen == tuple((seq, seq) for seq in range(1, 129, 2))
+    later = Logs(9_000_000)
+    later.take(cut, now=500.0)
+    known = later.find(LOG)
+    assert known is not None
+    assert known.missing() == [*((seq, seq) for seq in range(2, 127, 2)), (128, 400)]
+
+
+def test_more_logs_than_there_is_room_for_are_not_left() -> None:
+    logs = Logs(9_000_000)
+    logs.begin([DirectoryRow(LOG, low=2), DirectoryRow(OTHER, low=7)], now=100.0)
+    whole = encode_marks(logs.left(), MAX_BLOB)
+    with pytest.raises(ValueError, match="2 logs are more than a successor can be told of"):
+        encode_marks(logs.left(), len(whole) - 1)
+
+
+NO_RUNS: list[object] = [
+    7, None, {}, [7], [[1]], [[1, 2, 3]], [[0, 1]], [[2, 1]], [[-1, 1]], [[1, True]],
+    [[1, MAX_SEQ + 1]], [[4, 5], [1, 2]],
+]  # fmt: skip
+FIELDS = ["oregon", "r", 7, 0, [[1, 2], [5, 5]], [[2, 2]], 2, 6, [[2, 2]], 9]
 
 
 @pytest.mark.parametrize(
     "blob",
     [
-        b"", b"{", b"7", b"[]", b"[3]", b"[2,0,0,[]]", b"[2,0,0,0,[]]", b"[3,-1,0,0,[]]",
-        b"[3,0,-1,0,[]]", b"[3,0,0,-1,[]]", b"[3,0,0,[]]", b"[3,0,0,0,7]", b"[3,0,0,0,[7]]",
-        b'[3,0,0,0,[["r",1,2]]]', b'[3,0,0,0,[["r",1,2,-3]]]', b'[3,0,0,0,[["r",true,2,3]]]',
-        b'[3,0,0,0,[[1,1,2,3]]]', b'[3,0,0,0,[["r","1",2,3]]]', b"\xff", b'[3,0,0,0,{"a":1}]',
+        b"", b"{", b"7", b"[]", b"[4]", b"[4,0,0,[],0]", b"[3,0,0,[]]", b'["4",0,0,[]]',
+        b"[4,0,0,7]", b"[4,0,0,[7]]", b'[4,0,0,{"a":1}]', b"[4,0,0,[[]]]", b"\xff",
+        b"[4,-1,0,[]]", b"[4,0,null,[]]", b"[4,281474976710656,0,[]]",
+        orjson.dumps([4, 0, 0, [FIELDS[:-1]]]),
+        orjson.dumps([4, 0, 0, [[*FIELDS, 1]]]),
+        orjson.dumps([3, 0, 0, [FIELDS]]),
     ],
 )  # fmt: skip
 def test_what_isnt_marks_is_refused(blob: bytes) -> None:
@@ -70,10 +150,41 @@ def test_what_isnt_marks_is_refused(blob: bytes) -> None:
         decode_marks(blob)
 
 
-@given(st.binary(max_size=100))
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((at, value) for at in (0, 1) for value in (1, None, ["r"])),
+        *((at, value) for at in (2, 3, 6, 9) for value in (-1, True, 1.0, "1", None)),
+        *((at, MAX_MS + 1) for at in (2, 9)),
+        *((at, MAX_SEQ + 1) for at in (3, 6, 7)),
+        *((7, value) for value in (-1, True, 1.0, "1")),
+        *(
+            (at, value)
+            for at in (4, 5, 8)
+            for value in NO_RUNS
+        ),
+    ],
+)  # fmt: skip
+def test_a_field_that_nobody_can_have_left_is_refused(field: int, value: object) -> None:
+    fields = list(FIELDS)
+    assert len(decode_marks(orjson.dumps([4, 0, 0, [fields]])).logs) == 1
+    fields[field] = value
+    with pytest.raises(ValueError, match=r"expected|name|runs|marks|unpack"):
+        decode_marks(orjson.dumps([4, 0, 0, [fields]]))
+
+
+json = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-1, 9), st.floats(allow_nan=False), st.text()),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=20,
+)
+blobs = st.one_of(st.binary(max_size=100), json.map(lambda told: orjson.dumps([4, 0, 0, told])))
+
+
+@given(blobs)
 def test_any_bytes_are_marks_or_refused(blob: bytes) -> None:
     try:
-        marks = decode_marks(blob)
+        left = decode_marks(blob)
     except ValueError:
         return
-    assert marks.at_ms >= 0
+    assert decode_marks(encode_marks(left, MAX_BLOB)) == left

@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import websockets
-from gateways import Reader
+from gateways import Reader, settle
 
 from bench.soak.messages import Router
 from newsfabric import topology
+from newsfabric.amqp import Publisher
 from newsfabric.amqp.link import connect
-from newsfabric.envelope import encode
+from newsfabric.control import Tick, encode_tick
+from newsfabric.envelope import Envelope, encode
 from newsfabric.settings import Node
-from newsfabric.store import open_store
+from newsfabric.store import Store, open_store
+from newsfabric.store.logs import Log
 from newsfabric.topics import load_topics
 
 # The box's queue has one name, and all workers share the broker.
@@ -86,94 +92,121 @@ class Gateway:
         return (self.folder / "log").read_bytes() if (self.folder / "log").exists() else b""
 
 
+class Feed:
+    """One router on the box's broker, whose queue outlives gateways."""
+
+    def __init__(self, store: Store, publisher: Publisher) -> None:
+        self.store, self._publisher = store, publisher
+        self._router = Router()
+
+    async def begin(self) -> None:
+        """The log is listed, and its router ticks."""
+        await self.store.list_log(Log("oregon", "soak", self._router.epoch))
+        await self.tick()
+
+    async def publish(self, *bodies: int) -> None:
+        """Messages that are stored, published and settled."""
+        for body in bodies:
+            made = await self._stored(body)
+            await self._publisher.publish(topology.POSTOFFICE, encode(made, low=made.seq - 1))
+            await settle(self.store, made)
+
+    async def lose(self, body: int) -> None:
+        """A message that is settled, and that no queue ever saw."""
+        await settle(self.store, await self._stored(body))
+
+    async def tick(self) -> None:
+        """The router's sign of life: everything is settled."""
+        last, now_ms = self._router.seq, int(time.time() * 1000)
+        tick = Tick(
+            origin="oregon", router="soak", epoch=self._router.epoch,
+            seq=last, low=last, sent_ms=now_ms,
+        )  # fmt: skip
+        await self._publisher.publish(topology.POSTOFFICE, encode_tick(tick))
+
+    async def _stored(self, body: int) -> Envelope:
+        made = self._router.message(TOPIC, body)
+        await self.store.write([made])
+        return made
+
+
+@contextlib.asynccontextmanager
+async def feed(node: Node, folder: Path) -> AsyncIterator[Feed]:
+    store = open_store(f"sqlite:{folder / 'store.sqlite'}", load_topics(ROOT / "topics.toml"))
+    link = await connect([node.amqp_url], name="test")
+    try:
+        await link.on_connect(topology.declare_retail)
+        publisher = await link.publisher()
+        await publisher.ready()
+        made = Feed(store, publisher)
+        await made.begin()
+        yield made
+    finally:
+        await link.close()
+        await store.close()
+
+
 async def test_killed_in_the_middle_of_a_feed_nothing_is_lost_or_doubled(
     rabbitmq: Node, tmp_path: Path
 ) -> None:
     gateway = Gateway(rabbitmq, tmp_path)
-    store = open_store(f"sqlite:{tmp_path / 'store.sqlite'}", load_topics(ROOT / "topics.toml"))
-    link = await connect([rabbitmq.amqp_url], name="test")
-    router = Router()
-    count = 0
-
-    async def publish(many: int) -> None:
-        nonlocal count
-        for _ in range(many):
-            count += 1
-            made = router.message(TOPIC, count)
-            await store.write([made])
-            await publisher.publish(topology.POSTOFFICE, encode(made))
-
+    bodies = iter(range(1, 601))
     try:
-        await gateway.start()
-        await link.on_connect(topology.declare_retail)
-        publisher = await link.publisher()
-        await publisher.ready()
-        url = f"ws://127.0.0.1:{gateway.port}/websocket"
-        async with websockets.connect(url) as connection:
-            reader = Reader(connection)
-            await reader.subscribe(TOPIC)
-            for _ in range(2):
-                await publish(100)
-                await gateway.kill()
-                # These wait in the box's queue, and in the store.
-                await publish(100)
-                await gateway.start()
-                await publish(100)
-            bodies = await reader.hear_bodies(count)
-            assert sorted(bodies) == list(range(1, count + 1))
-            await reader.is_up_to_date()
-            await gateway.drain()
-            code, pushes = await reader.hear_close()
-            assert (code, pushes[-1]["code"]) == (1012, 1012)
-        assert b"panicked" not in (tmp_path / "log").read_bytes()
+        async with feed(rabbitmq, tmp_path) as router:
+            await gateway.start()
+            url = f"ws://127.0.0.1:{gateway.port}/websocket"
+            async with websockets.connect(url) as connection:
+                reader = Reader(connection)
+                await reader.subscribe(TOPIC)
+                for _ in range(2):
+                    await router.publish(*itertools.islice(bodies, 100))
+                    await gateway.kill()
+                    # These wait in the box's queue, and in the store.
+                    await router.publish(*itertools.islice(bodies, 100))
+                    await router.tick()
+                    await gateway.start()
+                    await router.publish(*itertools.islice(bodies, 100))
+                heard = await reader.hear_bodies(600)
+                assert sorted(heard) == list(range(1, 601))
+                await reader.is_up_to_date()
+                await gateway.drain()
+                code, pushes = await reader.hear_close()
+                assert (code, pushes[-1]["code"]) == (1012, 1012)
+            assert b"panicked" not in (tmp_path / "log").read_bytes()
     finally:
         gateway.end_everything()
-        await link.close()
-        await store.close()
 
 
 async def test_what_is_purged_from_the_boxs_queue_is_delivered_all_the_same(
     rabbitmq: Node, tmp_path: Path
 ) -> None:
     gateway = Gateway(rabbitmq, tmp_path)
-    store = open_store(f"sqlite:{tmp_path / 'store.sqlite'}", load_topics(ROOT / "topics.toml"))
-    link = await connect([rabbitmq.amqp_url], name="test")
-    router = Router()
-
-    async def route(body: int) -> None:
-        made = router.message(TOPIC, body)
-        await store.write([made])
-        await publisher.publish(topology.POSTOFFICE, encode(made))
-
     try:
-        await gateway.start()
-        await link.on_connect(topology.declare_retail)
-        publisher = await link.publisher()
-        await publisher.ready()
-        url = f"ws://127.0.0.1:{gateway.port}/websocket"
-        async with websockets.connect(url) as connection:
-            reader = Reader(connection)
-            await reader.subscribe(TOPIC)
-            await route(1)
-            assert await reader.hear_bodies(1) == [1]
-            # While nobody takes from the queue it is purged, readers stay.
-            await gateway.kill()
-            await route(2)
-            purge(rabbitmq, topology.GATEWAY_QUEUE)
+        async with feed(rabbitmq, tmp_path) as router:
             await gateway.start()
-            async with asyncio.timeout(60):
-                assert await reader.hear_bodies(1) == [2]
-            # One that no queue ever saw, while all others come.
-            await store.write([router.message(TOPIC, 3)])
-            await route(4)
-            async with asyncio.timeout(60):
-                assert await reader.hear_bodies(2) == [4, 3]
-            await reader.is_up_to_date()
-            await gateway.drain()
+            url = f"ws://127.0.0.1:{gateway.port}/websocket"
+            async with websockets.connect(url) as connection:
+                reader = Reader(connection)
+                await reader.subscribe(TOPIC)
+                await router.publish(1)
+                assert await reader.hear_bodies(1) == [1]
+                # While nobody takes from the queue it is purged, readers stay.
+                await gateway.kill()
+                await router.publish(2)
+                purge(rabbitmq, topology.GATEWAY_QUEUE)
+                await router.tick()
+                await gateway.start()
+                async with asyncio.timeout(60):
+                    assert await reader.hear_bodies(1) == [2]
+                await router.lose(3)
+                await router.publish(4)
+                # What comes isn't held back for what has to be looked for.
+                async with asyncio.timeout(60):
+                    assert await reader.hear_bodies(2) == [4, 3]
+                await reader.is_up_to_date()
+                await gateway.drain()
     finally:
         gateway.end_everything()
-        await link.close()
-        await store.close()
 
 
 def purge(node: Node, queue: str) -> None:

@@ -41,14 +41,16 @@ async def test_readers_stay_and_hear_each_message_once(place: Place) -> None:
             await place.say(first, 1)
             assert await reader.hear_bodies(1) == [1]
             die(first)
-            # The box's queue isn't read now, and this one is lost on its way.
-            await place.store.write([first.envelope(body=2)])
+            # Nobody is there to take this one off the queue, and the next one is lost on its way.
+            await place.say(first, 2)
+            await place.lose(first, 3)
             await reader.say(action="ping", ref="waiting")
         async with place.control_plane() as second:
-            await place.say(second, 3)
             heard = [await reader.hear() for _ in range(3)]
             assert [push["ref"] for push in heard if push["type"] == "pong"] == ["waiting"]
             assert [push["body"] for push in heard if push["type"] == "message"] == [2, 3]
+            await place.say(second, 4)
+            assert await reader.hear_bodies(1) == [4]
             await reader.is_up_to_date()
         assert (await reader.hear_close())[0] == 1012
 

@@ -14,13 +14,14 @@ from envelopes import START_MS, envelope
 from fake_dataplane import READER, FakeDataplane, Visit, fake_dataplane, uncovered, verbs
 from gateways import until
 
+from gateway.logs import LeftLogs
 from gateway.native.core import NativeCore
 from gateway.native.plane import State
-from gateway.position import encode
+from gateway.position import Position, decode, encode, log_of
 from gateway.settings import GatewaySettings, NativeSettings
-from newsfabric.control import Tick
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreUnavailable
+from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -31,6 +32,8 @@ TABLE = TopicTable(
         TopicPolicy(pattern="user.*", access="owner"),
     ]
 )
+
+YOUNG = int(time.time() * 1000)
 
 
 class CountingStore(MemoryStore):
@@ -92,6 +95,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     async with fake_dataplane(path) as fake:
         core = NativeCore(told, TABLE, store, Path("/nowhere"), asyncio.Event())
         visit = await attached(fake, core)
+        core.follower.begin(LeftLogs((), 0))
         yield Desk(core, store, fake, visit)
         await core.close()
 
@@ -102,6 +106,12 @@ async def attached(fake: FakeDataplane, core: NativeCore, attachment: int = 1) -
     await visit.greet(attachment=attachment)
     await asyncio.wait_for(attaching, 60)
     return visit
+
+
+def news(number: int, **fields: Any) -> Envelope:
+    """Number ``number`` of a log that is younger than the gateway: only what it saw is past."""
+    now_ms = int(time.time() * 1000)
+    return envelope(number, at=now_ms + number - START_MS, epoch=YOUNG, **fields)
 
 
 def seq(message: dict[str, Any]) -> int:
@@ -129,12 +139,12 @@ async def test_who_says_the_same_is_answered_by_name(desk: Desk) -> None:
 
 
 async def test_the_same_text_is_answered_with_the_position_of_the_moment(desk: Desk) -> None:
+    made = news(1, topic="news.b")
     _, before = await desk.ask(action="subscribe", topic="news.a")
-    desk.core.hub.offer(envelope(1, topic="news.b"), time.time())
+    desk.core.hub.offer(made, time.time())
     _, after = await desk.ask(action="subscribe", topic="news.a")
     positions = [json.loads(fields["push"])["position"] for fields in (before, after)]
-    assert positions[0] != positions[1]
-    assert positions[1] == desk.core.hub.streams.position(time.time())
+    assert [decode(one).covers(log_of(made), 1) for one in positions] == [False, True]
 
 
 async def test_a_ref_is_echoed_as_it_was_said(desk: Desk) -> None:
@@ -226,15 +236,49 @@ async def test_newest_versions_are_seeded_too(desk: Desk) -> None:
     assert seed["complete"] == 1
 
 
-async def test_what_the_feed_hasnt_brought_is_published_before_the_seed(desk: Desk) -> None:
-    first = envelope(1, topic="news.a")
-    desk.core.hub.offer(first, 0.0)
-    await desk.store.write([first, envelope(2, topic="news.a", at=1)])
+async def test_what_the_feed_hasnt_brought_is_in_no_seed(desk: Desk) -> None:
+    known, other = news(1, topic="news.a"), news(2, topic="news.a")
+    desk.core.hub.offer(known, time.time())
+    await desk.store.write([known, other])
     _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=2)
     await desk.lacks(asked)
-    assert seq((await desk.visit.hear_named("publish"))["message"]) == 2
     seed = await desk.visit.hear_named("seed")
     assert [seq(m) for m in seed["history"]] == [1]
+    await desk.visit.hear_named("subscribe")
+    # It comes live.
+    assert desk.core.hub.offer(other, time.time()) is not None
+
+
+async def test_a_newest_version_that_the_feed_hasnt_brought_is_in_no_seed(desk: Desk) -> None:
+    known = news(1, topic="news.latest", key="k", version=1)
+    other = news(2, topic="news.latest", key="l", version=1)
+    desk.core.hub.offer(known, time.time())
+    await desk.store.write([known, other])
+    _, asked = await desk.ask(action="subscribe", topic="news.latest")
+    await desk.lacks(asked)
+    seed = await desk.visit.hear_named("seed")
+    assert [m["key"] for m in seed["latest"]] == ["k"]
+
+
+async def test_what_the_feed_hasnt_brought_is_in_no_rewind(desk: Desk) -> None:
+    made = [news(n, topic="news.a") for n in range(1, 10)]
+    for one in made[:8]:
+        desk.core.hub.offer(one, time.time())
+    await desk.store.write(made)
+    _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=7)
+    await desk.lacks(asked, why=1)
+    joined = await desk.visit.hear_named("subscribe")
+    assert [seq(m) for m in joined["older"]] == [3, 4, 5, 6, 7, 8]
+
+
+async def test_what_a_gateway_began_after_is_past(desk: Desk) -> None:
+    made = [news(n, topic="news.a") for n in (1, 2, 3)]
+    desk.core.hub.logs.begin([DirectoryRow(log_of(made[0]), low=2)], now=desk.core.clock())
+    await desk.store.write(made)
+    _, asked = await desk.ask(action="subscribe", topic="news.a", rewind=2)
+    await desk.lacks(asked)
+    seed = await desk.visit.hear_named("seed")
+    assert [seq(m) for m in seed["history"]] == [1, 2]
 
 
 async def test_history_comes_from_memory_else_from_the_store(desk: Desk) -> None:
@@ -301,7 +345,7 @@ async def test_a_position_that_is_too_old_for_all_is_answered_as_far_as_there_is
     desk: Desk,
 ) -> None:
     await desk.store.write([envelope(n, topic="news.latest", at=n, key=f"{n}") for n in range(2)])
-    ancient = encode(START_MS - 10**9, START_MS - 10**9, [])
+    ancient = encode(Position(START_MS - 10**9, {}))
     _, asked = await desk.ask(action="subscribe", topic="news.latest", position=ancient)
     assert asked["only_if_covered"] == 1
     await desk.lacks(asked)
@@ -321,21 +365,26 @@ async def test_a_verb_that_asks_nothing_of_the_past_is_not_left_hanging(desk: De
     assert (closed["connection"], closed["name"]) == (READER, "internal")
 
 
-async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(desk: Desk) -> None:
-    now = int(time.time() * 1000) - START_MS
-    tick = Tick(origin="o", router="oregon-router-1", epoch=START_MS, seq=0, sent_ms=START_MS + now)
-    desk.core.hub.ticked(tick, time.time())
-    begin = desk.core.hub.streams.position(time.time())
-    await desk.store.write([envelope(n, at=now + n) for n in (1, 2)])
+async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever says the same within a second is answered the same.
+    now = time.time() + 1
+    monkeypatch.setattr(desk.core.resumer, "_now", lambda: now)
+    made = [news(n) for n in range(1, 7)]
+    logs, now_ms = desk.core.hub.logs, int(time.time() * 1000)
+    logs.heard(log_of(made[0]), 0, 0, sent_ms=now_ms, now=desk.core.clock())
+    begin = desk.core.hub.position(time.time())
+    # Memory has three of them; the sixth is still to come, on the feed or by its number.
+    for one in made[:5]:
+        desk.core.hub.offer(one, time.time())
+    await desk.store.write(made)
     verb = {"action": "subscribe", "topic": "news.breaking", "ref": 1, "position": begin}
-    # The feed hasn't brought them yet: they are news to the others.
-    assert (await desk.ask(**verb))[0] == "publish"
-    await desk.visit.hear_named("publish")
-    fields = await desk.visit.hear_named("subscribe")
-    assert fields["replay"] == (3, 0)
+    name, fields = await desk.ask(**verb)
+    assert (name, fields["replay"]) == ("subscribe", (3, 0))
     push = json.loads(fields["push"])
     assert (push["recovered"], push["ref"], push["position"]) == (True, 1, begin)
-    assert [seq(message) for message in fields["older"]] == [1, 2]
+    assert [seq(message) for message in fields["older"]] == [1, 2, 3, 4, 5]
     name, batch = await desk.ask(**verb)
     assert (name, batch["number"], batch["topic"][0]) == ("batch", 1, "news.breaking")
     assert batch["messages"] == fields["older"]

@@ -11,7 +11,7 @@ from core_desk import EPOCH, Desk, message, running, until
 from shovelled import shovelled
 
 from gateway.hub import Hub
-from gateway.streams import Streams
+from gateway.logs import Logs
 from newsfabric.amqp import Message
 from newsfabric.amqp.message import SHOVELLED
 from newsfabric.amqp.stub import StubBroker
@@ -128,7 +128,7 @@ async def test_of_two_bodies_that_met_different_routers_readers_and_history_have
     async with running(desk, now_ms=lambda: EPOCH + 5, **other) as second:
         desk.publish(message(body=b'"second"', message_id="m1"))
         await desk.none_owed(second)
-    hub = Hub(desk.topics, Streams(EPOCH / 1000))
+    hub = Hub(desk.topics, Logs(EPOCH))
     given = [e.body for e in desk.envelopes() if hub.offer(e, EPOCH / 1000) is not None]
     found = await desk.store.history("news.world", limit=10)
     assert (given, [e.body for e in found]) == ([b'"first"'], [b'"first"'])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.hub import Hub
-from gateway.streams import Streams
+from gateway.logs import Logs
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
@@ -316,7 +316,7 @@ def shown(hub: Hub, envelopes: Sequence[Envelope], now_ms: int) -> list[str | No
 @pytest.mark.promise("S4", "D1")
 async def test_what_a_region_held_for_longer_than_identities_last_isnt_given_to_readers_again():
     oregon, dublin, time = await gold_desk(), await gold_desk(), Time()
-    hub = Hub(GOLD, Streams(time.now_ms() / 1000 - 3600))
+    hub = Hub(GOLD, Logs(time.now_ms() - 3_600_000))
     clock = {"now": time.now, "now_ms": time.now_ms}
     oregon.store.fails = away
     async with (

@@ -1,0 +1,315 @@
+"""All logs that one gateway knows of, and the positions of its readers. Pure.
+
+:mod:`gateway.known_log` says what is known of one log. A gateway that starts takes each log of the
+directory from where it is settled (:meth:`Logs.begin`); one that it hears of later is expected from
+its first number. Nothing is ever given up: a number that exists stays missing until it is found.
+
+* A **position** stands for what a reader of this gateway was given: :meth:`Logs.position`. Its
+  time is at most an hour after the directory was last read: of a log that began and ended since
+  then this gateway knows nothing. (A row may take five of the six hours to another region.)
+* A row of the store **counts** for a reader only if its message was given here, or was past when
+  this gateway began (:meth:`Logs.gave`). Anything else may be half of a number, or end void, or
+  lie beyond the end of its log; if it is a message it comes live.
+* A number that a position covers counts as **had** only if it is settled (:meth:`Logs.is_settled`):
+  else it may have been passed over as void, and the message has another number.
+
+Whole logs are forgotten at a bound, those that began first. What isn't known here and began more
+than six hours before the directory was last read counts as settled and past: it was known once, or
+was in the directory no more when this gateway began.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from gateway.known_log import KnownLog, Left
+from gateway.position import (
+    MAX_LOGS,
+    Copy,
+    Listed,
+    Position,
+    entry,
+    lag,
+    log_hash,
+    token,
+)
+from newsfabric.store.logs import DirectoryRow, Log
+
+# How far the clocks of two regions may be apart.
+CLOCKS_MS: Final = 30_000
+# So long after the directory was read for the last time positions say that it was.
+_DIRECTORY_MS: Final = 3_600_000
+# A position may be told again so long, while nothing is heard.
+_TOLD_MS: Final = 1_000
+
+
+class LeftLogs(NamedTuple):
+    """What a gateway process leaves to its successor: when it read the directory last, and until
+    when logs began of which it has forgotten some."""
+
+    logs: tuple[Left, ...]
+    directory_ms: int
+    forgotten_ms: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class _Entry:
+    """A log's part of positions, as it was told last."""
+
+    hash: bytes
+    known: KnownLog
+    mark: int = -1
+    lag_s: int = -1
+    packed: bytes = b""
+
+    def at(self, time_ms: int) -> bytes:
+        """It at ``time_ms``: mostly as before, and each message has a position."""
+        known = self.known
+        lag_s = lag(time_ms, known.whole_ms)
+        if known.mark != self.mark or lag_s != self.lag_s:
+            self.mark, self.lag_s = known.mark, lag_s
+            self.packed = entry(self.hash, known.mark, lag_s)
+        return self.packed
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """``logs`` are remembered; beyond, whole ones are forgotten. ``runs`` are of a log's numbers.
+
+    A log with more runs takes nothing new from the feed: it is read from the store in its order.
+    """
+
+    logs: int = 10_000
+    runs: int = 65_536
+
+
+class Logs:
+    """What one gateway that began at ``began_ms`` (its clock) knows. ``now`` is monotonic, in
+    seconds; ``wall_ms`` is our clock's time."""
+
+    #: What is known of one log, and what a position is.
+    known_log: type[KnownLog] = KnownLog
+    position_type: type[Position] = Position
+
+    def __init__(self, began_ms: int, limits: LogLimits | None = None) -> None:
+        self.limits = limits or LogLimits()
+        #: When the directory was read last, by our clock.
+        self.directory_ms = began_ms
+        self._logs: dict[Log, KnownLog] = {}
+        # Those that positions list, in order of the hash; None when that is to be found out.
+        self._listed: list[_Entry] | None = None
+        #: Of logs that began until then some are forgotten.
+        self.forgotten_ms = 0
+        # At this time or later a position would count one as had that it has no room for.
+        self._too_late_ms = 0
+        # Those that aren't whole; whole ones among them do no harm.
+        self._unfinished: list[KnownLog] | None = None
+        # What was told last, and when; None when it would be another one now.
+        self._told: tuple[str, int] | None = None
+        self._tops: Mapping[Log, int] | None = None
+        # Of the logs that aren't among the unfinished.
+        self._whole_tops: dict[Log, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __iter__(self) -> Iterator[KnownLog]:
+        return iter(self._logs.values())
+
+    # What it is told.
+
+    def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
+        """We start, and this is the whole directory."""
+        for row in rows:
+            if row.log not in self._logs:
+                start = self.known_log.start_for(row)
+                self._logs[row.log] = self.known_log(row.log, start=start, now=now)
+            self._logs[row.log].learn(row)
+        self._arrange()
+
+    def take(self, left: LeftLogs, *, now: float) -> None:
+        """Go on from what another gateway process has left."""
+        self.directory_ms, self.forgotten_ms = left.directory_ms, left.forgotten_ms
+        for one in left.logs:
+            self._logs[one.log] = self.known_log.of(one, now=now)
+        self._arrange()
+
+    def learn(self, row: DirectoryRow, *, now: float) -> KnownLog | None:
+        """This is what the directory says of a log; None if it is one that was forgotten here."""
+        is_over = row.ended is not None and row.log.epoch <= self.forgotten_ms
+        if is_over and row.log not in self._logs:
+            return None
+        known = self._known(row.log, now)
+        known.learn(row)
+        self._change()
+        return known
+
+    def directory_read(self, at_ms: int) -> None:
+        """All of the directory that can have changed was read at ``at_ms``, and learned."""
+        self.directory_ms = max(self.directory_ms, at_ms)
+        self._bound()
+        self._arrange()
+
+    def heard(self, log: Log, seq: int, low: int, *, sent_ms: int, now: float) -> KnownLog:
+        """The feed has brought a message, or a tick whose last number is ``seq``."""
+        known = self._known(log, now)
+        known.heard(seq, low, sent_ms=sent_ms, now=now)
+        self._told = None
+        return known
+
+    def saw(self, log: Log, seq: int) -> None:
+        """``seq`` was offered to the hub."""
+        # One that was never heard is silent.
+        self._known(log, -math.inf).saw(seq)
+        self._change()
+
+    def skip(self, log: Log, first: int, last: int) -> None:
+        """These numbers of a log that is known are void, or their time is over."""
+        self._logs[log].skip(first, last)
+        self._change()
+
+    # What it says.
+
+    def find(self, log: Log) -> KnownLog | None:
+        """What is known of ``log``, to be looked at."""
+        return self._logs.get(log)
+
+    def unfinished(self) -> list[KnownLog]:
+        """The logs of which more may come; some that are whole may be among them."""
+        if self._unfinished is None:
+            self._unfinished = [known for known in self if not known.is_whole]
+            whole = {known.log: known.highest for known in self if known.is_whole}
+            if whole != self._whole_tops:
+                self._whole_tops = whole
+        return self._unfinished
+
+    def has(self, log: Log, seq: int) -> bool:
+        """Whether nothing needs to be done about this number."""
+        known = self._logs.get(log)
+        return known is not None and known.has(seq)
+
+    def gave(self, log: Log, seq: int) -> bool:
+        """Whether its message was given to readers here, or was past when this gateway began."""
+        known = self._logs.get(log)
+        return self._is_past(log) if known is None else known.gave(seq)
+
+    def is_settled(self, log: Log, seq: int) -> bool:
+        """Whether this number, if it is a message, stays one."""
+        known = self._logs.get(log)
+        return self._is_past(log) if known is None else known.is_settled(seq)
+
+    def wants(self, position: Position, copies: Iterable[Copy]) -> bool:
+        """Whether a reader at ``position`` lacks the message that has these copies.
+
+        It does if one of them was given here that it doesn't have, and it has none of them.
+        """
+        lacked = False
+        for log, seq, _ in copies:
+            if position.covers(log, seq):
+                if self.is_settled(log, seq):
+                    return False
+            else:
+                lacked = lacked or self.gave(log, seq)
+        return lacked
+
+    def forgot_what_lacks(self, position: Position) -> bool:
+        """Whether a reader at ``position`` may lack something of logs that are forgotten here."""
+        if not self.forgotten_ms:
+            return False
+        if position.time_ms < self.forgotten_ms + self.position_type.reach_ms:
+            return True
+        known = {log_hash(log) for log in self._logs}
+        return any(hash_ not in known for hash_ in position.listed)
+
+    def tops(self) -> Mapping[Log, int]:
+        """Of each log the highest number that was seen, or is past. Not to be changed.
+
+        Many topics' memories keep what this returns: what it has of whole logs is shared.
+        """
+        if self._tops is None:
+            unfinished = {known.log: known.highest for known in self.unfinished() if known.highest}
+            self._tops = collections.ChainMap(unfinished, self._whole_tops)
+        return self._tops
+
+    def position(self, wall_ms: int) -> str:
+        """The token for everything seen until now; the same for a second, or until something is
+        heard."""
+        if self._told is None or not self._told[1] <= wall_ms < self._told[1] + _TOLD_MS:
+            time_ms = self._time(wall_ms)
+            entries = [one.at(time_ms) for one in self._listed or ()]
+            self._told = token(time_ms, entries), wall_ms
+        return self._told[0]
+
+    def seen_by(self, wall_ms: int) -> Position:
+        """What a reader has who was given everything until now."""
+        time_ms = self._time(wall_ms)
+        listed = {
+            one.hash: Listed(one.known.mark, one.known.whole_ms) for one in self._listed or ()
+        }
+        return self.position_type(time_ms, listed)
+
+    def left(self) -> LeftLogs:
+        """What is left to a successor."""
+        logs = tuple(known.left() for known in self._logs.values())
+        return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
+
+    @property
+    def missing(self) -> int:
+        """How many numbers exist for certain and weren't seen."""
+        return sum(b - a + 1 for one in self.unfinished() for a, b in one.missing())
+
+    @property
+    def holes(self) -> int:
+        """How many runs they are."""
+        return sum(len(known.missing()) for known in self.unfinished() if known.lacks)
+
+    def _known(self, log: Log, now: float) -> KnownLog:
+        known = self._logs.get(log)
+        if known is None:
+            known = self._logs[log] = self.known_log(log, start=0, now=now)
+            self._arrange()
+        return known
+
+    def _is_past(self, log: Log) -> bool:
+        return log.epoch < self.directory_ms - self.position_type.reach_ms - CLOCKS_MS
+
+    def _change(self) -> None:
+        self._told = self._tops = None
+
+    def _arrange(self) -> None:
+        """Logs have come, gone or ended."""
+        self._listed = self._unfinished = None
+        self._change()
+
+    def _time(self, wall_ms: int) -> int:
+        time_ms = min(wall_ms, self.directory_ms + _DIRECTORY_MS)
+        if self._listed is None:
+            self._listed = self._list(time_ms)
+        return min(time_ms, self._too_late_ms - 1) if self._too_late_ms else time_ms
+
+    def _list(self, time_ms: int) -> list[_Entry]:
+        """What a position lists at ``time_ms``. Of more than there is room for it leaves out the
+        youngest, and its time is so early that these count as not had."""
+        reach_ms = self.position_type.reach_ms
+        oldest = time_ms - reach_ms - CLOCKS_MS
+        wanted = [one for one in self if one.log.epoch >= oldest or not one.is_whole]
+        wanted.sort(key=lambda one: one.log.epoch)
+        left_out = wanted[MAX_LOGS:]
+        self._too_late_ms = left_out[0].log.epoch + reach_ms if left_out else 0
+        entries = (_Entry(log_hash(known.log), known) for known in wanted[:MAX_LOGS])
+        return sorted(entries, key=lambda one: one.hash)
+
+    def _bound(self) -> None:
+        """Forget whole logs, the oldest first; what was passed over in one is remembered."""
+        over = len(self._logs) - self.limits.logs
+        if over <= 0:
+            return
+        may_go = (known for known in self if known.is_whole and not known.passed)
+        for known in sorted(may_go, key=lambda one: one.log.epoch)[:over]:
+            if self._is_past(known.log):
+                del self._logs[known.log]
+                self.forgotten_ms = max(self.forgotten_ms, known.log.epoch)

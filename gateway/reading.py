@@ -1,0 +1,258 @@
+"""Which numbers of which logs are to be read now, and where. Pure.
+
+* **Missing** numbers exist for certain (:meth:`KnownLog.missing`). They may be on their way, so
+  they are read a moment later, and again with growing pauses until they are found; every other time
+  in the region that wrote them, since our own replicas may be behind.
+* The **tail** of a log that fell silent (:meth:`KnownLog.tail`) is what may exist beyond that: its
+  router may be gone, or be cut off from us. It is read in its own region alone, again and again
+  until the log is heard or closed, because a half-written number that only another region has may
+  end void.
+
+Of one log one read is under way. A region that can't be asked is left alone for a while.
+
+Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.30 s
+it is read here and not found, at 0.5 s at home. Meanwhile 12 is found to be missing: that is read
+0.30 s later, for the first time, whatever 7 waits for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.known_log import KnownLog
+from gateway.logs import Logs
+from gateway.runs import Run
+from newsfabric.backoff import Backoff
+from newsfabric.store.logs import Log
+from newsfabric.store.rules import MAX_SPAN
+
+# A number that is missing may be on its way: fabrics deliver within a fifth of that (p99.9).
+GRACE_SECONDS: Final = 0.3
+# Between two looks at what is missing.
+LOOK_SECONDS: Final = 0.05
+# Without anything to do, so often: for logs that fall silent.
+CALM_SECONDS: Final = 0.5
+# Spans of numbers that are read in one go.
+_SPANS: Final = 4
+# Between two parts of what is read in several.
+_NEXT_SECONDS: Final = 0.1
+# Runs that are so near to each other are read as one.
+_NEAR: Final = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """Read the numbers in ``spans``, each of 4,096 at most, of ``log``."""
+
+    log: Log
+    spans: tuple[Run, ...]
+    at_home: bool
+    # Whether these are read for the first time, or are a tail; else they weren't found before.
+    fresh: bool
+    tail: bool
+    # When the first of them was found to be missing.
+    since: float
+    # Whether they are all that was to be read.
+    is_all: bool
+
+
+def _backoff() -> Backoff:
+    return Backoff(base=0.2, cap=15.0, reset_after=0.0)
+
+
+@dataclasses.dataclass(slots=True)
+class _Watch:
+    """What of one log was looked for. Times are when to look next."""
+
+    # Missing numbers up to this one were read for before, and are again ``again``.
+    upto: int
+    again: float = 0.0
+    tries: int = 0
+    backoff: Backoff = dataclasses.field(default_factory=_backoff)
+    # Those beyond, up to this one, are missing since then.
+    since: float = 0.0
+    fresh: int = 0
+    fresh_since: float = math.inf
+    tail_again: float = 0.0
+    tail_backoff: Backoff = dataclasses.field(
+        default_factory=lambda: Backoff(base=1.0, cap=15.0, reset_after=0.0)
+    )
+    is_read: bool = False
+    # The next read begins behind these: what isn't found mustn't hide what lies behind it.
+    behind: int = 0
+    tail_behind: int = 0
+
+
+class Reading:
+    """When what is read, by a gateway of ``region``. ``now`` is monotonic, in seconds."""
+
+    def __init__(self, logs: Logs, region: str, *, rng: random.Random | None = None) -> None:
+        self._logs = logs
+        self._region = region
+        self._rng = rng
+        self._watched: dict[Log, _Watch] = {}
+        # Which of the unfinished logs has its turn next.
+        self._turn = 0
+        # Regions that couldn't be asked, and until when they are left alone.
+        self._resting: dict[str, tuple[float, Backoff]] = {}
+
+    def due(self, now: float, *, at_most: int) -> list[Read]:
+        """What to read now; tell how it went (:meth:`done`, :meth:`failed`).
+
+        The logs take turns: one that lags by hours doesn't keep the others waiting.
+        """
+        found: list[Read] = []
+        unfinished = self._logs.unfinished()
+        for n in range(len(unfinished)):
+            if len(found) >= at_most:
+                break
+            at = (self._turn + n) % len(unfinished)
+            read = self._due_of(unfinished[at], now)
+            if read is not None:
+                self._watched[read.log].is_read = True
+                found.append(read)
+                last = at
+        if found:
+            self._turn = last + 1
+        return found
+
+    def _due_of(self, known: KnownLog, now: float) -> Read | None:
+        watch = self._watched.get(known.log)
+        if watch is None:
+            if not known.lacks and not known.is_silent(now):
+                return None
+            watch = self._watched[known.log] = _Watch(upto=known.mark)
+        return None if watch.is_read else self._read(known, watch, now)
+
+    def done(self, read: Read, *, upto: int, found: int, now: float) -> None:
+        """It was read up to the number ``upto``, and ``found`` numbers of it were dealt with."""
+        self._resting.pop(self._place(read), None)
+        watch = self._watched.get(read.log)
+        if watch is None:
+            return
+        watch.is_read = False
+        backoff = watch.tail_backoff if read.tail else watch.backoff
+        if found:
+            backoff.succeeded(now)
+        is_over = read.is_all and upto >= read.spans[-1][1]
+        if is_over:
+            again = now + backoff.failed(now, self._rng)
+        else:
+            again = now if found else now + _NEXT_SECONDS
+        behind = 0 if is_over else upto
+        if read.tail:
+            watch.tail_again, watch.tail_behind = again, behind
+        else:
+            watch.again = again
+            watch.behind = watch.behind if read.fresh else behind
+
+    def failed(self, read: Read, now: float) -> None:
+        """The store couldn't be asked there."""
+        place = self._place(read)
+        backoff = self._resting.get(place, (0.0, Backoff(base=0.5, cap=15.0)))[1]
+        until = now + backoff.failed(now, self._rng)
+        self._resting[place] = until, backoff
+        watch = self._watched.get(read.log)
+        if watch is not None:
+            watch.is_read = False
+            if read.tail:
+                watch.tail_again = until
+
+    def _place(self, read: Read) -> str:
+        return read.log.region if read.at_home else self._region
+
+    def rest(self, now: float) -> float:
+        """How many seconds :meth:`due` has nothing new to say, if nothing is heard."""
+        self._let_go()
+        lacks = any(known.lacks for known in self._logs.unfinished())
+        return LOOK_SECONDS if lacks else CALM_SECONDS
+
+    def _let_go(self) -> None:
+        for log in list(self._watched):
+            known = self._logs.find(log)
+            if known is None or known.is_whole:
+                del self._watched[log]
+
+    def _read(self, known: KnownLog, watch: _Watch, now: float) -> Read | None:
+        if known.lacks:
+            fresh, runs = self._missing(known, watch, now)
+            home, here = (self._can_ask(one, now) for one in (known.log.region, self._region))
+            at_home = home and (watch.tries % 2 == 1 or not here)
+            if runs and (home or here):
+                watch.tries += 1
+                spans, is_all = _spans(runs, 0 if fresh else watch.behind)
+                return Read(
+                    log=known.log,
+                    spans=spans,
+                    at_home=at_home,
+                    fresh=fresh,
+                    tail=False,
+                    since=watch.since,
+                    is_all=is_all,
+                )
+            if runs:
+                watch.again = now
+        if known.is_silent(now) and now >= watch.tail_again:
+            runs = known.tail()
+            if runs and self._can_ask(known.log.region, now):
+                spans, is_all = _spans(runs, watch.tail_behind)
+                return Read(
+                    log=known.log,
+                    spans=spans,
+                    at_home=True,
+                    fresh=False,
+                    tail=True,
+                    since=now,
+                    is_all=is_all,
+                )
+        return None
+
+    def _missing(self, known: KnownLog, watch: _Watch, now: float) -> tuple[bool, list[Run]]:
+        """The missing numbers that are due, and whether they are for the first time."""
+        if known.certain > max(watch.upto, watch.fresh) and watch.fresh <= watch.upto:
+            watch.fresh, watch.fresh_since = known.certain, now
+        if watch.fresh > watch.upto and now >= watch.fresh_since + GRACE_SECONDS:
+            before, watch.upto = watch.upto, watch.fresh
+            runs = _within(known.missing(), before + 1, watch.upto)
+            if runs:
+                # Nor is it tried more seldom because of others.
+                watch.tries, watch.since, watch.backoff = 0, watch.fresh_since, _backoff()
+                return True, runs
+        if now >= watch.again:
+            return False, _within(known.missing(), 1, watch.upto)
+        return False, []
+
+    def _can_ask(self, region: str, now: float) -> bool:
+        resting = self._resting.get(region)
+        return resting is None or now >= resting[0]
+
+
+def _within(runs: Iterable[Run], first: int, last: int) -> list[Run]:
+    """The parts of ``runs`` (ascending) that lie in ``first`` to ``last``."""
+    found = []
+    for a, b in runs:
+        if a > last:
+            break
+        if b >= first:
+            found.append((max(a, first), min(b, last)))
+    return found
+
+
+def _spans(runs: list[Run], behind: int) -> tuple[tuple[Run, ...], bool]:
+    """What to read for ``runs``, and whether that is all of them: a few spans, near ones together,
+    none too long, from the first number after ``behind`` on, or from the first of all."""
+    left = _within(runs, behind + 1, runs[-1][1]) or runs
+    spans: list[Run] = []
+    for first, last in left:
+        if spans and first - spans[-1][1] <= _NEAR and last - spans[-1][0] < MAX_SPAN:
+            spans[-1] = spans[-1][0], last
+            continue
+        for start in range(first, last + 1, MAX_SPAN):
+            if len(spans) == _SPANS:
+                return tuple(spans), False
+            spans.append((start, min(last, start + MAX_SPAN - 1)))
+    return tuple(spans), True
