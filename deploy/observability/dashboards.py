@@ -318,6 +318,10 @@ MESSAGE_PATH: Final = Dashboard(
             "short",
             _q(f"sum by (box) (newsfabric_gateway_holes_open{{{_R}}})", "{{box}}: open"),
             _q(
+                f"sum by (box) (newsfabric_gateway_missing_numbers{{{_R}}})",
+                "{{box}}: numbers missing",
+            ),
+            _q(
                 "sum by (box) (rate(newsfabric_gateway_recovered_messages_total"
                 f"{{{_R}}}[$__rate_interval]))",
                 "{{box}}: messages recovered each second",
@@ -357,7 +361,7 @@ RACES: Final = Dashboard(
                 f'{{place="first",{_R}}}[$__rate_interval]))',
                 "{{way}}",
             ),
-            about="`journal`: no shovel brought it in time, it was reread.",
+            about="`store`: no shovel brought it in time, it was read from the store.",
         ),
         _panel(
             "Later copies at gateways, by way",
@@ -519,16 +523,16 @@ STORE: Final = Dashboard(
                 "{{region}}: of readers",
             ),
             _q(
-                "sum by (region) (rate(newsfabric_gateway_journal_failures_total"
+                "sum by (region) (rate(newsfabric_gateway_log_failures_total"
                 f"{{{_R}}}[$__rate_interval]))",
-                "{{region}}: for repair",
+                "{{region}}: of logs",
             ),
         ),
         _panel(
-            "Read for repair",
+            "Numbers read that were missing",
             "rowsps",
             _q(
-                "sum by (region) (rate(newsfabric_gateway_journal_rows_total"
+                "sum by (region) (rate(newsfabric_gateway_read_numbers_total"
                 f"{{{_R}}}[$__rate_interval]))",
                 "{{region}}",
             ),
