@@ -212,7 +212,7 @@ class Follower:
                 self._under_way += 1
                 core.spawn(self._read(read))
             self._look_whether_ready()
-            seconds = reading.rest(core.clock()) if self.ready else LOOK_SECONDS
+            seconds = reading.rest() if self.ready else LOOK_SECONDS
             if seconds <= LOOK_SECONDS:
                 # While something is missing each delivery would wake us.
                 await asyncio.sleep(seconds)
@@ -236,7 +236,7 @@ class Follower:
                     measures.READ_NUMBERS.inc(len(page))
                     found += await self._deal(read.log, page)
                     rows += len(page)
-                    at = page[-1].seq + 1 if len(page) == _PAGE else last + 1
+                    at = max(at, page[-1].seq) + 1 if len(page) == _PAGE else last + 1
                 if rows >= _MOST_ROWS:
                     break
         except Exception as exc:

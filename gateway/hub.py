@@ -184,10 +184,6 @@ class Hub:
             known.memory.note_copy(envelope.identity, copy)
             self.differing += known.memory.differs(envelope)
 
-    def gave(self, identity: int, now: float) -> None:
-        """Readers were given this message: from now on, what is offered of it is a copy."""
-        self._seen.add(identity, now)
-
     def position(self, now: float) -> str:
         """The position of a reader who was given everything until now."""
         return self.logs.position(int(now * 1000))

@@ -51,7 +51,7 @@ class Read:
     log: Log
     spans: tuple[Run, ...]
     at_home: bool
-    # Whether these are read for the first time, or are a tail; else they weren't found before.
+    # Whether these numbers, no tail, are read for the first time.
     fresh: bool
     tail: bool
     # When the first of them was found to be missing.
@@ -165,7 +165,7 @@ class Reading:
     def _place(self, read: Read) -> str:
         return read.log.region if read.at_home else self._region
 
-    def rest(self, now: float) -> float:
+    def rest(self) -> float:
         """How many seconds :meth:`due` has nothing new to say, if nothing is heard."""
         self._let_go()
         lacks = any(known.lacks for known in self._logs.unfinished())

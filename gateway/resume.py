@@ -158,7 +158,6 @@ class Resumer:
         self._limit = told.resume_rows
         self._most_bytes = told.resume_bytes
         self._spawn = spawn
-        self._region = told.region
         self._now = now
         # The last read of each, oldest first.
         self._windows: collections.OrderedDict[_Place, _Window] = collections.OrderedDict()

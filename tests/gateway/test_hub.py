@@ -375,15 +375,6 @@ def test_a_copy_of_what_was_recollected_isnt_published_however_old_it_is() -> No
     assert publish(box, 2, now=later) is not None
 
 
-def test_what_readers_were_given_otherwise_is_a_copy_from_then_on() -> None:
-    box = hub()
-    box.gave(envelope(1).identity, NOW)
-    assert box.knows(envelope(1))
-    assert not box.logs.has(OREGON, 1)
-    assert publish(box, 1) is None
-    assert box.logs.has(OREGON, 1)
-
-
 def test_a_topics_memory_lacks_what_was_seen_before_its_first_message() -> None:
     box = hub(low=3)
     box.offer(copy(8, topic="other.a"), NOW)

@@ -210,9 +210,9 @@ def test_runs_that_are_near_to_each_other_are_read_as_one(box: Gateway) -> None:
 
 def test_while_anything_is_missing_it_looks_twenty_times_a_second(box: Gateway) -> None:
     box.hear(1)
-    assert box.reading.rest(box.now) == 0.5
+    assert box.reading.rest() == 0.5
     box.hear(3, low=2)
-    assert box.reading.rest(box.now) == 0.05
+    assert box.reading.rest() == 0.05
 
 
 def test_what_is_not_found_hides_nothing_that_lies_behind_it(box: Gateway) -> None:
