@@ -7,6 +7,7 @@ BENCH_ARGS ?=
 PEERS_ARGS ?=
 SOAK_MINUTES ?= 10
 CHAOS_ARGS ?=
+CHAOS_REGIONS ?= oregon,dublin
 SURGE_ARGS ?=
 LOADTEST_ARGS ?=
 # 6: one region and a proxy; 15: two regions and a proxy.
@@ -123,8 +124,8 @@ loadtest: python dataplane ## Two minutes of breaking news with locust in a worl
 	@scripts/setup loadtest
 	@$(BIN)/python -m loadtest.locusts $(LOADTEST_ARGS)
 
-chaos: setup ## Break everything for ten minutes and account for each message (CHAOS_ARGS=…)
-	@$(BIN)/newsfabric up --detach --retail 2 --store cassandra --state .world-chaos --port-base 29000 --timeout 400
+chaos: setup ## Break everything for ten minutes and account for each message (CHAOS_ARGS=… CHAOS_REGIONS=…)
+	@$(BIN)/newsfabric up --detach --regions $(CHAOS_REGIONS) --retail 2 --store cassandra --state .world-chaos --port-base 29000 --timeout 400
 	@$(BIN)/newsfabric chaos run --state .world-chaos --report chaos-report $(CHAOS_ARGS); \
 	    result=$$?; $(BIN)/newsfabric down --state .world-chaos; exit $$result
 

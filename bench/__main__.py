@@ -29,8 +29,10 @@ from bench import (
     publishers,
     repair,
     resume,
+    router,
     scaler,
     stalled,
+    start,
     store,
     upgrade,
     watching,
@@ -40,17 +42,18 @@ from bench.rows import Row, Section, as_json, measured, print_table
 
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
-PARTS are fabric (delays through a whole world, a revocation, and a router's rate), store
-(Cassandra, and a router on it), delivery, connect, login, idle and crowd (the gateway beside its
-floor), stalled (10,000 readers who take nothing beside 1,000 who do), upgrade (its processes
-replaced under load), drain (10,000 readers are sent away in a minute), resume (a crowd comes back),
-mailbox (a crowd that is logged in does), repair (messages that were lost on the way), losses (a
-core node, a router, a shovel, a store node is killed), failover (a web page whose gateway or
-region goes), publishers (the libraries in Java, PHP and Python), board (what it costs those who
-report and a frontdesk), board-page (the operations board in Chromium), scaler (its decision for a
-thousand boxes), watching (metrics and reports with 10,000 readers), headlines (what others say of
-their systems: docs/reports/headlines.md) and far (two regions with 80 ms between them); all if none
-is named. A part that can't run says why; the others go on. A floor is measured in the same run:
+PARTS are fabric (delays through a whole world, a revocation), router (its rate, and the delay it
+adds), store (Cassandra, a router on it, bytes on its disk), delivery, connect, login, idle and
+crowd (the gateway beside its floor), stalled (10,000 readers who take nothing beside 1,000 who do),
+upgrade (its processes replaced under load), drain (10,000 readers are sent away in a minute),
+resume (a crowd comes back), mailbox (a crowd that is logged in does), repair (messages that were
+lost on the way), start (of a gateway, with a million messages in the store), losses (a core node, a
+router, a shovel, a store node is killed), failover (a web page whose gateway or region goes),
+publishers (the libraries in Java, PHP and Python), board (what it costs those who report and a
+frontdesk), board-page (the operations board in Chromium), scaler (its decision for a thousand
+boxes), watching (metrics and reports with 10,000 readers), headlines (what others say of their
+systems: docs/reports/headlines.md) and far (two regions with 80 ms between them); all if none is
+named. A part that can't run says why; the others go on. A floor is measured in the same run:
 compare ratios, not figures of different days.
 
 \b
@@ -76,6 +79,7 @@ def _with_programs(measure: Measure) -> list[Row]:
 
 PARTS: Final[Mapping[str, Measure]] = {
     "fabric": fabric.measure,
+    "router": router.measure,
     "store": store.measure,
     "delivery": lambda: _beside_the_floor(delivery.measure),
     "connect": lambda: _beside_the_floor(connect.measure),
@@ -88,6 +92,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "resume": lambda: _with_programs(resume.measure),
     "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),
+    "start": lambda: _with_programs(start.measure),
     "losses": lambda: _with_programs(losses.measure),
     "failover": failover.measure,
     "publishers": publishers.measure,

@@ -85,12 +85,12 @@ def measure() -> list[Row]:
 def _running_desk() -> Iterator[str]:
     words = ["--regions", str(REGIONS), "--boxes", str(BOXES), "--eventful"]
     command = [sys.executable, str(_DESK), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as desk:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as frontdesk:
         try:
-            assert desk.stdout is not None
-            yield desk.stdout.readline().strip()
+            assert frontdesk.stdout is not None
+            yield frontdesk.stdout.readline().strip()
         finally:
-            desk.terminate()
+            frontdesk.terminate()
 
 
 async def _look(url: str, chromium: str) -> list[Row]:

@@ -23,13 +23,14 @@ import psutil
 from bench.meter import processor_seconds, resident_bytes
 from bench.programs import ROOT, on_server_core
 from bench.prose import prose
+from localfabric.nodes.ports import free_ports
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import find_rabbitmq
 from newsfabric import control, topology
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.link import connect
 from newsfabric.envelope import Envelope, encode, id_of, identity_of
 from newsfabric.errors import SetupError
-from newsfabric.world.broker import LocalNode, free_ports
-from newsfabric.world.rabbitmq_home import find_rabbitmq
 
 TOPIC: Final = "metrics.bench"
 # With everything else in a push this makes a frame of about 256 bytes.
@@ -112,7 +113,7 @@ class Gateway:
 class Box:
     """A running gateway, and a publisher on its broker."""
 
-    def __init__(self, gateway: Gateway, publisher: Publisher) -> None:
+    def __init__(self, gateway: Gateway, publisher: ConfirmingPublisher) -> None:
         self.gateway = gateway
         self.port = gateway.port
         children = psutil.Process(gateway.pid).children(recursive=True)

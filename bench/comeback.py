@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import orjson
@@ -62,7 +62,7 @@ class Reader(asyncio.Protocol):
     """
 
     def __init__(
-        self, verbs: Sequence[dict[str, str]], wanted: int, *, signs: Sequence[bytes]
+        self, verbs: Sequence[Mapping[str, object]], wanted: int, *, signs: Sequence[bytes]
     ) -> None:
         self._verbs = b"".join(map(_frame, map(orjson.dumps, verbs)))
         self._wanted, self._signs = wanted, signs
@@ -109,13 +109,23 @@ def _frame(text: bytes) -> bytes:
 
 
 def come_back(
-    module: str, arguments: Sequence[str], make_reader: Callable[[int], Reader], readers: int
+    module: str,
+    arguments: Sequence[str],
+    make_reader: Callable[[int], Reader],
+    readers: int,
+    *,
+    again: bool = False,
 ) -> Served:
-    """Let ``readers`` come to the gateway that ``module`` is with ``--serve`` and ``arguments``."""
+    """Let ``readers`` come to the gateway that ``module`` is with ``--serve`` and ``arguments``.
+
+    With ``again`` they come twice, and the second time is what counts.
+    """
     with _gateway(module, arguments) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         port = int(process.stdout.readline())
+        if again:
+            uvloop.run(_crowd(port, make_reader, readers))
         seconds, asked_seconds, whole = uvloop.run(_crowd(port, make_reader, readers))
         process.stdin.close()
         reads = int(process.stdout.readline())

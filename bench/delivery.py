@@ -21,7 +21,7 @@ from bench.box import Box, running_box, subscribe_verb
 from bench.meter import processor_seconds
 from bench.programs import Crowd, Program, running_crowd, running_floor
 from bench.rows import Row
-from newsfabric.world.broker import free_ports
+from localfabric.nodes.ports import free_ports
 
 READERS: Final = 10_000
 MESSAGES: Final = 10

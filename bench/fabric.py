@@ -1,4 +1,4 @@
-"""The fabric as a whole: a world's start, delays through it, a revocation, a router's rate."""
+"""The fabric as a whole: a world's start, delays through it, a revocation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import uvloop
 
-from bench import chain, latency, revocation, router
+from bench import chain, latency, revocation
 from bench.programs import build
 from bench.rows import Row
 from bench.world import running_world
@@ -19,15 +19,12 @@ ROUNDS: Final = 3
 
 
 def measure() -> list[Row]:
-    """Start a world, measure it, take it down; then a router alone."""
+    """Start a world, measure it, take it down."""
     programs = build()
     with running_world() as (status, took):
         rows = [Row(figure="newsfabric up, ready", value=took, unit="s", at_most=45)]
         rows += _latency_rows(programs, status)
         rows.append(revocation.measure(status))
-    rate = router.messages_per_second()
-    figure = "router, memory store"
-    rows.append(Row(figure=figure, value=rate, unit="messages/s", digits=0, at_least=5_000))
     return rows
 
 

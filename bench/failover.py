@@ -21,13 +21,13 @@ from playwright.async_api import BrowserContext, Page, async_playwright
 
 from bench.rows import Row
 from bench.world import running_world
+from localfabric.world.faults import Faults, Signal
+from localfabric.world.layout import RegionLayout, WorldLayout
+from localfabric.world.parts import Part, dataplane_name, find_parts
+from localfabric.world.state import read_running
 from newsfabric.errors import Disconnected, SetupError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.reader import fetch_endpoints
-from newsfabric.world.faults import Faults, Signal
-from newsfabric.world.layout import RegionLayout, WorldLayout
-from newsfabric.world.parts import Part, dataplane_name, find_parts
-from newsfabric.world.state import running_world as known_world
 
 TOPIC: Final = "news.bench-failover"
 GATEWAY_SECONDS: Final = 3.0
@@ -84,7 +84,7 @@ def measure() -> list[Row]:
     if chromium is None:
         raise SetupError("Chromium is not installed: `make setup` installs it")
     with running_world("--retail", "2") as (status, _):
-        layout, _ = known_world(Path(status["state"]))
+        layout, _ = read_running(Path(status["state"]))
         return asyncio.run(break_each(layout, chromium))
 
 

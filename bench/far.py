@@ -10,8 +10,8 @@ from bench import latency
 from bench.programs import ROOT, build
 from bench.rows import Row
 from bench.world import newsfabric, running_world
+from localfabric.world.toxiproxy import find_toxiproxy
 from newsfabric.errors import SetupError
-from newsfabric.world.toxiproxy import find_toxiproxy
 
 # Each way; about what is between Oregon and Dublin.
 WIRE_MS: Final = 80

@@ -57,7 +57,7 @@ async def measure(programs: Path) -> list[Row]:
 
 
 async def _logged_in(programs: Path) -> Row:
-    """All as the same user; each connection has a badge of its own all the same."""
+    """All as the same user; each connection has an auth state of its own all the same."""
     issuer = Issuer()
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         options = issuer.options(Path(folder))

@@ -30,19 +30,21 @@ from typing import Final
 
 from bench.rows import Row
 from bench.world import running_world
-from newsfabric.chaos.books import Books, Class, Message
-from newsfabric.chaos.publishing import Publishing
-from newsfabric.chaos.reading import Plan
-from newsfabric.chaos.run import Readers, settle
+from localfabric.chaos.delivery_record import Class, DeliveryRecord, Message
+from localfabric.chaos.publishing import Publishing
+from localfabric.chaos.reader_process import Readers
+from localfabric.chaos.reading import Plan
+from localfabric.chaos.run import settle
+from localfabric.world import broker, cassandra
+from localfabric.world.faults import Faults
+from localfabric.world.finding import world_of
+from localfabric.world.layout import WorldLayout
+from localfabric.world.parts import find_parts
+from localfabric.world.state import read_running
 from newsfabric.cli.trace import describe
 from newsfabric.errors import SetupError
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
-from newsfabric.world import broker, cassandra
-from newsfabric.world.faults import Faults
-from newsfabric.world.layout import WorldLayout
-from newsfabric.world.parts import find_parts
-from newsfabric.world.state import running_world as known_world
 
 TOPICS: Final[dict[str, Class]] = {f"live.bench-{n}": "gold" for n in range(6)}
 RATE: Final = 20.0
@@ -76,7 +78,7 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A loss as it was carried out; times as in the books. ``healed``: when it was started."""
+    """A loss as it was carried out; times as in the record. ``healed``: when it was started."""
 
     loss: Loss
     at: float
@@ -137,7 +139,7 @@ def measure() -> list[Row]:
     big = ("--core-nodes", "3", "--store", "cassandra", "--store-nodes", "3", "--timeout", "600")
     for options, limit, where in ((big, LIMIT, ""), ((), None, ", one core node a region")):
         with running_world(*options) as (status, _):
-            layout, _ = known_world(Path(status["state"]))
+            layout, _ = read_running(Path(status["state"]))
             windows = asyncio.run(lose_each(layout, _say))
         rows += [row for window in windows for row in _rows(window, limit, where)]
     return rows
@@ -176,15 +178,16 @@ async def lose_each(
     """
     run = secrets.token_hex(4)
     plans = _plans(layout)
-    books = Books(plan.reader() for plan in plans)
+    record = DeliveryRecord(plan.reader() for plan in plans)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     conduct = _Conduct(layout, say)
     await conduct.until_well()
-    async with Readers.start(plans, books, io.StringIO(), run=run, seed=_SEED) as readers:
+    async with Readers.start(plans, record, io.StringIO(), run=run, seed=_SEED) as readers:
         await readers.ready()
-        began = readers.began = conduct.began = time.time()
+        began = conduct.began = time.time()
+        readers.begin(began)
         async with Publishing(
-            urls, books, run=run, began=began, seed=_SEED, topics=TOPICS
+            urls, record, run=run, began=began, seed=_SEED, topics=TOPICS
         ) as publishing:
             sending = asyncio.create_task(publishing.publish(rate=RATE, seconds=_LONG))
             try:
@@ -196,15 +199,16 @@ async def lose_each(
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
                 await conduct.heal_all()
-            await settle(books, say)
+            await settle(record, say)
         readers.check()
-    found = windows(books, conduct.done)
+    found = windows(record, conduct.done)
     for window in found:
-        for line in explain(window, books):
+        for line in explain(window, record):
             say(line)
-        for message in _slowest(window, books)[:_TRACED]:
-            if _wait(message, books) > LIMIT:
-                say(await describe(f"{run}-{message.n}", layout))
+        for message in _slowest(window, record)[:_TRACED]:
+            if _wait(message, record) > LIMIT:
+                said = await describe(f"{run}-{message.n}", world_of(layout), topic=message.topic)
+                say(said)
     return found
 
 
@@ -302,25 +306,25 @@ def _ready(port: int) -> bool:
         return False
 
 
-def windows(books: Books, done: Sequence[Done]) -> list[Window]:
+def windows(record: DeliveryRecord, done: Sequence[Done]) -> list[Window]:
     """One before the first loss and one from each on. Pure.
 
     What was sent in the last second before a loss may suffer it, so it counts with it.
     """
     begins = [0.0, *(each.at - _BEFORE for each in done), math.inf]
-    account = books.account()
+    account = record.account()
     found = []
     for since, until, each in zip(begins, begins[1:], [None, *done], strict=False):
-        messages = [m for m in books.messages.values() if since <= m.sent < until]
+        messages = [m for m in record.messages.values() if since <= m.sent < until]
         numbers = {m.n for m in messages}
-        waits = sorted(books.delays(since=since, until=until))
+        waits = sorted(record.delays(since=since, until=until))
         away = [m for m in messages if each is not None and m.sent < each.healed]
         found.append(
             Window(
                 done=each,
                 messages=tuple(messages),
-                longest=_longest(books, messages),
-                longest_away=_longest(books, away),
+                longest=_longest(record, messages),
+                longest_away=_longest(record, away),
                 p50=waits[len(waits) // 2] if waits else math.inf,
                 deliveries=len(waits),
                 wrong=sum(len(w.readers) for w in account.wrong if w.n in numbers),
@@ -329,18 +333,18 @@ def windows(books: Books, done: Sequence[Done]) -> list[Window]:
     return found
 
 
-def _longest(books: Books, messages: Iterable[Message]) -> float:
+def _longest(record: DeliveryRecord, messages: Iterable[Message]) -> float:
     """0 for no messages."""
     longest = 0.0
     for message in messages:
-        arrived = books.first[message.n].values()
-        if len(arrived) < len(books.readers_of(message.topic)):
+        arrived = record.first[message.n].values()
+        if len(arrived) < len(record.readers_of(message.topic)):
             return math.inf
         longest = max(longest, max(arrived, default=message.sent) - message.sent)
     return longest
 
 
-def explain(window: Window, books: Books) -> Iterator[str]:
+def explain(window: Window, record: DeliveryRecord) -> Iterator[str]:
     """For a person who wants to know why: the messages that waited longest."""
     at = 0.0 if window.done is None else window.done.at
     yield (
@@ -353,9 +357,9 @@ def explain(window: Window, books: Books) -> Iterator[str]:
             f"  started again after {healed:.1f} s, all well after {well:.1f} s; longest of what "
             f"was sent before it was started {window.longest_away:.2f} s"
         )
-    for message in _slowest(window, books)[:_SHOWN]:
+    for message in _slowest(window, record)[:_SHOWN]:
         waits: dict[str, list[float]] = {}
-        for reader, arrived in books.first[message.n].items():
+        for reader, arrived in record.first[message.n].items():
             waits.setdefault(reader.partition("-")[0], []).append(arrived - message.sent)
         readers = "; ".join(
             f"readers of {region} {min(found):.2f} to {max(found):.2f} s"
@@ -369,13 +373,13 @@ def explain(window: Window, books: Books) -> Iterator[str]:
         )
 
 
-def _slowest(window: Window, books: Books) -> list[Message]:
-    return sorted(window.messages, key=lambda message: _wait(message, books), reverse=True)
+def _slowest(window: Window, record: DeliveryRecord) -> list[Message]:
+    return sorted(window.messages, key=lambda message: _wait(message, record), reverse=True)
 
 
-def _wait(message: Message, books: Books) -> float:
+def _wait(message: Message, record: DeliveryRecord) -> float:
     """Of the reader who waited longest, of those that got it; infinite if nobody did."""
-    arrived = books.first[message.n].values()
+    arrived = record.first[message.n].values()
     return max(arrived) - message.sent if arrived else math.inf
 
 
@@ -386,7 +390,7 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Measure in a world of its own, or in the one in the folder that is named first."""
     if arguments:
-        layout, _ = known_world(Path(arguments[0]).resolve())
+        layout, _ = read_running(Path(arguments[0]).resolve())
         asyncio.run(lose_each(layout, _say, arguments[1:]))
         return
     with contextlib.suppress(SetupError):

@@ -23,8 +23,7 @@ from bench.comeback import ENGINES, Counting, Reader, Served
 from bench.login import Issuer
 from bench.rows import Row
 from bench.store import cassandra
-from gateway.gate import TokenSettings
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, TokenSettings
 from newsfabric.envelope import Envelope
 from newsfabric.errors import SetupError
 from newsfabric.store import open_store

@@ -19,13 +19,13 @@ import uvloop
 
 from bench.drivers import ROOT, command
 from bench.rows import Row
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import find_rabbitmq
 from newsfabric import topology
 from newsfabric.amqp import Declare
 from newsfabric.amqp.link import connect
 from newsfabric.errors import SetupError
 from newsfabric.topology import PUBLISH, Bounds
-from newsfabric.world.broker import LocalNode
-from newsfabric.world.rabbitmq_home import find_rabbitmq
 
 FEW: Final = 10_000
 MANY: Final = 60_000

@@ -18,9 +18,9 @@ from websockets.typing import Subprotocol
 
 from bench.rows import Row
 from bench.world import newsfabric
+from localfabric.world.state import read_running
 from newsfabric.cli.revoke import tell_all
 from newsfabric.settings import Credentials
-from newsfabric.world.state import running_world
 
 USERS: Final = 10
 LIMIT: Final = 2.0
@@ -39,7 +39,7 @@ def measure(status: dict[str, Any]) -> Row:
 
 
 async def _longest(state: Path, urls: list[str], tokens: dict[str, str]) -> float:
-    fabric = running_world(state)[0].fabric()
+    fabric = read_running(state)[0].fabric()
     longest = 0.0
     for user, token in tokens.items():
         devices = [await _logged_in(url, token) for url in urls]

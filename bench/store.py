@@ -1,4 +1,5 @@
-"""The Cassandra store on one node of this machine: writes, reads, and a router process on it.
+"""The Cassandra store on one node of this machine: writes, reads, a router process on it, and what
+its disk takes.
 
 The node, the store and whoever uses it share the machine. Every envelope is written to two tables,
 or three if it has a key.
@@ -16,54 +17,121 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import orjson
 import uvloop
 
 from bench import router
+from bench.prose import prose
 from bench.rows import Row
+from localfabric.nodes.cassandra import LocalCassandra
+from localfabric.world.cassandra_home import find_cassandra
 from newsfabric.envelope import Envelope, id_of, identity_of
 from newsfabric.store import Store, open_store
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address
+from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import find_cassandra
 
 ROOT = Path(__file__).parent.parent
 # As many as a router writes at once, and as many topics as a busy minute has.
 BATCH = 256
 TOPICS = [f"news.{n}" for n in range(20)]
-BODY = b'{"headline": "%s"}' % (b"x" * 400)
+# Of a headline and a teaser.
+BODY_BYTES = 400
 WARM_UP = 10_000
 COUNT = 40_000
+EPOCH_MS = 1_735_689_600_000
+# Of two regions with ten routers each.
+LOGS = 20
+LOOKS = 2_000
 
 
 def measure() -> list[Row]:
     """The store's rows, then a router's; SetupError without Java or Cassandra."""
+    with _node() as node:
+        url = _with_tables(node)
+        size = _bytes_on_disk(node, url)
     with cassandra() as url:
         batches = uvloop.run(_writes(url, BATCH, at_once=1))
         singles = uvloop.run(_writes(url, 1, at_once=200))
         one, history = uvloop.run(_single(url)), uvloop.run(_histories(url))
         routed = router.messages_per_second(url)
+        looks = uvloop.run(_directory(url))
     return [
-        _rate("router process, on one Cassandra node", routed, at_least=1_500),
+        _rate("router process, on one Cassandra node", routed, at_least=3_400),
         _rate(f"envelopes written, one process, batches of {BATCH}", batches),
         _rate("… 200 single writes at once", singles),
         *_delays("one write alone", one),
         *_delays("history of 100", history),
+        _rate(
+            f"looks of gateways into a directory of {LOGS} open logs (200 gateways: 40)",
+            looks,
+            at_least=40,
+        ),
+        Row(
+            figure=f"bytes on disk for a message with a body of {BODY_BYTES}",
+            value=size,
+            unit="bytes",
+            digits=0,
+            # 0.65 of what it was when each body was there twice.
+            at_most=304,
+        ),
     ]
 
 
 @contextlib.contextmanager
 def cassandra() -> Iterator[str]:
     """One node with our tables; yields the store's URL."""
+    with _node() as node:
+        yield _with_tables(node)
+
+
+@contextlib.contextmanager
+def _node() -> Iterator[LocalCassandra]:
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         home = find_cassandra(ROOT, os.environ)
         with LocalCassandra(Path(folder), home, heap_mb=512, optimised=True) as node:
-            url = node.url("bench")
-            migrations = load_migrations(cql_folder())
-            with Schema(parse_address(url), None, migrations, replication={"oregon": 1}) as schema:
-                schema.apply(lambda line: None)
-            yield url
+            yield node
+
+
+def _with_tables(node: LocalCassandra) -> str:
+    """The URL of a keyspace with our tables."""
+    url = node.url("bench")
+    migrations = load_migrations(cql_folder())
+    with Schema(parse_address(url), None, migrations, replication={"oregon": 1}) as schema:
+        schema.apply(lambda line: None)
+    return url
+
+
+def _bytes_on_disk(cluster: LocalCassandra, url: str) -> float:
+    """What the tables of a node have for each of many messages, once it was stopped and so has
+    written everything."""
+    uvloop.run(_writes(url, BATCH, at_once=1))
+    (node,) = cluster.nodes
+    cluster.stop(node.name)
+    files = (node.folder / "data" / "bench").rglob("*-Data.db")
+    return sum(file.stat().st_size for file in files) / (WARM_UP + COUNT)
+
+
+async def _directory(url: str) -> float:
+    """How many times a second gateways read which logs there are and how far they got."""
+    store = open_store(url, _topics())
+    began_ms = time.time_ns() // 1_000_000
+    logs = [Log("oregon", f"oregon-router-{n}", began_ms) for n in range(LOGS)]
+    for log in logs:
+        await store.list_log(log)
+    looks = itertools.count()
+
+    async def gateway() -> None:
+        while next(looks) < LOOKS:
+            for region, day in await store.log_days():
+                assert len(await store.directory(region, day, but=())) >= LOGS
+
+    began = time.monotonic()
+    await asyncio.gather(*(gateway() for _ in range(20)))
+    rate = LOOKS / (time.monotonic() - began)
+    await store.close()
+    return rate
 
 
 def envelopes(count: int, start: int = 0) -> list[Envelope]:
@@ -79,11 +147,11 @@ def envelopes(count: int, start: int = 0) -> list[Envelope]:
                 id=id_of(ms, identity),
                 identity=identity,
                 topic=TOPICS[n % len(TOPICS)],
-                body=BODY,
+                body=orjson.dumps({"text": prose(BODY_BYTES - 11, n)}),
                 published_ms=ms,
                 origin="oregon",
                 router="oregon-router-1",
-                epoch=ms,
+                epoch=EPOCH_MS,
                 seq=n,
                 path=("oregon-router-1@1735689600000",),
                 key=f"story-{n % 100}" if n % 4 == 0 else None,

@@ -13,17 +13,18 @@ import sys
 import time
 from collections.abc import Iterator
 
-HELLO, SETTINGS, PUBLISH, SUBSCRIBE, REPLY, BADGE = 1, 2, 3, 5, 7, 16
-VERBS, COUNTERS, BADGED = 130, 134, 139
+HELLO, SETTINGS, PUBLISH, SUBSCRIBE, REPLY, AUTH = 1, 2, 3, 5, 7, 16
+VERBS, COUNTERS, VERBS_WITH_AUTH = 130, 134, 139
 REASONS = {
     "protocol_error": 1002, "invalid_payload": 1007, "too_big": 1009, "too_many_requests": 4102,
     "drain": 1012, "overload": 1013, "internal": 4100, "slow_reader": 4101, "no_pong": 4203,
     "token_expired": 4202,
 }  # fmt: skip
-# In the order of the table of settings in docs/dataplane-protocol.md.
+# In the order of the table of settings in docs/dataplane-protocol.md; what is unused there is 0.
 LIMITS = (100_000, 25_000, 5_000, 2_000, 16_384, 10_000, 16_384, 128, 256, 10, 20, 256)
-OUTBOX = (4 << 20, 1 << 20, 10_000, 1 << 20, 512, 0, 0)
-HUB = (20_000, 256 << 20, 1_000, 1_550_000, 900_000, 60_000, 10_000, 2_000)
+SENDING = (4 << 20, 1 << 20, 10_000, 0, 512, 0, 0, 0, 0, 0, 0)
+ENDING = (1_550_000, 900_000, 60_000, 10_000, 2_000)
+FROM_COOKIE_ON = struct.pack("<BIBBIHQI", 0, 0, 1, 0, 0, 0, 256 << 20, 30_000)
 
 
 def send(plane: socket.socket, kind: int, body: bytes) -> None:
@@ -32,36 +33,37 @@ def send(plane: socket.socket, kind: int, body: bytes) -> None:
 
 
 def attach(plane: socket.socket) -> None:
-    """Say hello, and what the limits are. Version 2 has all that is needed here."""
-    send(plane, HELLO, b"nfdp" + struct.pack("<H", 2))
-    body = struct.pack("<20IQ6I", *LIMITS, *OUTBOX, *HUB) + struct.pack("<HB", 0, len(REASONS))
+    """Say hello, and what the limits are."""
+    send(plane, HELLO, b"nfdp" + struct.pack("<H", 7))
+    body = struct.pack("<28IHB", *LIMITS, *SENDING, *ENDING, 0, len(REASONS))
     for name, code in REASONS.items():
         body += text8(name) + struct.pack("<H", code) + text8(name) + struct.pack("<BI", 1, 1_000)
-    send(plane, SETTINGS, body + text8(""))
+    send(plane, SETTINGS, body + FROM_COOKIE_ON)
 
 
 def publish(plane: socket.socket, number: int, name: str, body: object) -> None:
     """Send ``body`` to all who are subscribed to ``name``; ``number`` increases."""
     id_ = int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10)
     push = {"type": "message", "topic": name, "id": id_.hex(), "body": body}
-    message = topic(name) + id_ + struct.pack("<QqH", 0, -1, 0) + json32(push)
+    message = topic(name) + id_ + struct.pack("<qH", -1, 0) + json32(push)
     send(plane, PUBLISH, struct.pack("<Q", number) + message)
 
 
-def answer(plane: socket.socket, reader: bytes, badge: bytes, verb: dict[str, str]) -> None:
+def answer(plane: socket.socket, reader: bytes, auth: bytes, verb: dict[str, str]) -> None:
     """Answer a verb: ``subscribe``, ``login``, ``ping``, and an error for everything else."""
     if verb.get("action") == "subscribe":
         push = json32({"type": "subscribed", "topic": verb["topic"]})
-        command = reader + bytes(4) + topic(verb["topic"]) + struct.pack("<BBQH", 0, 0, 0, 0)
-        send(plane, SUBSCRIBE, command + push + bytes(4))
+        # No batch, nothing of it seen, no ref, no messages from before.
+        command = reader + topic(verb["topic"]) + struct.pack("<QBH", 0, 0, 0) + push + bytes(4)
+        send(plane, SUBSCRIBE, command)
     elif verb.get("action") == "login":
         # Believed for an hour: a real control plane checks who that is.
         user, now_ms = verb.get("token", "")[:64], int(time.time() * 1000)
         times = struct.pack("<QQ", now_ms, now_ms + 3_600_000)
         push = json32({"type": "logged_in", "user": user})
-        send(plane, BADGE, reader + text8(user) + times + bytes16(user.encode()) + push)
+        send(plane, AUTH, reader + text8(user) + times + bytes16(user.encode()) + push)
     elif verb.get("action") == "ping":
-        send(plane, REPLY, reader + json32({"type": "pong", "user": badge.decode() or None}))
+        send(plane, REPLY, reader + json32({"type": "pong", "user": auth.decode() or None}))
     else:
         error = {"type": "error", "code": 107, "reason": "no such verb here", "temporary": False}
         send(plane, REPLY, reader + json32(error))
@@ -76,17 +78,17 @@ def events(plane: socket.socket) -> Iterator[tuple[int, bytes]]:
 
 
 def verbs(kind: int, body: bytes) -> Iterator[tuple[bytes, bytes, dict[str, str]]]:
-    """The verbs of a batch: who says it, that one's badge (empty for none), and what."""
+    """The verbs of a batch: who says it, that one's auth (empty for none), and what."""
     at = 4
     for _ in range(int.from_bytes(body[:4], "little")):
-        reader, badge = body[at : at + 10], b""
+        reader, auth = body[at : at + 10], b""
         at += 10
-        if kind == BADGED:
+        if kind == VERBS_WITH_AUTH:
             (size,) = struct.unpack_from("<H", body, at)
-            badge = body[at + 2 : at + 2 + size]
+            auth = body[at + 2 : at + 2 + size]
             at += 2 + size
         (size,) = struct.unpack_from("<I", body, at)
-        yield reader, badge, json.loads(body[at + 4 : at + 4 + size])
+        yield reader, auth, json.loads(body[at + 4 : at + 4 + size])
         at += 4 + size
 
 
@@ -96,7 +98,7 @@ def text8(text: str) -> bytes:
 
 
 def bytes16(data: bytes) -> bytes:
-    """A badge with its length."""
+    """An auth state with its length."""
     return struct.pack("<H", len(data)) + data
 
 
@@ -106,8 +108,8 @@ def json32(value: object) -> bytes:
 
 
 def topic(name: str) -> bytes:
-    """A topic record: keep ten messages, drop the oldest for slow readers, no latest."""
-    return text8(name) + struct.pack("<IBB", 10, 2, 0)
+    """A topic record: for slow readers the oldest messages are dropped."""
+    return text8(name) + bytes([2])
 
 
 if __name__ == "__main__":
@@ -115,8 +117,8 @@ if __name__ == "__main__":
     plane.connect(sys.argv[1])
     attach(plane)
     for number, (kind, body) in enumerate(events(plane), 1):
-        if kind in (VERBS, BADGED):
-            for reader, badge, verb in verbs(kind, body):
-                answer(plane, reader, badge, verb)
+        if kind in (VERBS, VERBS_WITH_AUTH):
+            for reader, auth, verb in verbs(kind, body):
+                answer(plane, reader, auth, verb)
         elif kind == COUNTERS:  # they come once a second
             publish(plane, number, "news.example", {"headline": "It is " + time.ctime()})

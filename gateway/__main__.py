@@ -12,12 +12,11 @@ from typing import Final
 import click
 
 from gateway import app
-from gateway.app import Engine
+from gateway.app import Run
 from gateway.descriptors import raise_limit
-from gateway.gate import TokenSettings
 from gateway.native import app as native_app
 from gateway.native.program import find_program
-from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings
+from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
 from newsfabric.networks import Network, parse_networks
@@ -32,7 +31,7 @@ from newsfabric.topics import load_topics
 logger = logging.getLogger(__name__)
 
 ENGINES = ("auto", "native", "tornado")
-_RUNNING: Final[Mapping[str, Engine]] = {"native": native_app.running, "tornado": app.running}
+_RUNNING: Final[Mapping[str, Run]] = {"native": native_app.running, "tornado": app.running}
 
 
 def choose_engine(wanted: str) -> str:

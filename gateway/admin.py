@@ -72,12 +72,12 @@ class LoadHandler(PlainHandler):
         await self._core.look()
         self.write(
             {
-                "connections": self._core.readers,
+                "connections": self._core.reader_count,
                 "capacity": self._core.settings.capacity,
                 "deliveries_per_second": round(self._rates.deliveries, 1),
                 "connects_per_second": round(self._rates.connects, 1),
                 "ready": self._core.readiness().ready,
-                "draining": self._core.draining,
+                "draining": self._core.admission.draining,
                 "sockjs_url": self._urls.sockjs,
                 "websocket_url": self._urls.websocket,
                 "sse_url": self._urls.sse,
@@ -96,7 +96,7 @@ class ReportHandler(PlainHandler):
         ready = self._core.readiness()
         self.write(
             {
-                "engine": self._core.engine["engine"],
+                "engine": self._core.engine.name,
                 "version": version(),
                 "ready": ready.ready,
                 "waiting_for": list(ready.waiting_for),
@@ -112,7 +112,7 @@ class EngineHandler(PlainHandler):
         self._core = core
 
     def get(self) -> None:
-        self.write(self._core.engine)
+        self.write(self._core.processes)
 
 
 class LogsHandler(PlainHandler):
@@ -149,7 +149,7 @@ class DrainHandler(PlainHandler):
     def post(self) -> None:
         self._stop.set()
         self.set_status(202)
-        self.write({"draining": True, "connections": self._core.readers})
+        self.write({"draining": True, "connections": self._core.reader_count})
 
 
 class TakeOverHandler(PlainHandler):
@@ -164,7 +164,7 @@ class TakeOverHandler(PlainHandler):
 
     async def post(self) -> None:
         try:
-            self.write({"dataplane_pid": await self._core.take_over()})
+            self.write({"dataplane_pid": await self._core.engine.take_over()})
         except ConfigError as exc:
             self.set_status(409)
             self.write({"error": str(exc)})

@@ -21,9 +21,9 @@ from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.descriptors import connections_at_most
 from gateway.drain import drain
-from gateway.exodus import Exodus
 from gateway.feed import Feed
 from gateway.listener import Listener
+from gateway.rebalance import Rebalance
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
 from gateway.websocket import NoWebSocketHandler, WebSocketHandler
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
 # So long a start waits for the directory, and then for the logs of our region.
-PATIENCE_SECONDS: Final = 2.0
+START_SECONDS: Final = 2.0
 # A request's head must come within this time; so long an idle keep-alive connection is kept.
 _IDLE_SECONDS: Final = 60.0
 
@@ -51,7 +51,7 @@ class Gateway:
 
 
 # What runs a gateway: ``running`` of this module, or of gateway.native.app.
-Engine = Callable[
+Run = Callable[
     [GatewaySettings, TopicTable, Store, Link, asyncio.Event],
     contextlib.AbstractAsyncContextManager[Gateway],
 ]
@@ -75,7 +75,7 @@ async def running(
             readers_server(stack, core),
             settings.host,
             settings.port,
-            core.budget,
+            core.readers.budget,
             most=connections_at_most(),
             per_address=settings.per_address,
         )
@@ -99,17 +99,29 @@ async def follow(core: Core, link: Link) -> None:
     and until then nobody is sent here.
     """
     feed = core.spawn(_hear_feed(core, link))
-    await asyncio.wait({feed}, timeout=PATIENCE_SECONDS)
+    await asyncio.wait({feed}, timeout=START_SECONDS)
     if feed.done():
         feed.result()
-        await core.follower.readied(PATIENCE_SECONDS)
+        await core.follower.readied(START_SECONDS)
     else:
         logger.warning("the directory of logs can't be read yet: not ready until it is")
 
 
 async def _hear_feed(core: Core, link: Link) -> None:
     await core.follower.begun()
-    await Feed(core).start(link)
+    await feed_of(core).start(link)
+
+
+def feed_of(core: Core) -> Feed:
+    """What brings messages to the parts of ``core``."""
+    return Feed(
+        hub=core.hub,
+        follower=core.follower,
+        broadcast=core.broadcast,
+        races=core.races,
+        state=core.feed_state,
+        settings=core.settings,
+    )
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
@@ -136,11 +148,11 @@ def admin_listener(
     urls = Urls.under(settings.public_url or f"http://{settings.host}:{port}")
     rates = Rates(core)
     server = _server(stack, admin_application(core, rates, urls, stop), settings)
-    listener = Listener(server, _LOOPBACK, settings.admin_port, core.budget)
+    listener = Listener(server, _LOOPBACK, settings.admin_port, core.readers.budget)
     stack.callback(listener.stop)
     core.spawn(_sample(rates))
     if settings.endpoints:
-        core.spawn(Exodus(core, urls.websocket).watch())
+        core.spawn(Rebalance(core, urls.websocket).watch())
     return listener
 
 

@@ -20,10 +20,11 @@ from typing import Any, Final
 import orjson
 
 from gateway import measures
+from gateway.fitting import newest_that_fit
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.seldom import Seldom
+from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
 from newsfabric.topics import TopicPolicy
 
@@ -61,7 +62,7 @@ class Archive:
         self._waiting = 0
         self._resting_until = 0.0
         # A topic that is spoilt fails for whoever asks.
-        self._failing = Seldom()
+        self._failing = LineLimit()
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
@@ -87,8 +88,8 @@ class Archive:
         asked = min(limit, _FIRST_ROWS)
         while True:
             read = self._store.since(topic, from_ms=from_ms, limit=asked, region=region)
-            found = await self._read(read, patience=_LONG)
-            fitting = _newest(found, most_bytes)
+            found = await self._read(read, timeouts=_LONG)
+            fitting = newest_that_fit(found, lambda envelope: len(envelope.body), most_bytes)
             if len(fitting) < len(found) or len(found) < asked or asked >= limit:
                 break
             asked = min(limit, asked * _MORE)
@@ -120,14 +121,14 @@ class Archive:
         now = time.monotonic()
         if now < self._resting_until:
             return
-        unsaid = self._failing.may_say(now)
+        unsaid = self._failing.may_log(now)
         if unsaid is not None:
             logger.warning("the store can't be read (and %d more): %s", unsaid, exc)
         if isinstance(exc, StoreUnavailable):
             self._resting_until = now + _REST
 
     async def _read(
-        self, read: Coroutine[Any, Any, list[Envelope]], *, patience: float = 1.0
+        self, read: Coroutine[Any, Any, list[Envelope]], *, timeouts: float = 1.0
     ) -> list[Envelope]:
         now = time.monotonic()
         if now < self._resting_until or self._waiting >= self._settings.store_waiting:
@@ -140,7 +141,7 @@ class Archive:
             async with self._reads:
                 if time.monotonic() < self._resting_until:
                     raise StoreUnavailable("the store is being left alone")
-                async with asyncio.timeout(patience * self._settings.store_timeout):
+                async with asyncio.timeout(timeouts * self._settings.store_timeout):
                     return await read
         except TimeoutError as exc:
             raise StoreUnavailable("the store doesn't answer") from exc
@@ -148,16 +149,6 @@ class Archive:
             # A read that was never begun, or was cut off, must not be reported as never awaited.
             read.close()
             self._waiting -= 1
-
-
-def _newest(found: list[Envelope], most_bytes: int) -> list[Envelope]:
-    """The last of ``found`` that are within ``most_bytes``."""
-    size = 0
-    for count, envelope in enumerate(reversed(found)):
-        size += len(envelope.body)
-        if size > most_bytes:
-            return found[len(found) - count :]
-    return found
 
 
 async def _sound(found: list[Envelope]) -> list[Envelope]:

@@ -16,15 +16,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tornado.iostream import IOStream
 
-from gateway.outbox import Account
-from newsfabric.closing import SLOW_READER
-
-if TYPE_CHECKING:
-    from gateway.connection import Connection
+from gateway.outbox import Account, Outbox
+from newsfabric.closing import SLOW_READER, CloseReason
 
 _LOOK_SECONDS: Final = 1.0
 # What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
@@ -32,6 +29,20 @@ _LOOK_SECONDS: Final = 1.0
 # where room is needed and that is most of what waits, or it was closing before: its goodbye would
 # free nothing, and those who are hardly behind would be closed too.
 _GOODBYE_BEHIND: Final = 128 * 1024
+
+
+class Waiting(Protocol):
+    """A reader for whom something may wait: in its outbox, in its ``stream`` if it has its own."""
+
+    outbox: Outbox
+    stream: ReaderStream | None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for it, but for what is in its stream."""
+
+    def close(self, reason: CloseReason) -> None:
+        """End it, with a goodbye."""
 
 
 class Budget:
@@ -44,7 +55,7 @@ class Budget:
         self,
         most_bytes: int,
         stalled_seconds: float,
-        readers: Callable[[], Iterable[Connection]],
+        readers: Callable[[], Iterable[Waiting]],
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check)
@@ -101,7 +112,7 @@ class Budget:
     def _make_room(self) -> None:
         self._scheduled = False
         self.look()
-        behind: list[tuple[int, int, Connection | ReaderStream]] = []
+        behind: list[tuple[int, int, Waiting | ReaderStream]] = []
         streams = dict.fromkeys(self._streams)
         for reader in self._readers():
             if waiting := _all_of(reader):
@@ -136,7 +147,7 @@ class Budget:
                 stream.close()
         self._forget(stream)
 
-    def _cut_short(self, reader: Connection) -> None:
+    def _cut_short(self, reader: Waiting) -> None:
         """End what is closing already, at once and without a goodbye."""
         reader.outbox.clear()
         if reader.stream is not None:
@@ -150,7 +161,7 @@ class Budget:
             self._in_streams -= known
 
 
-def _all_of(reader: Connection) -> int:
+def _all_of(reader: Waiting) -> int:
     """What waits for a reader, wherever."""
     return reader.waiting_bytes + (0 if reader.stream is None else reader.stream.waiting)
 
@@ -172,7 +183,7 @@ class ReaderStream(IOStream):
     ) -> None:
         self._budget = budget
         self._on_closed = on_closed
-        self.reader: Connection | None = None
+        self.reader: Waiting | None = None
         super().__init__(connection, max_buffer_size=max_buffer_size)
 
     @property

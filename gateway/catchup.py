@@ -12,11 +12,12 @@ import contextlib
 import orjson
 
 from gateway.access import refusal
-from gateway.core import Welcome
+from gateway.admission import Welcome
+from gateway.auth_state import AuthState
 from gateway.frames import Variant
+from gateway.paging import page
 from gateway.protocol import Refusal, Session, Subscribe
-from gateway.resume import Recalled, page
-from gateway.standing import Standing
+from gateway.recalled import Recalled
 from gateway.streaming import PageHandler
 from newsfabric.closing import ErrorCode
 from newsfabric.numbers import whole_number
@@ -31,7 +32,8 @@ _TOO_OFTEN = Refusal(
 class CatchUpHandler(PageHandler):
     """``{"topic", "recovered", "more", "position", "messages"}``; ``after`` that position goes on.
 
-    Without ``after`` there are no messages, but the position to begin with.
+    Without ``after`` there are no messages, but the position to begin with. What isn't
+    ``recovered`` has the ``reason`` that ``subscribed`` would have.
     """
 
     async def get(self) -> None:
@@ -43,10 +45,10 @@ class CatchUpHandler(PageHandler):
         if wait:
             self._refuse_verb(_TOO_OFTEN, retry_after=wait)
             return
-        standing = await self._who()
-        if standing is None:
+        auth = await self._who()
+        if auth is None:
             return
-        asked = self._asked(standing)
+        asked = self._asked(auth)
         limit = self._limit()
         if asked is None or limit is None:
             return
@@ -60,26 +62,27 @@ class CatchUpHandler(PageHandler):
         taken, position = page(
             missed, token, core.hub, limit=limit, most_bytes=core.settings.replay_bytes
         )
-        head = orjson.dumps(
-            {
-                "topic": asked.topic,
-                "recovered": recovered,
-                "more": len(taken) < len(missed.publications),
-                "position": position,
-            }
-        )
+        answer = {
+            "topic": asked.topic,
+            "recovered": recovered,
+            "more": len(taken) < len(missed.publications),
+            "position": position,
+        }
+        if missed.gap is not None:
+            answer["reason"] = missed.gap.value
+        head = orjson.dumps(answer)
         messages = b",".join(publication.frame(Variant.RAW) for publication in taken)
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(head[:-1] + b',"messages":[' + messages + b"]}")
 
-    def _asked(self, standing: Standing) -> Subscribe | None:
+    def _asked(self, auth: AuthState) -> Subscribe | None:
         after = self.get_query_argument("after", None) or None
         topic = self.get_query_argument("topic", None)
         session = Session(self.core.table, self.core.settings.reader, self.core.clock())
         intent = session.decide({"action": "subscribe", "topic": topic, "position": after})
         if isinstance(intent, Subscribe):
-            denied = refusal(intent, self.core.policy(intent.topic), standing.login)
+            denied = refusal(intent, self.core.table.known(intent.topic), auth.login)
             if denied is None:
                 return intent
             intent = denied

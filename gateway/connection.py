@@ -25,16 +25,30 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, ClassVar, Final, Protocol
 
 from gateway import measures
+from gateway.auth_state import ANONYMOUS, AuthState
+from gateway.budget import Budget, ReaderStream
+from gateway.desk import Desk
 from gateway.frames import Variant, disconnect_push, dress
-from gateway.hub import Subscription
+from gateway.hub import Hub
+from gateway.kept_topics import Subscription
 from gateway.outbox import Outbox
-from gateway.protocol import Admission, Intent, Refusal, Session, error_push
+from gateway.protocol import (
+    Intent,
+    Refusal,
+    Session,
+    Subscribe,
+    Subscribed,
+    Throttle,
+    error_push,
+    subscribed_push,
+)
 from gateway.publication import Publication
-from gateway.standing import STRANGER, Standing
+from gateway.recalled import Recalled
+from gateway.settings import GatewaySettings
 from newsfabric.closing import (
     SLOW_READER,
     TOKEN_EXPIRED,
@@ -43,10 +57,7 @@ from newsfabric.closing import (
     CloseReason,
     ErrorCode,
 )
-
-if TYPE_CHECKING:
-    from gateway.budget import ReaderStream
-    from gateway.core import Core
+from newsfabric.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +83,35 @@ STEPS: Final[Mapping[State, frozenset[State]]] = {
 }
 
 
+class Home(Protocol):
+    """What a connection needs of its gateway."""
+
+    settings: GatewaySettings
+    table: TopicTable
+    hub: Hub
+    desk: Desk
+    budget: Budget
+    clock: Callable[[], float]
+
+    def joined(self, connection: Connection) -> None:
+        """It is open."""
+
+    def leaving(self, connection: Connection) -> None:
+        """It is closing."""
+
+    def left(self, connection: Connection) -> None:
+        """It is gone."""
+
+    def logged_in(self, user: str, connection: Connection) -> None:
+        """It is ``user``'s."""
+
+    def logged_out(self, user: str, connection: Connection) -> None:
+        """It isn't any more."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` as a task of the gateway's."""
+
+
 class Connection(abc.ABC):
     """A reader. Transports call the lower half and implement the three abstract methods."""
 
@@ -81,15 +121,15 @@ class Connection(abc.ABC):
     most_verb_bytes = 64 * 1024
     _numbers: ClassVar = itertools.count(1)
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, home: Home) -> None:
+        self.home = home
         self.number = next(self._numbers)
         self.state = State.OPEN
         self.blocked = False
         self.subscriptions: dict[str, Subscription] = {}
-        self.outbox = Outbox(core.settings.outbox, core.budget.account)
-        self.session = Session(core.table, core.settings.reader, core.clock())
-        self.standing = STRANGER
+        self.outbox = Outbox(home.settings.outbox, home.budget.account)
+        self.session = Session(home.table, home.settings.reader, home.clock())
+        self.auth = ANONYMOUS
         self._expiry: asyncio.TimerHandle | None = None
         # What waits for its turn, and how long its text was.
         self._verbs: collections.deque[tuple[Intent, int]] = collections.deque()
@@ -99,7 +139,42 @@ class Connection(abc.ABC):
         self._busy = False
         # When a message first had to wait; None while none does.
         self._behind_since: float | None = None
-        core.joined(self)
+        home.joined(self)
+
+    # What the desk calls (gateway.desk.Port).
+
+    @property
+    def is_full(self) -> bool:
+        """Never: what a reader doesn't take waits in its outbox, and its next verb with it."""
+        return False
+
+    async def room(self) -> None:  # noqa: B027 - there is always room
+        """Return at once."""
+
+    def clash(self, verb: Subscribe) -> Refusal | None:
+        """Why it can't have another topic, or this one."""
+        return self.session.clash(verb, self.subscriptions)
+
+    def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
+        """Say ``subscribed``, replay, and give it the topic from now on."""
+        if self.state is not State.OPEN:
+            return
+        self.subscriptions[verb.topic] = self.home.hub.subscribe(verb.topic, self)
+        self.push(subscribed_push(verb, told))
+        self.replay(replay.that_fit(self.home.settings.replay_bytes))
+
+    def unsubscribe(self, topic: str, push: bytes) -> None:
+        """Take a subscription back, if there is one, and say ``push``."""
+        subscription = self.subscriptions.pop(topic, None)
+        if subscription is not None:
+            self.home.hub.unsubscribe(subscription)
+        self.push(push)
+
+    def identify(self, auth: AuthState, push: bytes) -> None:
+        """From now on it is who ``auth`` says; say ``push``."""
+        if auth != self.auth:
+            self.set_auth(auth)
+        self.push(push)
 
     # What the hub, the desk and the drain call.
 
@@ -112,8 +187,8 @@ class Connection(abc.ABC):
             self._write([frame])
             return True
         if self._behind_since is None:
-            self._behind_since = self.core.clock()
-        if not self.outbox.push(frame, publication, self.core.clock()):
+            self._behind_since = self.home.clock()
+        if not self.outbox.push(frame, publication, self.home.clock()):
             self.close(SLOW_READER)
         elif self.outbox.dropped:
             self._count_dropped()
@@ -136,14 +211,14 @@ class Connection(abc.ABC):
     def _replayed(self, publication: Publication) -> bytes:
         return publication.frame(self.variant)
 
-    def stand(self, standing: Standing) -> None:
-        """From now on the reader is who ``standing`` says, until that one's token has run out."""
+    def set_auth(self, auth: AuthState) -> None:
+        """From now on the reader is who ``auth`` says, until that one's token has run out."""
         if self.state is not State.OPEN:
             return
         self._log_out()
-        self.standing = standing
-        if (login := standing.login) is not None:
-            self.core.logged_in(login.user, self)
+        self.auth = auth
+        if (login := auth.login) is not None:
+            self.home.logged_in(login.user, self)
             left = max(0.0, login.ends_ms / 1000 - time.time())
             loop = asyncio.get_running_loop()
             self._expiry = loop.call_later(left, self.close, TOKEN_EXPIRED)
@@ -152,9 +227,9 @@ class Connection(abc.ABC):
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
-        if self.standing.login is not None:
-            self.core.logged_out(self.standing.login.user, self)
-        self.standing = STRANGER
+        if self.auth.login is not None:
+            self.home.logged_out(self.auth.login.user, self)
+        self.auth = ANONYMOUS
 
     def refuse(self, refusal: Refusal) -> None:
         """Send an ``error`` push."""
@@ -185,17 +260,17 @@ class Connection(abc.ABC):
         """A verb has come in."""
         if self.state is not State.OPEN:
             return
-        verdict = self.session.admit(self.core.clock())
-        if verdict is Admission.HANG_UP:
+        verdict = self.session.admit(self.home.clock())
+        if verdict is Throttle.HANG_UP:
             self.close(TOO_MANY_REQUESTS)
-        elif verdict is Admission.REFUSED:
+        elif verdict is Throttle.REFUSE:
             self.refuse(_BUSY)
         else:
             self.ask(self.session.read(data), len(data))
 
     def ask(self, intent: Intent, size: int = 0) -> None:
         """Obey ``intent``, of a text of ``size`` bytes, when its turn comes."""
-        full = len(self._verbs) >= self.core.settings.reader.waiting
+        full = len(self._verbs) >= self.home.settings.reader.waiting
         if full or (self._verbs and self._verb_bytes + size > self.most_verb_bytes):
             self.refuse(_BUSY)
             return
@@ -222,7 +297,7 @@ class Connection(abc.ABC):
         """The transport takes bytes again: send what waits, then go on with the verbs."""
         self._flush()
         if not self.blocked and self._behind_since is not None:
-            measures.BEHIND.labels().observe(self.core.clock() - self._behind_since)
+            measures.BEHIND.labels().observe(self.home.clock() - self._behind_since)
             self._behind_since = None
         if self.state is State.OPEN:
             self._obey()
@@ -242,7 +317,7 @@ class Connection(abc.ABC):
             self._leave(State.CLOSED, why)
         self.state = State.CLOSED
         self.outbox.clear()
-        self.core.left(self)
+        self.home.left(self)
 
     # What transports implement.
 
@@ -270,7 +345,7 @@ class Connection(abc.ABC):
     def _firm(self, frame: bytes) -> None:
         if not self.blocked:
             self._write([frame])
-        elif not self.outbox.push_firm(frame, self.core.clock()):
+        elif not self.outbox.push_firm(frame, self.home.clock()):
             self.close(SLOW_READER)
 
     def _obey(self) -> None:
@@ -283,11 +358,11 @@ class Connection(abc.ABC):
             self._busy = True
             intent, size = self._verbs.popleft()
             self._hold_verbs(-size)
-            pending = self.core.desk.obey(self, intent)
+            pending = self.home.desk.decide(self, intent)
             if pending is None:
                 self._busy = False
             else:
-                self.core.spawn(self._finish(pending))
+                self.home.spawn(self._finish(pending))
 
     async def _finish(self, pending: Coroutine[Any, Any, None]) -> None:
         try:
@@ -300,18 +375,18 @@ class Connection(abc.ABC):
         assert state in STEPS[self.state]
         self.state = state
         for subscription in self.subscriptions.values():
-            self.core.hub.unsubscribe(subscription)
+            self.home.hub.unsubscribe(subscription)
         self.subscriptions.clear()
         self._verbs.clear()
         self._hold_verbs(-self._verb_bytes)
         self._log_out()
         measures.CLOSES.labels(why).inc()
         self._count_dropped()
-        self.core.leaving(self)
+        self.home.leaving(self)
 
     def _hold_verbs(self, size: int) -> None:
         self._verb_bytes += size
-        self.core.budget.account.hold(size)
+        self.home.budget.account.hold(size)
 
     def _count_dropped(self) -> None:
         for policy, count in self.outbox.take_dropped().items():
@@ -319,4 +394,4 @@ class Connection(abc.ABC):
 
     def first_beat(self) -> float:
         """Seconds until the first heartbeat: a random phase, so that a crowd spreads out."""
-        return self.core.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret
+        return self.home.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret

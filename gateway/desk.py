@@ -1,25 +1,29 @@
-"""Carries readers' intents out: subscribes, replays, reads the store where memory ends.
+"""The desk: decides what a reader gets for each verb, the same on both engines.
 
-A topic is warmed from the store when the first reader asks for it, by one read however many
-wait for it; what a reader missed who comes back is :mod:`gateway.resume`'s. The store may fail:
-a subscribe then goes on with what is remembered (news that comes now matters more than news
-that went), and a history is refused with a temporary error.
+It knows a reader by its :class:`Port` alone, and keeps nothing of it. What it answers with comes
+from the hub's memory, and from the store where that ends (:mod:`gateway.past` for a rewind or a
+history, :mod:`gateway.resume` for a position, :mod:`gateway.mailroom` for a mailbox).
+
+The store may fail. A subscribe then goes on with what is remembered, since news that comes matters
+more than news that went; a history, and a mailbox, are refused with a temporary error.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar, assert_never
 
 from gateway import measures
 from gateway.access import refusal
-from gateway.connection import Connection, State
+from gateway.auth_state import AuthState
+from gateway.fitting import newest_that_fit
 from gateway.frames import Variant, messages_push
-from gateway.gate import Verdict
+from gateway.gate import Gate, Verdict
+from gateway.hub import Hub
+from gateway.mailroom import Mailroom
 from gateway.memory import Selection
+from gateway.past import Past
 from gateway.protocol import (
     Gap,
     History,
@@ -27,313 +31,277 @@ from gateway.protocol import (
     LogIn,
     Ping,
     Refusal,
-    Rewind,
     SetMark,
     Subscribe,
+    Subscribed,
     Unsubscribe,
-    asked_ago,
+    error_push,
     logged_in_push,
     marked_push,
     pong_push,
-    subscribed_push,
     unsubscribed_push,
 )
-from gateway.publication import Publication
-from newsfabric.closing import INVALID_TOKEN, ErrorCode
-from newsfabric.envelope import Envelope
+from gateway.publication import push_bytes
+from gateway.recalled import Recalled
+from gateway.resume import Resumer
+from gateway.upstream import Upstream
+from newsfabric.closing import INVALID_TOKEN, CloseReason, ErrorCode
 from newsfabric.errors import LinkError, StoreError
-from newsfabric.mailbox import Mark
+from newsfabric.mailbox import UserMark
 from newsfabric.store.rules import clock_ms
-from newsfabric.topics import TopicPolicy
-
-if TYPE_CHECKING:
-    from gateway.core import Core
+from newsfabric.topics import TopicTable
 
 Pending = Coroutine[Any, Any, None]
+Found = TypeVar("Found")
+
+
+class Port(Protocol):
+    """One reader, as the desk knows it. Nothing happens any more once the reader is gone."""
+
+    @property
+    def auth(self) -> AuthState:
+        """Who it is."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no replay should be made now, because there is no room for it."""
+
+    async def room(self) -> None:
+        """Return when there is room for a replay, or the reader is gone."""
+
+    def clash(self, verb: Subscribe) -> Refusal | None:
+        """Why it can't have another topic, or this one, as far as that is known here."""
+
+    def push(self, push: bytes) -> None:
+        """Answer a verb with ``push``."""
+
+    def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
+        """Answer ``verb`` with ``told``, send the newest of ``replay`` that fit, and give it the
+        topic from now on, without anything in between.
+        """
+
+    def unsubscribe(self, topic: str, push: bytes) -> None:
+        """Take a subscription back, if there is one, and answer with ``push``."""
+
+    def identify(self, auth: AuthState, push: bytes) -> None:
+        """It is who ``auth`` says until that ends; answer with ``push``."""
+
+    def close(self, reason: CloseReason) -> None:
+        """End it."""
 
 
 class Desk:
-    """Obeys one intent at a time per connection; any number of connections at once."""
+    """One verb at a time for each reader; any number of readers at once.
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._warming: dict[str, asyncio.Task[None]] = {}
+    ``can_serve`` says whether the gateway knows where it begins.
+    """
 
-    def obey(self, connection: Connection, intent: Intent) -> Pending | None:
-        """Carry ``intent`` out now, or return what must be awaited before the next one."""
+    def __init__(
+        self,
+        *,
+        table: TopicTable,
+        replay_bytes: int,
+        hub: Hub,
+        past: Past,
+        resumer: Resumer,
+        mailroom: Mailroom,
+        upstream: Upstream,
+        gate: Gate,
+        can_serve: Callable[[], bool],
+    ) -> None:
+        self._table = table
+        self._replay_bytes = replay_bytes
+        self._hub = hub
+        self._past = past
+        self._resumer = resumer
+        self._mailroom = mailroom
+        self._upstream = upstream
+        self._gate = gate
+        self._can_serve = can_serve
+
+    def decide(self, reader: Port, intent: Intent) -> Pending | None:
+        """Answer ``intent`` now, or return what must be awaited before the next one."""
         if isinstance(intent, Refusal):
-            connection.refuse(intent)
+            _refuse(reader, intent)
             return None
         measures.VERBS.labels(type(intent).__name__.lower()).inc()
-        if isinstance(intent, LogIn):
-            return self._log_in(connection, intent)
-        if isinstance(intent, Subscribe | History | SetMark):
-            login = connection.standing.login
-            denied = refusal(intent, self._core.policy(intent.topic), login)
+        denied = self._denied(reader, intent)
+        if denied is not None:
+            _refuse(reader, denied)
+            return None
+        match intent:
+            case Subscribe():
+                return self._subscribe(reader, intent)
+            case History():
+                return self._history(reader, intent)
+            case SetMark():
+                return self._mark(reader, intent)
+            case LogIn():
+                return self._log_in(reader, intent)
+            case Unsubscribe():
+                reader.unsubscribe(intent.topic, unsubscribed_push(intent))
+            case Ping():
+                reader.push(pong_push(intent))
+            case _:
+                assert_never(intent)
+        return None
+
+    def _denied(self, reader: Port, intent: Intent) -> Refusal | None:
+        """Why this reader can't have this, whatever is known of the topic."""
+        if not isinstance(intent, Subscribe | History | SetMark):
+            return None
+        if not isinstance(intent, SetMark) and not self._can_serve():
+            # Of readers that the data plane had before us.
+            return _not_now(intent, "the gateway is starting")
+        policy = self._table.known(intent.topic)
+        if policy.access != "public":
+            denied = refusal(intent, policy, reader.auth.login)
             if denied is not None:
-                connection.refuse(denied)
-                return None
-        if isinstance(intent, Subscribe):
-            return self._subscribe(connection, intent)
-        if isinstance(intent, History):
-            return self._history(connection, intent)
-        if isinstance(intent, SetMark):
-            return self._mark(connection, intent)
-        if isinstance(intent, Unsubscribe):
-            self._unsubscribe(connection, intent)
-        elif isinstance(intent, Ping):
-            connection.push(pong_push(intent))
+                return denied
+        return reader.clash(intent) if isinstance(intent, Subscribe) else None
+
+    def _subscribe(self, reader: Port, verb: Subscribe) -> Pending | None:
+        if verb.position is not None:
+            return self._resume(reader, verb, verb.position)
+        if verb.rewind is None and self._table.known(verb.topic).access == "owner":
+            return self._open_mailbox(reader, verb)
+        asked_at = time.time()
+        found = self._past.recall(verb, asked_at)
+        if found is None:
+            return self._rewind(reader, verb, asked_at, None)
+        self._join(reader, verb, found, recovered=False)
         return None
 
-    def _log_in(self, connection: Connection, verb: LogIn) -> Pending | None:
-        verdict = self._core.gate.decide(connection.standing, verb)
-        if verdict is None:
-            return self._log_in_later(connection, verb)
-        self._sentence(connection, verb, verdict)
-        return None
-
-    async def _log_in_later(self, connection: Connection, verb: LogIn) -> None:
-        verdict = await self._core.gate.decide_later(connection.standing, verb)
-        self._sentence(connection, verb, verdict)
-
-    def _sentence(self, connection: Connection, verb: LogIn, verdict: Verdict) -> None:
-        if verdict.standing != connection.standing:
-            connection.stand(verdict.standing)
-        login = verdict.standing.login
-        if verdict.refusal is not None:
-            connection.refuse(verdict.refusal)
-        elif login is not None:
-            connection.push(logged_in_push(verb, login.user, login.expires_ms))
-        if verdict.hang_up:
-            connection.close(INVALID_TOKEN)
-
-    def _subscribe(self, connection: Connection, verb: Subscribe) -> Pending | None:
-        clash = connection.session.clash(verb, connection.subscriptions)
-        if clash is not None:
-            connection.refuse(clash)
-        elif verb.position is not None:
-            return self._resume(connection, verb, verb.position)
-        elif wants_mailbox(verb, self._core.policy(verb.topic)):
-            return self._open_mailbox(connection, verb)
-        elif not self._is_warm(verb.topic) or not self._rewound(verb, time.time()).covered:
-            return self._subscribe_with_store(connection, verb)
-        else:
-            self._join(connection, verb, [])
-        return None
-
-    async def _open_mailbox(self, connection: Connection, verb: Subscribe) -> None:
-        try:
-            kept = await self._core.mailroom.collect(verb.topic)
-        except StoreError:
-            connection.refuse(store_away(verb))
-        else:
-            replay, gap = kept.publications, kept.gap
-            self._join_with(connection, verb, replay, recovered=kept.recovered, gap=gap)
-
-    async def _mark(self, connection: Connection, verb: SetMark) -> None:
-        try:
-            await self._core.upstream.send(mark_of(verb))
-        except LinkError:
-            connection.refuse(upstream_away(verb))
-        else:
-            connection.push(marked_push(verb))
-
-    async def _subscribe_with_store(
-        self, connection: Connection, verb: Subscribe, gap: Gap | None = None
+    async def _rewind(
+        self, reader: Port, verb: Subscribe, asked_at: float, gap: Gap | None
     ) -> None:
-        older: list[Publication] = []
-        asked = time.time()
+        """Subscribe to the past and what is live; ``gap``: why a position is of no use."""
+        found = await _with_room(reader, lambda: self._past.recover(verb, asked_at))
+        self._join(reader, verb, found, recovered=False, gap=gap)
+
+    async def _open_mailbox(self, reader: Port, verb: Subscribe) -> None:
         try:
-            await self._warm(verb.topic)
-            late = asked_ago(verb, time.time() - asked)
-            if not self._rewound(late, time.time()).covered:
-                older = self._core.hub.past(verb.topic, await self._stored(late), time.time())
-        except StoreError as exc:
-            self._core.archive.failed(exc)
-        self._join(connection, asked_ago(verb, time.time() - asked), older, gap)
+            kept = await _with_room(reader, lambda: self._mailroom.collect(verb.topic))
+        except StoreError:
+            _refuse(reader, _not_now(verb, "the store is away"))
+        else:
+            self._join(reader, verb, kept, recovered=kept.recovered, gap=kept.gap)
+
+    def _resume(self, reader: Port, verb: Subscribe, position: str) -> Pending | None:
+        missed = self._resumer.recall(verb.topic, position)
+        if missed is None or not missed.recovered:
+            return self._resume_with_store(reader, verb, position)
+        self._join(reader, verb, missed, recovered=True)
+        return None
+
+    async def _resume_with_store(self, reader: Port, verb: Subscribe, position: str) -> None:
+        asked_at = time.time()
+        missed = await _with_room(reader, lambda: self._recover(verb.topic, position))
+        if missed.gap is None:
+            self._join(reader, verb, missed, recovered=True)
+        elif verb.rewind is not None:
+            await self._rewind(reader, verb, asked_at, missed.gap)
+        else:
+            self._join(reader, verb, missed, recovered=False, gap=missed.gap)
+
+    async def _recover(self, topic: str, position: str) -> Recalled:
+        """What was missed; if that can't be known, what can be had and the newest of each key."""
+        missed = await self._resumer.recover(topic, position)
+        if missed.gap is None or not self._table.known(topic).latest:
+            return missed
+        await self._past.try_to_warm(topic)
+        return self._resumer.salvage(topic, position, missed.gap, with_latest=True)
 
     def _join(
         self,
-        connection: Connection,
+        reader: Port,
         verb: Subscribe,
-        older: list[Publication],
-        gap: Gap | None = None,
-    ) -> None:
-        """Reply, replay and subscribe without a pause, so that nothing is lost or sent twice."""
-        replay = [*older, *self._rewound(verb, time.time()).publications]
-        if verb.rewind is not None and verb.rewind.count is not None:
-            replay = replay[-verb.rewind.count :]
-        self._join_with(connection, verb, replay, recovered=False, gap=gap)
-
-    def _resume(self, connection: Connection, verb: Subscribe, position: str) -> Pending | None:
-        missed = self._core.resumer.recall(verb.topic, position)
-        if missed is None or not missed.recovered:
-            return self._resume_with_store(connection, verb, position)
-        self._join_with(connection, verb, missed.publications, recovered=True)
-        return None
-
-    async def _resume_with_store(
-        self, connection: Connection, verb: Subscribe, position: str
-    ) -> None:
-        resumer, asked = self._core.resumer, time.time()
-        missed = await resumer.recover(verb.topic, position)
-        if missed.gap is None:
-            self._join_with(connection, verb, missed.publications, recovered=True)
-        elif verb.rewind is not None:
-            late = asked_ago(verb, time.time() - asked)
-            await self._subscribe_with_store(connection, late, missed.gap)
-        else:
-            if self._core.hub.memory(verb.topic).policy.latest:
-                with contextlib.suppress(StoreError):
-                    await self._warm(verb.topic)
-            missed = resumer.salvage(verb.topic, position, missed.gap)
-            replay = missed.publications
-            self._join_with(connection, verb, replay, recovered=False, gap=missed.gap)
-
-    def _join_with(
-        self,
-        connection: Connection,
-        verb: Subscribe,
-        publications: list[Publication],
+        replay: Recalled,
         *,
         recovered: bool,
         gap: Gap | None = None,
     ) -> None:
-        if connection.state is not State.OPEN:
-            return
-        now = time.time()
-        hub = self._core.hub
-        memory = hub.memory(verb.topic)
-        if memory.policy.latest and verb.rewind is None and not recovered:
-            publications = memory.with_latest(publications, now)
-        fitting = self._newest_that_fit(publications, connection.variant)
-        if recovered and len(fitting) < len(publications):
+        """Subscribe without a pause after ``replay`` was made: nothing is lost or sent twice."""
+        fitting = replay.that_fit(self._replay_bytes)
+        if recovered and len(fitting) < len(replay.publications):
             recovered, gap = False, Gap.TOO_LARGE
         if verb.position is not None:
-            self._core.resumer.answered(verb.topic, gap)
-        position: str | None = hub.position(now)
+            self._resumer.answered(verb.topic, gap)
+        position: str | None = self._hub.position(time.time())
         if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
             position = verb.position
-        connection.subscriptions[verb.topic] = hub.subscribe(verb.topic, connection)
-        connection.push(subscribed_push(verb, position, recovered=recovered, gap=gap))
-        connection.replay(fitting)
+        reader.subscribe(verb, Subscribed(position, recovered, gap), replay)
 
-    def _unsubscribe(self, connection: Connection, verb: Unsubscribe) -> None:
-        subscription = connection.subscriptions.pop(verb.topic, None)
-        if subscription is not None:
-            self._core.hub.unsubscribe(subscription)
-        connection.push(unsubscribed_push(verb))
+    def _history(self, reader: Port, verb: History) -> Pending | None:
+        found = self._past.recall_history(verb)
+        if found is None:
+            return self._history_with_store(reader, verb)
+        self._send_history(reader, verb, found)
+        return None
 
-    def _history(self, connection: Connection, verb: History) -> Pending | None:
-        if self._is_warm(verb.topic) and (found := self._remembered(verb)).covered:
-            self._send_history(connection, verb, found.publications)
-            return None
-        return self._history_with_store(connection, verb)
-
-    async def _history_with_store(self, connection: Connection, verb: History) -> None:
+    async def _history_with_store(self, reader: Port, verb: History) -> None:
         try:
-            await self._warm(verb.topic)
-            found = self._remembered(verb)
-            if not found.covered:
-                found = await self._history_from_store(verb)
-        except StoreError as exc:
-            self._core.archive.failed(exc)
-            connection.refuse(store_away(verb))
-            return
-        self._send_history(connection, verb, found.publications)
+            found = await _with_room(reader, lambda: self._past.recover_history(verb))
+        except StoreError:
+            _refuse(reader, _not_now(verb, "the store is away"))
+        else:
+            self._send_history(reader, verb, found)
 
-    async def _history_from_store(self, verb: History) -> Selection:
-        stored = await self._core.archive.history(verb.topic, limit=verb.limit, before=verb.before)
-        policy = self._core.hub.memory(verb.topic).policy
-        return Selection([Publication(e, policy, None) for e in stored], covered=True)
-
-    def _send_history(
-        self, connection: Connection, verb: History, found: list[Publication]
-    ) -> None:
-        fitting = self._newest_that_fit(found, Variant.RAW)
+    def _send_history(self, reader: Port, verb: History, found: Selection) -> None:
+        fitting = newest_that_fit(found.publications, push_bytes, self._replay_bytes)
+        more = len(found.publications) >= verb.limit or len(fitting) < len(found.publications)
         messages = [publication.frame(Variant.RAW) for publication in fitting]
-        more = len(found) >= verb.limit or len(messages) < len(found)
-        connection.push(messages_push(verb.ref, verb.topic, messages, more))
+        reader.push(messages_push(verb.ref, verb.topic, messages, more))
 
-    def _remembered(self, verb: History) -> Selection:
-        memory, now = self._core.hub.memory(verb.topic), time.time()
-        if verb.before is None:
-            return memory.last(verb.limit, now)
-        return memory.before(verb.before, verb.limit, now)
+    async def _mark(self, reader: Port, verb: SetMark) -> None:
+        mark = UserMark(topic=verb.topic, id=verb.id, kind=verb.kind, at_ms=clock_ms())
+        try:
+            await self._upstream.send(mark)
+        except LinkError:
+            _refuse(reader, _not_now(verb, "marks can't be sent now"))
+        else:
+            reader.push(marked_push(verb))
 
-    def _rewound(self, verb: Subscribe, now: float) -> Selection:
-        """What memory has of a subscribe's rewind."""
-        memory = self._core.hub.memory(verb.topic)
-        rewind = verb.rewind or Rewind()
-        if rewind.count is not None:
-            return memory.last(rewind.count, now)
-        if rewind.seconds is not None:
-            return memory.since(int((now - rewind.seconds) * 1000), now)
-        return Selection([], covered=True)
+    def _log_in(self, reader: Port, verb: LogIn) -> Pending | None:
+        verdict = self._gate.decide(reader.auth, verb)
+        if verdict is None:
+            return self._log_in_later(reader, verb)
+        self._identify(reader, verb, verdict)
+        return None
 
-    async def _stored(self, verb: Subscribe) -> list[Envelope]:
-        """What the store has of a subscribe's rewind."""
-        rewind = verb.rewind or Rewind()
-        limit = rewind.count or self._core.settings.reader.rewind
-        since = 0.0 if rewind.seconds is None else time.time() - rewind.seconds
-        return await self._core.archive.history(verb.topic, limit=limit, since_ms=int(since * 1000))
+    async def _log_in_later(self, reader: Port, verb: LogIn) -> None:
+        self._identify(reader, verb, await self._gate.decide_later(reader.auth, verb))
 
-    def _is_warm(self, topic: str) -> bool:
-        return self._core.hub.is_warm(topic)
-
-    async def _warm(self, topic: str) -> None:
-        """Ask the store for a topic's past, once however many wait for it."""
-        if self._is_warm(topic):
-            return
-        task = self._warming.get(topic)
-        if task is None:
-            task = self._warming[topic] = self._core.spawn(self._read_past(topic))
-            task.add_done_callback(lambda _: self._warming.pop(topic, None))
-        await asyncio.shield(task)
-
-    async def _read_past(self, topic: str) -> None:
-        policy = self._core.hub.memory(topic).policy
-        history, latest = await self._core.archive.past(topic, policy)
-        self._core.hub.warm(
-            topic, history, latest, complete=len(history) < policy.keep, now=time.time()
-        )
-
-    def _newest_that_fit(
-        self, publications: list[Publication], variant: Variant
-    ) -> list[Publication]:
-        size, start = 0, len(publications)
-        while start > 0:
-            size += len(publications[start - 1].frame(variant))
-            if size > self._core.settings.replay_bytes:
-                break
-            start -= 1
-        return publications[start:]
+    def _identify(self, reader: Port, verb: LogIn, verdict: Verdict) -> None:
+        if verdict.refusal is not None:
+            measures.ERRORS.labels(int(verdict.refusal.code)).inc()
+            push = error_push(verdict.refusal)
+        else:
+            login = verdict.auth.login
+            assert login is not None
+            push = logged_in_push(verb, login.user, login.expires_ms)
+        reader.identify(verdict.auth, push)
+        if verdict.hang_up:
+            reader.close(INVALID_TOKEN)
 
 
-def wants_mailbox(verb: Subscribe, policy: TopicPolicy) -> bool:
-    """Whether ``verb`` asks for all that is kept for a user, and not for a part of the topic."""
-    return policy.access == "owner" and verb.position is None and verb.rewind is None
+async def _with_room(reader: Port, read: Callable[[], Awaitable[Found]]) -> Found:
+    """What ``read`` finds when there is room for it: it holds only until something else arrives.
+
+    A crowd that has waited for one read finds no room for all at once.
+    """
+    await reader.room()
+    found = await read()
+    while reader.is_full:
+        await reader.room()
+        found = await read()
+    return found
 
 
-def mark_of(verb: SetMark) -> Mark:
-    """What ``verb`` asks for, now."""
-    return Mark(topic=verb.topic, id=verb.id, kind=verb.kind, at_ms=clock_ms())
-
-
-def store_away(verb: History | Subscribe) -> Refusal:
-    """The answer to what the store can't give now."""
-    return _not_now(verb, "the store is away")
-
-
-def starting(verb: History | Subscribe) -> Refusal:
-    """The answer of a gateway that doesn't know yet where it begins."""
-    return _not_now(verb, "the gateway is starting")
-
-
-def upstream_away(verb: SetMark) -> Refusal:
-    """The answer to a mark that can't be sent now, or isn't known to be."""
-    return _not_now(verb, "marks can't be sent now")
+def _refuse(reader: Port, refused: Refusal) -> None:
+    measures.ERRORS.labels(int(refused.code)).inc()
+    reader.push(error_push(refused))
 
 
 def _not_now(verb: History | Subscribe | SetMark, reason: str) -> Refusal:

@@ -1,6 +1,6 @@
 """Draining: readers are told to connect elsewhere, a few at a time.
 
-All at once they would fall on the other boxes in the same second. :class:`Pace` says
+All at once they would fall on the other boxes in the same second. :class:`Spread` says
 how many should have been told by when; :func:`drain` tells them.
 """
 
@@ -27,7 +27,7 @@ _GRACE: Final = 0.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pace:
+class Spread:
     """``readers`` spread evenly over ``seconds``, or over longer if that were too many a second."""
 
     readers: int
@@ -56,14 +56,14 @@ async def drain(core: Core) -> None:
 
     A reader who doesn't hang up is cut off after the linger time.
     """
-    core.draining = True
-    await asyncio.gather(_drain_here(core), core.drain_elsewhere())
+    core.admission.draining = True
+    await asyncio.gather(_drain_here(core), core.engine.drain())
 
 
 async def _drain_here(core: Core) -> None:
     rng = random.Random()  # noqa: S311 - jitter, not a secret
-    readers = list(core.connections)
-    pace = Pace(len(readers), core.settings.drain_seconds, core.settings.drain_per_second)
+    readers = list(core.readers.open)
+    pace = Spread(len(readers), core.settings.drain_seconds, core.settings.drain_per_second)
     logger.info("draining %d readers in %.1f s", pace.readers, pace.duration if readers else 0.0)
     started, told = core.clock(), 0
     while told < pace.readers:
@@ -73,8 +73,8 @@ async def _drain_here(core: Core) -> None:
         told = max(told, due)
         await asyncio.sleep(_STEP)
     # Handshakes that were under way when the drain began.
-    for connection in list(core.connections):
+    for connection in list(core.readers.open):
         connection.close(DRAIN, retry_after_ms=retry_after_ms(rng))
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(core.empty.wait(), core.settings.linger + _GRACE)
-    logger.info("drained; %d connections were left", len(core.closing))
+        await asyncio.wait_for(core.readers.all_left(), core.settings.linger + _GRACE)
+    logger.info("drained; %d connections were left", len(core.readers.closing))

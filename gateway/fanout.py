@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from gateway import measures
-from gateway.hub import Audience, Subscription
+from gateway.kept_topics import Audience, Subscription
 from gateway.publication import Publication
 from newsfabric.closing import INTERNAL
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class _Job:
     publication: Publication
     groups: Iterator[tuple[str, tuple[Subscription, ...]]]
-    done: Callable[[], None] | None
+    done: Callable[[], None]
     transport: str = ""
     group: tuple[Subscription, ...] = ()
     # How many of ``group`` are done.
@@ -43,7 +43,7 @@ class Fanout:
         self._scheduled = False
 
     def publish(
-        self, publication: Publication, audience: Audience, done: Callable[[], None] | None = None
+        self, publication: Publication, audience: Audience, done: Callable[[], None]
     ) -> None:
         """Send ``publication`` to ``audience`` soon, after all that were given before."""
         self._jobs.append(_Job(publication, iter(audience), done))
@@ -62,8 +62,7 @@ class Fanout:
                 job.at = 0
             else:
                 self._jobs.popleft()
-                if job.done is not None:
-                    job.done()
+                job.done()
         self._scheduled = bool(self._jobs)
         if self._scheduled:
             self._loop.call_soon(self._turn)

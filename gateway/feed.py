@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
 
 import orjson
 
 from gateway import measures
+from gateway.broadcast import Broadcast
+from gateway.feed_state import FeedState
+from gateway.follower import Follower
+from gateway.hub import Hub
 from gateway.known_log import KnownLog
 from gateway.late import is_late
 from gateway.position import log_of
+from gateway.settings import GatewaySettings
 from newsfabric import topology
 from newsfabric.amqp import Consumer, Delivery, Link
 from newsfabric.control import decode_tick, tick_key
 from newsfabric.envelope import Envelope, decode, low_of, ms_of_id
 from newsfabric.hops import hops
-from newsfabric.races import DIRECT
+from newsfabric.races import DIRECT, Races
 from newsfabric.store.logs import Log
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import CONTROL_WORD, REVOKED
-
-if TYPE_CHECKING:
-    from gateway.core import Core
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +38,24 @@ _TICKS: str = tick_key("")
 
 
 class Feed:
-    """Consumes the queue ``gateway`` until the link is closed."""
+    """Consumes the queue ``gateway`` until the link is closed; ``state`` learns how old it is."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        follower: Follower,
+        broadcast: Broadcast,
+        races: Races,
+        state: FeedState,
+        settings: GatewaySettings,
+    ) -> None:
+        self._hub = hub
+        self._follower = follower
+        self._broadcast = broadcast
+        self._races = races
+        self._state = state
+        self._settings = settings
         self._consumer: Consumer | None = None
         # Complaints about undecodable messages: one line each time the count doubles.
         self._undecodable = 0
@@ -49,7 +64,7 @@ class Feed:
         """Declare the box's topology and consume, now and after each reconnect."""
         await link.on_connect(topology.declare_retail)
         self._consumer = await link.consumer(
-            topology.GATEWAY_QUEUE, self.take, prefetch=self._core.settings.prefetch
+            topology.GATEWAY_QUEUE, self.take, prefetch=self._settings.prefetch
         )
 
     def take(self, delivery: Delivery) -> None:
@@ -66,27 +81,27 @@ class Feed:
         self._ack(delivery)
 
     def _publish(self, delivery: Delivery) -> None:
-        core = self._core
+        hub = self._hub
         envelope = decode(delivery.message)
         # Before it was published it wasn't settled.
         low = min(low_of(delivery.message), max(0, envelope.seq - 1))
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
         way = hops(delivery.message.properties.headers)
-        sighting = core.races.came(envelope, way, clock_ms())
+        sighting = self._races.came(envelope, way, clock_ms())
         log, routed_ms = log_of(envelope), ms_of_id(envelope.id)
-        known = core.follower.heard(log, envelope.seq, low, sent_ms=routed_ms)
+        known = self._follower.heard(log, envelope.seq, low, sent_ms=routed_ms)
         if self._waits(envelope, known):
             measures.LEFT.inc()
             self._ack(delivery)
             return
-        copies, unknown = core.hub.copies, core.hub.unknown_topics
-        differing = core.hub.differing
-        publication = core.hub.offer(envelope, time.time())
+        copies, unknown = hub.copies, hub.unknown_topics
+        differing = hub.differing
+        publication = hub.offer(envelope, time.time())
         if publication is None:
-            measures.DUPLICATES.inc(core.hub.copies - copies)
-            measures.DIFFERING.inc(core.hub.differing - differing)
-            measures.UNKNOWN_TOPICS.inc(core.hub.unknown_topics - unknown)
+            measures.DUPLICATES.inc(hub.copies - copies)
+            measures.DIFFERING.inc(hub.differing - differing)
+            measures.UNKNOWN_TOPICS.inc(hub.unknown_topics - unknown)
             self._ack(delivery)
             return
 
@@ -94,10 +109,10 @@ class Feed:
 
         def done() -> None:
             sighting.steps["delivered"] = clock_ms()
-            core.trace(envelope, sighting)
+            self._broadcast.trace(envelope, sighting)
             self._ack(delivery)
 
-        core.publish(publication, done=done)
+        self._broadcast.publish(publication, done=done)
 
     def _waits(self, envelope: Envelope, known: KnownLog) -> bool:
         """Whether this is left to the reader of numbers, which finds it in the store.
@@ -105,18 +120,17 @@ class Feed:
         Something so old must be looked up first (:mod:`gateway.late`); and of a log with too many
         holes nothing is taken that makes one more.
         """
-        core = self._core
-        if is_late(envelope, clock_ms()) and not core.hub.knows(envelope):
+        if is_late(envelope, clock_ms()) and not self._hub.knows(envelope):
             return True
         beyond = envelope.seq > known.highest + 1
-        return beyond and len(known.seen) >= core.hub.logs.limits.runs
+        return beyond and len(known.seen) >= self._hub.logs.limits.runs
 
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)
         log = Log(tick.origin, tick.router, tick.epoch)
-        self._core.follower.ticked(log, tick.seq, tick.low, sent_ms=tick.sent_ms)
-        if tick.origin == self._core.settings.region:
-            self._core.fed_at = self._core.clock()
+        self._follower.ticked(log, tick.seq, tick.low, sent_ms=tick.sent_ms)
+        if tick.origin == self._settings.region:
+            self._state.ticked()
 
     def _ack(self, delivery: Delivery) -> None:
         if self._consumer is not None:

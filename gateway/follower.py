@@ -3,10 +3,6 @@
 What is to be read and when is :mod:`gateway.reading`'s to say, what is known of a log
 :mod:`gateway.known_log`'s. The next page of a log is read when the one before has reached its
 readers. What can't be read stays missing, and is tried again after a growing while.
-
-A gateway is **ready** when its own region's logs that live have been heard, each with nothing
-missing up to the first tick of it. One whose row in the directory hasn't moved for 12 s doesn't
-count: its router is gone, and nobody has closed it yet.
 """
 
 from __future__ import annotations
@@ -14,31 +10,29 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import functools
 import logging
 import random
-import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
 
 import orjson
 
 from gateway import late, measures
+from gateway.hub import Hub
 from gateway.known_log import KnownLog
+from gateway.late_copies import LateCopies
+from gateway.log_readiness import LogReadiness
 from gateway.logs import LeftLogs
 from gateway.position import log_of
 from gateway.reading import LOOK_SECONDS, Read, Reading
+from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
-from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
-from newsfabric.races import STORE
-from newsfabric.seldom import Seldom
-from newsfabric.sightings import Sighting
+from newsfabric.line_limits import LineLimit
+from newsfabric.store import Store
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.store.rules import clock_ms
-
-if TYPE_CHECKING:
-    from gateway.core import Core
 
 logger = logging.getLogger(__name__)
 
@@ -50,41 +44,49 @@ _MOST_ROWS: Final = 2_000
 # Between two reads of the directory, and while we aren't ready.
 _DIRECTORY_SECONDS: Final = 5.0
 _BEGINNING_SECONDS: Final = 0.5
-# A router moves its row each ten seconds at least.
-_MOVES_WITHIN: Final = 12.0
-# Copies of late messages are read so many at a time.
-_COPIES: Final = 5_000
-_MOST_PAGES: Final = 400
 # Topics of one page that are looked up at once.
 _TOPICS: Final = 8
 
 
 class Follower:
-    """Keeps what one gateway knows of the logs whole, from :meth:`begin` on."""
+    """Keeps what one gateway knows of the logs whole, from :meth:`begin` on.
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._logs = core.hub.logs
-        self._reading = Reading(self._logs, core.settings.region)
+    ``publish`` sends a message that was found to readers, unless it is a copy: then it says False.
+    It calls back when the last one has been given it.
+    """
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        store: Store,
+        settings: GatewaySettings,
+        clock: Callable[[], float],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        publish: Callable[[Envelope, Callable[[], None]], bool],
+    ) -> None:
+        self._hub = hub
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._spawn = spawn
+        self._publish = publish
+        self._logs = hub.logs
+        self._reading = Reading(self._logs, settings.region)
         self._under_way = 0
         self._began = asyncio.Event()
         self._ready = asyncio.Event()
         # Set when something is found to be missing.
         self._lacks = asyncio.Event()
-        # Logs of our own region that we wait for: the row's version, and since when it stands. None
-        # before the directory was read.
-        self._awaited: dict[Log, tuple[int, float]] | None = None
-        # The highest number of each that was seen before: what was missing then needn't be found.
-        self._seen_before: dict[Log, int] = {}
-        # Of these the last number of the first tick heard.
-        self._ticked: dict[Log, int] = {}
-        # When each region was heard last.
-        self._heard_at: dict[str, float] = {}
-        self._failing = Seldom()
+        self._readiness = LogReadiness(self._logs, settings.region)
+        self._late = LateCopies(
+            store, self._logs, region=settings.region, timeout=settings.store_timeout, clock=clock
+        )
+        self._failing = LineLimit()
 
     @property
     def ready(self) -> bool:
-        """Whether what our region's routers route reaches our readers: see above."""
+        """Whether what our region routes reaches our readers (:mod:`gateway.log_readiness`)."""
         return self._ready.is_set()
 
     @property
@@ -95,15 +97,15 @@ class Follower:
     def begin(self, left: LeftLogs | None = None) -> None:
         """Start, from what another control plane has left if there was one."""
         if left is not None:
-            self._logs.take(left, now=self._core.clock())
+            self._logs.take(left, now=self._clock())
             self._began.set()
-        self._core.spawn(self._follow_directory())
-        self._core.spawn(self._follow_logs())
+        self._spawn(self._follow_directory())
+        self._spawn(self._follow_logs())
 
-    async def readied(self, patience: float) -> None:
-        """Return when we are :attr:`ready`, or after ``patience`` seconds."""
+    async def readied(self, seconds: float) -> None:
+        """Return when we are :attr:`ready`, or after ``seconds`` seconds."""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 await self._ready.wait()
         except TimeoutError:
             logger.warning("not all logs of our region are heard yet: not ready until they are")
@@ -114,8 +116,8 @@ class Follower:
 
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int) -> KnownLog:
         """The feed has brought a message of ``log``, or a tick whose last number is ``seq``."""
-        now = self._core.clock()
-        self._heard_at[log.region] = now
+        now = self._clock()
+        self._late.heard(log.region)
         known = self._logs.heard(log, seq, min(low, seq), sent_ms=sent_ms, now=now)
         if known.lacks:
             self._lacks.set()
@@ -124,9 +126,7 @@ class Follower:
     def ticked(self, log: Log, seq: int, low: int, *, sent_ms: int) -> None:
         """As :meth:`heard`, for a tick."""
         self.heard(log, seq, low, sent_ms=sent_ms)
-        if self._awaited is None or log in self._awaited:
-            # The lowest: an absurd one mustn't keep us waiting.
-            self._ticked[log] = min(seq, self._ticked.get(log, seq))
+        self._readiness.ticked(log, seq)
 
     # The directory.
 
@@ -137,34 +137,34 @@ class Follower:
             pause = _DIRECTORY_SECONDS if self.ready else _BEGINNING_SECONDS
             try:
                 self._learn(await self._read_directory(known_days))
-                backoff.succeeded(self._core.clock())
+                backoff.succeeded(self._clock())
             except Exception as exc:
                 # Whatever a store does wrong, the next try may go well.
                 self._complain("the directory of logs can't be read", exc)
-                pause = max(pause, backoff.failed(self._core.clock()))
+                pause = max(pause, backoff.failed(self._clock()))
             # Gateways that started together shouldn't ask together for ever.
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 - jitter
 
     async def _read_directory(self, known_days: set[tuple[str, int]]) -> list[DirectoryRow]:
         """What may have changed: rows of today, of yesterday, and of days with unfinished logs;
         at first of all days."""
-        store, patience = self._core.store, self._core.settings.store_timeout
+        store, seconds = self._store, self._settings.store_timeout
         yesterday = clock_ms() // DAY_MS - 1
         unfinished = self._logs.unfinished()
         wanted = {(known.log.region, known.log.day) for known in unfinished}
         ended = {known.log for known in self._logs if known.ended is not None}
         rows: list[DirectoryRow] = []
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(seconds):
             days = await store.log_days()
         for region, day in days:
             if day >= yesterday or (region, day) in wanted or (region, day) not in known_days:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(seconds):
                     rows += await store.directory(region, day, but=ended)
         known_days.update(days)
         return rows
 
     def _learn(self, rows: Sequence[DirectoryRow]) -> None:
-        now = self._core.clock()
+        now = self._clock()
         if not self._began.is_set():
             self._logs.begin(rows, now=now)
         for row in rows:
@@ -172,45 +172,25 @@ class Follower:
             if known is not None and known.lacks:
                 self._lacks.set()
         if not self.ready:
-            self._await([row for row in rows if row.log.region == self._core.settings.region], now)
+            self._readiness.read(rows, now)
         self._logs.directory_read(clock_ms())
         self._began.set()
         self._look_whether_ready()
 
-    def _await(self, rows: Iterable[DirectoryRow], now: float) -> None:
-        """Wait for the logs of our region that there are now, as long as their rows move."""
-        if self._awaited is None:
-            self._awaited = {row.log: (row.version, now) for row in rows if row.ended is None}
-            self._seen_before = dict(self._logs.tops())
-            return
-        for row in rows:
-            if row.log not in self._awaited:
-                continue
-            version, since = self._awaited[row.log]
-            if row.ended is not None or (row.version == version and now > since + _MOVES_WITHIN):
-                del self._awaited[row.log]
-            elif row.version != version:
-                self._awaited[row.log] = row.version, now
-
     def _look_whether_ready(self) -> None:
-        if self.ready or self._awaited is None:
-            return
-        for log, last in self._ticked.items():
-            known = self._logs.find(log)
-            if known is not None and not known.holes(self._seen_before.get(log, 0) + 1, last):
-                self._awaited.pop(log, None)
-        if not self._awaited:
+        self._readiness.look()
+        if self._readiness.is_ready:
             self._ready.set()
 
     # The logs.
 
     async def _follow_logs(self) -> None:
-        core, reading = self._core, self._reading
+        reading = self._reading
         await self._began.wait()
         while True:
-            for read in reading.due(core.clock(), at_most=_READS - self._under_way):
+            for read in reading.due(self._clock(), at_most=_READS - self._under_way):
                 self._under_way += 1
-                core.spawn(self._read(read))
+                self._spawn(self._read(read))
             self._look_whether_ready()
             seconds = reading.rest() if self.ready else LOOK_SECONDS
             if seconds <= LOOK_SECONDS:
@@ -223,14 +203,13 @@ class Follower:
                     await self._lacks.wait()
 
     async def _read(self, read: Read) -> None:
-        core = self._core
         found, rows, at = 0, 0, 0
         try:
             for first, last in read.spans:
                 at = first
                 while at <= last:
-                    async with asyncio.timeout(core.settings.store_timeout):
-                        page = await core.store.numbers(
+                    async with asyncio.timeout(self._settings.store_timeout):
+                        page = await self._store.numbers(
                             read.log, first=at, last=last, limit=_PAGE, at_home=read.at_home
                         )
                     measures.READ_NUMBERS.inc(len(page))
@@ -243,11 +222,11 @@ class Follower:
             # Whatever a store does wrong, the next try may go well, and readers stay served.
             where = f" at {read.log.region}" if read.at_home else ""
             self._complain(f"numbers of {read.log.router:.80} can't be read{where}", exc)
-            self._reading.failed(read, core.clock())
+            self._reading.failed(read, self._clock())
             return
         finally:
             self._under_way -= 1
-        now = core.clock()
+        now = self._clock()
         if found and not read.tail:
             measures.REPAIR.observe(now - read.since)
         self._reading.done(read, upto=at - 1, found=found, now=now)
@@ -265,11 +244,11 @@ class Follower:
             if envelope is None or log_of(envelope) != log or not _is_json(envelope):
                 # Void, or its time is over, or nothing that readers could be given.
                 self._logs.skip(log, number.seq, number.seq)
-            elif late.is_late(envelope, wall_ms) and not self._core.hub.knows(envelope):
+            elif late.is_late(envelope, wall_ms) and not self._hub.knows(envelope):
                 by_topic[envelope.topic].append(envelope)
             else:
                 prompt.append(envelope)
-        await self._publish(prompt)
+        await self._give(prompt)
         topics = list(by_topic)
         for start in range(0, len(topics), _TOPICS):
             some = topics[start : start + _TOPICS]
@@ -285,54 +264,18 @@ class Follower:
         measures.LATE.inc(len(messages))
         for some in late.clusters(messages):
             try:
-                copies = await self._copies(topic, some)
+                given = await self._late.given(topic, some)
             except (StoreError, TimeoutError) as exc:
                 # Nobody knows: they stay missing.
                 self._complain("late messages can't be looked up", exc)
                 return
-            given = late.given(some, copies, self._logs)
             for one in some:
                 if one.identity in given and not self._logs.has(log_of(one), one.seq):
-                    self._core.hub.drop(one)
-            await self._publish(one for one in some if one.identity not in given)
+                    self._hub.drop(one)
+            await self._give(one for one in some if one.identity not in given)
 
-    async def _copies(self, topic: str, messages: Sequence[Envelope]) -> list[Envelope]:
-        """The copies of these messages that there are in every region."""
-        from_ms, to_ms = late.span_of(messages)
-        wanted = {one.identity for one in messages}
-        found: list[Envelope] = []
-        for region in self._regions():
-            end = to_ms
-            for _ in range(_MOST_PAGES):
-                async with asyncio.timeout(self._core.settings.store_timeout):
-                    page = await self._core.store.since(
-                        topic, from_ms=from_ms, to_ms=end, limit=_COPIES, region=region
-                    )
-                found += [one for one in page if one.identity in wanted]
-                if len(page) < _COPIES:
-                    break
-                # The oldest millisecond may not be whole, and comes again.
-                end = ms_of_id(page[0].id) + 1
-            else:
-                raise StoreError(f"too many copies on {topic}")
-        return found
-
-    def _regions(self) -> list[str]:
-        """Those that are asked for copies."""
-        now, own = self._core.clock(), self._core.settings.region
-        # Of one that has no log of which more may come everything was seen here.
-        for known in self._logs.unfinished():
-            self._heard_at.setdefault(known.log.region, now)
-        lives = (
-            region
-            for region, heard_at in self._heard_at.items()
-            if region != own and now - heard_at < late.SILENT_SECONDS
-        )
-        return [own, *sorted(lives)]
-
-    async def _publish(self, messages: Iterable[Envelope]) -> None:
+    async def _give(self, messages: Iterable[Envelope]) -> None:
         """Publish these, and return when they have reached their readers."""
-        core = self._core
         left, all_done = 1, asyncio.Event()
 
         def one_done() -> None:
@@ -341,23 +284,18 @@ class Follower:
             if left == 0:
                 all_done.set()
 
-        def given(envelope: Envelope, sighting: Sighting) -> None:
-            core.trace(envelope, sighting)
-            one_done()
-
         for envelope in messages:
-            publication = core.hub.offer(envelope, time.time())
-            if publication is not None:
-                left += 1
+            left += 1
+            if self._publish(envelope, one_done):
                 measures.RECOVERED.inc()
-                sighting = core.races.came(envelope, STORE, clock_ms())
-                core.publish(publication, functools.partial(given, envelope, sighting))
+            else:
+                one_done()
         one_done()
         await all_done.wait()
 
     def _complain(self, what: str, problem: Exception) -> None:
         measures.LOG_FAILURES.inc()
-        unsaid = self._failing.may_say(self._core.clock())
+        unsaid = self._failing.may_log(self._clock())
         if unsaid is not None:
             ours = None if isinstance(problem, (StoreError, TimeoutError)) else problem
             why = str(problem) or "the store doesn't answer"

@@ -19,7 +19,7 @@ import orjson
 
 from newsfabric.closing import CloseReason
 from newsfabric.envelope import Envelope
-from newsfabric.mailbox import PUSH_TYPES, Mark
+from newsfabric.mailbox import PUSH_TYPES, UserMark
 from newsfabric.pushes import message_fields
 from newsfabric.topics import TopicClass
 
@@ -63,7 +63,7 @@ def message_push(envelope: Envelope, topic_class: TopicClass, position: str | No
     return head[:-1] + b',"body":' + envelope.body + b"}"
 
 
-def mark_push(mark: Mark, position: str | None) -> bytes:
+def mark_push(mark: UserMark, position: str | None) -> bytes:
     """The ``acked``, ``read`` or ``dismissed`` push; ``position`` is as in a message's."""
     return orjson.dumps(
         {

@@ -14,19 +14,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway import measures
+from gateway.auth_state import AuthState
 from gateway.protocol import LogIn, Refusal
 from gateway.revocations import Revocations, decode_revocation
-from gateway.standing import Standing
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import Envelope
-from newsfabric.errors import BadToken, ConfigError, StoreError
+from newsfabric.errors import BadToken, StoreError
 from newsfabric.store.rules import clock_ms
 from newsfabric.token_keys import TokenKeys
 from newsfabric.tokens import Login, TokenRules, verify
@@ -39,39 +38,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
 _PAGE: Final = 1_000
 # So long a gateway that starts waits for the revocations before it lets readers in.
-_PATIENCE: Final = 2.0
+_START_SECONDS: Final = 2.0
 _GOOD: Final = measures.TOKENS.labels("good")
 _NO_LOGINS: Final = "logins aren't set up here"
 _NOT_YET: Final = "nobody can log in yet"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSettings:
-    """How readers' tokens are checked.
-
-    ``keys`` is a file (PEM or JWKS) or a JWKS URL; None: no logins. ``cookie`` names the cookie
-    that may hold a token (None: none); it counts for pages of listed origins and our own host
-    alone. ``keys_again`` seconds lie at least between two reads of the keys that tokens cause.
-    """
-
-    keys: str | None = None
-    audience: str | None = None
-    issuer: str | None = None
-    cookie: str | None = None
-    leeway: float = 5.0
-    keys_again: float = 10.0
-
-    def __post_init__(self) -> None:
-        if self.cookie is None:
-            return
-        if self.keys is None:
-            raise ConfigError("a token cookie (--token-cookie) needs keys (--token-keys)")
-        # RFC 6265 section 4.1.1: a cookie's name is a token.
-        if _COOKIE.fullmatch(self.cookie) is None:
-            raise ConfigError(f"{self.cookie!r} is no name of a cookie")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +53,7 @@ class Verdict:
     With ``hang_up`` that was one bad token too many.
     """
 
-    standing: Standing
+    auth: AuthState
     refusal: Refusal | None = None
     hang_up: bool = False
 
@@ -94,9 +66,9 @@ class Gate:
     """Decides the logins of one gateway. :meth:`start` it, and :meth:`close` it."""
 
     def __init__(
-        self, told: GatewaySettings, table: TopicTable, store: Store, evict: Evict
+        self, settings: GatewaySettings, table: TopicTable, store: Store, evict: Evict
     ) -> None:
-        tokens = told.tokens
+        tokens = settings.tokens
         self.revocations = Revocations(table.tokens_ttl)
         self._rules = TokenRules(
             audience=tokens.audience,
@@ -107,10 +79,10 @@ class Gate:
         self._keys = (
             None if tokens.keys is None else TokenKeys(tokens.keys, again=tokens.keys_again)
         )
-        self._bad_tokens = told.reader.bad_tokens
+        self._bad_tokens = settings.reader.bad_tokens
         self._store = store
         self._evict = evict
-        self._store_timeout = told.store_timeout
+        self._store_timeout = settings.store_timeout
         self._loaded = asyncio.Event()
         self._bad = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -138,7 +110,7 @@ class Gate:
             asyncio.create_task(self._load()),
         ]
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_START_SECONDS):
                 await self._loaded.wait()
         except TimeoutError:
             logger.warning("the revocations aren't read yet: nobody can log in until they are")
@@ -151,7 +123,7 @@ class Gate:
         if self._keys is not None:
             await self._keys.close()
 
-    def heed(self, envelopes: Iterable[Envelope]) -> None:
+    def apply_revocations(self, envelopes: Iterable[Envelope]) -> None:
         """Revocations have come, the oldest first."""
         now_ms = clock_ms()
         heard = [one for envelope in envelopes if (one := _revocation(envelope)) is not None]
@@ -159,36 +131,36 @@ class Gate:
         if news:
             self._evict(news)
 
-    def decide(self, standing: Standing, verb: LogIn) -> Verdict | None:
-        """What ``verb`` makes of a reader with ``standing``; None: :meth:`decide_later`."""
-        if (refusal := self._not_now(standing, verb)) is not None:
-            return Verdict(standing, refusal)
+    def decide(self, auth: AuthState, verb: LogIn) -> Verdict | None:
+        """What ``verb`` makes of a reader with ``auth``; None: :meth:`decide_later`."""
+        if (refusal := self._not_now(auth, verb)) is not None:
+            return Verdict(auth, refusal)
         assert self._keys is not None
         try:
             login = self._verify(verb.token)
         except BadToken as bad:
-            return None if bad.reason == "unknown_key" else self._refused(standing, verb, bad)
-        return self._welcomed(standing, verb, login)
+            return None if bad.reason == "unknown_key" else self._refused(auth, verb, bad)
+        return self._welcomed(auth, verb, login)
 
-    async def decide_later(self, standing: Standing, verb: LogIn) -> Verdict:
+    async def decide_later(self, auth: AuthState, verb: LogIn) -> Verdict:
         """The same, after the keys were read again, if that may be done now."""
         assert self._keys is not None
         await self._keys.look_again()
         try:
-            return self._welcomed(standing, verb, self._verify(verb.token))
+            return self._welcomed(auth, verb, self._verify(verb.token))
         except BadToken as bad:
-            return self._refused(standing, verb, bad)
+            return self._refused(auth, verb, bad)
 
-    async def decide_at_last(self, standing: Standing, verb: LogIn) -> Verdict:
+    async def decide_at_last(self, auth: AuthState, verb: LogIn) -> Verdict:
         """The same, for whoever can wait."""
-        return self.decide(standing, verb) or await self.decide_later(standing, verb)
+        return self.decide(auth, verb) or await self.decide_later(auth, verb)
 
-    def _not_now(self, standing: Standing, verb: LogIn) -> Refusal | None:
+    def _not_now(self, auth: AuthState, verb: LogIn) -> Refusal | None:
         if self._keys is None:
             return Refusal(code=ErrorCode.UNAUTHORIZED, reason=_NO_LOGINS, ref=verb.ref)
         if not self._loaded.is_set():
             return Refusal(code=ErrorCode.INTERNAL, reason=_NOT_YET, temporary=True, ref=verb.ref)
-        if verb.refresh and standing.login is None:
+        if verb.refresh and auth.login is None:
             return Refusal(code=ErrorCode.UNAUTHORIZED, reason="log in first", ref=verb.ref)
         return None
 
@@ -199,19 +171,17 @@ class Gate:
             raise BadToken("revoked", "the token was revoked")
         return login
 
-    def _welcomed(self, standing: Standing, verb: LogIn, login: Login) -> Verdict:
-        if standing.login is not None and standing.login.user != login.user:
+    def _welcomed(self, auth: AuthState, verb: LogIn, login: Login) -> Verdict:
+        if auth.login is not None and auth.login.user != login.user:
             measures.TOKENS.labels("other_user").inc()
             reason = "logged in as somebody else already"
-            return Verdict(
-                standing, Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason, ref=verb.ref)
-            )
+            return Verdict(auth, Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason, ref=verb.ref))
         _GOOD.inc()
-        return Verdict(Standing(login, standing.bad_tokens))
+        return Verdict(AuthState(login, auth.bad_tokens))
 
-    def _refused(self, standing: Standing, verb: LogIn, bad: BadToken) -> Verdict:
+    def _refused(self, auth: AuthState, verb: LogIn, bad: BadToken) -> Verdict:
         self._complain(bad)
-        now = Standing(standing.login, standing.bad_tokens + 1)
+        now = AuthState(auth.login, auth.bad_tokens + 1)
         expired = bad.reason == "expired"
         code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
         refusal = Refusal(code=code, reason=str(bad), ref=verb.ref)
@@ -254,7 +224,7 @@ class Gate:
                 break
             before = page[0].id
         # The pages come from the newest to the oldest, and each has its oldest first.
-        self.heed(envelope for page in reversed(pages) for envelope in page)
+        self.apply_revocations(envelope for page in reversed(pages) for envelope in page)
 
 
 def _revocation(envelope: Envelope) -> tuple[str, int] | None:

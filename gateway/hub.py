@@ -14,19 +14,16 @@ who is subscribed: its number is missing until then.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Iterable
-from typing import Protocol
 
 from gateway.forgotten import Forgotten
-from gateway.frames import Variant
 from gateway.identities import SeenIdentities
+from gateway.kept_topics import Audience, KeptTopics, Subscriber, Subscription
 from gateway.logs import Logs
 from gateway.memory import TopicMemory
 from gateway.position import copy_of, log_of
 from gateway.publication import Publication
-from newsfabric.closing import CloseReason
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.topics import TopicTable
 
@@ -35,9 +32,8 @@ from newsfabric.topics import TopicTable
 class HubLimits:
     """What the hub keeps, at most.
 
-    At ``topics`` or ``memory_bytes`` the topics that nobody is subscribed to are forgotten, the
-    least recently used first; when there are none, nothing is kept of new topics, and a topic that
-    grows loses its oldest messages. At ``keys`` a topic forgets the key renewed longest ago.
+    What happens at ``topics`` or ``memory_bytes``: :mod:`gateway.kept_topics`. At ``keys`` a topic
+    forgets the key renewed longest ago.
     """
 
     topics: int = 20_000
@@ -52,65 +48,12 @@ class HubLimits:
     identity_seconds: float = 900.0
 
 
-class Subscriber(Protocol):
-    """Someone who can be given publications."""
-
-    @property
-    def transport(self) -> str:
-        """Its transport's name; the audience is grouped by it."""
-
-    @property
-    def variant(self) -> Variant:
-        """How its frames are dressed; the same for all of one transport."""
-
-    def deliver(self, frame: bytes, publication: Publication) -> bool:
-        """Take one frame of ``publication``; whether the socket did at once. Never blocks."""
-
-    def close(self, reason: CloseReason) -> None:
-        """End the connection; it unsubscribes."""
-
-
-class Subscription:
-    """That ``subscriber`` gets ``topic``. Not active any more once it was taken back."""
-
-    __slots__ = ("active", "subscriber", "topic")
-
-    def __init__(self, topic: str, subscriber: Subscriber) -> None:
-        self.topic = topic
-        self.subscriber = subscriber
-        self.active = True
-
-
-# A snapshot by transport. Skip subscriptions that aren't active when their turn comes.
-Audience = tuple[tuple[str, tuple[Subscription, ...]], ...]
-
-
-class _Topic:
-    __slots__ = ("audience", "memory", "subscriptions", "warm")
-
-    def __init__(self, memory: TopicMemory) -> None:
-        self.memory = memory
-        # Whether the store was asked for what came before.
-        self.warm = False
-        self.subscriptions: dict[Subscription, None] = {}
-        self.audience: Audience | None = ()
-
-    def grouped(self) -> Audience:
-        if self.audience is None:
-            groups: dict[str, list[Subscription]] = {}
-            for subscription in self.subscriptions:
-                groups.setdefault(subscription.subscriber.transport, []).append(subscription)
-            self.audience = tuple((name, tuple(group)) for name, group in groups.items())
-        return self.audience
-
-
 class Hub:
     """All topics of one gateway."""
 
     def __init__(self, topics: TopicTable, logs: Logs, limits: HubLimits | None = None) -> None:
         self.limits = limits or HubLimits()
         self.logs = logs
-        self.memory_bytes = 0
         self.copies = 0
         # Copies with another body than the one that was published, as far as that is remembered.
         self.differing = 0
@@ -119,9 +62,18 @@ class Hub:
         self._seen = SeenIdentities(
             seconds=self.limits.identity_seconds, limit=self.limits.identities
         )
-        self._topics: dict[str, _Topic] = {}
-        # Those without subscriptions, least recently used first.
-        self._idle: collections.OrderedDict[str, None] = collections.OrderedDict()
+        keys = self.limits.keys
+        self._topics = KeptTopics(
+            self.limits.topics,
+            self.limits.memory_bytes,
+            topics.of_any,
+            lambda policy: TopicMemory(policy, keys, Forgotten(logs.tops)),
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all that is remembered of topics weighs."""
+        return self._topics.memory_bytes
 
     @property
     def topics(self) -> int:
@@ -155,15 +107,13 @@ class Hub:
         if self.knows(envelope):
             self.drop(envelope)
             return None
-        known = self._topics.get(envelope.topic)
-        if known is None and self._has_room():
-            # What its memory lacks is what was seen until now.
-            known = self._create(envelope.topic)
+        # What a new memory lacks is what was seen until now.
+        known = self._topics.keep_if_room(envelope.topic)
         self.logs.saw(copy.log, copy.seq)
         self._seen.add(envelope.identity, now)
         publication = Publication(envelope, policy, self.position(now))
         if known is not None:
-            self._remember(publication, known)
+            self._topics.add(publication, known)
         return publication
 
     def knows(self, envelope: Envelope) -> bool:
@@ -171,7 +121,7 @@ class Hub:
         if envelope.identity in self._seen:
             return True
         # A quiet topic remembers messages for longer than the window lasts.
-        known = self._topics.get(envelope.topic)
+        known = self._topics.find(envelope.topic)
         return known is not None and known.memory.holds(envelope.identity, envelope.key)
 
     def drop(self, envelope: Envelope) -> None:
@@ -179,9 +129,9 @@ class Hub:
         copy = copy_of(envelope)
         self.logs.saw(copy.log, copy.seq)
         self.copies += 1
-        known = self._topics.get(envelope.topic)
+        known = self._topics.find(envelope.topic)
         if known is not None:
-            known.memory.note_copy(envelope.identity, copy)
+            known.memory.note_copy(envelope)
             self.differing += known.memory.differs(envelope)
 
     def position(self, now: float) -> str:
@@ -190,40 +140,25 @@ class Hub:
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Subscription:
         """From now on ``subscriber`` is in the audience of ``topic`` (one of topics.toml)."""
-        known = self._topics.get(topic) or self._create(topic)
-        self._idle.pop(topic, None)
-        subscription = Subscription(topic, subscriber)
-        known.subscriptions[subscription] = None
-        known.audience = None
-        return subscription
+        return self._topics.subscribe(topic, subscriber)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Take a subscription back; harmless when it was before."""
-        if not subscription.active:
-            return
-        subscription.active = False
-        known = self._topics[subscription.topic]
-        del known.subscriptions[subscription]
-        known.audience = None
-        if not known.subscriptions:
-            self._idle[subscription.topic] = None
-            self._make_room()
+        self._topics.unsubscribe(subscription)
 
     def audience(self, topic: str) -> Audience:
         """Who is subscribed to ``topic`` now."""
-        known = self._topics.get(topic)
-        return () if known is None else known.grouped()
+        known = self._topics.find(topic)
+        return () if known is None else known.audience
 
     def is_warm(self, topic: str) -> bool:
         """Whether the store was asked for ``topic``'s past."""
-        known = self._topics.get(topic)
+        known = self._topics.find(topic)
         return known is not None and known.warm
 
     def memory(self, topic: str) -> TopicMemory:
         """What is remembered of ``topic`` (one of topics.toml)."""
-        known = self._topics.get(topic) or self._create(topic)
-        self._touch(topic)
-        return known.memory
+        return self._topics.keep(topic).memory
 
     def warm(
         self,
@@ -238,8 +173,7 @@ class Hub:
 
         ``complete`` says that the store has nothing before ``history``.
         """
-        known = self._topics.get(topic) or self._create(topic)
-        self._touch(topic)
+        known = self._topics.keep(topic)
         holds = known.memory.holds
         older = self.past(topic, (e for e in history if not holds(e.identity, e.key)), now)
         versions = self.past(topic, (e for e in latest if not holds(e.identity, e.key)), now)
@@ -247,10 +181,9 @@ class Hub:
         known.memory.put_before(older, complete=complete)
         known.memory.put_latest(versions)
         known.warm = True
-        self.memory_bytes += known.memory.weight - before
         for publication in older:
             self._seen.add(publication.envelope.identity, now)
-        self._make_room()
+        self._topics.grown(topic, known.memory.weight - before)
 
     def past(
         self, topic: str, stored: Iterable[Envelope], now: float, *, remembered: bool = False
@@ -260,7 +193,7 @@ class Hub:
 
         Whoever is given these mustn't get them twice: a copy that comes later isn't published.
         """
-        known = None if remembered else self._topics.get(topic)
+        known = None if remembered else self._topics.find(topic)
         policy = self._table.of_any(topic)
         assert policy is not None
         older = [
@@ -312,44 +245,3 @@ class Hub:
         for publication in older:
             if ms_of_id(publication.envelope.id) >= since_ms:
                 self._seen.add(publication.envelope.identity, now)
-
-    def _remember(self, publication: Publication, known: _Topic) -> None:
-        before = known.memory.weight
-        known.memory.add(publication)
-        self.memory_bytes += known.memory.weight - before
-        self._touch(publication.envelope.topic)
-        self._make_room()
-        while self.memory_bytes > self.limits.memory_bytes:
-            before = known.memory.weight
-            if not known.memory.trim():
-                break
-            self.memory_bytes -= before - known.memory.weight
-
-    def _has_room(self) -> bool:
-        return len(self._topics) < self.limits.topics or bool(self._idle)
-
-    def _create(self, topic: str) -> _Topic:
-        policy = self._table.of_any(topic)
-        if policy is None:
-            raise ValueError(f"no such topic: {topic!r}")
-        known = self._topics[topic] = _Topic(
-            TopicMemory(policy, self.limits.keys, Forgotten(self.logs.tops))
-        )
-        self._idle[topic] = None
-        self._make_room(spare=topic)
-        return known
-
-    def _touch(self, topic: str) -> None:
-        if topic in self._idle:
-            self._idle.move_to_end(topic)
-
-    def _make_room(self, spare: str | None = None) -> None:
-        """Forget idle topics, least recently used first, until the limits hold."""
-        while self._idle and (
-            len(self._topics) > self.limits.topics or self.memory_bytes > self.limits.memory_bytes
-        ):
-            topic = next(iter(self._idle))
-            if topic == spare:
-                return
-            del self._idle[topic]
-            self.memory_bytes -= self._topics.pop(topic).memory.weight

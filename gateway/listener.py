@@ -22,7 +22,7 @@ from gateway import measures
 from gateway.budget import Budget, ReaderStream
 from newsfabric.addresses import Addresses
 from newsfabric.errors import ConfigError
-from newsfabric.seldom import Seldom
+from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Listener:
         self._most = most
         self._open = 0
         self._addresses = Addresses(per_address)
-        self._pauses = Seldom(every=60.0)
+        self._pauses = LineLimit(every=60.0)
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
         self._socket = listen(host, port)
@@ -114,7 +114,7 @@ class Listener:
 
     def _pause(self, why: str) -> None:
         measures.ACCEPT_PAUSES.inc()
-        unsaid = self._pauses.may_say(self._loop.time())
+        unsaid = self._pauses.may_log(self._loop.time())
         if unsaid is not None:
             text = "no new connections for %.1f s at a time: %s (and %d more)"
             logger.warning(text, _PAUSE, why, unsaid)

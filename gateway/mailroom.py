@@ -28,11 +28,11 @@ from gateway.late import is_late
 from gateway.memory import TopicMemory
 from gateway.protocol import Gap
 from gateway.publication import Publication
-from gateway.resume import Recalled
+from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.line_limits import LineLimit
 from newsfabric.mailbox import Kept, announced_again
-from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.store.rules import MAX_MAILBOX
 from newsfabric.topics import TopicPolicy
@@ -70,7 +70,7 @@ class Mailroom:
         *,
         hub: Hub,
         store: Store,
-        told: GatewaySettings,
+        settings: GatewaySettings,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         publish: Callable[[Publication], None],
         store_is_away: Callable[[StoreError], None],
@@ -78,7 +78,7 @@ class Mailroom:
     ) -> None:
         self._hub = hub
         self._store = store
-        self._told = told
+        self._settings = settings
         self._spawn = spawn
         self._publish = publish
         self._store_is_away = store_is_away
@@ -89,7 +89,7 @@ class Mailroom:
         )
         self._reads = 0
         # Each login of its user reads it again.
-        self._failing = Seldom()
+        self._failing = LineLimit()
 
     async def collect(self, topic: str) -> Recalled:
         """What is kept on ``topic``, a user's own, in the order to send it. Join at once after.
@@ -106,10 +106,10 @@ class Mailroom:
     async def _read(self, topic: str) -> _Read:
         waiting = self._waiting.get(topic)
         if waiting is None:
-            if len(self._waiting) >= self._told.mailboxes_waiting:
+            if len(self._waiting) >= self._settings.mailboxes_waiting:
                 raise StoreUnavailable(f"{len(self._waiting)} mailboxes wait to be read")
             waiting = self._waiting[topic] = asyncio.get_running_loop().create_future()
-            if self._reads < self._told.mailbox_reads:
+            if self._reads < self._settings.mailbox_reads:
                 self._reads += 1
                 self._spawn(self._read_all())
         # Others may wait for the same: who is cancelled must not take it with them.
@@ -121,7 +121,7 @@ class Mailroom:
         await asyncio.sleep(0)
         try:
             while self._waiting:
-                count = min(len(self._waiting), self._told.mailbox_batch)
+                count = min(len(self._waiting), self._settings.mailbox_batch)
                 batch = [self._waiting.popitem(last=False) for _ in range(count)]
                 await self._read_batch(batch)
         finally:
@@ -134,7 +134,7 @@ class Mailroom:
         arrived = [memory.arrived for memory in memories]
         began_ms = int(self._now() * 1000)
         try:
-            async with asyncio.timeout(self._told.store_timeout):
+            async with asyncio.timeout(self._settings.store_timeout):
                 found = await self._store.mailboxes(topics, limit=MAX_MAILBOX)
         except (StoreUnavailable, TimeoutError) as exc:
             away = StoreUnavailable(str(exc) or "the store doesn't answer")
@@ -156,7 +156,7 @@ class Mailroom:
     ) -> bool:
         """One of ``batch`` is spoilt, which is nothing to the others."""
         if len(batch) == 1:
-            unsaid = self._failing.may_say(self._now())
+            unsaid = self._failing.may_log(self._now())
             if unsaid is not None:
                 logger.warning("a mailbox can't be read (and %d more): %s", unsaid, why)
             self._fail(batch, why)
@@ -205,7 +205,10 @@ class Mailroom:
             last = found[-1]
             position = self._hub.position(now)
             found[-1] = Publication(last.envelope, policy, position)
-        return Recalled(found, None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY)
+        gap = None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY
+        # Its number is missing here: when it is found everybody is given it.
+        is_ahead = not all(self._hub.was_given(one.envelope) for one in there)
+        return Recalled(found, gap, is_ahead)
 
     def _hear_of(self, kept: Sequence[Kept], now: float) -> None:
         """What the feed hasn't brought yet goes to everyone, and its copy is dropped later.

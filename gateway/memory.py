@@ -17,12 +17,27 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import ClassVar, Final, NamedTuple
 
 from gateway.forgotten import Forgotten
-from gateway.position import Copy
+from gateway.position import Copy, copy_of
 from gateway.publication import Publication
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.topics import TopicPolicy
+
+# Copies that reads of the store may lack: of a cut's backlog that comes at 100 a second for as long
+# as a read takes and is used soon.
+_NEW_COPIES: Final = 1_024
+
+
+class NewCopy(NamedTuple):
+    """A further copy of a message, routed at ``ms``. The message was the ``arrival``-th that
+    arrived; 0 if memory doesn't have it, or has it from the store."""
+
+    identity: int
+    copy: Copy
+    ms: int
+    arrival: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,8 +53,18 @@ class TopicMemory:
 
     ``forgotten`` says what was there before the memory was made; what it trims is added.
     ``arrived`` messages were given to :meth:`add`, of which the first ``lost`` are not
-    remembered any more. ``changes`` counts whatever changes what a reader who resumes is given.
+    remembered any more. ``new_copies`` have come that a read of the store may lack
+    (:meth:`new_copies_since`); the last such read was begun when ``read_at`` messages had arrived.
+    ``changes`` counts whatever changes what a reader who resumes is given. No other memory has its
+    ``serial``.
     """
+
+    __slots__ = (
+        "_held", "_latest", "_max_keys", "_new_copies", "_put_before", "_recent", "arrived",
+        "changes", "complete", "forgotten", "lost", "new_copies", "policy", "read_at", "serial",
+        "weight",
+    )  # fmt: skip
+    _serials: ClassVar = itertools.count()
 
     def __init__(
         self, policy: TopicPolicy, max_keys: int, forgotten: Forgotten | None = None
@@ -50,12 +75,17 @@ class TopicMemory:
         self.forgotten = forgotten or Forgotten()
         self.arrived = 0
         self.lost = 0
+        self.read_at = 0
+        self.new_copies = 0
+        # None as long as none has come: a gateway has thousands of topics.
+        self._new_copies: collections.deque[NewCopy] | None = None
+        self.serial = next(self._serials)
         self.changes = 0
         # Of the recent, the first so many were put before those that arrived.
         self._put_before = 0
         self._max_keys = max_keys
         # How much more than policy.keep may be remembered, for each who holds it.
-        self._held: list[int] = []
+        self._held: tuple[int, ...] = ()
         self._recent: collections.OrderedDict[int, Publication] = collections.OrderedDict()
         # By key, the one that was renewed last at the end.
         self._latest: collections.OrderedDict[str, Publication] = collections.OrderedDict()
@@ -74,6 +104,7 @@ class TopicMemory:
         """Remember a message that has just arrived."""
         self.arrived += 1
         self.changes += 1
+        publication.arrival = self.arrived
         self._recent[publication.envelope.identity] = publication
         self.weight += publication.weight
         while len(self._recent) > self.policy.keep + max(self._held, default=0):
@@ -87,26 +118,50 @@ class TopicMemory:
         Whoever reads the store needs what arrives meanwhile, however slow that is. What is too
         many afterwards goes when the next message arrives.
         """
-        self._held.append(most)
+        self._held += (most,)
         try:
             yield
         finally:
-            self._held.remove(most)
+            at = self._held.index(most)
+            self._held = self._held[:at] + self._held[at + 1 :]
 
     def __contains__(self, identity: int) -> bool:
         """Whether this is one of the recent messages."""
         return identity in self._recent
 
-    def note_copy(self, identity: int, copy: Copy) -> None:
+    def note_copy(self, envelope: Envelope) -> None:
         """Another copy of a message has come.
 
         If it can't be noted it counts as forgotten: a position from elsewhere may lack this copy
         alone.
         """
-        publication = self._recent.get(identity)
+        copy = copy_of(envelope)
+        publication = self._recent.get(envelope.identity)
+        arrival = 0 if publication is None else publication.arrival
         if publication is None or not publication.add_copy(copy):
             self.forgotten.add(copy.log, copy.seq)
+            arrival = 0
+        if arrival <= self.read_at:
+            # Memory may forget the message, and then this copy is in no read of before.
+            self.new_copies += 1
+            if self._new_copies is None:
+                self._new_copies = collections.deque(maxlen=_NEW_COPIES)
+            new = NewCopy(envelope.identity, copy, ms_of_id(envelope.id), arrival)
+            self._new_copies.append(new)
         self.changes += 1
+
+    def new_copies_since(self, count: int) -> list[NewCopy] | None:
+        """Those after the first ``count``; None if they were too many.
+
+        Who read the store before one of them came may lack it.
+        """
+        kept = list(self._new_copies or ())
+        new = self.new_copies - count
+        return None if new > len(kept) else kept[len(kept) - new :]
+
+    def find(self, identity: int) -> Publication | None:
+        """The recent message with this identity."""
+        return self._recent.get(identity)
 
     def differs(self, envelope: Envelope) -> bool:
         """Whether the copy that is remembered has another body."""

@@ -41,7 +41,8 @@ class OutboxLimits:
     """Bytes a connection may keep waiting, and for how long."""
 
     hard_bytes: int = 4 << 20
-    soft_bytes: int = 1 << 20
+    # A replay of 1 MiB and what a transport puts around its pushes: measured, 3 to 16 %.
+    soft_bytes: int = 5 << 18
     soft_seconds: float = 10.0
 
     def __post_init__(self) -> None:

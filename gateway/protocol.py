@@ -15,7 +15,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import orjson
 
@@ -23,7 +23,7 @@ from gateway.frames import encode_push
 from gateway.position import decode
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import identity_of_id
-from newsfabric.mailbox import MARK_KINDS, Mark, MarkKind
+from newsfabric.mailbox import MARK_KINDS, MarkKind, UserMark
 from newsfabric.numbers import is_whole
 from newsfabric.topics import TopicTable, is_topic, parse_duration
 
@@ -60,15 +60,10 @@ class ReaderLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rewind:
-    """How far back to start: a number of messages, or seconds. Exactly one is set.
-
-    With ``latest`` the newest of each key come too: where it stands in the place of a position that
-    can't be resumed from. Who asks for a rewind gets that and nothing else.
-    """
+    """How far back to start: a number of messages, or seconds. Exactly one is set."""
 
     count: int | None = None
     seconds: float | None = None
-    latest: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +156,11 @@ class Gap(enum.Enum):
     TOO_LARGE = "too_large"
 
 
-class Admission(enum.Enum):
-    """Whether another verb may come in."""
+class Throttle(enum.Enum):
+    """What becomes of the next verb, by how many came before it."""
 
-    WELCOME = "welcome"
-    REFUSED = "refused"
+    ALLOW = "allow"
+    REFUSE = "refuse"
     HANG_UP = "hang up"
 
 
@@ -190,7 +185,7 @@ class Session:
         self._updated = now
         self._refused = 0
 
-    def admit(self, now: float) -> Admission:
+    def admit(self, now: float) -> Throttle:
         """A verb has come in at ``now``. Call it once for each, before anything is read."""
         limits = self._limits
         earned = max(0.0, now - self._updated) * limits.verbs_per_second
@@ -200,9 +195,9 @@ class Session:
             self._tokens -= 1.0
             if self._tokens >= limits.verbs / 2:
                 self._refused = 0
-            return Admission.WELCOME
+            return Throttle.ALLOW
         self._refused += 1
-        return Admission.REFUSED if self._refused <= limits.refusals else Admission.HANG_UP
+        return Throttle.REFUSE if self._refused <= limits.refusals else Throttle.HANG_UP
 
     def read(self, data: str | bytes) -> Intent:
         """What the reader wants."""
@@ -275,7 +270,7 @@ class Session:
         if not _is_id(id_):
             raise _bad("id must be a message's id")
         try:
-            Mark(topic=topic, id=id_, kind=kind, at_ms=0)
+            UserMark(topic=topic, id=id_, kind=kind, at_ms=0)
         except ValueError as exc:
             raise _bad("this topic's messages can't be marked") from exc
         return SetMark(topic=topic, id=id_, kind=kind, ref=ref)
@@ -380,31 +375,29 @@ def error_push(refusal: Refusal) -> bytes:
     )
 
 
-def subscribed_push(
-    verb: Subscribe, position: str | None, *, recovered: bool = False, gap: Gap | None = None
-) -> bytes:
-    """The reply to ``subscribe``; what is replayed comes after it.
+class Subscribed(NamedTuple):
+    """What a reader is told who subscribes; what is replayed comes after it.
 
     ``recovered`` says that the replay is certainly all that came after the verb's position, or all
-    that is kept of a user's own topic; ``gap`` why it may not be. There is no position when the
+    that is kept of a user's own topic; ``gap`` why it may not be. There is no ``position`` when the
     last one of what is replayed has it.
     """
+
+    position: str | None
+    recovered: bool = False
+    gap: Gap | None = None
+
+
+def subscribed_push(verb: Subscribe, told: Subscribed) -> bytes:
+    """The reply to ``subscribe``."""
     push = {
         "type": "subscribed",
         "ref": verb.ref,
         "topic": verb.topic,
-        "recovered": recovered,
-        "position": position,
+        "recovered": told.recovered,
+        "position": told.position,
     }
-    return encode_push(push if gap is None else push | {"reason": gap.value})
-
-
-def asked_ago(verb: Subscribe, seconds: float) -> Subscribe:
-    """``verb`` as it is now, having waited so long: its rewind still begins where it did."""
-    if verb.rewind is None or verb.rewind.seconds is None:
-        return verb
-    ago = dataclasses.replace(verb.rewind, seconds=verb.rewind.seconds + seconds)
-    return dataclasses.replace(verb, rewind=ago)
+    return encode_push(push if told.gap is None else push | {"reason": told.gap.value})
 
 
 def unsubscribed_push(verb: Unsubscribe) -> bytes:

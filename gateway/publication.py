@@ -25,16 +25,29 @@ class Publication:
 
     ``way`` is the shovel that brought it; None for what is late by nature, and isn't measured.
     ``copies`` are those known of, this one first. ``mark`` is what it announces, if it isn't a
-    message of a publisher's.
+    message of a publisher's. It was the ``arrival``-th message that arrived in its topic's memory;
+    0 for what didn't arrive there. ``native_head`` is the native engine's, made when it is needed.
     """
 
-    __slots__ = ("_frames", "copies", "envelope", "mark", "policy", "position", "way")
+    __slots__ = (
+        "_frames",
+        "arrival",
+        "copies",
+        "envelope",
+        "mark",
+        "native_head",
+        "policy",
+        "position",
+        "way",
+    )
 
     def __init__(self, envelope: Envelope, policy: TopicPolicy, position: str | None) -> None:
         self.envelope = envelope
         self.policy = policy
         self.position = position
         self.way: str | None = None
+        self.arrival = 0
+        self.native_head: bytes | None = None
         self.mark = announced(envelope, policy)
         self.copies = [copy_of(envelope)]
         self._frames: dict[Variant, bytes] = {}
@@ -78,3 +91,8 @@ class Publication:
         """Whether nobody wants it any more at ``now`` (seconds since the epoch)."""
         expires = self.envelope.expires_ms
         return expires is not None and expires <= now * 1000
+
+
+def push_bytes(publication: Publication) -> int:
+    """How long its push is, without what a transport puts around it."""
+    return len(publication.frame(Variant.RAW))

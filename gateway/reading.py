@@ -10,15 +10,15 @@
 
 Of one log one read is under way. A region that can't be asked is left alone for a while.
 
-Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.30 s
-it is read here and not found, at 0.5 s at home. Meanwhile 12 is found to be missing: that is read
-0.30 s later, for the first time, whatever 7 waits for.
+Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.10 s
+12 is missing, too. At 0.20 s number 7 is read here and not found, at 0.30 s number 12 is read for
+the first time, whatever 7 waits for, and at 0.5 s 7 is read at home.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import math
 import random
 from collections.abc import Iterable
 from typing import Final
@@ -30,12 +30,14 @@ from newsfabric.backoff import Backoff
 from newsfabric.store.logs import Log
 from newsfabric.store.rules import MAX_SPAN
 
-# A number that is missing may be on its way: fabrics deliver within a fifth of that (p99.9).
-GRACE_SECONDS: Final = 0.3
+# A number that is missing may be on its way: fabrics deliver within a third of that (p99.9).
+GRACE_SECONDS: Final = 0.2
 # Between two looks at what is missing.
 LOOK_SECONDS: Final = 0.05
 # Without anything to do, so often: for logs that fall silent.
 CALM_SECONDS: Final = 0.5
+# So often what is certain is noted within the grace; beyond, the last step covers the others.
+_STEPS: Final = 64
 # Spans of numbers that are read in one go.
 _SPANS: Final = 4
 # Between two parts of what is read in several.
@@ -73,10 +75,13 @@ class _Watch:
     again: float = 0.0
     tries: int = 0
     backoff: Backoff = dataclasses.field(default_factory=_backoff)
-    # Those beyond, up to this one, are missing since then.
+    # How far numbers beyond were certain to exist, and since when; ascending.
+    certain: collections.deque[tuple[float, int]] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=_STEPS)
+    )
     since: float = 0.0
-    fresh: int = 0
-    fresh_since: float = math.inf
+    # Whether those that went missing last had the last turn.
+    was_fresh: bool = False
     tail_again: float = 0.0
     tail_backoff: Backoff = dataclasses.field(
         default_factory=lambda: Backoff(base=1.0, cap=15.0, reset_after=0.0)
@@ -126,6 +131,8 @@ class Reading:
             if not known.lacks and not known.is_silent(now):
                 return None
             watch = self._watched[known.log] = _Watch(upto=known.mark)
+        if known.certain > (watch.certain[-1][1] if watch.certain else watch.upto):
+            watch.certain.append((now, known.certain))
         return None if watch.is_read else self._read(known, watch, now)
 
     def done(self, read: Read, *, upto: int, found: int, now: float) -> None:
@@ -147,7 +154,9 @@ class Reading:
         if read.tail:
             watch.tail_again, watch.tail_behind = again, behind
         else:
-            watch.again = again
+            # What was to be read again sooner isn't put off by what went missing since.
+            is_sooner = read.fresh and now < watch.again < again
+            watch.again = watch.again if is_sooner else again
             watch.behind = watch.behind if read.fresh else behind
 
     def failed(self, read: Read, now: float) -> None:
@@ -212,19 +221,26 @@ class Reading:
         return None
 
     def _missing(self, known: KnownLog, watch: _Watch, now: float) -> tuple[bool, list[Run]]:
-        """The missing numbers that are due, and whether they are for the first time."""
-        if known.certain > max(watch.upto, watch.fresh) and watch.fresh <= watch.upto:
-            watch.fresh, watch.fresh_since = known.certain, now
-        if watch.fresh > watch.upto and now >= watch.fresh_since + GRACE_SECONDS:
-            before, watch.upto = watch.upto, watch.fresh
+        """The missing numbers that are due, and whether they are for the first time.
+
+        New ones and those that weren't found take turns.
+        """
+        older = _within(known.missing(), 1, watch.upto) if now >= watch.again else []
+        if older and watch.was_fresh:
+            watch.was_fresh = False
+            return False, older
+        before, ripe = watch.upto, now - GRACE_SECONDS
+        since = watch.certain[0][0] if watch.certain else now
+        while watch.certain and watch.certain[0][0] <= ripe:
+            watch.upto = watch.certain.popleft()[1]
+        if watch.upto > before:
             runs = _within(known.missing(), before + 1, watch.upto)
             if runs:
                 # Nor is it tried more seldom because of others.
-                watch.tries, watch.since, watch.backoff = 0, watch.fresh_since, _backoff()
+                watch.tries, watch.since, watch.backoff = 0, since, _backoff()
+                watch.was_fresh = True
                 return True, runs
-        if now >= watch.again:
-            return False, _within(known.missing(), 1, watch.upto)
-        return False, []
+        return False, older
 
     def _can_ask(self, region: str, now: float) -> bool:
         resting = self._resting.get(region)

@@ -4,9 +4,9 @@ A position (:mod:`gateway.position`) says what the reader has. What it doesn't h
 here, or comes live, unless memory has forgotten, or never knew, something beyond it. That is known
 by numbers, log by log (:mod:`gateway.forgotten`). For those logs alone the topic is read, in the
 region that wrote them, where a quorum has everything. What was read is kept for a while as a
-:class:`_Window`: a crowd that comes back together needs one read for each region, however its
-positions differ. Windows and the memory of what has arrived since they were read are everything, as
-long as that memory has lost none of it.
+:class:`~gateway.windows.Window`: a crowd that comes back together needs one read for each region,
+however its positions differ. Windows and the memory of what has arrived since they were read are
+everything, as long as that memory has lost none of it.
 
 So ``recovered`` is a fact. Where it can't be had within two seconds that is told
 (:class:`~gateway.protocol.Gap`), to the reader, in a metric and now and then in the log. While
@@ -25,33 +25,26 @@ came at different times, share reads too.
 from __future__ import annotations
 
 import asyncio
-import collections
-import dataclasses
 import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from gateway import measures
 from gateway.archive import Archive
+from gateway.bounded import BoundedMap
 from gateway.hub import Hub
-from gateway.logs import Logs
 from gateway.memory import TopicMemory
-from gateway.position import (
-    MAX_LOGS,
-    UNKNOWN,
-    Copy,
-    Listed,
-    Position,
-    decode,
-    encode,
-    log_hash,
-)
+from gateway.position import UNKNOWN, Position, decode
 from gateway.protocol import Gap
 from gateway.publication import Publication
+from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
+from gateway.single_flight import SingleFlight
+from gateway.tasks import Spawn
+from gateway.windows import Place, Window, Windows
 from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.topics import TopicPolicy
@@ -63,16 +56,12 @@ _FUTURE_MS: Final = 3_600_000
 # Ages of reads: a minute, and each a quarter longer than the one before.
 _SHORTEST_MS: Final = 60_000
 _STEP: Final = math.log(1.25)
-_WINDOWS: Final = 64
-_WINDOW_SECONDS: Final = 60.0
-# One that couldn't reach as far as was asked is no reason to read again at once.
-_SHORT_SECONDS: Final = 5.0
 _ATTEMPTS: Final = 2
 # The archive lets the store rest for a second after a failure.
 _AGAIN_SECONDS: Final = 1.1
 # Two tries that aren't answered take longer; those that are refused at once go on until then: what
 # one topic's failure makes others wait for isn't their own.
-_PATIENCE_SECONDS: Final = 2.0
+_TRY_SECONDS: Final = 2.0
 _ANSWERS: Final = 256
 # What is kept for a minute, in reads of the largest size.
 _KEPT: Final = 4
@@ -80,60 +69,21 @@ _KEPT: Final = 4
 _LINE_SECONDS: Final = 5.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
-class Recalled:
-    """What a reader has missed, in the order to send it; why that may not be all, if so."""
+class _Asked(NamedTuple):
+    """What was asked: beyond a position, or what can be had of that when there is a ``gap``."""
 
-    publications: list[Publication]
+    topic: str
+    token: str
     gap: Gap | None = None
-
-    @property
-    def weight(self) -> int:
-        """Bytes that keeping it costs, roughly."""
-        return sum(publication.weight for publication in self.publications)
-
-    @property
-    def recovered(self) -> bool:
-        """Whether it is certainly all."""
-        return self.gap is None
-
-
-# (topic, region): what is read of a topic in one region.
-_Place = tuple[str, str]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Window:
-    """A topic as a region had it from ``asked_ms`` on; it has all from ``reach_ms`` on.
-
-    It was read when ``arrived`` messages had arrived in ``memory``. If ``spoilt``, something that
-    the store has is no message.
-    """
-
-    messages: list[Publication]
-    asked_ms: int
-    reach_ms: int
-    memory: TopicMemory
-    arrived: int
-    read_at: float
-    spoilt: bool
-
-    @property
-    def weight(self) -> int:
-        """Bytes that keeping it costs, roughly."""
-        return sum(publication.weight for publication in self.messages)
-
-    def holds(self, memory: TopicMemory) -> bool:
-        """Whether this and ``memory`` leave nothing out between them."""
-        return self.memory is memory and memory.lost <= self.arrived
+    with_latest: bool = False
 
 
 class _Stamp(NamedTuple):
-    """What an answer depends on."""
+    """What an answer depends on. It keeps no memory alive."""
 
-    memory: TopicMemory
+    memory: int
     changes: int
-    windows: tuple[_Window, ...]
+    windows: tuple[Window, ...]
     logs: int
     second: int
 
@@ -149,32 +99,30 @@ class Resumer:
         *,
         hub: Hub,
         archive: Archive,
-        told: GatewaySettings,
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        settings: GatewaySettings,
+        spawn: Spawn,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._hub = hub
         self._archive = archive
-        self._limit = told.resume_rows
-        self._most_bytes = told.resume_bytes
+        self._limit = settings.resume_rows
+        self._most_bytes = settings.resume_bytes
         self._spawn = spawn
         self._now = now
-        # The last read of each, oldest first.
-        self._windows: collections.OrderedDict[_Place, _Window] = collections.OrderedDict()
-        self._reading: dict[_Place, tuple[int, asyncio.Task[None]]] = {}
-        # Answers by topic and token, least recently used first, with what they depend on.
-        self._answers: collections.OrderedDict[tuple[str, str], tuple[_Stamp, Recalled]] = (
-            collections.OrderedDict()
-        )
-        # Bytes that answers have been given for, with what several of them share counted for each.
-        self._answered = 0
+        self._windows = Windows(_KEPT * settings.resume_bytes, self._forget_made_of)
+        self._reading: dict[Place, tuple[int, asyncio.Task[None]]] = {}
+        # What readers of a topic with a token wait for.
+        self._fetching: SingleFlight[tuple[str, str], None] = SingleFlight(spawn)
+        # With what they depend on; None if a read was needed. What several share counts for each.
+        self._answers: BoundedMap[_Asked, tuple[_Stamp, Recalled | None]]
+        self._answers = BoundedMap(_ANSWERS, _KEPT * settings.resume_bytes)
         self._line_at = float("-inf")
         self._unsaid = 0
 
     @property
     def kept_bytes(self) -> int:
         """What is kept for readers who come soon, roughly; shared parts are counted twice."""
-        return sum(window.weight for window in self._windows.values()) + self._answered
+        return self._windows.bytes + self._answers.bytes
 
     def recall(self, topic: str, token: str) -> Recalled | None:
         """What ``topic`` has beyond the position ``token``; None if :meth:`fetch` is needed.
@@ -184,32 +132,44 @@ class Resumer:
         """
         now = self._now()
         memory = self._hub.memory(topic)
-        windows = self._fitting(topic, memory, now)
-        # What is settled, and so counts as had, is known anew with each second at most.
-        stamp = _Stamp(memory, memory.changes, windows, len(self._hub.logs), int(now))
-        known = self._answers.get((topic, token))
+        windows = self._windows.fitting(topic, memory, now)
+        asked, stamp = _Asked(topic, token), self._stamp(memory, windows, now)
+        known = self._answers.get(asked)
         if known is not None and known[0] == stamp:
             return known[1]
-        answer = self._recall(topic, memory, decode(token), now)
-        if answer is not None:
-            self._forget((topic, token))
-            self._answers[topic, token] = (stamp, answer)
-            self._answered += answer.weight
-            while len(self._answers) > 1 and (
-                len(self._answers) > _ANSWERS or self._answered > _KEPT * self._most_bytes
-            ):
-                self._forget(next(iter(self._answers)))
+        answer = self._recall(memory, windows, decode(token), now)
+        self._note(asked, stamp, answer)
         return answer
 
-    def _forget(self, asked: tuple[str, str]) -> None:
-        _, answer = self._answers.pop(asked, (None, None))
-        if answer is not None:
-            self._answered -= answer.weight
+    def _stamp(self, memory: TopicMemory, windows: Mapping[str, Window], now: float) -> _Stamp:
+        # What is settled, and so counts as had, is known anew with each second at most.
+        kept = tuple(windows.values())
+        return _Stamp(memory.serial, memory.changes, kept, len(self._hub.logs), int(now))
 
-    def salvage(self, topic: str, token: str, gap: Gap) -> Recalled:
-        """What can be had nevertheless; never ``recovered``."""
-        memory = self._hub.memory(topic)
-        return Recalled(self._beyond(topic, memory, decode(token), self._now()), gap)
+    def _note(self, asked: _Asked, stamp: _Stamp, answer: Recalled | None) -> None:
+        self._answers.set(asked, (stamp, answer), 0 if answer is None else answer.weight)
+
+    def _forget_made_of(self, window: Window) -> None:
+        for asked in list(self._answers):
+            made = self._answers.get(asked)
+            if made is not None and window in made[0].windows:
+                self._answers.drop(asked)
+
+    def salvage(self, topic: str, token: str, gap: Gap, *, with_latest: bool = False) -> Recalled:
+        """What can be had nevertheless, and the newest of each key if that is wanted; never
+        ``recovered``. Who comes with the same position at the same time is given the same object.
+        """
+        memory, now = self._hub.memory(topic), self._now()
+        windows = self._windows.fitting(topic, memory, now)
+        asked = _Asked(topic, token, gap, with_latest)
+        stamp = self._stamp(memory, windows, now)
+        known = self._answers.get(asked)
+        if known is not None and known[0] == stamp and known[1] is not None:
+            return known[1]
+        found = self._beyond(memory, windows, decode(token), now)
+        answer = Recalled(memory.with_latest(found, now) if with_latest else found, gap)
+        self._note(asked, stamp, answer)
+        return answer
 
     def answered(self, topic: str, gap: Gap | None) -> None:
         """A reader has been told so: count it, and say it now and then."""
@@ -232,19 +192,24 @@ class Resumer:
 
         StoreError if it can't be read, also when tried again.
         """
+        # A crowd that was cut off together has one position, and needs one task.
+        await self._fetching.do((topic, token), lambda: self._fetch(topic, token))
+
+    async def _fetch(self, topic: str, token: str) -> None:
         memory, now = self._hub.memory(topic), self._now()
         starts = self._starts(memory, decode(token), now)
+        windows = self._windows.fitting(topic, memory, now)
         reads = [
             self._begun((topic, region), from_ms)
             for region, from_ms in starts.items()
-            if not self._answers_from(topic, memory, region, from_ms, now)
+            if not (region in windows and windows[region].answers(from_ms, now))
         ]
         problems = await asyncio.gather(*map(asyncio.shield, reads), return_exceptions=True)
         for problem in problems:
             if isinstance(problem, BaseException):
                 raise problem
 
-    def _begun(self, place: _Place, from_ms: int) -> asyncio.Task[None]:
+    def _begun(self, place: Place, from_ms: int) -> asyncio.Task[None]:
         """The read of this that is under way, or begins now."""
         reading = self._reading.get(place)
         if reading is None or reading[0] > from_ms:
@@ -268,77 +233,59 @@ class Resumer:
             return self.recall(topic, token) or self.salvage(topic, token, Gap.BUSY)
 
     def _recall(
-        self, topic: str, memory: TopicMemory, said: Position, now: float
+        self, memory: TopicMemory, windows: Mapping[str, Window], said: Position, now: float
     ) -> Recalled | None:
         now_ms = int(now * 1000)
         if said.time_ms > now_ms + _FUTURE_MS:
             said = UNKNOWN
         too_old = said.time_ms < now_ms - _ttl_ms(memory.policy)
         if too_old or self._hub.logs.forgot_what_lacks(said):
-            return Recalled(self._beyond(topic, memory, said, now), Gap.EXPIRED)
+            return Recalled(self._beyond(memory, windows, said, now), Gap.EXPIRED)
         gap = None
         for region, from_ms in self._starts(memory, said, now).items():
-            if not self._answers_from(topic, memory, region, from_ms, now):
+            window = windows.get(region)
+            if window is None or not window.answers(from_ms, now):
                 return None
-            window = self._windows[topic, region]
             if window.reach_ms > from_ms:
                 gap = Gap.TOO_MANY
             elif window.spoilt:
                 gap = gap or Gap.STORE
-        return Recalled(self._beyond(topic, memory, said, now), gap)
+        return Recalled(self._beyond(memory, windows, said, now), gap)
 
-    def _starts(self, memory: TopicMemory, told: Position, now: float) -> dict[str, int]:
+    def _starts(self, memory: TopicMemory, position: Position, now: float) -> dict[str, int]:
         """Which regions have to be read for what isn't remembered, and from which time on."""
         oldest = max(0, int(now * 1000) - _ttl_ms(memory.policy))
         starts: dict[str, int] = {}
-        for log in memory.forgotten.lacks(told):
-            from_ms = max(oldest, told.since_ms(log))
+        for log in memory.forgotten.lacks(position):
+            from_ms = max(oldest, position.since_ms(log))
             starts[log.region] = min(starts.get(log.region, from_ms), from_ms)
         return starts
 
-    def _answers_from(
-        self, topic: str, memory: TopicMemory, region: str, from_ms: int, now: float
-    ) -> bool:
-        """Whether a window has all from then on, or would have no more if it were read now."""
-        window = self._window((topic, region), memory, now)
-        if window is None:
-            return False
-        lately = window.asked_ms <= from_ms and now < window.read_at + _SHORT_SECONDS
-        return window.reach_ms <= from_ms or lately
-
     def _beyond(
-        self, topic: str, memory: TopicMemory, told: Position, now: float
+        self, memory: TopicMemory, windows: Mapping[str, Window], position: Position, now: float
     ) -> list[Publication]:
-        """What a reader at ``told`` lacks: from the store in order of id, then as it arrived."""
+        """What a reader at ``position`` lacks: of the store in order of id, then as it arrived."""
         read: dict[int, Publication] = {}
-        for window in self._fitting(topic, memory, now):
-            for one in window.messages:
-                if one.envelope.identity not in memory and not one.expired(now):
+        for window in windows.values():
+            for one in window.messages.values():
+                known = memory.find(one.envelope.identity)
+                if known is None and not one.expired(now):
                     known = read.setdefault(one.envelope.identity, one)
+                if known is not None:
+                    # Also of one that is remembered: it may be known by a void number alone.
                     for copy in one.copies:
                         known.add_copy(copy)
         wants = self._hub.logs.wants
         older = sorted(read.values(), key=lambda one: one.envelope.id)
-        return [one for one in (*older, *memory.recent(now)) if wants(told, one.copies)]
+        return [one for one in (*older, *memory.recent(now)) if wants(position, one.copies)]
 
-    def _fitting(self, topic: str, memory: TopicMemory, now: float) -> tuple[_Window, ...]:
-        """The windows of a topic that leave nothing out between them and ``memory``."""
-        places = [place for place in self._windows if place[0] == topic]
-        found = (self._window(place, memory, now) for place in places)
-        return tuple(window for window in found if window is not None)
-
-    def _window(self, place: _Place, memory: TopicMemory, now: float) -> _Window | None:
-        window = self._windows.get(place)
-        if window is None or not window.holds(memory):
-            return None
-        return window if now < window.read_at + _WINDOW_SECONDS else None
-
-    async def _read(self, place: _Place, asked_ms: int) -> None:
+    async def _read(self, place: Place, asked_ms: int) -> None:
         topic, region = place
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + _TRY_SECONDS
         for attempt in itertools.count(1):
             memory = self._hub.memory(topic)
-            arrived = memory.arrived
+            arrived, copies = memory.arrived, memory.new_copies
+            memory.read_at = arrived
             try:
                 stored = await self._archive.since(
                     topic,
@@ -354,113 +301,21 @@ class Resumer:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
         now = self._now()
-        messages = self._hub.recollect(topic, stored.envelopes, now)
+        found = self._hub.recollect(topic, stored.envelopes, now)
+        messages = {one.envelope.identity: one for one in found}
         reach_ms = asked_ms
         if stored.cut:
             oldest = stored.envelopes[0].id if stored.envelopes else None
             reach_ms = int(now * 1000) if oldest is None else ms_of_id(oldest) + 1
-        window = _Window(messages, asked_ms, reach_ms, memory, arrived, now, stored.spoilt)
-        self._keep(place, window)
+        window = Window(
+            region, messages, asked_ms, reach_ms, memory, arrived, copies, now, stored.spoilt
+        )
+        self._windows.keep(place, window)
 
-    def _keep(self, place: _Place, window: _Window) -> None:
-        self._drop(place)
-        self._windows[place] = window
-        held = sum(kept.weight for kept in self._windows.values())
-        while len(self._windows) > 1 and (
-            len(self._windows) > _WINDOWS or held > _KEPT * self._most_bytes
-        ):
-            held -= self._drop(next(iter(self._windows)))
-        asyncio.get_running_loop().call_later(_WINDOW_SECONDS, self._let_go, place, window.read_at)
-
-    def _let_go(self, place: _Place, read_at: float) -> None:
-        window = self._windows.get(place)
-        if window is not None and window.read_at == read_at:
-            self._drop(place)
-
-    def _drop(self, place: _Place) -> int:
-        """Let go of a window, and of the answers that were made of it; returns its weight."""
-        window = self._windows.pop(place, None)
-        if window is None:
-            return 0
-        made = [asked for asked, (stamp, _) in self._answers.items() if window in stamp.windows]
-        for asked in made:
-            self._forget(asked)
-        return window.weight
-
-    def _has_read(self, place: _Place, task: asyncio.Task[None]) -> None:
+    def _has_read(self, place: Place, task: asyncio.Task[None]) -> None:
         reading = self._reading.get(place)
         if reading is not None and reading[1] is task:
             del self._reading[place]
-
-
-def page(
-    recalled: Recalled, token: str | None, hub: Hub, *, limit: int, most_bytes: int
-) -> tuple[list[Publication], str]:
-    """The first of what was recalled, and the position of a reader who has those.
-
-    They are in the order in which they were routed: only so can a position stand between two of
-    them. That position stands for this topic alone: it says nothing of others' messages, which
-    have numbers in the same logs.
-    """
-    publications = sorted(recalled.publications, key=lambda one: min(map(_routed, one.copies)))
-    count = _that_fit(publications[:limit], most_bytes)
-    told = UNKNOWN if token is None else decode(token)
-    if not all(any(_is_up_to_mark(copy, hub.logs) for copy in one.copies) for one in publications):
-        # A number is missing here that lies before: no position stands between two of these.
-        count = len(publications)
-    while count < len(publications):
-        taken, rest = publications[:count], publications[count:]
-        reached = _after(told, taken, rest, hub.logs)
-        covered = (any(reached.covers(*copy[:2]) for copy in one.copies) for one in taken)
-        if len(reached.listed) <= MAX_LOGS and all(covered):
-            return taken, encode(reached)
-        # A router's clock was set back between the two.
-        count += 1
-    return publications, hub.position(time.time())
-
-
-def _is_up_to_mark(copy: Copy, logs: Logs) -> bool:
-    known = logs.find(copy.log)
-    return known is None or copy.seq <= known.mark
-
-
-def _after(
-    told: Position, taken: list[Publication], rest: list[Publication], logs: Logs
-) -> Position:
-    """Beyond ``told`` there are these two, and the reader has the first.
-
-    Nobody has what is missing here: it comes later, though others of its log that were routed after
-    it are taken now.
-    """
-    listed = dict(told.listed)
-    for copy in _copies(taken):
-        known = listed.get(hash_ := log_hash(copy.log), Listed(0, copy.log.epoch))
-        here = logs.find(copy.log)
-        seq = copy.seq if here is None else min(copy.seq, here.mark)
-        listed[hash_] = Listed(max(known.mark, seq), known.whole_ms)
-    for copy in _copies(rest):
-        known = listed.get(hash_ := log_hash(copy.log), Listed(copy.seq, copy.routed_ms))
-        mark = max(0, min(known.mark, copy.seq - 1))
-        listed[hash_] = Listed(mark, min(known.whole_ms, copy.routed_ms))
-    return Position(told.time_ms, listed)
-
-
-def _routed(copy: Copy) -> tuple[int, bytes, int]:
-    return (copy.routed_ms, log_hash(copy.log), copy.seq)
-
-
-def _copies(publications: Iterable[Publication]) -> Iterable[Copy]:
-    return (copy for publication in publications for copy in publication.copies)
-
-
-def _that_fit(publications: list[Publication], most_bytes: int) -> int:
-    """How many of the first are within ``most_bytes``, at least one."""
-    size = 0
-    for count, publication in enumerate(publications):
-        size += publication.weight
-        if size > most_bytes and count > 0:
-            return count
-    return len(publications)
 
 
 def _rounded(from_ms: int, now: float) -> int:

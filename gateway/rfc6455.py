@@ -16,7 +16,7 @@ import binascii
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
 from newsfabric.closing import INVALID_PAYLOAD, PROTOCOL_ERROR, TOO_BIG, CloseReason
@@ -59,8 +59,7 @@ def offered(headers: Mapping[str, str]) -> tuple[bool, str | None]:
     return True, behind[0] if behind else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """One whole message (TEXT, BINARY) or control frame. ``payload`` of CLOSE is checked."""
 
     opcode: int
@@ -71,10 +70,9 @@ class Received:
 class _Head:
     fin: bool
     opcode: int
-    size: int
     mask: bytes
-    # How much of the payload has come.
-    taken: int = 0
+    # Bytes of the payload that are yet to come.
+    left: int
 
 
 class _Violated(Exception):
@@ -91,13 +89,13 @@ class FrameParser:
 
     __slots__ = (
         "_buffer",
-        "_cut",
         "_frame",
         "_max_bytes",
+        "_message",
         "_opcode",
-        "_parts",
         "_since",
         "_size",
+        "_valid",
         "violation",
     )
 
@@ -107,12 +105,13 @@ class FrameParser:
         self._buffer = bytearray()
         # The frame whose payload is under way.
         self._frame: _Head | None = None
-        # Of the message under way: its opcode (0 between messages), parts and their size.
+        # Of the message under way: its opcode (0 between messages), the size of its frames, and
+        # what has come: no list of parts, since a list of small ones is many times their size.
         self._opcode = 0
-        self._parts: list[bytes] = []
         self._size = 0
-        # Of a text: the character that isn't whole yet.
-        self._cut = b""
+        self._message = bytearray()
+        # Of a text: how many of its bytes are whole characters.
+        self._valid = 0
         # When what is under way was first seen unfinished.
         self._since: float | None = None
 
@@ -151,7 +150,7 @@ class FrameParser:
         """Eat nothing more, and let go of what has come: ``violation`` is ``reason`` now."""
         self.violation = reason
         self._buffer.clear()
-        self._parts.clear()
+        self._message.clear()
 
     def _head(self) -> _Head | None:
         buffer = self._buffer
@@ -161,9 +160,9 @@ class FrameParser:
         # RFC 6455 section 5.2: reserved bits without an extension; 5.1: readers must mask.
         if buffer[0] & 0x70 or opcode not in _KNOWN or not masked:
             raise _Violated(PROTOCOL_ERROR)
-        size, at = buffer[1] & 0x7F, 2
+        size, at, control = buffer[1] & 0x7F, 2, opcode & 0x8
         # Section 5.5: control frames are short and whole.
-        if opcode & 0x8 and (size > 125 or not fin):
+        if control and (size > 125 or not fin):
             raise _Violated(PROTOCOL_ERROR)
         if size > 125:
             at = 4 if size == 126 else 10
@@ -173,7 +172,7 @@ class FrameParser:
             # Section 5.2: the minimal number of bytes must be used, and never the first bit.
             if size < (126 if at == 4 else 1 << 16) or size >> 63:
                 raise _Violated(PROTOCOL_ERROR)
-        if not opcode & 0x8:
+        if not control:
             if self._size + size > self._max_bytes:
                 raise _Violated(TOO_BIG)
             # Section 5.4: a message is one frame with an opcode, then continuations.
@@ -181,70 +180,68 @@ class FrameParser:
                 raise _Violated(PROTOCOL_ERROR)
         if len(buffer) < at + 4:
             return None
+        if not control:
+            self._opcode = self._opcode or opcode
+            # Empty fragments count as one byte, lest they go on for ever.
+            self._size += max(1, size)
         mask = bytes(buffer[at : at + 4])
         del buffer[: at + 4]
-        return _Head(fin, opcode, size, mask)
+        return _Head(fin, opcode, mask, size)
 
     def _control(self, frame: _Head) -> Received | None:
-        if len(self._buffer) < frame.size:
+        if len(self._buffer) < frame.left:
             return None
-        payload = self._take(frame)
         self._frame = None
+        payload = self._take(frame)
         if frame.opcode == CLOSE:
             _check_close(payload)
         return Received(frame.opcode, payload)
 
     def _data(self, frame: _Head) -> Received | None:
-        self._opcode = self._opcode or frame.opcode
-        part = self._take(frame)
-        if part:
-            self._parts.append(part)
-        whole = frame.taken == frame.size
+        self._message += self._take(frame)
+        if not frame.left:
+            self._frame = None
+        final = frame.fin and not frame.left
         if self._opcode == TEXT:
-            self._check_text(part, final=whole and frame.fin)
-        if not whole:
-            return None
-        self._frame = None
-        # Empty fragments count as one byte, lest they go on for ever.
-        self._size += max(1, frame.size)
-        return self._message() if frame.fin else None
+            self._check_text(final=final)
+        return self._whole() if final else None
 
     def _take(self, frame: _Head) -> bytes:
         """What has come of the payload, unmasked (RFC 6455 section 5.3)."""
-        masked = bytes(self._buffer[: frame.size - frame.taken])
-        size, turn = len(masked), frame.taken % 4
+        masked = self._buffer[: frame.left]
+        size = len(masked)
         del self._buffer[:size]
-        frame.taken += size
-        mask = ((frame.mask[turn:] + frame.mask[:turn]) * (size // 4 + 1))[:size]
+        frame.left -= size
+        mask = (frame.mask * (size // 4 + 1))[:size]
         plain = int.from_bytes(masked, "big") ^ int.from_bytes(mask, "big")
+        if frame.left:
+            # What is left begins with the next byte of the mask.
+            turn = size % 4
+            frame.mask = frame.mask[turn:] + frame.mask[:turn]
         return plain.to_bytes(size, "big")
 
-    def _check_text(self, part: bytes, *, final: bool) -> None:
+    def _check_text(self, *, final: bool) -> None:
         # RFC 6455 section 8.1. codecs' own incremental decoder sees surrogates too late.
-        text, self._cut = self._cut + part, b""
         try:
-            text.decode()
+            self._message[self._valid :].decode()
         except UnicodeDecodeError as exc:
             if final or exc.reason != "unexpected end of data":
                 raise _Violated(INVALID_PAYLOAD) from exc
-            self._cut = text[exc.start :]
+            self._valid += exc.start
+        else:
+            self._valid = len(self._message)
 
-    def _message(self) -> Received:
-        message = Received(self._opcode, b"".join(self._parts))
-        self._opcode, self._size = 0, 0
-        self._parts.clear()
+    def _whole(self) -> Received:
+        message = Received(self._opcode, bytes(self._message))
+        self._message.clear()
+        self._opcode = self._size = self._valid = 0
         return message
-
-
-def close_code(payload: bytes) -> int:
-    """The code in a CLOSE that was received; 1005 for none (RFC 6455 section 7.1.5)."""
-    return int.from_bytes(payload[:2], "big") if payload else 1005
 
 
 def _check_close(payload: bytes) -> None:
     if not payload:
         return
-    code = close_code(payload)
+    code = int.from_bytes(payload[:2], "big")
     if len(payload) == 1 or not (code in _CLOSE_CODES or 3000 <= code <= 4999):
         raise _Violated(PROTOCOL_ERROR)
     try:

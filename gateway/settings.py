@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
+from typing import Final
 
-from gateway.gate import TokenSettings
 from gateway.hub import HubLimits
 from gateway.logs import LogLimits
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
+from newsfabric.errors import ConfigError
 from newsfabric.networks import Network
 from newsfabric.pace import HISTORY_RATE, Rate
 
@@ -36,6 +38,35 @@ class NativeSettings:
     deflate_bytes: int = 256
     # We leave our marks each second; who is frozen must not seem well for long.
     pong_seconds: float = 2.0
+
+
+_COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSettings:
+    """How readers' tokens are checked.
+
+    ``keys`` is a file (PEM or JWKS) or a JWKS URL; None: no logins. ``cookie`` names the cookie
+    that may hold a token (None: none); it counts for pages of listed origins and our own host
+    alone. ``keys_again`` seconds lie at least between two reads of the keys that tokens cause.
+    """
+
+    keys: str | None = None
+    audience: str | None = None
+    issuer: str | None = None
+    cookie: str | None = None
+    leeway: float = 5.0
+    keys_again: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.cookie is None:
+            return
+        if self.keys is None:
+            raise ConfigError("a token cookie (--token-cookie) needs keys (--token-keys)")
+        # RFC 6265 section 4.1.1: a cookie's name is a token.
+        if _COOKIE.fullmatch(self.cookie) is None:
+            raise ConfigError(f"{self.cookie!r} is no name of a cookie")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

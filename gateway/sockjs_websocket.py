@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import orjson
 
 from gateway.budget import ReaderStream
+from gateway.connection import Home
 from gateway.frames import (
     PING,
     TEXT,
@@ -23,7 +24,7 @@ from gateway.websocket import WebSocketConnection, WebSocketHandler
 from newsfabric.closing import PROTOCOL_ERROR, CloseReason
 
 if TYPE_CHECKING:
-    from gateway.core import Core
+    pass
 
 _OPEN_FRAME: Final = websocket_frame(TEXT, b"o")
 # SockJS has no answer to h; the ping's pong tells that the reader lives.
@@ -36,8 +37,8 @@ class SockJsWebSocketConnection(WebSocketConnection):
     transport = "sockjs-websocket"
     variant = Variant.SOCKJS_WEBSOCKET
 
-    def __init__(self, core: Core, stream: ReaderStream) -> None:
-        super().__init__(core, stream)
+    def __init__(self, home: Home, stream: ReaderStream) -> None:
+        super().__init__(home, stream)
         self._firm(_OPEN_FRAME)
 
     def _on_message(self, payload: bytes) -> None:

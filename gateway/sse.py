@@ -16,19 +16,19 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.access import refusal
+from gateway.admission import Welcome
+from gateway.auth_state import AuthState
 from gateway.budget import ReaderStream
-from gateway.connection import State
-from gateway.core import Welcome
+from gateway.connection import Home, State
 from gateway.frames import Variant, dress
 from gateway.protocol import Intent, Refusal, Session, Subscribe
 from gateway.publication import Publication
-from gateway.standing import Standing
 from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
 from newsfabric.numbers import whole_number
 
 if TYPE_CHECKING:
-    from gateway.core import Core
+    pass
 
 # A comment: a line that begins with a colon.
 _HEARTBEAT: Final = b":\n\n"
@@ -40,13 +40,13 @@ class SseConnection(StreamConnection):
     transport = "sse"
     variant = Variant.SSE
 
-    def __init__(self, core: Core, stream: ReaderStream) -> None:
-        super().__init__(core, stream)
+    def __init__(self, home: Home, stream: ReaderStream) -> None:
+        super().__init__(home, stream)
         # The last beat at which the kernel was taking bytes.
-        self._taking_at = core.clock()
+        self._taking_at = home.clock()
         # The position to begin with, until everything asked for has been sent.
-        self._begin: str | None = core.hub.position(time.time())
-        self._firm(f"retry: {core.settings.retry_after_ms}\n\n".encode())
+        self._begin: str | None = home.hub.position(time.time())
+        self._firm(f"retry: {home.settings.retry_after_ms}\n\n".encode())
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:
         """Send one event, without its id as long as that would say too much."""
@@ -72,8 +72,8 @@ class SseConnection(StreamConnection):
     def _silence(self) -> float:
         # There is no pong: all that can be known is that a dead reader's kernel takes nothing.
         if not self.blocked:
-            self._taking_at = self.core.clock()
-        return self.core.clock() - self._taking_at
+            self._taking_at = self.home.clock()
+        return self.home.clock() - self._taking_at
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         self._part(dress(push, self.variant), Ending.HANG_UP)
@@ -87,24 +87,24 @@ class SseHandler(PageHandler):
         if verdict is not Welcome.YES:
             self._turn_away(verdict)
             return
-        standing = await self._who()
-        if standing is None:
+        auth = await self._who()
+        if auth is None:
             return
-        intents = [self._allowed(intent, standing) for intent in self._intents()]
+        intents = [self._allowed(intent, auth) for intent in self._intents()]
         refused = next((i for i in intents if isinstance(i, Refusal)), None)
         if refused is not None and all(isinstance(intent, Refusal) for intent in intents):
             self._refuse_verb(refused)
             return
         stream = self._take_over("200 OK", self._head())
-        connection = SseConnection(self.core, stream)
-        connection.stand(standing)
+        connection = SseConnection(self.core.readers, stream)
+        connection.set_auth(auth)
         connection.ask_all(intents)
         await connection.run()
 
-    def _allowed(self, intent: Intent, standing: Standing) -> Intent:
+    def _allowed(self, intent: Intent, auth: AuthState) -> Intent:
         if not isinstance(intent, Subscribe):
             return intent
-        return refusal(intent, self.core.policy(intent.topic), standing.login) or intent
+        return refusal(intent, self.core.table.known(intent.topic), auth.login) or intent
 
     def _head(self) -> dict[str, str]:
         head = {

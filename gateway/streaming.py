@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 import tornado.web
 from tornado.iostream import StreamClosedError
 
+from gateway.admission import Welcome
+from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import ReaderStream
-from gateway.connection import Connection, State
-from gateway.core import Welcome
+from gateway.connection import Connection, Home, State
 from gateway.protocol import LogIn, Refusal, error_push
-from gateway.standing import STRANGER, Standing
 from newsfabric.closing import NO_PONG, ErrorCode
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Ending(enum.Enum):
 class StreamConnection(Connection):
     """A connection on a TCP stream of its own."""
 
-    def __init__(self, core: Core, stream: ReaderStream) -> None:
-        super().__init__(core)
+    def __init__(self, home: Home, stream: ReaderStream) -> None:
+        super().__init__(home)
         self._stream = self.stream = stream
         stream.reader = self
         # Kept, because a stream forgets its socket when it closes.
@@ -117,7 +117,7 @@ class StreamConnection(Connection):
             self.unblocked()
 
     def _on_beat(self) -> None:
-        heartbeat = self.core.settings.heartbeat
+        heartbeat = self.home.settings.heartbeat
         if self.state is not State.OPEN:
             return
         if self._silence() > 2 * heartbeat:
@@ -130,7 +130,7 @@ class StreamConnection(Connection):
     def _part(self, last: bytes, ending: Ending) -> None:
         """Send the last bytes and end. Whatever the reader does, it is over after the linger."""
         self._stop_timers()
-        self._linger = self._loop.call_later(self.core.settings.linger, self._stream.close)
+        self._linger = self._loop.call_later(self.home.settings.linger, self._stream.close)
         self._ending = ending
         self._firm(last)
         if not self.blocked:
@@ -167,7 +167,7 @@ class StreamHandler(tornado.web.RequestHandler):
 
     def _welcome(self) -> Welcome:
         headers = self.request.headers
-        return self.core.welcome(headers.get("Origin"), headers.get("Host"))
+        return self.core.admission.ask(headers.get("Origin"), headers.get("Host"))
 
     def _turn_away(self, verdict: Welcome) -> None:
         if verdict is Welcome.BAD_ORIGIN:
@@ -207,10 +207,10 @@ class PageHandler(StreamHandler):
 
     def prepare(self) -> None:
         origin = self.request.headers.get("Origin")
-        if self.core.allows_origin(origin, self.request.headers.get("Host")):
+        if self.core.origins.allows(origin, self.request.headers.get("Host")):
             self.set_header("Access-Control-Allow-Origin", origin or "*")
             self.set_header("Vary", "Origin")
-            if origin is not None and self.core.lends_cookie(self.request.headers):
+            if origin is not None and self.core.origins.lends_cookie(self.request.headers):
                 self.set_header("Access-Control-Allow-Credentials", "true")
 
     def options(self) -> None:
@@ -222,17 +222,17 @@ class PageHandler(StreamHandler):
         self.set_header("Access-Control-Max-Age", "86400")
         self.set_status(204)
 
-    async def _who(self) -> Standing | None:
+    async def _who(self) -> AuthState | None:
         """Who asks, by the token that comes with the request; None: it is no good, and is answered.
 
         One that is no good is refused whatever it asks for: who sends one wants to be somebody.
         """
-        token = self.core.token_of(self.request.headers)
+        token = self.core.origins.token_of(self.request.headers)
         if token is None:
-            return STRANGER
-        verdict = await self.core.gate.decide_at_last(STRANGER, LogIn(token=token))
+            return ANONYMOUS
+        verdict = await self.core.gate.decide_at_last(ANONYMOUS, LogIn(token=token))
         if verdict.refusal is None:
-            return verdict.standing
+            return verdict.auth
         self._refuse_verb(verdict.refusal)
         return None
 

@@ -11,28 +11,28 @@ import asyncio
 
 from gateway.settings import GatewaySettings
 from newsfabric import topology
-from newsfabric.amqp import Link, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Link
 from newsfabric.errors import LinkBusy, LinkClosed
-from newsfabric.mailbox import Mark, encode_mark
+from newsfabric.mailbox import UserMark, encode_mark
 
 
 class Upstream:
     """Publishes to the box's exchange ``upstream``. :meth:`start` it."""
 
-    def __init__(self, told: GatewaySettings) -> None:
-        self._told = told
-        self._publisher: Publisher | None = None
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._publisher: ConfirmingPublisher | None = None
 
     async def start(self, link: Link) -> None:
         """Publish over ``link``; the box's topology has been declared there."""
-        self._publisher = await link.publisher(in_flight=self._told.marks_in_flight)
+        self._publisher = await link.publisher(in_flight=self._settings.marks_in_flight)
 
-    async def send(self, mark: Mark) -> None:
+    async def send(self, mark: UserMark) -> None:
         """Return when the broker has ``mark``. LinkError if it hasn't, or isn't known to have."""
         if self._publisher is None:
             raise LinkClosed("the gateway isn't connected yet")
         try:
-            async with asyncio.timeout(self._told.mark_timeout):
+            async with asyncio.timeout(self._settings.mark_timeout):
                 await self._publisher.publish_nowait(topology.UPSTREAM, encode_mark(mark))
         except TimeoutError as exc:
             raise LinkBusy("the broker doesn't confirm") from exc

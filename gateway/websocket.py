@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gateway import measures
+from gateway.admission import Welcome
 from gateway.budget import ReaderStream
-from gateway.connection import State
-from gateway.core import Welcome
+from gateway.connection import Home, State
 from gateway.frames import (
     CLOSE,
     PING,
@@ -25,7 +25,7 @@ from gateway.streaming import Ending, StreamConnection, StreamHandler
 from newsfabric.closing import OVERLOAD, UNFINISHED, CloseReason
 
 if TYPE_CHECKING:
-    from gateway.core import Core
+    pass
 
 _PING: Final = websocket_frame(PING, b"")
 
@@ -36,17 +36,17 @@ class WebSocketConnection(StreamConnection):
     transport = "websocket"
     variant = Variant.WEBSOCKET
 
-    def __init__(self, core: Core, stream: ReaderStream) -> None:
-        super().__init__(core, stream)
-        self._parser = FrameParser(core.settings.reader.frame_bytes)
-        self._heard_at = core.clock()
+    def __init__(self, home: Home, stream: ReaderStream) -> None:
+        super().__init__(home, stream)
+        self._parser = FrameParser(home.settings.reader.frame_bytes)
+        self._heard_at = home.clock()
         # RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
         self._unanswered: bytes | None = None
         # Runs while a message is unfinished, and may outlast that one.
         self._deadline: asyncio.TimerHandle | None = None
 
     def _on_bytes(self, data: bytes) -> None:
-        now = self._heard_at = self.core.clock()
+        now = self._heard_at = self.home.clock()
         for received in self._parser.feed(data):
             self._on_frame(received)
         if self._parser.violation is not None:
@@ -57,11 +57,11 @@ class WebSocketConnection(StreamConnection):
     def _watch_unfinished(self) -> None:
         """What a reader has begun to say, it must say in time: it is kept till then."""
         self._deadline = None
-        now = self.core.clock()
+        now = self.home.clock()
         since = self._parser.unfinished_since(now)
         if since is None or self.state is not State.OPEN:
             return
-        left = since + self.core.settings.unfinished_seconds - now
+        left = since + self.home.settings.unfinished_seconds - now
         if left > 0:
             self._deadline = self._loop.call_later(left, self._watch_unfinished)
         else:
@@ -105,7 +105,7 @@ class WebSocketConnection(StreamConnection):
         return _PING
 
     def _silence(self) -> float:
-        return self.core.clock() - self._heard_at
+        return self.home.clock() - self._heard_at
 
     def end_abruptly(self, reason: CloseReason) -> None:
         """End it at once, with a close frame and nothing before it."""
@@ -139,11 +139,11 @@ class WebSocketHandler(StreamHandler):
             # RFC 6455 section 4.4.
             self._refuse(426, "only version 13", {"Sec-WebSocket-Version": "13"})
             return
-        if not self.core.upgrades:
+        if not self.core.engine.serves_websockets:
             self._refuse_upgrade()
             return
         verdict = self._welcome()
-        full = verdict is Welcome.FULL and self.core.can_turn_away()
+        full = verdict is Welcome.FULL and self.core.readers.can_turn_away()
         if verdict is not Welcome.YES and not full:
             self._turn_away(verdict)
             return
@@ -152,11 +152,11 @@ class WebSocketHandler(StreamHandler):
         if spoken:
             head["Sec-WebSocket-Protocol"] = SUBPROTOCOL
         stream = self._take_over("101 Switching Protocols", head)
-        connection = self.connection(self.core, stream)
+        connection = self.connection(self.core.readers, stream)
         if full:
             # A page can't read a 503 of a WebSocket, but it can read a push.
             connection.close(OVERLOAD)
-        token = token or self.core.cookie_of(headers)
+        token = token or self.core.origins.cookie_of(headers)
         if token is not None:
             # As if it had been the first verb.
             connection.ask(LogIn(token=token))

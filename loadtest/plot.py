@@ -1,6 +1,6 @@
 """Panels of lines over one axis, mostly of time, as SVG. Pure.
 
-By hand and not by a plotting library, for the reason in newsfabric/chaos/plot.py.
+By hand and not by a plotting library, for the reason in localfabric/chaos/plot.py.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Event:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class BoardRegion:
     """A region, and how old (ms) what is known of it is."""
 
     name: str
@@ -153,10 +153,10 @@ class Board:
     region: str
     version: str
     now: float
-    regions: tuple[Region, ...]
+    regions: tuple[BoardRegion, ...]
     events: tuple[Event, ...]
 
-    def all(self, of: Callable[[Region], tuple[_T, ...]]) -> Iterator[_T]:
+    def all(self, of: Callable[[BoardRegion], tuple[_T, ...]]) -> Iterator[_T]:
         """What ``of`` gives of each region, one after the other."""
         for region in self.regions:
             yield from of(region)
@@ -202,9 +202,9 @@ def parse_board(document: Any) -> Board:
     )
 
 
-def _region(fields: dict[str, Any]) -> Region:
+def _region(fields: dict[str, Any]) -> BoardRegion:
     name = plain(fields.get("name"))
-    return Region(
+    return BoardRegion(
         name=name,
         frontdesk_url=plain(fields.get("frontdesk_url")),
         age=_number(fields, "age_ms"),

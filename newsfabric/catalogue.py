@@ -40,7 +40,7 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
 
 #: Every label, and what keeps its values few. Nothing that a stranger chooses is a label.
 LABELS: Final[Mapping[str, str]] = {
-    "action": "a verb of the protocol, or what a driver is asked",
+    "action": "a verb (`setmark`: ack, read and dismiss), or what a driver is asked",
     "alarm": "`memory` or `disk`",
     "class": "`gold`, `silver` or `bronze`",
     "cluster": "a cluster of brokers, as `oregon/core`",
@@ -189,11 +189,11 @@ def _says_what(words: list[str]) -> bool:
 
 def _metric(path: str, declarer: str, call: ast.Call) -> Metric:
     try:
-        told: list[Any] = [ast.literal_eval(argument) for argument in call.args]
+        positional: list[Any] = [ast.literal_eval(argument) for argument in call.args]
         named = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
     except ValueError as exc:
         raise Undeclarable(f"{path}:{call.lineno}: a metric is declared with literals") from exc
-    fields = dict(zip(("name", "help", "labels"), told, strict=False)) | named
+    fields = dict(zip(("name", "help", "labels"), positional, strict=False)) | named
     name, type_ = PREFIX + fields["name"], _DECLARERS[declarer]
     return Metric(
         name=f"{name}_seconds" if type_ == "histogram" else name,

@@ -13,7 +13,7 @@ import orjson
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.envelope import MAX_MS
-from newsfabric.json_fields import listed, mapping, number, text, whole
+from newsfabric.json_fields import mapping, number, text, whole
 from newsfabric.topics import CONTROL_WORD, REVOKED
 
 TICK: Final = "tick"
@@ -21,8 +21,7 @@ CANARY: Final = "canary"
 LOAD: Final = "load"
 DRAIN: Final = "drain"
 RECEIPT: Final = "receipt"
-# A tick with as many voids as a router remembers has 43 KB. Frontdesks keep reports of a thousand
-# boxes, each of which a stranger may own.
+# Frontdesks keep reports of a thousand boxes, each of which a stranger may own.
 MAX_BYTES: Final = 64 * 1024
 
 # Ten times what a gateway is built for. A box may lie, and readers are sent by capacity.
@@ -34,10 +33,10 @@ _BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A router's sign of life, once a second: ``seq`` is the last number it has given out.
+    """A router's sign of life, once a second, and 0.2 s after a message that nothing followed.
 
-    All numbers up to ``low`` are settled; ``void`` are recent ones that came to nothing.
-    ``sent_ms`` is its clock.
+    ``seq`` is the last number it has given out; all numbers up to ``low`` are settled. ``sent_ms``
+    is its clock.
     """
 
     origin: str
@@ -46,7 +45,6 @@ class Tick:
     seq: int
     sent_ms: int
     low: int = 0
-    void: tuple[int, ...] = ()
 
 
 def tick_key(origin: str) -> str:
@@ -74,7 +72,6 @@ def decode_tick(message: Message) -> Tick:
         sent_ms=sent_ms,
         # Routers of the release before say nothing of it.
         low=whole(fields, "low") if "low" in fields else 0,
-        void=tuple(whole({"void": n}, "void") for n in listed(fields, "void", MAX_BYTES)),
     )
 
 
@@ -168,7 +165,7 @@ def decode_load(message: Message) -> LoadReport:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
+class DrainOrder:
     """A scaler's order to one box: send your readers elsewhere, and leave.
 
     ``by`` is the scaler, for the box's log; ``sent_ms`` is of its clock.
@@ -194,7 +191,7 @@ def is_drain(message: Message) -> bool:
     return message.properties.type == DRAIN and message.topic.startswith(_DRAINS)
 
 
-def encode_drain(drain: Drain) -> Message:
+def encode_drain(drain: DrainOrder) -> Message:
     """``drain`` for exchange postoffice of the region's core.
 
     It says no ``user_id``: the shovel that brings it to the box would be refused with it.
@@ -204,10 +201,10 @@ def encode_drain(drain: Drain) -> Message:
     return dataclasses.replace(message, properties=properties)
 
 
-def decode_drain(message: Message) -> Drain:
+def decode_drain(message: Message) -> DrainOrder:
     """The order in ``message``; ValueError if it isn't one, or not the one that its key says."""
     fields = fields_of(message, DRAIN)
-    drain = Drain(
+    drain = DrainOrder(
         region=text(fields, "region"),
         box=text(fields, "box"),
         by=text(fields, "by"),

@@ -26,7 +26,7 @@ _KEPT: Final = frozenset(
         "NEWSFABRIC_LOG_REGION",
         # tests/support/reaper.py
         "NEWSFABRIC_TESTS",
-        # newsfabric/world/processes.py
+        # localfabric/world/processes.py
         "NEWSFABRIC_WORLD",
     }
 )

@@ -10,7 +10,7 @@ in :data:`FIELDS` alone. Bodies and tokens are in neither.
 
 The decision that one would question: this is the net under everything, libraries included, not a
 reason to log per request. Where a stranger is known to be able to cause a line, the place itself
-says it seldom (:mod:`newsfabric.seldom`), or counts it in a metric and says nothing.
+limits it (:mod:`newsfabric.line_limits`), or counts it in a metric and says nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Individual messages and what their users did with them: marks, as values. Pure.
+"""Individual messages and what their users did with them: user marks, as values. Pure.
 
 An individual message is one on a topic with ``access = "owner"``, whose last word is its user's id.
-It is kept for its user until it expires or is dismissed. A *mark* says that a user's device has it
-(``ack``), that the user has read it (``read``) or wants it gone (``dismiss``); marks are only ever
-added, never taken back.
+It is kept for its user until it expires or is dismissed. A *user mark* says that a user's device
+has it (``ack``), that the user has read it (``read``) or wants it gone (``dismiss``). User marks
+are only ever added, never taken back. In this module, and whatever else is about mailboxes, a bare
+"mark" is one of these; a log's mark is another thing.
 
 A mark goes up from a gateway on exchange ``upstream``, and comes back down from the mailbox service
 as two messages of its own: an *announcement* on the user's topic, which gateways push to the user's
@@ -58,7 +59,7 @@ _USER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class UserMark:
     """The user of ``topic`` did ``kind`` with its message ``id`` at ``at_ms``.
 
     ValueError for a topic that can be no user's, or a text that is no id.
@@ -91,9 +92,9 @@ class Kept:
     """An individual message that is kept, and its marks: of each kind the first that was made."""
 
     envelope: Envelope
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[UserMark, ...] = ()
 
-    def mark(self, kind: MarkKind) -> Mark | None:
+    def mark(self, kind: MarkKind) -> UserMark | None:
         """The mark of that kind, if it has one."""
         return next((mark for mark in self.marks if mark.kind == kind), None)
 
@@ -107,22 +108,22 @@ def is_individual(envelope: Envelope, policy: TopicPolicy | None) -> bool:
     )
 
 
-def first_of_each(marks: list[Mark]) -> tuple[Mark, ...]:
+def first_of_each(marks: list[UserMark]) -> tuple[UserMark, ...]:
     """Of marks of one message: the first of each kind, in the order of :data:`MARK_KINDS`."""
-    found: dict[MarkKind, Mark] = {}
+    found: dict[MarkKind, UserMark] = {}
     for mark in sorted(marks, key=lambda mark: (mark.at_ms, mark.id)):
         found.setdefault(mark.kind, mark)
     return tuple(found[kind] for kind in MARK_KINDS if kind in found)
 
 
-def encode_mark(mark: Mark) -> Message:
+def encode_mark(mark: UserMark) -> Message:
     """``mark`` for exchange upstream."""
     body = {"topic": mark.topic, "id": mark.id, "mark": mark.kind, "at": mark.at_ms}
     properties = Properties(content_type=JSON, type=MARK)
     return Message(MARK_KEY, orjson.dumps(body), properties)
 
 
-def decode_mark(message: Message) -> Mark:
+def decode_mark(message: Message) -> UserMark:
     """The mark in ``message``; ValueError if it isn't one."""
     if message.properties.type != MARK:
         raise ValueError(f"not a mark: type is {message.properties.type!r}")
@@ -133,7 +134,7 @@ def decode_mark(message: Message) -> Mark:
     return _mark(topic, fields)
 
 
-def announcement(mark: Mark, *, until_ms: int) -> Message:
+def announcement(mark: UserMark, *, until_ms: int) -> Message:
     """``mark`` for the user's devices, of no use to anyone after ``until_ms``.
 
     The same for each repeat of the mark, so that gateways push it once.
@@ -142,7 +143,7 @@ def announcement(mark: Mark, *, until_ms: int) -> Message:
     return _told(mark, mark.topic, body, app_id=_DEVICES, type=ANNOUNCEMENT, until_ms=until_ms)
 
 
-def note(mark: Mark, marked: Envelope, *, until_ms: int) -> Message | None:
+def note(mark: UserMark, marked: Envelope, *, until_ms: int) -> Message | None:
     """``mark`` for the tools of whoever published ``marked``.
 
     None if its ``app_id`` can't be part of a topic, or is missing: nobody could be told apart then.
@@ -160,7 +161,7 @@ def note(mark: Mark, marked: Envelope, *, until_ms: int) -> Message | None:
     return _told(mark, topic, orjson.dumps(body), app_id=_TOOLS, type=None, until_ms=until_ms)
 
 
-def announced(envelope: Envelope, policy: TopicPolicy) -> Mark | None:
+def announced(envelope: Envelope, policy: TopicPolicy) -> UserMark | None:
     """The mark that ``envelope`` announces; None for every other message.
 
     Where it isn't as :func:`announcement` makes it, it is a message like any other.
@@ -173,7 +174,7 @@ def announced(envelope: Envelope, policy: TopicPolicy) -> Mark | None:
         return None
 
 
-def announced_again(mark: Mark, marked: Envelope) -> Envelope:
+def announced_again(mark: UserMark, marked: Envelope) -> Envelope:
     """``mark`` as it comes with a mailbox: like its announcement, but no copy of that one."""
     identity = identity_of(
         app_id=_KEPT,
@@ -197,12 +198,12 @@ def announced_again(mark: Mark, marked: Envelope) -> Envelope:
     )
 
 
-def _announcement_body(mark: Mark) -> bytes:
+def _announcement_body(mark: UserMark) -> bytes:
     return orjson.dumps({"id": mark.id, "mark": mark.kind, "at": mark.at_ms})
 
 
 def _told(
-    mark: Mark,
+    mark: UserMark,
     topic: str,
     body: bytes,
     *,
@@ -222,7 +223,7 @@ def _told(
     return Message(topic, body, properties)
 
 
-def _mark(topic: str, fields: dict[str, Any]) -> Mark:
+def _mark(topic: str, fields: dict[str, Any]) -> UserMark:
     id_, kind, at_ms = fields.get("id"), fields.get("mark"), fields.get("at")
     if not isinstance(id_, str):
         raise ValueError("id must be text")
@@ -230,7 +231,7 @@ def _mark(topic: str, fields: dict[str, Any]) -> Mark:
         raise ValueError(f"mark must be one of {', '.join(MARK_KINDS)}")
     if not is_whole(at_ms, 0, MAX_MS):
         raise ValueError("at must be ms since the epoch")
-    return Mark(topic=topic, id=id_, kind=cast(MarkKind, kind), at_ms=at_ms)
+    return UserMark(topic=topic, id=id_, kind=cast(MarkKind, kind), at_ms=at_ms)
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -136,10 +136,6 @@ class Management:
         body = {"type": exchange.type, "durable": True}
         await self._send("PUT", f"/exchanges/{_VHOST}/{_quote(exchange.name)}", body)
 
-    async def delete_exchange(self, name: str) -> None:
-        """Delete an exchange and its bindings."""
-        await self._delete(f"/exchanges/{_VHOST}/{_quote(name)}")
-
     async def queues(self) -> dict[str, QueueState]:
         """The queues by name."""
         columns = "name,arguments,node,message_stats.ack_details.rate"

@@ -2,9 +2,10 @@
 
 Not OpenTelemetry's spans, which are newsfabric.otel_spans and are sent by newsfabric.otel_tracer.
 
-Routers and gateways answer ``/trace/ID`` from a ring of their last messages, routers ``/stored/ID``
-from their store. Every time is the clock of the process that names it: between machines the
-order of hops is as good as their clocks, within one process it is exact.
+Routers and gateways answer ``/trace/ID`` from a ring of their last messages, routers
+``/stored/ID?topic=TOPIC`` from their store, where messages are found by topic and time. Every time
+is the clock of the process that names it: between machines the order of hops is as good as their
+clocks, within one process it is exact.
 
 The decision that one would question: nothing is gathered while messages flow, no span is sent
 anywhere. A trace is asked for seldom and messages come often, so whoever asks does the work.
@@ -36,8 +37,9 @@ class Asked:
 class Evidence:
     """All that is known.
 
-    ``stored`` maps regions to their stores' rows (None: no answer), ``rejected`` holds messages
-    that routers refused (:func:`newsfabric.cli.messages.rejection`).
+    ``stored`` maps regions to their stores' rows (None: no answer; nothing is asked while nobody
+    knows the topic), ``rejected`` holds messages that routers refused
+    (:func:`newsfabric.cli.messages.rejection`).
     """
 
     asked: Sequence[Asked]
@@ -48,6 +50,11 @@ class Evidence:
 def identities(asked: Iterable[Asked]) -> dict[str, Mapping[str, Any]]:
     """Identity → a sighting of it: the messages that what was asked for may mean."""
     return {str(seen["identity"]): seen for _, seen in _sightings(asked)}
+
+
+def topic_of(asked: Iterable[Asked]) -> str | None:
+    """The topic of the message, if anybody remembers it."""
+    return next((seen["topic"] for _, seen in _sightings(asked)), None)
 
 
 def ids(asked: Iterable[Asked], text: str) -> list[str]:

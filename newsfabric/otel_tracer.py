@@ -31,8 +31,8 @@ from newsfabric import metrics
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError
 from newsfabric.fetching import NO_ANSWER, fetch
+from newsfabric.line_limits import RepeatedFailures
 from newsfabric.otel_spans import Context, Span, context_of, otlp
-from newsfabric.seldom import Complaints
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Tracer:
         self._waiting: collections.deque[Span] = collections.deque()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
         self._backoff = Backoff(base=0.5, cap=10.0)
 
     @property
@@ -159,7 +159,7 @@ class Tracer:
             refused = min(len(batch), _refused(body))
             _SENT.inc(len(batch) - refused)
             _REFUSED.inc(refused)
-            self._complaints.over()
+            self._failures.ended()
         else:
             _REFUSED.inc(len(batch))
             self._complain(f"the collector of traces refuses spans: {status}")
@@ -182,7 +182,7 @@ class Tracer:
         return answer.code, answer.body
 
     def _complain(self, text: str) -> None:
-        if self._complaints.is_news(text, asyncio.get_running_loop().time()):
+        if self._failures.should_log(text, asyncio.get_running_loop().time()):
             logger.warning("%s", text)
 
 
@@ -242,11 +242,11 @@ def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def settings_of(told: dict[str, Any]) -> TraceSettings:
+def settings_of(options: dict[str, Any]) -> TraceSettings:
     """What :func:`trace_options` were given, out of click's ``Context.meta``."""
     return TraceSettings(
-        endpoint=told.get(f"{__name__}.otlp_endpoint", ""),
-        sample=told.get(f"{__name__}.trace_sample", 0.0),
+        endpoint=options.get(f"{__name__}.otlp_endpoint", ""),
+        sample=options.get(f"{__name__}.trace_sample", 0.0),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client import Histogram
 
 from newsfabric.envelope import Envelope
-from newsfabric.sightings import Copy, Place, Sighting, Sightings, Way
+from newsfabric.sightings import Place, SeenCopy, Sighting, Sightings, Way
 from newsfabric.tallied import Count, Counted
 
 # Nine regions on two paths each through two feeds, and some for moves.
@@ -37,7 +37,7 @@ class Races:
 
     def came(self, envelope: Envelope, way: Way, at_ms: int) -> Sighting:
         """Count a routed copy, and remember it; what is known of its message."""
-        copy = Copy(
+        copy = SeenCopy(
             at_ms, way, envelope.id, envelope.router, envelope.epoch, envelope.seq, envelope.path
         )
         identity = envelope.identity
@@ -50,7 +50,7 @@ class Races:
         self.first(found)
         return found
 
-    def again(self, identity: int, copy: Copy) -> bool:
+    def again(self, identity: int, copy: SeenCopy) -> bool:
         """Count ``copy`` if it isn't the first of its message; whether it was not."""
         arrival = self.sightings.again(identity, copy)
         if arrival is None:

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from prometheus_client import Counter
 
-from newsfabric.amqp import Link, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Link
 from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
+from newsfabric.line_limits import LineLimit
 from newsfabric.reports import (
     CERTIFICATE_ENDS,
     MAX_FIGURES,
@@ -29,7 +30,6 @@ from newsfabric.reports import (
     Report,
     encode_report,
 )
-from newsfabric.seldom import Seldom
 from newsfabric.service import Readiness
 from newsfabric.topology import UPSTREAM
 from newsfabric.version import version
@@ -101,7 +101,7 @@ class Reporting:
         self._more = more
         self._outcomes = outcomes
         self._heard = heard
-        self._failing = Seldom(every=60.0)
+        self._failing = LineLimit(every=60.0)
 
     async def run(self, link: Link) -> None:
         """Report over ``link``, the region's core, each second until cancelled.
@@ -120,7 +120,7 @@ class Reporting:
             if self._draining():
                 await self.once(publisher)
 
-    async def once(self, publisher: Publisher) -> None:
+    async def once(self, publisher: ConfirmingPublisher) -> None:
         """Make a report and send it, whatever may go wrong."""
         try:
             report = await self.report()
@@ -133,7 +133,7 @@ class Reporting:
         except Exception as exc:
             # A bug in what is only for looking must not end what is looked at.
             self._outcomes.labels("failed").inc()
-            unsaid = self._failing.may_say(asyncio.get_running_loop().time())
+            unsaid = self._failing.may_log(asyncio.get_running_loop().time())
             if unsaid is not None:
                 logger.exception("no report (and %d more): %r", unsaid, exc)
         else:

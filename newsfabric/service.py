@@ -72,13 +72,13 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
     these, and tells that command's ``--region``.
     """
     context = click.get_current_context(silent=True)
-    told = {} if context is None else context.meta
+    options = {} if context is None else context.meta
     region = "" if context is None else str(context.params.get("region") or "")
-    form: logs.LogFormat = told.get(_LOG_FORMAT, "text")
+    form: logs.LogFormat = options.get(_LOG_FORMAT, "text")
     logs.log_to(sys.stderr, log_level, form, process=name, region=region)
     os.environ |= logs.handed_down(form, process=name, region=region)
     try:
-        traces = otel_tracer.settings_of(told)
+        traces = otel_tracer.settings_of(options)
         uvloop.run(_until_stopped(main, name, region, traces))
     except NewsfabricError as exc:
         logger.critical("%s: %s", name, exc)

@@ -188,16 +188,18 @@ def file_from(environ: Mapping[str, str], variable: str) -> Path | None:
 
 def _tls_from(environ: Mapping[str, str], prefix: str) -> TlsFiles:
     # What shovels show lies on the broker that runs them, so it is no credential of ours.
-    told = {} if prefix == SHOVEL_LOGIN else environ
-    pair = _pair_from(environ, prefix, CREDENTIALS_DIRECTORY=told.get("CREDENTIALS_DIRECTORY", ""))
+    variables = {} if prefix == SHOVEL_LOGIN else environ
+    pair = _pair_from(
+        environ, prefix, CREDENTIALS_DIRECTORY=variables.get("CREDENTIALS_DIRECTORY", "")
+    )
     certificate, key = pair or (None, None)
     return TlsFiles(authorities=authorities_from(environ), certificate=certificate, key=key)
 
 
 def _pair_from(environ: Mapping[str, str], prefix: str, **changes: str) -> tuple[Path, Path] | None:
-    told = {**environ, **changes}
-    certificate = file_from(told, f"{prefix}_CERT_FILE")
-    key = file_from(told, f"{prefix}_KEY_FILE")
+    variables = {**environ, **changes}
+    certificate = file_from(variables, f"{prefix}_CERT_FILE")
+    key = file_from(variables, f"{prefix}_KEY_FILE")
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:

@@ -32,7 +32,7 @@ Way = tuple[str, ...]
 _PREFIX: Final = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 
-class Copy(NamedTuple):
+class SeenCopy(NamedTuple):
     """One arrival of a message. In gateways with the place in the router's stream."""
 
     at_ms: int
@@ -56,7 +56,7 @@ class Sighting:
     topic: str
     message_id: str | None
     published_ms: int
-    copies: list[Copy]
+    copies: list[SeenCopy]
     later: int = 0
     steps: dict[str, int] = dataclasses.field(default_factory=dict)
     id: str | None = None
@@ -126,7 +126,7 @@ class Sightings:
         while len(self._seen) > self._most or self._oldest_ms() < oldest_ms:
             self._seen.popitem(last=False)
 
-    def again(self, identity: int, copy: Copy) -> Arrival | None:
+    def again(self, identity: int, copy: SeenCopy) -> Arrival | None:
         """Another copy of a message; None if it is the first one that is known."""
         seen = self._seen.get(identity)
         if seen is None:
@@ -166,7 +166,7 @@ class Sightings:
         return next(iter(self._seen.values())).copies[0].at_ms
 
 
-def _same_way(copy: Copy, winner: Copy) -> bool:
+def _same_way(copy: SeenCopy, winner: SeenCopy) -> bool:
     # What another router made of it is another way, even through the same shovels.
     return (copy.way, copy.router) == (winner.way, winner.router)
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from newsfabric import metrics
 from newsfabric.errors import ConfigError
-from newsfabric.seldom import Complaints
+from newsfabric.line_limits import RepeatedFailures
 from newsfabric.settings import ServerFiles, TlsFiles
 
 logger = logging.getLogger(__name__)
@@ -58,10 +58,6 @@ class ClientTls:
     def context(self) -> ssl.SSLContext:
         """For the next connection; it checks the host's name, which must be given to it."""
         return self._fresh.now()
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> ClientTls:
-        # pika copies what it is told; contexts can't be.
-        return self
 
     def _make(self) -> ssl.SSLContext:
         files = self._files
@@ -118,7 +114,7 @@ class _Fresh:
         self._files = tuple(files)
         self._make = make
         self._tells = dict(tells)
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
         # Before the files are read: what changes meanwhile is noticed the next time.
         self._stamps = self._look()
         try:
@@ -141,11 +137,11 @@ class _Fresh:
                 self._read()
             except (OSError, ValueError) as exc:
                 text = f"TLS: {self._named()}: {_reason(exc)}"
-                if self._complaints.is_news(text, time.monotonic()):
+                if self._failures.should_log(text, time.monotonic()):
                     logger.warning("%s; going on with what was there before", text)
             else:
                 self._stamps = stamps
-                self._complaints.over()
+                self._failures.ended()
                 logger.info("TLS: read %s again", self._named())
         return self._context
 

@@ -184,6 +184,12 @@ class TopicTable:
         words = _words(topic)
         return any(_matches_words(pattern, words) for pattern in self._gold)
 
+    def known(self, topic: str) -> TopicPolicy:
+        """The policy of a topic that was found before: the table doesn't change."""
+        policy = self.find(topic)
+        assert policy is not None
+        return policy
+
     def of_any(self, topic: str) -> TopicPolicy | None:
         """As :meth:`find`, and the policy of the fabric's own topic that is stored too."""
         return self._own if topic == REVOKED else self.find(topic)

@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from newsfabric import metrics
@@ -35,13 +36,13 @@ from newsfabric.control import (
     is_drain,
     tick_key,
 )
-from newsfabric.errors import LinkError, ManagementError
+from newsfabric.errors import LinkClosed, LinkError, ManagementError
 from newsfabric.figures import Figures, Wanted
 from newsfabric.hops import hops, last_hop
+from newsfabric.line_limits import RepeatedFailures
 from newsfabric.management import Management
 from newsfabric.reporting import IN_FLIGHT, Reporting, Speaker
 from newsfabric.reports import MAX_REASONS, ShovelSeen
-from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
 from newsfabric.settings import Credentials
 from newsfabric.tls import CERTIFICATES_END
@@ -62,7 +63,7 @@ from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, emptied, repo
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
-# A shovel that somebody deleted is made again within so many looks.
+# A shovel or queue that somebody deleted is made again within so many looks.
 KEEP_EVERY: Final = 5
 # For the last report to come out at the core: what is said after it, nobody hears.
 LAST_WORD_TIMEOUT: Final = 5.0
@@ -130,7 +131,7 @@ class Agent:
         self._word: GatewayWord | None = None
         self._feeds: Feeds | None = None
         self._looks = 0
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
         self._reporting = Reporting(
             # Nobody says here who we are: the shovel to the core does.
             Speaker(kind="box", name=settings.box, region=settings.region),
@@ -238,7 +239,7 @@ class Agent:
             return
         if shovel in _FEED_NAMES:
             TICKS.labels(shovel).inc()
-            self._arrivals.heard(shovel, origin, _now())
+            self._arrivals.note_arrival(shovel, origin, _now())
 
     def _on_drain(self, message: Message) -> None:
         """An order of the region's scaler: nobody else on the core may write that key.
@@ -272,18 +273,37 @@ class Agent:
         try:
             if self._looks % KEEP_EVERY == 0:
                 await self._shovels.keep(self._links())
+                await self._keep_queues()
             self._states = await self._shovels.states()
             self._looks += 1
         except ManagementError as exc:
             self._running, self._states = frozenset(), {}
             # From the top when it is back: it may have lost everything.
             self._looks = 0
-            if self._complaints.is_news(str(exc), _now()):
+            if self._failures.should_log(str(exc), _now()):
                 logger.warning("own broker: %s", mask(str(exc)))
             return
-        self._complaints.over()
+        self._failures.ended()
         running = (name for name, state in self._states.items() if state == "running")
         await self._follow(frozenset(running))
+
+    async def _keep_queues(self) -> None:
+        """Declare what somebody may have deleted. A shovel whose queue is gone makes one that
+        nothing is bound to, and nobody makes the gateway's."""
+        assert self._link is not None
+        keeps: list[Callable[[], Awaitable[None]]] = [partial(self._link.declare, self._declare)]
+        keeps += [core.keep for core in self._cores.values()]
+        for keep in keeps:
+            try:
+                async with asyncio.timeout(KEEP_EVERY * EVERY):
+                    await keep()
+            except LinkClosed:
+                # A link that is down declares by itself when it is back.
+                pass
+            except (LinkError, TimeoutError) as exc:
+                why = str(exc) or "the broker doesn't answer"
+                if self._failures.should_log(why, _now()):
+                    logger.warning("queues of this box can't be declared again: %s", why)
 
     async def _follow(self, running: frozenset[str]) -> None:
         assert self._feeds is not None

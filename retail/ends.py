@@ -139,6 +139,11 @@ class CoreEnd:
         await self.close()
         await self.open()
 
+    async def keep(self) -> None:
+        """Declare again on the link of now, in case the queue was deleted. LinkError if down."""
+        if self._link is not None:
+            await self._link.declare(self._declare)
+
     async def close(self) -> None:
         """Leave the queue to its ``x-expires``."""
         if self._link is not None:

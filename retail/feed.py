@@ -74,7 +74,7 @@ class Arrivals:
         self._through: dict[str, float] = {}
         self._of: dict[str, float] = {}
 
-    def heard(self, shovel: str, origin: str, now: float) -> None:
+    def note_arrival(self, shovel: str, origin: str, now: float) -> None:
         """A tick or canary of region ``origin`` came through ``shovel`` at ``now``."""
         self._through[shovel] = now
         if origin in self._of or len(self._of) < _MAX_ORIGINS:

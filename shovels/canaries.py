@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from newsfabric import metrics
-from newsfabric.amqp import Consumer, Declare, Delivery, Link, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link
 from newsfabric.amqp.link import connect
 from newsfabric.control import Canary, canary_key, decode_canary, encode_canary
 from newsfabric.errors import LinkError
@@ -73,7 +73,7 @@ class Canaries:
         # Boxes hear those in their own core's postoffice.
         self._sources = watch.sources | {(core, POSTOFFICE)}
         self._links: dict[Cluster, Link] = {}
-        self._publishers: dict[Cluster, Publisher] = {}
+        self._publishers: dict[Cluster, ConfirmingPublisher] = {}
 
     async def open(self) -> None:
         """Connect to every cluster, now or as soon as it answers."""

@@ -26,7 +26,6 @@ from newsfabric.settings import (
 from newsfabric.topics import TopicTable, load_topics
 from newsfabric.topology import Cluster
 from newsfabric.topology.roles import user_name
-from newsfabric.world.paths import Paths
 from shovels import show
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
 
@@ -226,7 +225,7 @@ def _seen_from(region: str, state: Path, fabric: Fabric) -> Fabric:
 
 
 def _logins(state: Path, regions: Sequence[str]) -> dict[str, Credentials]:
-    users = Paths(state=state).users
+    users = state / "users"
     names = {region: user_name("shovel", region) for region in regions}
     return {
         region: shovel_credentials_from(login_variables(name, users / name, SHOVEL_LOGIN))

@@ -23,9 +23,9 @@ from newsfabric import metrics
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ManagementError
 from newsfabric.figures import Figures, Wanted
+from newsfabric.line_limits import RepeatedFailures
 from newsfabric.reporting import Reporting, Speaker
 from newsfabric.reports import MAX_SHOVELS, ShovelSeen
-from newsfabric.seldom import Complaints
 from newsfabric.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
@@ -111,7 +111,7 @@ class Keeper:
         self._links = region_links(brokers.fabric, region, topics)
         self.watch = Watch(self._links, rng)
         self._uptimes = Uptimes()
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
         # Where shovels of ours run.
         self._own = [Cluster(region, "client"), Cluster(region, "core")]
         self._own += [Cluster(proxy.name, "proxy") for proxy in brokers.fabric.proxies]
@@ -258,8 +258,8 @@ class Keeper:
         wrong = [f"{cluster} is away: {why}" for cluster, why in found.unreachable.items()]
         wrong += [f"{d.action.kind} {d.action.name}: {d.error}" for d in done if d.error]
         if not wrong:
-            self._complaints.over()
-        elif self._complaints.is_news("; ".join(wrong), now):
+            self._failures.ended()
+        elif self._failures.should_log("; ".join(wrong), now):
             logger.warning("not as planned, trying again: %s", "; ".join(wrong))
 
 

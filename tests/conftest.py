@@ -25,17 +25,17 @@ import pytest
 import uvloop
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
-from left_connections import close_connections
+from left_connections import close_connections_of_runners
 from reaper import watch
 from shared import after_the_first, folder_of_run, once_per_run
 from spreading import ByGroupOrFile, spread, workers
 
+from localfabric.nodes.cassandra import LocalCassandra
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.cassandra_home import CassandraHome, find_cassandra
+from localfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
 from newsfabric.errors import SetupError
 from newsfabric.settings import Node
-from newsfabric.world.broker import LocalNode
-from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import CassandraHome, find_cassandra
-from newsfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -54,6 +54,8 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("newsfabric")
+
+close_connections_of_runners()
 
 _loops: list[asyncio.AbstractEventLoop] = []
 
@@ -125,8 +127,6 @@ def no_task_left() -> Iterator[None]:
     yield
     opened = [loop for loop in _loops if not loop.is_closed()]
     left = [str(task) for loop in opened for task in _unfinished(loop)]
-    for loop in opened:
-        close_connections(loop)
     if left:
         pytest.fail("un-awaited tasks:\n" + "\n".join(left))
 

@@ -44,7 +44,7 @@ ticks = st.builds(
     epoch=times,
     seq=counts,
     sent_ms=times,
-    void=st.lists(counts, max_size=5).map(tuple),
+    low=counts,
 )
 loads = st.builds(
     LoadReport,
@@ -74,9 +74,7 @@ receipts = st.builds(
     repeated=st.booleans(),
 )
 
-TICK = Tick(
-    origin="oregon", router="oregon-router-1", epoch=5, seq=7, sent_ms=9, low=6, void=(3, 4)
-)
+TICK = Tick(origin="oregon", router="oregon-router-1", epoch=5, seq=7, sent_ms=9, low=6)
 LOAD = LoadReport(
     region="oregon",
     box="oregon-retail-1",
@@ -168,6 +166,13 @@ def test_a_message_of_another_type_is_not_believed(kind, other):
 
 
 @pytest.mark.parametrize("kind", DECODERS)
+def test_a_field_that_this_release_doesnt_know_is_passed_over(kind):
+    # Routers of an earlier release named void numbers in their ticks.
+    known = DECODERS[kind](EXAMPLES[kind])
+    assert DECODERS[kind](changed(kind, void=[3, 4])) == known
+
+
+@pytest.mark.parametrize("kind", DECODERS)
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"null", b"1", b'"x"'])
 def test_a_body_that_is_no_object_is_not_believed(kind, body):
     with pytest.raises(ValueError, match=f"not a {kind}"):
@@ -175,7 +180,7 @@ def test_a_body_that_is_no_object_is_not_believed(kind, body):
 
 
 REQUIRED = [
-    *(("tick", name) for name in ("origin", "router", "epoch", "seq", "sent_ms", "void")),
+    *(("tick", name) for name in ("origin", "router", "epoch", "seq", "sent_ms")),
     *(("load", field.name) for field in dataclasses.fields(LoadReport)),
     *(("receipt", name) for name in ("status", "region", "router", "topic")),
 ]
@@ -198,8 +203,6 @@ def test_a_field_that_is_missing_or_odd_is_not_believed(kind, name, value):
         ("tick", {"seq": -1}),
         ("tick", {"seq": 1.0}),
         ("tick", {"seq": "1"}),
-        ("tick", {"void": [1, -1]}),
-        ("tick", {"void": "12"}),
         ("load", {"state": "asleep"}),
         ("load", {"connections": 0.5}),
         ("load", {"deliveries_per_second": -0.1}),

@@ -14,7 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SERVICES = {"gateway", "wholesale", "retail", "shovels"}
-SHIPPED = {"newsfabric", *SERVICES}
+#: It runs services as programs; nobody imports it but who has to run a world.
+LAPTOP = "localfabric"
+SHIPPED = {"newsfabric", *SERVICES, LAPTOP}
 #: Libraries that only these places may import, so that one place knows their faults.
 RESERVED = {
     "pika": ("newsfabric/amqp/",),
@@ -23,6 +25,7 @@ RESERVED = {
     # Two, since a box has no scaler: each has an error of its own for what AWS has against it.
     "boto3": ("wholesale/scaler/drivers/aws.py", "newsfabric/instance/cloud.py"),
     "botocore": ("wholesale/scaler/drivers/aws.py", "newsfabric/instance/cloud.py"),
+    LAPTOP: (f"{LAPTOP}/", "wholesale/scaler/drivers/world.py"),
 }
 
 
@@ -79,8 +82,10 @@ def test_the_code_keeps_the_rule() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("newsfabric/world/processes.py", "import gateway"),
-        ("newsfabric/world/processes.py", "from shovels.plan import diff"),
+        ("localfabric/world/processes.py", "import gateway"),
+        ("newsfabric/settings.py", "from shovels.plan import diff"),
+        ("newsfabric/worlds.py", "from localfabric.world import finding"),
+        ("shovels/cli.py", "def late() -> None:\n    from localfabric.world.paths import Paths"),
         ("newsfabric/cli/app.py", "import importlib\nimportlib.import_module('retail.agent')"),
         ("wholesale/router.py", "from gateway import hub"),
         ("gateway/hub.py", "if True:\n    def late() -> None:\n        import wholesale.router"),
@@ -103,8 +108,10 @@ def test_a_breach_is_found(path: str, source: str) -> None:
         ("gateway/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
         ("gateway/sockjs/sockjs_tornado.py", "from sockjs.tornado import SockJSRouter"),
         ("newsfabric/amqp/connection.py", "import pika"),
+        ("localfabric/chaos/run.py", "from localfabric.world import faults"),
+        ("wholesale/scaler/drivers/world.py", "from localfabric.world import growing"),
         ("newsfabric/store/_cassandra_cluster.py", "from cassandra.cluster import Cluster"),
-        ("newsfabric/world/processes.py", "ARGUMENTS = ['-m', 'gateway']"),
+        ("localfabric/world/processes.py", "ARGUMENTS = ['-m', 'gateway']"),
         ("tests/amqp/test_publisher.py", "import pika\nimport gateway"),
     ],
 )

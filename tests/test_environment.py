@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from reaper import VARIABLE as OF_TESTS
 
+from localfabric.world.processes import MARKER as OF_WORLDS
 from newsfabric.environment import without_secrets
 from newsfabric.logs import handed_down
-from newsfabric.world.processes import MARKER as OF_WORLDS
 
 
 def test_no_login_is_handed_down() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
+import threading
 
 from left_connections import close_connections
 from tornado.httpclient import HTTPRequest
@@ -38,3 +40,32 @@ async def test_the_connection_of_a_cancelled_fetch_is_closed_and_what_listens_is
         with socket.create_connection(("127.0.0.1", port)) as still:
             assert still.getpeername()[1] == port
         http.close()
+
+
+def test_what_a_command_leaves_in_its_own_loop_is_closed_with_that() -> None:
+    ended = threading.Event()
+
+    async def leaves_a_fetch(port: int) -> None:
+        http = SimpleAsyncHTTPClient(force_instance=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await fetch(http, HTTPRequest(f"http://127.0.0.1:{port}/"))
+
+    def hears(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            while connection.recv(65536):
+                pass
+        ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=hears, args=(listening,), daemon=True)
+        thread.start()
+        # The collector would close it as well, later, in some other test.
+        gc.disable()
+        try:
+            asyncio.run(leaves_a_fetch(listening.getsockname()[1]))
+            assert ended.wait(10.0)
+        finally:
+            gc.enable()
+        thread.join()

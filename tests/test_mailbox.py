@@ -15,7 +15,7 @@ from newsfabric.envelope import MAX_EXPIRATION, Envelope, Submission, encode, id
 from newsfabric.mailbox import (
     ANNOUNCEMENT,
     MARK_KINDS,
-    Mark,
+    UserMark,
     announced,
     announced_again,
     announcement,
@@ -29,11 +29,11 @@ from newsfabric.topics import TopicPolicy
 
 OWNER = TopicPolicy(pattern="user.*", access="owner")
 LETTER = envelope(1, topic="user.42", app_id="billing", message_id="bill-7")
-READ = Mark(topic="user.42", id=LETTER.id, kind="read", at_ms=START_MS + 10)
+READ = UserMark(topic="user.42", id=LETTER.id, kind="read", at_ms=START_MS + 10)
 
 words = st.text("abcXYZ019_-", min_size=1, max_size=64)
 marks = st.builds(
-    lambda user, ms, identity, kind, at: Mark(
+    lambda user, ms, identity, kind, at: UserMark(
         topic=f"user.{user}", id=id_of(ms, identity), kind=kind, at_ms=at
     ),
     words,
@@ -55,13 +55,13 @@ def as_routed(message: Message, router: str = "oregon-router-1", seq: int = 1) -
 
 
 @given(mark=marks)
-def test_a_mark_comes_through_upstream_as_it_was(mark: Mark) -> None:
+def test_a_mark_comes_through_upstream_as_it_was(mark: UserMark) -> None:
     assert decode_mark(encode_mark(mark)) == mark
 
 
 @given(mark=marks, later=st.integers(0, 2**40))
 def test_an_announcement_is_a_message_that_a_router_takes_and_says_the_same_mark(
-    mark: Mark, later: int
+    mark: UserMark, later: int
 ) -> None:
     sent = announcement(mark, until_ms=mark.at_ms + later)
     assert announced(as_routed(sent), OWNER) == mark
@@ -72,7 +72,7 @@ def test_an_announcement_is_a_message_that_a_router_takes_and_says_the_same_mark
 
 @given(mark=marks)
 def test_what_comes_with_a_mailbox_says_the_same_mark_and_is_no_copy_of_its_announcement(
-    mark: Mark,
+    mark: UserMark,
 ) -> None:
     again = announced_again(mark, LETTER if mark.topic == LETTER.topic else _on(mark.topic))
     assert announced(again, OWNER) == mark

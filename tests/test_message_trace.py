@@ -15,7 +15,7 @@ from newsfabric.message_trace import (
     refusals,
     trace,
 )
-from newsfabric.sightings import Copy, Sighting, Sightings
+from newsfabric.sightings import SeenCopy, Sighting, Sightings
 
 NOW = 1_800_000_000_000
 IDENTITY = 0x1234567890ABCDEF123
@@ -32,7 +32,7 @@ def _asked(kind: str, name: str, ring: Sightings | None, text: str = ID) -> Aske
 
 def _router(at: int, *ways: str) -> Sightings:
     ring = Sightings()
-    copies = [Copy(NOW + at + n, (way,)) for n, way in enumerate(ways)]
+    copies = [SeenCopy(NOW + at + n, (way,)) for n, way in enumerate(ways)]
     seen = Sighting(IDENTITY, "news.breaking", "story-17", NOW, copies[:1])
     ring.first(seen)
     for copy in copies[1:]:
@@ -45,7 +45,7 @@ def _router(at: int, *ways: str) -> Sightings:
 def _gateway(at: int, *copies: tuple[str, int, str]) -> Sightings:
     ring = Sightings()
     found = [
-        Copy(NOW + at + n, tuple(way.split()), ID, router, 1, seq)
+        SeenCopy(NOW + at + n, tuple(way.split()), ID, router, 1, seq)
         for n, (router, seq, way) in enumerate(copies)
     ]
     seen = Sighting(IDENTITY, "news.breaking", "story-17", NOW, found[:1])
@@ -147,7 +147,7 @@ def test_a_message_that_nobody_knows_isnt_found() -> None:
 
 def test_an_id_that_may_be_several_messages_names_them() -> None:
     ring = _router(2, "publish.oregon.1")
-    ring.first(Sighting(IDENTITY + 1, "news.world", None, NOW, [Copy(NOW, ())]))
+    ring.first(Sighting(IDENTITY + 1, "news.world", None, NOW, [SeenCopy(NOW, ())]))
     asked = [_asked("router", "oregon-router-1", ring, "1234")]
     assert len(identities(asked)) == 2
     assert [each["topic"] for each in candidates(asked)] == ["news.world", "news.breaking"]

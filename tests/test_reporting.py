@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from clusters import core_cluster
-from core_desk import until
+from core_cluster import until
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from newsfabric.amqp.stub import StubBroker

@@ -9,7 +9,15 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from newsfabric.envelope import id_of, identity_text
 from newsfabric.races import MOST_WAYS, Races
-from newsfabric.sightings import MAX_COPIES, MAX_FOUND, Arrival, Copy, Place, Sighting, Sightings
+from newsfabric.sightings import (
+    MAX_COPIES,
+    MAX_FOUND,
+    Arrival,
+    Place,
+    SeenCopy,
+    Sighting,
+    Sightings,
+)
 from newsfabric.tallied import Counted
 
 NOW = 1_800_000_000_000
@@ -17,16 +25,16 @@ ONE, TWO = ("publish.oregon.1",), ("publish.oregon.2",)
 
 
 def _sighting(identity: int, at_ms: int = NOW, *, way: tuple[str, ...] = ONE) -> Sighting:
-    return Sighting(identity, "news.breaking", f"story-{identity}", NOW - 5, [Copy(at_ms, way)])
+    return Sighting(identity, "news.breaking", f"story-{identity}", NOW - 5, [SeenCopy(at_ms, way)])
 
 
 def test_the_first_copy_wins_and_the_next_ways_copy_says_by_how_much() -> None:
     ring = Sightings()
-    assert ring.again(7, Copy(NOW, TWO)) is None
+    assert ring.again(7, SeenCopy(NOW, TWO)) is None
     ring.first(_sighting(7, way=TWO))
-    assert ring.again(7, Copy(NOW + 3, ONE)) == Arrival(Place.LATER, TWO, 3)
-    assert ring.again(7, Copy(NOW + 9, ("x",))) == Arrival(Place.LATER, TWO, None)
-    assert ring.again(7, Copy(NOW + 10, TWO)) == Arrival(Place.AGAIN, TWO, None)
+    assert ring.again(7, SeenCopy(NOW + 3, ONE)) == Arrival(Place.LATER, TWO, 3)
+    assert ring.again(7, SeenCopy(NOW + 9, ("x",))) == Arrival(Place.LATER, TWO, None)
+    assert ring.again(7, SeenCopy(NOW + 10, TWO)) == Arrival(Place.AGAIN, TWO, None)
     found = ring.get(7)
     assert found is not None
     assert [copy.at_ms - NOW for copy in found.copies] == [0, 3, 9, 10]
@@ -35,13 +43,13 @@ def test_the_first_copy_wins_and_the_next_ways_copy_says_by_how_much() -> None:
 def test_a_repeat_by_the_winners_way_doesnt_hide_the_race() -> None:
     ring = Sightings()
     ring.first(_sighting(7))
-    ring.again(7, Copy(NOW + 1, ONE))
-    assert ring.again(7, Copy(NOW + 2, TWO)) == Arrival(Place.LATER, ONE, 2)
+    ring.again(7, SeenCopy(NOW + 1, ONE))
+    assert ring.again(7, SeenCopy(NOW + 2, TWO)) == Arrival(Place.LATER, ONE, 2)
 
 
 def test_what_another_router_made_of_it_is_another_way() -> None:
     ring = Sightings()
-    first = Copy(NOW, ("postoffice.1",), router="oregon-router-1", epoch=1, seq=1)
+    first = SeenCopy(NOW, ("postoffice.1",), router="oregon-router-1", epoch=1, seq=1)
     ring.first(Sighting(7, "news.breaking", None, NOW, [first]))
     second = first._replace(at_ms=NOW + 4, router="oregon-router-2")
     assert ring.again(7, second) == Arrival(Place.LATER, ("postoffice.1",), 4)
@@ -50,7 +58,7 @@ def test_what_another_router_made_of_it_is_another_way() -> None:
 def test_a_clock_that_was_set_back_makes_no_negative_lead() -> None:
     ring = Sightings()
     ring.first(_sighting(7))
-    assert ring.again(7, Copy(NOW - 60_000, TWO)) == Arrival(Place.LATER, ONE, 0)
+    assert ring.again(7, SeenCopy(NOW - 60_000, TWO)) == Arrival(Place.LATER, ONE, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30)), max_size=300))
@@ -59,7 +67,7 @@ def test_it_is_bounded_in_number_copies_and_age(arrivals: list[tuple[int, int]])
     now = NOW
     for identity, seconds in arrivals:
         now += seconds * 1000
-        if ring.again(identity, Copy(now, TWO)) is None:
+        if ring.again(identity, SeenCopy(now, TWO)) is None:
             ring.first(_sighting(identity, now))
         assert len(ring) <= 10
         found = ring.get(identity)
@@ -72,7 +80,7 @@ def test_a_publisher_that_repeats_itself_for_ever_takes_bounded_room() -> None:
     ring = Sightings()
     ring.first(_sighting(7))
     for n in range(1000):
-        ring.again(7, Copy(NOW + n, TWO))
+        ring.again(7, SeenCopy(NOW + n, TWO))
     (found,) = ring.document("story-7")["sightings"]
     assert len(found["copies"]) == MAX_COPIES
     assert found["copies_in_all"] == 1001
@@ -130,9 +138,9 @@ def _value(registry: CollectorRegistry, name: str, **labels: str) -> float:
 def test_wins_and_leads_are_counted_by_way() -> None:
     races, registry = _races()
     for identity in range(3):
-        assert not races.again(identity, Copy(NOW, ONE))
+        assert not races.again(identity, SeenCopy(NOW, ONE))
         races.first(_sighting(identity, way=ONE if identity else TWO))
-        assert races.again(identity, Copy(NOW + 20, TWO if identity else ONE))
+        assert races.again(identity, SeenCopy(NOW + 20, TWO if identity else ONE))
     assert _value(registry, "copies_total", way=ONE[0], place="first") == 2
     assert _value(registry, "copies_total", way=TWO[0], place="first") == 1
     assert _value(registry, "copies_total", way=TWO[0], place="later") == 2

@@ -14,6 +14,8 @@ from fabrics import CREDENTIALS, TOPICS, fabric, node
 
 from gateway.hub import HubLimits
 from gateway.identities import SeenIdentities
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.errors import ConfigError
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Fabric, ProxyCluster, TlsFiles
@@ -49,8 +51,6 @@ from newsfabric.topology.values import (
     REGION_BOUNDS,
     ROUTER_BOUNDS,
 )
-from newsfabric.world.broker import LocalNode
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 from wholesale.router.jobs import HOLD_SECONDS
 from wholesale.router.window import KEEP_MS, MOST
 

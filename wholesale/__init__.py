@@ -1,4 +1,4 @@
-"""The per-region services on the core and client clusters: router and frontdesk.
+"""The services of one region, beside its brokers: router, mailbox, frontdesk and scaler.
 
 Any number of each runs in a region, none is first, and each can be killed at any moment.
 """

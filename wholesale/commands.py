@@ -34,7 +34,7 @@ from wholesale.frontdesk.board_access import BoardSettings
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 from wholesale.mailbox.service import MailboxService, MailboxSettings
 from wholesale.router.service import RouterService, RouterSettings
-from wholesale.scaler.options import Told, plan_options
+from wholesale.scaler.options import ScalerOptions, plan_options
 from wholesale.scaler.service import ScalerService, ScalerSettings
 
 _ROUTER_EXAMPLES = """
@@ -155,7 +155,7 @@ def main() -> None:
 @main.command(epilog=_ROUTER_EXAMPLES)
 @_common
 @trace_options
-def router(**told: Any) -> None:
+def router(**options: Any) -> None:
     """Number, store and route what publishers send.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
@@ -164,19 +164,22 @@ def router(**told: Any) -> None:
     # A message's objects form no cycles, and some of them stay: Python's own threshold of 700 new
     # objects has the collector look at them all the time, for a tenth of a router's work.
     gc.set_threshold(10_000, 20, 50)
-    _run_on_core(RouterService, RouterSettings, lambda _own: topology.router_queues(), **told)
+    _run_on_core(RouterService, RouterSettings, lambda _own: topology.router_queues(), **options)
 
 
 @main.command(epilog=_MAILBOX_EXAMPLES)
 @_common
-def mailbox(**told: Any) -> None:
+def mailbox(**options: Any) -> None:
     """Keep and announce what users did with their individual messages.
 
     Run two or more per region: they compete, and what one leaves behind the others take.
     The HTTP port has /healthz/live, /healthz/ready and /metrics.
     """
     _run_on_core(
-        MailboxService, MailboxSettings, lambda own: topology.mailbox_queues(len(own.core)), **told
+        MailboxService,
+        MailboxSettings,
+        lambda own: topology.mailbox_queues(len(own.core)),
+        **options,
     )
 
 
@@ -286,10 +289,10 @@ def frontdesk(
             _link(own.core, f"{name} core") as core,
             _link(own.client, f"{name} client") as client,
         ):
-            desk = FrontdeskService(
+            frontdesk = FrontdeskService(
                 settings, fabric=regions, topics=table, core=core, client=client, store=opened
             )
-            await desk.serve(stop)
+            await frontdesk.serve(stop)
 
     service.run(run, name=name, log_level=log_level)
 
@@ -306,7 +309,7 @@ def scaler(
     port: int,
     admin_hosts: tuple[str, ...],
     log_level: str,
-    told: Told,
+    options: ScalerOptions,
 ) -> None:
     """Say how many boxes the region needs, and make it so with a driver.
 
@@ -320,14 +323,14 @@ def scaler(
             name=name,
             region=own.name,
             login=_login(),
-            driver=told.driver,
+            driver=options.driver,
             host=host,
             port=port,
             tls=server_files_from(os.environ),
             admin_hosts=admin_hosts,
-            plan=told.plan,
+            plan=options.plan,
         )
-        async with told.opened(own.name) as (driver, watching), _link(own.core, name) as core:
+        async with options.opened(own.name) as (driver, watching), _link(own.core, name) as core:
             await ScalerService(settings, core=core, driver=driver, watching=watching).serve(stop)
 
     service.run(run, name=name, log_level=log_level)

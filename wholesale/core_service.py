@@ -43,7 +43,7 @@ class Work(Protocol):
     def under_way(self) -> int:
         """How much was taken and is neither done nor given up."""
 
-    def offer(self, source: QueueSource, delivery: Delivery) -> None:
+    def take_delivery(self, source: QueueSource, delivery: Delivery) -> None:
         """Take ``delivery`` of ``source``. What it raises is a bug; see wholesale.failed."""
 
     async def run(self) -> None:
@@ -159,8 +159,8 @@ class CoreService(abc.ABC, Generic[W]):
     async def _consume(self, work: W, failed: Failed) -> None:
         for queue in self._settings.queues:
             source = QueueSource()
-            offer = functools.partial(_offer, work, failed, source)
-            consumer = await self._link.consumer(queue, offer, prefetch=self._settings.prefetch)
+            take = functools.partial(_take, work, failed, source)
+            consumer = await self._link.consumer(queue, take, prefetch=self._settings.prefetch)
             source.attach(consumer)
             self._consumers.append(consumer)
 
@@ -188,10 +188,10 @@ class CoreService(abc.ABC, Generic[W]):
             )
 
 
-def _offer(work: Work, failed: Failed, source: QueueSource, delivery: Delivery) -> None:
+def _take(work: Work, failed: Failed, source: QueueSource, delivery: Delivery) -> None:
     try:
-        work.offer(source, delivery)
+        work.take_delivery(source, delivery)
     except Exception as exc:
         if not delivery.redelivered:
             raise
-        failed.put(source, delivery, exc)
+        failed.reject_later(source, delivery, exc)

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Final
 
 from newsfabric import metrics, topology
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message, Properties
 from newsfabric.errors import LinkError
-from newsfabric.seldom import Seldom
+from newsfabric.line_limits import LineLimit
 from newsfabric.store.rules import clock_ms
 from wholesale.source import QueueSource
 
@@ -32,25 +32,25 @@ FAILED = metrics.counter(
 
 
 class Failed:
-    """Takes deliveries with :meth:`put`; :meth:`run` publishes them and acknowledges.
+    """Takes deliveries with :meth:`reject_later`; :meth:`run` publishes them and acknowledges.
 
     Each is unacknowledged until then, so the broker's prefetch bounds how many wait here.
     """
 
     def __init__(
-        self, publisher: Publisher, *, name: str, now_ms: Callable[[], int] = clock_ms
+        self, publisher: ConfirmingPublisher, *, name: str, now_ms: Callable[[], int] = clock_ms
     ) -> None:
         self._publisher = publisher
         self._name = name
         self._now_ms = now_ms
         self._waiting: collections.deque[tuple[QueueSource, Delivery]] = collections.deque()
         self._wake = asyncio.Event()
-        self._failing = Seldom()
+        self._failing = LineLimit()
 
-    def put(self, source: QueueSource, delivery: Delivery, problem: Exception) -> None:
+    def reject_later(self, source: QueueSource, delivery: Delivery, problem: Exception) -> None:
         """``delivery`` of ``source`` failed for the second time, with ``problem``."""
         FAILED.inc()
-        unsaid = self._failing.may_say(time.monotonic())
+        unsaid = self._failing.may_log(time.monotonic())
         if unsaid is not None:
             text = "failed twice with a message (and %d more)"
             about = {"message_id": delivery.message.properties.message_id}

@@ -65,7 +65,7 @@ class AskerPace:
 class JsonHandler(PlainHandler):
     """Answers JSON and turns what goes wrong into JSON."""
 
-    def answer(self, document: dict[str, Any], status: int = 200) -> None:
+    def write_document(self, document: dict[str, Any], status: int = 200) -> None:
         """Finish with ``document``."""
         self.set_status(status)
         self.set_header("Content-Type", JSON)
@@ -79,7 +79,7 @@ class JsonHandler(PlainHandler):
             problem = HttpProblem(status_code, phrase.lower().replace(" ", "_"), phrase)
         for name, value in problem.headers.items():
             self.set_header(name, value)
-        self.answer(problem.document, problem.status)
+        self.write_document(problem.document, problem.status)
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
         problem = kwargs.get("exc_info", (None, None))[1]

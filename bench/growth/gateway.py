@@ -22,8 +22,8 @@ from bench.delivery import in_turn
 from bench.growth.table import Figure, Growth
 from bench.meter import processor_seconds
 from bench.programs import Crowd, Program, running_crowd, running_floor
+from localfabric.nodes.ports import free_ports
 from newsfabric.errors import SetupError
-from newsfabric.world.broker import free_ports
 
 _FLOOR_READERS: Final = 10_000
 _A_CROWD: Final = 15_000

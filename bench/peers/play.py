@@ -17,8 +17,8 @@ from bench.meter import processor_seconds
 from bench.peers.catalogue import Peer
 from bench.peers.servers import Server
 from bench.programs import Crowd, running_crowd, running_floor
+from localfabric.nodes.ports import free_ports
 from newsfabric.errors import NewsfabricError
-from newsfabric.world.broker import free_ports
 
 FLOOR: Final = "floor"
 _SOURCE: Final = "127.0.0.2"

@@ -21,7 +21,7 @@ from bench.box import Box, running_box
 from bench.meter import processor_seconds, resident_bytes
 from bench.programs import Program, on_server_core, started
 from bench.prose import prose
-from newsfabric.world.broker import free_ports
+from localfabric.nodes.ports import free_ports
 
 #: Beside which a text of ``payload`` is padded.
 _STAMP: Final = len(json.dumps({"sent_ns": 10**15, "text": ""}, separators=(",", ":")))

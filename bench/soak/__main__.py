@@ -32,7 +32,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench.soak.messages import STEADY, TABLE, Router, line_of
+from bench.soak.messages import STEADY, TABLE, Router, line_of, tick_line
 from bench.soak.processes import ControlPlane, Dataplane, Sample, look_at
 from bench.soak.readers import Steady, Visitors
 from newsfabric.store.sqlite import SqliteStore
@@ -189,7 +189,7 @@ class Soak:
             for plane in self._planes:
                 plane.feed(line_of(made))
                 if number % 20 == 0:
-                    plane.feed(b"tick\n")
+                    plane.feed(tick_line())
             number += 1
             await asyncio.sleep(_PUBLISH_EVERY)
 

@@ -5,17 +5,15 @@
     {"store": "/path/of.sqlite", "gateway": {fields of GatewaySettings},
      "native": {fields of NativeSettings}}
 
-Each line on its standard input is a message for its feed (:func:`bench.soak.messages.line_of`); a
-line ``tick`` is a router's sign of life. It prints ``ready READERS_PORT ADMIN_PORT`` and
-serves until SIGTERM, which drains the data plane as ever. What was lost with the lines that a
-killed one didn't read is in the store, as in the fabric.
+Each line on its standard input is a message or a tick for its feed (:mod:`bench.soak.messages`).
+It prints ``ready READERS_PORT ADMIN_PORT`` and serves until SIGTERM, which drains the data plane as
+ever. What was lost with the lines that a killed one didn't read is in the store, as in the fabric.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric import topology
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import Tick, encode_tick
 from newsfabric.service import run
 from newsfabric.store.sqlite import SqliteStore
 
@@ -46,7 +43,7 @@ async def _feed(broker: StubBroker) -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        broker.publish(topology.POSTOFFICE, _tick() if line == b"tick\n" else _message(line))
+        broker.publish(topology.POSTOFFICE, _message(line))
 
 
 def _message(line: bytes) -> Message:
@@ -55,13 +52,9 @@ def _message(line: bytes) -> Message:
         content_type=fields["content_type"],
         headers=fields["headers"],
         message_id=fields["message_id"],
+        type=fields["type"],
     )
     return Message(fields["topic"], fields["body"].encode(), properties)
-
-
-def _tick() -> Message:
-    now = int(time.time() * 1000)
-    return encode_tick(Tick(origin="oregon", router="ticker", epoch=1, seq=0, sent_ms=now))
 
 
 def main() -> None:

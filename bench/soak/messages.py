@@ -7,6 +7,8 @@ from typing import Final
 
 import orjson
 
+from newsfabric.amqp.message import Message
+from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import Envelope, encode, id_of, identity_of
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -56,12 +58,25 @@ def line_of(envelope: Envelope) -> bytes:
 
     All before it are settled.
     """
-    message = encode(envelope, low=envelope.seq - 1)
+    return _line(encode(envelope, low=envelope.seq - 1))
+
+
+def tick_line(router: Router | None = None) -> bytes:
+    """A sign of life of ``router``, all of whose numbers are settled; of another one that routes
+    nothing if there is none."""
+    name, epoch, seq = ("ticker", 1, 0) if router is None else ("soak", router.epoch, router.seq)
+    now_ms = int(time.time() * 1000)
+    tick = Tick(origin="oregon", router=name, epoch=epoch, seq=seq, sent_ms=now_ms, low=seq)
+    return _line(encode_tick(tick))
+
+
+def _line(message: Message) -> bytes:
     fields = {
         "topic": message.topic,
         "body": message.body.decode(),
         "headers": dict(message.properties.headers or {}),
         "message_id": message.properties.message_id,
+        "type": message.properties.type,
         "content_type": message.properties.content_type,
     }
     return orjson.dumps(fields) + b"\n"

@@ -1,13 +1,15 @@
 /**
  * Builds what pages load: newsfabric.mjs (an ES module) and newsfabric.js (a plain script, `newsfabric.connect`).
  *
- *   node build.mjs           writes them to dist/, for npm, and to newsfabric/static, where frontdesks have them from
+ *   node build.mjs           writes them to dist/, for npm, and to newsfabric/static, where frontdesks have them from;
+ *                            their types to dist/newsfabric.d.ts
+ *   node build.mjs --types   writes the types alone
  *   node build.mjs --check   says whether those in newsfabric/static are what the sources give; prints sizes as JSON
  *
- * The built files are in the repository, so that a wheel, and a world, can be made without Node.
+ * The built files in newsfabric/static are in the repository, so that a wheel, and a world, can be made without Node.
  */
 
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 import { buildSync } from "esbuild";
@@ -22,7 +24,7 @@ const OUTPUTS = {
 
 function build(options) {
   const { outputFiles } = buildSync({
-    entryPoints: [here("src/index.js").pathname],
+    entryPoints: [here("src/index.ts").pathname],
     bundle: true,
     minify: true,
     write: false,
@@ -31,20 +33,40 @@ function build(options) {
     banner: { js: `/* newsfabric ${version}, Apache-2.0 */` },
     ...options,
   });
-  return outputFiles[0].contents;
+  return Buffer.from(outputFiles[0].contents);
 }
 
-const built = Object.entries(OUTPUTS).map(([name, options]) => [name, Buffer.from(build(options))]);
+/** The types of what src/index.ts exports: its declarations and those of src/api.ts, in one file that imports nothing. */
+async function declarations() {
+  const { default: ts } = await import("typescript");
+  const { config } = ts.readConfigFile(here("tsconfig.json").pathname, ts.sys.readFile);
+  const how = { ...config.compilerOptions, noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
+  const { options } = ts.convertCompilerOptionsFromJson(how, here(".").pathname);
+  const emitted = new Map();
+  ts.createProgram([here("src/index.ts").pathname], options).emit(undefined, (path, text) => emitted.set(path.split("/").at(-1), text));
+  const own = ["index.d.ts", "api.d.ts"].map((name) => emitted.get(name).replace(/^(import|export \*) .*\n/gm, ""));
+  return `${own.join("\n")}\n/** The plain script newsfabric.js makes this global. */\nexport as namespace newsfabric;\n`;
+}
 
-if (process.argv.includes("--check")) {
-  const stale = built.filter(([name, code]) => !code.equals(readFileSync(here(`../../newsfabric/static/${name}`))));
-  const sizes = Object.fromEntries(built.map(([name, code]) => [name, gzipSync(code, { level: 9 }).length]));
-  console.log(JSON.stringify({ stale: stale.map(([name]) => name), gzipped: sizes }));
-} else {
+async function writeTypes() {
   mkdirSync(here("dist/"), { recursive: true });
-  for (const [name, code] of built) {
-    for (const folder of ["dist/", "../../newsfabric/static/"]) writeFileSync(here(folder + name), code);
-    console.log(`${name}: ${code.length} bytes, ${gzipSync(code, { level: 9 }).length} gzipped`);
+  writeFileSync(here("dist/newsfabric.d.ts"), await declarations());
+}
+
+const [mode] = process.argv.slice(2);
+if (mode === "--types") {
+  await writeTypes();
+} else {
+  const built = Object.entries(OUTPUTS).map(([name, options]) => [name, build(options)]);
+  const sizes = Object.fromEntries(built.map(([name, code]) => [name, gzipSync(code, { level: 9 }).length]));
+  if (mode === "--check") {
+    const stale = built.filter(([name, code]) => !code.equals(readFileSync(here(`../../newsfabric/static/${name}`))));
+    console.log(JSON.stringify({ stale: stale.map(([name]) => name), gzipped: sizes }));
+  } else {
+    await writeTypes();
+    for (const [name, code] of built) {
+      for (const folder of ["dist/", "../../newsfabric/static/"]) writeFileSync(here(folder + name), code);
+      console.log(`${name}: ${code.length} bytes, ${sizes[name]} gzipped`);
+    }
   }
-  copyFileSync(here("newsfabric.d.ts"), here("dist/newsfabric.d.ts"));
 }

@@ -22,10 +22,10 @@ from fleet.folders import CHECKOUT, Folders
 from fleet.network import Network
 from fleet.plan import REGIONS, ROLES, Machine, possible_machines
 from fleet.run import end_of, run
+from localfabric.world.issuer import issue, make_keys
+from localfabric.world.paths import Paths
+from localfabric.world.state import write_private
 from newsfabric.certificates.folder import opened
-from newsfabric.world.issuer import issue, make_keys
-from newsfabric.world.paths import Paths
-from newsfabric.world.state import write_private
 
 _CONNECT: Final = Path(__file__).with_name("connect.py")
 #: Who may publish on the fleet, to all topics: a user of client nodes, and the API key is its own.

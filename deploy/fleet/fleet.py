@@ -190,8 +190,8 @@ class Fleet:
 
     def _describe(self) -> None:
         """Tell newsfabric's own commands which machines there are."""
-        desks = doors_of(self.members(), 0).items()
-        frontdesks = {region: f"{self._scheme()}://{hosts[0]}" for region, (_, hosts) in desks}
+        doors = doors_of(self.members(), 0).items()
+        frontdesks = {region: f"{self._scheme()}://{hosts[0]}" for region, (_, hosts) in doors}
         access.write_hosts(self.folders, self.members(), frontdesks)
 
     def _scheme(self) -> str:

@@ -52,8 +52,9 @@ def build_npm(release: Release) -> str:
     """What ``npm publish`` would send."""
     npm = need("npm", "install the packages nodejs and npm")
     source = release.root / "clients" / "js"
-    if not (source / "node_modules" / "esbuild").is_dir():
-        raise Skipped("esbuild is missing: run `scripts/setup javascript`")
+    for name in ("esbuild", "typescript"):
+        if not (source / "node_modules" / name).is_dir():
+            raise Skipped(f"{name} is missing: run `scripts/setup javascript`")
     stale = json.loads(run(["node", "build.mjs", "--check"], source))["stale"]
     if stale:
         raise Failed(

@@ -8,9 +8,12 @@ import logging
 from collections.abc import AsyncIterator
 
 from gateway.app import Gateway, admin_listener, follow, readers_server
+from gateway.core import Core
 from gateway.drain import drain
-from gateway.native.core import NativeCore
-from gateway.native.program import find_program
+from gateway.native.engine import NativeEngine
+from gateway.native.plane import Plane
+from gateway.native.program import control_socket, find_program
+from gateway.native.serving import Serving
 from gateway.settings import GatewaySettings
 from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
@@ -30,26 +33,30 @@ async def running(
     When another control plane takes the data plane over, ``stop`` is set, and leaving the block
     drains only the readers of this process.
     """
-    core = NativeCore(settings, table, store, find_program(), stop)
+    plane = Plane(settings, find_program(), control_socket(settings))
+    engine = NativeEngine(settings, plane)
+    core = Core(settings, table, store, engine)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
         await core.gate.start()
-        core.server = readers_server(stack, core)
+        serving = Serving(core, engine, readers_server(stack, core), stop)
+        stack.callback(serving.close)
         try:
-            await core.plane.attach()
+            await plane.attach(serving)
         except OSError as exc:
+            plane.abandon()
             why = str(exc) or "it doesn't answer"
             raise ConfigError(f"can't attach to the data plane: {why}") from exc
-        core.spawn(core.plane.stay_attached())
-        admin = admin_listener(stack, core, core.plane.port, stop)
-        core.follower.begin(core.left_logs)
-        core.spawn(core.let_readers_in())
-        core.spawn(core.remember())
+        core.spawn(plane.stay_attached(serving))
+        admin = admin_listener(stack, core, plane.port, stop)
+        core.follower.begin(serving.left_logs)
+        core.spawn(serving.let_readers_in())
+        core.spawn(serving.remember())
         await follow(core, link)
         await core.upstream.start(link)
         admin.start()
-        logger.info("readers on port %d, admin on port %d", core.plane.port, admin.port)
+        logger.info("readers on port %d, admin on port %d", plane.port, admin.port)
         up()
-        yield Gateway(core, core.plane.port, admin.port)
+        yield Gateway(core, plane.port, admin.port)
         await drain(core)

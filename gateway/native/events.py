@@ -20,7 +20,8 @@ from gateway.native.wire import (
     U32,
     U64,
     VERSION,
-    Connection,
+    ConnectionId,
+    EventKind,
     WireError,
 )
 
@@ -38,22 +39,9 @@ class Attached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verbs:
-    """Texts from readers, each behind the reader's badge (empty for none). Answer each once."""
+    """Texts of readers, each behind the reader's auth state (empty for none). Answer each once."""
 
-    verbs: tuple[tuple[Connection, bytes, bytes], ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Uncovered:
-    """Memory can't answer what a reader said: ``text``, a verb.
-
-    ``token`` is the command's. ``cold``: the topic was never seeded, or was forgotten.
-    """
-
-    connection: Connection
-    token: int
-    cold: bool
-    text: bytes
+    verbs: tuple[tuple[ConnectionId, bytes, bytes], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,8 +72,10 @@ class Refused:
     why: str
 
 
-Event = Attached | Verbs | Uncovered | Published | Handover | Counters | Refused
+Event = Attached | Verbs | Published | Handover | Counters | Refused
 
+# ``why`` of a Refused that answers ``hello``, if the data plane is of another release.
+OTHER_VERSION: Final = "bad value of version"
 # ``why`` of a Refused when another control plane has attached.
 REPLACED: Final = "replaced"
 # When another data plane has our readers: attach again, over the same path.
@@ -157,7 +147,7 @@ class _Fields:
     def data(self, form: struct.Struct) -> bytes:
         return self.take(self.number(form))
 
-    def verb(self) -> tuple[Connection, bytes]:
+    def verb(self) -> tuple[ConnectionId, bytes]:
         """A connection, and what it has said: a crowd's come by the thousand."""
         start = self._at + _VERB.size
         if start > len(self._body):
@@ -192,7 +182,7 @@ def _verbs(fields: _Fields) -> Verbs:
     return Verbs(tuple([(connection, b"", text) for connection, text in said]))
 
 
-def _badged(fields: _Fields) -> Verbs:
+def _verbs_with_auth(fields: _Fields) -> Verbs:
     count = fields.number(U32)
     return Verbs(
         tuple(
@@ -202,26 +192,17 @@ def _badged(fields: _Fields) -> Verbs:
     )
 
 
-def _uncovered(fields: _Fields) -> Uncovered:
-    connection, token = fields.take(CONNECTION_BYTES), fields.number(U32)
-    why = fields.number(U8)
-    if why > 1:
-        raise WireError(f"uncovered for reason {why}")
-    return Uncovered(connection, token, why == 0, fields.data(U32))
-
-
 def _counters(fields: _Fields) -> Counters:
     count = fields.number(U16)
     return Counters({fields.text(): fields.number(U64) for _ in range(count)})
 
 
 _EVENTS: Final[Mapping[int, Callable[[_Fields], Event]]] = {
-    129: _attached,
-    130: _verbs,
-    131: _uncovered,
-    132: lambda fields: Published(fields.number(U64)),
-    133: lambda fields: Handover(fields.text()),
-    134: _counters,
-    135: lambda fields: Refused(fields.text()),
-    139: _badged,
+    EventKind.ATTACHED: _attached,
+    EventKind.VERBS: _verbs,
+    EventKind.PUBLISHED: lambda fields: Published(fields.number(U64)),
+    EventKind.HANDOVER: lambda fields: Handover(fields.text()),
+    EventKind.COUNTERS: _counters,
+    EventKind.REFUSED: lambda fields: Refused(fields.text()),
+    EventKind.VERBS_WITH_AUTH: _verbs_with_auth,
 }

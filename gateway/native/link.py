@@ -154,8 +154,10 @@ class ControlLink:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read(self) -> None:
-        """Read until there is nothing left: of a data plane that ended without reading all from us
-        uvloop tells once, and never again.
+        """Read what there is, and look again in the next turn until there is nothing left.
+
+        Of a data plane that ended without reading all from us uvloop tells once, and never again.
+        And what is read in one turn is bounded: others have their turns in between.
         """
         if self.closed:
             return
@@ -168,6 +170,8 @@ class ControlLink:
                 self._take(data)
                 if self.closed:
                     return
+                if len(data) < _READ_BYTES:
+                    break
             self._loop.call_soon(self._read)
         except BlockingIOError:
             return

@@ -1,8 +1,8 @@
 """What a control plane leaves to the next one: what it knew of each log.
 
-The data plane keeps a blob for us. It is sent behind the publications that it speaks of, so it
-never says too much. Who attaches with it goes on from there: a number that was seen after it is
-missing, is read and published again, and the data plane drops what it has had as a copy.
+The data plane keeps a blob for us, which is replaced each second, and adds a **mark** to it for
+each message that it was given since: one line with the number. So whoever attaches with the blob
+knows which numbers' messages readers here were given. What there is no room for is read once more.
 """
 
 from __future__ import annotations
@@ -12,33 +12,56 @@ from typing import Final
 
 import orjson
 
-from gateway.known_log import Left
+from gateway.known_log import KnownLog, Left
 from gateway.logs import LeftLogs
 from gateway.position import MAX_SEQ
-from gateway.runs import Run
-from newsfabric.envelope import MAX_MS
+from gateway.runs import Run, Runs
+from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.numbers import is_whole
 from newsfabric.store.logs import Log
 
 _VERSION: Final = 4
-
+# Left where what is known is too much: whoever attaches begins anew, and sends readers elsewhere.
+UNKNOWN: Final = b"unknown"
 
 # Of a log of which more is to be left than there is room for.
 _FEW: Final = 64
+# Such a share of the logs is left out at once.
+_SHARE: Final = 16
 
 
 def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
-    """The blob; if it would be too long only the first runs of seen numbers of each log are left.
+    """The blob, in ``most_bytes`` at most.
 
-    The successor reads the others once more. ValueError if that isn't short enough.
+    If it would be too long only the first runs of seen numbers of each log are left, which the
+    successor reads once more; and if that is too long the logs that ended first are forgotten.
+    ValueError if that isn't short enough.
     """
     blob = _encode(left)
     if len(blob) > most_bytes:
         few = (dataclasses.replace(one, seen=one.seen[:_FEW]) for one in left.logs)
-        blob = _encode(left._replace(logs=tuple(few)))
-    if len(blob) > most_bytes:
-        raise ValueError(f"{len(left.logs)} logs are more than a successor can be told of")
+        blob = _encode(left := left._replace(logs=tuple(few)))
+    while len(blob) > most_bytes:
+        blob = _encode(left := _with_fewer(left))
     return blob
+
+
+def _with_fewer(left: LeftLogs) -> LeftLogs:
+    """Without some logs that are whole; as when a gateway forgets them
+    (:attr:`gateway.logs.Logs.forgotten_ms`)."""
+    whole = [one.log for one in left.logs if _is_whole(one)]
+    whole.sort(key=lambda log: log.epoch)
+    if not whole:
+        raise ValueError(f"{len(left.logs)} logs are more than a successor can be told of")
+    oldest = whole[: len(left.logs) // _SHARE + 1]
+    forgotten = set(oldest)
+    logs = tuple(one for one in left.logs if one.log not in forgotten)
+    return left._replace(logs=logs, forgotten_ms=max(left.forgotten_ms, oldest[-1].epoch))
+
+
+def _is_whole(left: Left) -> bool:
+    is_seen = left.seen == ((1, left.ended),) or (left.ended == 0 and not left.seen)
+    return is_seen and not left.passed
 
 
 def _encode(left: LeftLogs) -> bytes:
@@ -58,10 +81,45 @@ def _rest(left: Left) -> list[object]:
     ]
 
 
+def encode_mark(envelope: Envelope) -> bytes:
+    """What is added to the blob when the data plane was given ``envelope``."""
+    number = envelope.origin, envelope.router, envelope.epoch, envelope.seq
+    return b"\n" + orjson.dumps(number)
+
+
 def decode_marks(blob: bytes) -> LeftLogs:
-    """What :func:`encode_marks` made; ValueError for anything else."""
+    """What :func:`encode_marks` made, and the marks that were added; ValueError for anything
+    else."""
+    remembered, *marks = blob.split(b"\n")
+    left = _decode(remembered)
+    logs = {one.log: one for one in left.logs}
+    given: dict[Log, Runs] = {}
+    for mark in marks:
+        log, seq = _number(orjson.loads(mark))
+        if log not in given:
+            given[log] = Runs(logs[log].seen if log in logs else ())
+        given[log].add(seq, seq)
+    for log, seen in given.items():
+        known = logs.get(log) or KnownLog(log, start=0, now=0.0).left()
+        logs[log] = dataclasses.replace(known, seen=tuple(seen))
+    return left._replace(logs=tuple(logs.values()))
+
+
+def _number(told: object) -> tuple[Log, int]:
+    if not isinstance(told, list) or len(told) != 4:
+        raise ValueError(f"not a number of a log: {told!r:.80}")
+    return _log(*told[:3]), _whole(told[3], least=1)
+
+
+def _log(region: object, router: object, epoch: object) -> Log:
+    if not (isinstance(region, str) and isinstance(router, str)):
+        raise ValueError("not the name of a log")
+    return Log(region, router, _whole(epoch, MAX_MS))
+
+
+def _decode(remembered: bytes) -> LeftLogs:
     try:
-        version, *rest = orjson.loads(blob)
+        version, *rest = orjson.loads(remembered)
         if version != _VERSION:
             raise ValueError(f"marks of version {version!r}")
         directory_ms, forgotten_ms, logs = rest
@@ -86,10 +144,8 @@ def _left(
     voids: object,
     whole_ms: object,
 ) -> Left:
-    if not (isinstance(region, str) and isinstance(router, str)):
-        raise ValueError("not the name of a log")
     return Left(
-        log=Log(region, router, _whole(epoch, MAX_MS)),
+        log=_log(region, router, epoch),
         start=_whole(start),
         seen=_runs(seen),
         passed=_runs(passed),
@@ -110,8 +166,8 @@ def _runs(told: object) -> tuple[Run, ...]:
     return runs
 
 
-def _whole(value: object, most: int = MAX_SEQ) -> int:
-    if not is_whole(value, 0, most):
+def _whole(value: object, most: int = MAX_SEQ, *, least: int = 0) -> int:
+    if not is_whole(value, least, most):
         raise ValueError(f"expected a whole number up to {most}, got {value!r:.80}")
     assert isinstance(value, int)
     return value

@@ -21,13 +21,9 @@ go to the attachment whose verb it answers; :attr:`Plane.attachment` tells them 
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import enum
-import functools
 import logging
-import os
-import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +31,9 @@ from typing import Final, Protocol
 
 from gateway.descriptors import connections_at_most
 from gateway.native import commands
+from gateway.native.child import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child, ended
 from gateway.native.events import (
+    OTHER_VERSION,
     REPLACED,
     TAKEN_OVER,
     Attached,
@@ -44,26 +42,21 @@ from gateway.native.events import (
     Handover,
     Published,
     Refused,
-    Uncovered,
     Verbs,
 )
-from gateway.native.link import ControlLink, connected
-from gateway.native.program import Process, Successor, start, start_successor
+from gateway.native.handovers import Handovers
+from gateway.native.link import ControlLink
+from gateway.native.room import Room
+from gateway.native.unfinished import Unfinished
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError
-from newsfabric.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE: Final = 10.0
-# A data plane that can't take over says so within ten seconds.
-_TAKE_OVER_PATIENCE: Final = 15.0
-_LOOK_AGAIN: Final = 0.02
-_COUNT_PATIENCE: Final = 1.0
-# A drained data plane has so long after its last reader's linger time.
-_GRACE: Final = 2.0
+_ATTACH_SECONDS: Final = 10.0
+_COUNT_SECONDS: Final = 1.0
 
 
 class State(enum.Enum):
@@ -75,7 +68,11 @@ class State(enum.Enum):
     GONE = "gone"
 
 
-class Guest(Protocol):
+class _OtherVersion(ConfigError):
+    """The data plane doesn't speak our version of the protocol."""
+
+
+class EventHandler(Protocol):
     """Who is told what comes from the data plane. None may block, or raise what it doesn't say."""
 
     def attached(self, event: Attached) -> None:
@@ -84,11 +81,8 @@ class Guest(Protocol):
     def replaced(self) -> None:
         """Another control plane has come in our place."""
 
-    def verb(self, connection: bytes, badge: bytes, text: bytes) -> None:
-        """A reader with ``badge`` has said ``text``; answer exactly once."""
-
-    def uncovered(self, event: Uncovered) -> None:
-        """A command with a token was not obeyed."""
+    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
+        """A reader with ``auth`` has said ``text``; answer exactly once."""
 
     def handed_over(
         self, connection: socket.socket, address: str, closed: Callable[[], None]
@@ -105,68 +99,137 @@ class Guest(Protocol):
 class Plane:
     """One data plane, for as long as this control plane lives."""
 
-    def __init__(self, told: GatewaySettings, program: Path, control: Path, guest: Guest) -> None:
+    def __init__(self, settings: GatewaySettings, program: Path, control: Path) -> None:
         self.state = State.AWAY
         self.attachment = 0
         self.pid: int | None = None
-        self.port = told.port
-        self._told = told
-        self._capacity = told.capacity
-        # More requests than that are turned away by the data plane.
-        self._handovers = connections_at_most()
-        # What was handed over and is open, by address.
-        self._held: collections.Counter[str] = collections.Counter()
-        self._losses = Seldom(every=60.0)
-        self._program = program
-        self._control = control
-        self._guest = guest
+        self.port = settings.port
+        self._settings = settings
+        # New readers are turned away until they can be served.
+        self._capacity = 0
+        self._child = Child(settings, program, control)
+        # Whether our program has taken over from one of another version.
+        self._took_over = False
+        self._handler: EventHandler
         self._link: ControlLink | None = None
-        self._process: Process | None = None
         # Set, and replaced, at each change of state or of data plane.
         self._changed = asyncio.Event()
         self._greeting: asyncio.Future[Attached] | None = None
-        self._number = 0
-        # Sent, and not known to be over: number → (command, what to call then), ascending.
-        self._unfinished: collections.OrderedDict[int, tuple[bytes, Callable[[], None]]]
-        self._unfinished = collections.OrderedDict()
-        self._asked: list[asyncio.Future[None]] = []
+        self._unfinished = Unfinished()
+        self._room = Room(lambda: self.full)
+        self._handovers = Handovers(lambda address: self.send(commands.gone(address)))
+        self._counts: list[asyncio.Future[None]] = []
         self._replaced = False
         self._taking_over = False
-        # Verbs whose answers the link has no room for yet, in their order.
-        self._verbs: collections.deque[tuple[bytes, bytes, bytes]] = collections.deque()
-        # Set when the link has room again, or is lost.
-        self._room = asyncio.Event()
         # Whether its end was announced, and another one has our readers.
         self._moving = False
 
-    @property
-    def unfinished(self) -> int:
-        """How many publications may not have reached all their readers yet."""
-        return len(self._unfinished)
+    # Attaching, and the process.
 
-    async def attach(self) -> None:
+    async def attach(self, handler: EventHandler) -> None:
         """Attach to the data plane that lives, else to one that is started now.
 
-        One that hangs up before it has answered hands its readers to another one, or ends: the next
-        one is looked for. TimeoutError if that takes too long, OSError or ConfigError for anything
-        else; try again. Where it speaks another version of the protocol that helps only once
-        another one has taken over from it.
+        ``handler`` is told what comes from it, now and after each loss of the link. One that hangs
+        up before it has answered hands its readers to another one, or ends: the next one is looked
+        for. From one that speaks another version of the protocol our own program takes over, once.
+        TimeoutError if that takes too long, OSError or ConfigError for anything else; try again.
         """
-        async with asyncio.timeout(_PATIENCE):
-            while True:
-                try:
-                    attached = await self._greet(await self._connect())
-                    break
-                except ConnectionError as exc:
-                    logger.info("the data plane hangs up before it answers: %s", exc)
-                    await asyncio.sleep(_LOOK_AGAIN)
-        if self._process is not None and self._process.pid != attached.pid:
-            # Another one has taken over from our child, which ends.
-            await _bury(self._process)
+        self._handler = handler
+        try:
+            attached = await self._attach()
+        except _OtherVersion as exc:
+            if self._took_over:
+                # Our program is of that version too, or another control plane wants it so.
+                raise
+            logger.warning("%s; ours takes over from it", exc)
+            former = self._child.replace_with(await self._child.start_newer())
+            self._took_over = True
+            if former is not None:
+                await ended(former)
+            attached = await self._attach()
+        await self._child.attached_to(attached.pid)
         logger.info(
             "attached to data plane %d on port %d, attachment %d, %d readers",
             attached.pid, self.port, attached.attachment, attached.readers,
         )  # fmt: skip
+
+    async def stay_attached(self, handler: EventHandler) -> None:
+        """Attach again whenever the link is lost, until the data plane is gone for good."""
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(base=0.1, cap=5.0)
+        while self.state is not State.GONE:
+            if self.state is not State.AWAY:
+                backoff.succeeded(loop.time())
+                await self._changed.wait()
+                continue
+            try:
+                await self.attach(handler)
+            except (OSError, ConfigError) as exc:
+                delay = backoff.failed(loop.time())
+                logger.warning("no data plane, trying again in %.1f s: %s", delay, exc)
+                await asyncio.sleep(delay)
+
+    def abandon(self) -> None:
+        """End the data plane that we have started and can't attach to: it serves nobody."""
+        if not self._took_over:
+            self._child.kill()
+
+    async def take_over(self) -> int:
+        """Have a new data plane take over from ours; return its pid when it serves our readers.
+
+        ConfigError if it doesn't; then the one that we have serves on.
+        """
+        if self.state is not State.ATTACHED or self._taking_over:
+            raise ConfigError("there is no data plane to take over from now")
+        self._taking_over = True
+        try:
+            newer = await self._child.start_newer()
+            former = self._child.replace_with(newer)
+            async with asyncio.timeout(TAKE_OVER_SECONDS):
+                # The link to the former one ends by itself.
+                while self.pid != newer.pid:
+                    await self._changed.wait()
+            if former is not None:
+                await ended(former)
+        except TimeoutError as exc:
+            raise ConfigError("the new data plane has our readers, and doesn't answer us") from exc
+        finally:
+            self._taking_over = False
+        return newer.pid
+
+    async def drain(self, seconds: float, per_second: int, within: float) -> None:
+        """Have all readers sent away; return when the data plane has ended, or after within."""
+        if self.state is State.GONE:
+            # Drained before, or another control plane's by now.
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within + self._settings.linger + END_SECONDS):
+                while self.state is not State.GONE:
+                    if self.state is State.ATTACHED:
+                        self.send(commands.drain(seconds, per_second))
+                        self.state = State.DRAINING
+                    await self._changed.wait()
+        self.close()
+        await self._child.end()
+
+    def close(self) -> None:
+        """Let go of the data plane; if it lives, it goes on without us."""
+        self.state = State.GONE
+        self._change()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        self._room.forget()
+        self._unfinished.finish_all()
+
+    async def _attach(self) -> Attached:
+        async with asyncio.timeout(_ATTACH_SECONDS):
+            while True:
+                try:
+                    return await self._greet(await self._child.connect(self.port))
+                except ConnectionError as exc:
+                    logger.info("the data plane hangs up before it answers: %s", exc)
+                    await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     async def _greet(self, connection: socket.socket) -> Attached:
         """Say hello on ``connection``, which is ours from now on; return the answer."""
@@ -180,48 +243,7 @@ class Plane:
             link.close()
             raise
 
-    async def stay_attached(self) -> None:
-        """Attach again whenever the link is lost, until the data plane is gone for good."""
-        loop = asyncio.get_running_loop()
-        backoff = Backoff(base=0.1, cap=5.0)
-        while self.state is not State.GONE:
-            if self.state is not State.AWAY:
-                backoff.succeeded(loop.time())
-                await self._changed.wait()
-                continue
-            try:
-                await self.attach()
-            except (OSError, ConfigError) as exc:
-                delay = backoff.failed(loop.time())
-                logger.warning("no data plane, trying again in %.1f s: %s", delay, exc)
-                await asyncio.sleep(delay)
-
-    async def take_over(self) -> int:
-        """Have a new data plane take over from ours; return its pid when it serves our readers.
-
-        ConfigError if it doesn't; then the one that we have serves on.
-        """
-        if self.state is not State.ATTACHED or self._taking_over:
-            raise ConfigError("there is no data plane to take over from now")
-        self._taking_over = True
-        successor: Successor | None = None
-        try:
-            successor = start_successor(self._program, self._control)
-            async with asyncio.timeout(_TAKE_OVER_PATIENCE):
-                await successor.succeeded()
-                former, self._process = self._process, successor
-                # The link to the former one ends by itself.
-                while self.pid != successor.pid:
-                    await self._changed.wait()
-            if former is not None:
-                await _bury(former)
-        except (OSError, TimeoutError, ConfigError) as exc:
-            if successor is not None and self._process is not successor:
-                await _bury(successor)
-            raise ConfigError(f"the new data plane didn't take over: {exc}") from exc
-        finally:
-            self._taking_over = False
-        return successor.pid
+    # What is sent to it.
 
     def send(self, command: bytes) -> None:
         """Send a command; nothing while there is no attachment."""
@@ -235,9 +257,12 @@ class Plane:
 
     async def room(self) -> None:
         """Return when an answer may be made, or there is no attachment to send it to."""
-        while self.full:
-            self._room.clear()
-            await self._room.wait()
+        await self._room.wait()
+
+    @property
+    def unfinished(self) -> int:
+        """How many publications may not have reached all their readers yet."""
+        return len(self._unfinished)
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
         """Send ``publication`` to its readers, now or when we are attached; then call ``done``."""
@@ -245,139 +270,69 @@ class Plane:
             if not self._replaced:
                 done()
             return
-        command = commands.publish(self._number + 1, publication)
-        self._number += 1
-        self._unfinished[self._number] = (command, done)
-        self.send(command)
+        self.send(self._unfinished.add(publication, done))
 
     def resize(self, capacity: int) -> None:
         """From now on there is room for ``capacity`` readers."""
         if capacity != self._capacity:
             self._capacity = capacity
-            self._settle()
+            self._send_settings()
 
-    def _settle(self) -> None:
-        told, capacity, handovers = self._told, self._capacity, self._handovers
-        self.send(commands.settings(told, capacity=capacity, handovers=handovers))
+    def _send_settings(self) -> None:
+        # More handed over requests than the second bound are turned away by the data plane.
+        bounds = {"capacity": self._capacity, "handovers": connections_at_most()}
+        self.send(commands.settings(self._settings, **bounds))
 
     async def count(self) -> None:
         """Have fresh counters; return without them if the data plane doesn't answer."""
         if self._link is None or self.state is State.AWAY:
             return
-        asked = asyncio.get_running_loop().create_future()
-        self._asked.append(asked)
+        counted = asyncio.get_running_loop().create_future()
+        self._counts.append(counted)
         self.send(commands.count())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_COUNT_PATIENCE):
-                await asked
+            async with asyncio.timeout(_COUNT_SECONDS):
+                await counted
 
-    async def drain(self, seconds: float, per_second: int, patience: float) -> None:
-        """Have all readers sent away; return when the data plane has ended, or after patience."""
-        if self.state is State.GONE:
-            # Drained before, or another control plane's by now.
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience + self._told.linger + _GRACE):
-                while self.state is not State.GONE:
-                    if self.state is State.ATTACHED:
-                        self.send(commands.drain(seconds, per_second))
-                        self.state = State.DRAINING
-                    await self._changed.wait()
-        self.close()
-        await self._reap()
-
-    def close(self) -> None:
-        """Let go of the data plane; if it lives, it goes on without us."""
-        self.state = State.GONE
-        self._change()
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-        self._verbs.clear()
-        self._room.set()
-        self._finish_all()
-
-    async def _connect(self) -> socket.socket:
-        try:
-            return connected(self._control)
-        except FileNotFoundError:
-            pass
-        except ConnectionRefusedError:
-            # What a data plane that was killed has left.
-            self._control.unlink(missing_ok=True)
-        process = self._start()
-        while True:
-            if (code := process.poll()) is not None:
-                raise ConfigError(f"the data plane has ended with code {code}")
-            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
-                return connected(self._control)
-            await asyncio.sleep(_LOOK_AGAIN)
-
-    def _start(self) -> Process:
-        if self._process is not None and self._process.poll() is None:
-            return self._process
-        self._process = start(self._program, self._control, self._told, self.port)
-        return self._process
-
-    async def _reap(self) -> None:
-        if self._process is None:
-            return
-        await _bury(self._process)
-        self._process = None
-        if self._told.native.socket is None and not self._told.port:
-            shutil.rmtree(self._control.parent, ignore_errors=True)
+    # What comes from it.
 
     def _on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
             case Verbs(verbs):
-                self._verbs.extend(verbs)
-                self._ask_guest()
-            case Uncovered():
-                self._guest.uncovered(event)
+                self._room.add(verbs)
+                self._room.answer(self._handler.verb)
             case Published(number):
-                self._finish(number)
+                self._unfinished.finish(number)
             case Handover(address):
-                self._adopt(descriptor, address)
+                self._handovers.take(descriptor, address, self._handler.handed_over)
             case Counters(values):
-                self._guest.counted(values)
-                self._answer_counts()
+                self._handler.counted(values)
+                self._counted()
             case Attached():
                 self._on_attached(event)
             case Refused(why):
-                if why == TAKEN_OVER:
-                    logger.info("data plane %s has handed its readers to another one", self.pid)
-                    self._moving = True
-                    return
-                if self._greeting is not None and not self._greeting.done():
-                    self._greeting.set_exception(ConfigError(self._why_refused(why)))
-                    return
-                logger.warning("the data plane cuts us off: %s", why)
-                if why == REPLACED:
-                    self._on_replaced()
-
-    def _why_refused(self, why: str) -> str:
-        """What to do about a data plane that doesn't answer our hello."""
-        return (
-            f"the data plane at {self._control} refuses us ({why}); if it is of an older release,"
-            f" have one of this release take over from it: {self._program.name} --take-over"
-            f" --control {self._control}"
-        )
-
-    def _ask_guest(self) -> None:
-        """Have verbs answered as long as there is room for answers: one can be a megabyte."""
-        while self._verbs and self._link is not None and not self._link.full:
-            self._guest.verb(*self._verbs.popleft())
+                self._on_refused(why)
 
     def _on_room(self) -> None:
-        self._room.set()
-        self._ask_guest()
+        self._room.let_one_on()
+        self._room.answer(self._handler.verb)
 
-    def _on_replaced(self) -> None:
-        self.state = State.GONE
-        # They stay unacknowledged: the broker gives them to whoever has come.
-        self._replaced = True
-        self._unfinished.clear()
-        self._guest.replaced()
+    def _on_refused(self, why: str) -> None:
+        if why == TAKEN_OVER:
+            logger.info("data plane %s has handed its readers to another one", self.pid)
+            self._moving = True
+        elif self._greeting is not None and not self._greeting.done():
+            text = f"the data plane at {self._child.control} refuses us: {why}"
+            other = _OtherVersion if why == OTHER_VERSION else ConfigError
+            self._greeting.set_exception(other(text))
+        else:
+            logger.warning("the data plane cuts us off: %s", why)
+            if why == REPLACED:
+                self.state = State.GONE
+                # They stay unacknowledged: the broker gives them to whoever has come.
+                self._replaced = True
+                self._unfinished.drop()
+                self._handler.replaced()
 
     def _on_attached(self, event: Attached) -> None:
         if self.state is State.GONE:
@@ -390,20 +345,18 @@ class Plane:
         self.attachment += 1
         self.state = State.ATTACHED
         self._change()
-        self._guest.attached(event)
-        if self._held:
-            self.send(commands.kept(self._held))
-        self._settle()
-        for command, _ in self._unfinished.values():
+        self._handler.attached(event)
+        if self._handovers.open:
+            self.send(commands.kept(self._handovers.open))
+        self._send_settings()
+        for command in self._unfinished.commands():
             self.send(command)
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_result(event)
 
     def _on_lost(self, why: str) -> None:
         self._link = None
-        # They come again.
-        self._verbs.clear()
-        self._room.set()
+        self._room.forget()
         if self.state is State.ATTACHED:
             self.state = State.AWAY
             if not self._moving:
@@ -413,63 +366,15 @@ class Plane:
         self._moving = False
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(why))
-        self._answer_counts()
+        self._counted()
         self._change()
+
+    def _counted(self) -> None:
+        for counted in self._counts:
+            if not counted.done():
+                counted.set_result(None)
+        self._counts.clear()
 
     def _change(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
-
-    def _adopt(self, descriptor: int | None, address: str) -> None:
-        self._held[address] += 1
-        if descriptor is None:
-            self._gone(address)
-            unsaid = self._losses.may_say(asyncio.get_running_loop().time())
-            if unsaid is not None:
-                text = "a request is lost: out of descriptors (RLIMIT_NOFILE; and %d more)"
-                logger.warning(text, unsaid)
-            return
-        try:
-            connection = socket.socket(fileno=descriptor)
-        except OSError:
-            os.close(descriptor)
-            self._gone(address)
-            return
-        try:
-            closed = functools.partial(self._gone, address)
-            self._guest.handed_over(connection, address, closed)
-        except OSError as exc:
-            # The reader was quicker to leave than we to look.
-            logger.debug("a handed over connection is of no use: %s", exc)
-            connection.close()
-            self._gone(address)
-
-    def _gone(self, address: str) -> None:
-        self._held[address] -= 1
-        if not self._held[address]:
-            del self._held[address]
-        self.send(commands.gone(address))
-
-    def _finish(self, number: int) -> None:
-        while self._unfinished and next(iter(self._unfinished)) <= number:
-            _, (_, done) = self._unfinished.popitem(last=False)
-            done()
-
-    def _finish_all(self) -> None:
-        self._finish(self._number)
-
-    def _answer_counts(self) -> None:
-        for asked in self._asked:
-            if not asked.done():
-                asked.set_result(None)
-        self._asked.clear()
-
-
-async def _bury(process: Process) -> None:
-    """Wait until a data plane that should end has ended."""
-    deadline = asyncio.get_running_loop().time() + _GRACE
-    while process.poll() is None:
-        if asyncio.get_running_loop().time() > deadline:
-            logger.warning("data plane %d doesn't end: killing it", process.pid)
-            process.kill()
-        await asyncio.sleep(_LOOK_AGAIN)

@@ -31,10 +31,10 @@ _LINE_BYTES: Final = 1024
 
 def find_program(environ: Mapping[str, str] = os.environ) -> Path:
     """The binary, in a wheel or in a checkout; SetupError if it isn't there."""
-    told = environ.get(VARIABLE)
+    named = environ.get(VARIABLE)
     here = Path(__file__).resolve()
     shipped, built = here.with_name(NAME), here.parents[2] / "target" / "release" / NAME
-    places = [Path(told)] if told else [shipped, built]
+    places = [Path(named)] if named else [shipped, built]
     for place in places:
         if shutil.which(place) is not None:
             return place
@@ -44,14 +44,14 @@ def find_program(environ: Mapping[str, str] = os.environ) -> Path:
     )
 
 
-def control_socket(told: GatewaySettings) -> Path:
+def control_socket(settings: GatewaySettings) -> Path:
     """Where this gateway's data plane listens for a control plane.
 
     The port names it, so that a control plane that comes back finds the living data plane. With
     port 0 nobody will look for it again.
     """
-    if told.native.socket is not None:
-        return told.native.socket
+    if settings.native.socket is not None:
+        return settings.native.socket
     folder = Path(tempfile.gettempdir()) / f"newsfabric-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -59,8 +59,8 @@ def control_socket(told: GatewaySettings) -> Path:
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         # Whoever can write there could put a socket of theirs in our data plane's place.
         raise ConfigError(f"{folder} must belong to this user alone (mode 0700)")
-    if told.port:
-        return folder / f"gateway-{told.port}.sock"
+    if settings.port:
+        return folder / f"gateway-{settings.port}.sock"
     return Path(tempfile.mkdtemp(dir=folder)) / "gateway.sock"
 
 
@@ -85,7 +85,7 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)
 
 
-class Successor(Process):
+class NewerDataPlane(Process):
     """A data plane that takes over from the one that lives."""
 
     def __init__(self, pid: int, said: int) -> None:
@@ -108,12 +108,20 @@ class Successor(Process):
             raise ConfigError(said.removeprefix("failed: ") or "it said nothing")
 
 
-def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Process:
+def start(program: Path, control: Path, settings: GatewaySettings, port: int) -> Process:
     """Start a data plane that listens for readers on ``port``. It logs where we do."""
-    command = [str(program), "--control", str(control), "--host", told.host, "--port", str(port)]
-    if told.native.threads:
-        command += ["--threads", str(told.native.threads)]
-    if told.native.proxy_from:
+    command = [
+        str(program),
+        "--control",
+        str(control),
+        "--host",
+        settings.host,
+        "--port",
+        str(port),
+    ]
+    if settings.native.threads:
+        command += ["--threads", str(settings.native.threads)]
+    if settings.native.proxy_from:
         command.append("--proxy-protocol")
     variables = without_secrets(os.environ)
     return Process(
@@ -121,7 +129,7 @@ def start(program: Path, control: Path, told: GatewaySettings, port: int) -> Pro
     )
 
 
-def start_successor(program: Path, control: Path) -> Successor:
+def start_newer(program: Path, control: Path) -> NewerDataPlane:
     """Start a data plane that takes over from the one at ``control``. It logs where we do."""
     command = [str(program), "--take-over", "--control", str(control)]
     said, says = os.pipe()
@@ -139,7 +147,7 @@ def start_successor(program: Path, control: Path) -> Successor:
         raise
     finally:
         os.close(says)
-    return Successor(pid, said)
+    return NewerDataPlane(pid, said)
 
 
 async def _readable(descriptor: int) -> None:

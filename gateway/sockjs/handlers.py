@@ -36,7 +36,7 @@ class Polite(BaseHandler):  # type: ignore[misc]
     def verify_origin(self) -> bool:
         """Whether the page's origin may connect."""
         headers = self.request.headers
-        allowed: bool = self.server.core.allows_origin(headers.get("Origin"), headers.get("Host"))
+        allowed: bool = self.server.core.origins.allows(headers.get("Origin"), headers.get("Host"))
         return allowed
 
     def preflight(self) -> None:

@@ -16,7 +16,7 @@ from gateway.sockjs.handlers import Polite
 from gateway.sockjs.sockjs_tornado import PreflightHandler
 
 # SockJS 1.0 has it in pages that are framed. It opens them to every port of our host, where
-# browsers still heed it; so it is left out where not everyone may come in.
+# browsers still obey it; so it is left out where not everyone may come in.
 DOMAIN: Final = "\n    document.domain = document.domain;"
 
 IFRAME_PAGE: Final = """<!DOCTYPE html>

@@ -12,7 +12,7 @@ import re
 from typing import Any, Final
 
 from gateway import measures
-from gateway.core import Welcome
+from gateway.admission import Welcome
 from gateway.framing import content_policy
 from gateway.protocol import LogIn
 from gateway.sockjs.handlers import Polite
@@ -34,7 +34,7 @@ class Transport(Polite):
         if self.server.get_session(self.path_kwargs["session_id"]) is not None:
             return
         headers = self.request.headers
-        verdict = self.server.core.welcome(headers.get("Origin"), headers.get("Host"))
+        verdict = self.server.core.admission.ask(headers.get("Origin"), headers.get("Host"))
         if verdict is not Welcome.YES:
             self._turn_away(verdict.value)
         elif not self.server.addresses.has_room(self.request.remote_ip):
@@ -56,7 +56,7 @@ class Transport(Polite):
             return False
         self.session = session
         session.verify_state()
-        token = self.server.core.token_of(self.request.headers) if is_new else None
+        token = self.server.core.origins.token_of(self.request.headers) if is_new else None
         if token is not None:
             # As if it had been the first verb; behind the open frame.
             session.reader.ask(LogIn(token=token))
@@ -190,7 +190,7 @@ class HtmlFileHandler(Streaming, library.HtmlFileTransport):  # type: ignore[mis
 
 def _is_of_an_allowed_page(handler: Any) -> bool:
     """For scripts and frames, with which browsers say no origin: none is no program's then."""
-    allowed: bool = handler.server.core.allows_page(handler.request.headers)
+    allowed: bool = handler.server.core.origins.allows_page(handler.request.headers)
     return allowed
 
 

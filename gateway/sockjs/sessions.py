@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tornado.ioloop import IOLoop
 
 from gateway.bodies import Bodies
-from gateway.connection import Connection
+from gateway.connection import Connection, Home
 from gateway.frames import Variant, dress, sockjs_array, sockjs_close
 from gateway.sockjs.sockjs_tornado import (
     CLOSED,
@@ -68,11 +68,11 @@ class HttpConnection(Connection):
 
     variant = Variant.SOCKJS
 
-    def __init__(self, core: Core, session: Session, transport: str) -> None:
+    def __init__(self, home: Home, session: Session, transport: str) -> None:
         self.transport = transport
-        super().__init__(core)
+        super().__init__(home)
         # A body brings all of that at once, and between two polls its verbs wait.
-        self.most_verb_bytes = core.settings.reader.burst_bytes
+        self.most_verb_bytes = home.settings.reader.burst_bytes
         self._session = session
         self.blocked = True
 
@@ -106,7 +106,7 @@ class Session(BaseSession, SessionMixin):  # type: ignore[misc]
         self.state: int
         # Whose it is, wherever it goes on from: until its reader is gone.
         self._address = address if server.addresses.enter(address) else None
-        self.reader = HttpConnection(server.core, self, transport)
+        self.reader = HttpConnection(server.core.readers, self, transport)
         self._beat: asyncio.TimerHandle | None = None
 
     def set_handler(self, handler: Any, start_heartbeat: bool = True) -> bool:

@@ -20,10 +20,10 @@ from typing import Final
 
 from loadtest.crowd import build
 from loadtest.locusts.options import ARGUMENTS, OptionError, Options, checked
+from localfabric.world.issuer import issue
+from localfabric.world.layout import WorldLayout
+from localfabric.world.state import read_running, state_path
 from newsfabric.errors import NewsfabricError, SetupError
-from newsfabric.world.issuer import issue
-from newsfabric.world.layout import WorldLayout
-from newsfabric.world.state import running_world, state_path
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _LOCUST: Final = _ROOT / ".tools" / "loadtest" / "bin" / "locust"
@@ -93,7 +93,7 @@ def _world(told: argparse.Namespace) -> Iterator[WorldLayout]:
     command = (sys.executable, "-m", "newsfabric.cli")
     where = ("--state", str(state))
     if told.running:
-        yield running_world(state_path(state))[0]
+        yield read_running(state_path(state))[0]
         return
     size = ("--regions", told.regions, "--retail", str(told.retail))
     base = ("--port-base", str(told.port_base))
@@ -101,7 +101,7 @@ def _world(told: argparse.Namespace) -> Iterator[WorldLayout]:
         print(f"starting a world in {state}", flush=True)
         up = (*command, "up", "--detach", *size, *base, *where)
         subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
-        yield running_world(state_path(state))[0]
+        yield read_running(state_path(state))[0]
     finally:
         # In a session of its own: a Ctrl-C meant for the test must not cut it short.
         down = (*command, "down", *where)

@@ -223,7 +223,7 @@ class HttpPublisher(_Publisher):
             pool.kill(block=False)
 
     def _deliver(self, message: _Message) -> None:
-        desks = self.run_now.options.frontdesks
+        frontdesks = self.run_now.options.frontdesks
         headers = {"Content-Type": "application/json", "Idempotency-Key": message.id}
         if self.run_now.http_key:
             headers["Authorization"] = f"Bearer {self.run_now.http_key}"
@@ -234,7 +234,7 @@ class HttpPublisher(_Publisher):
             try:
                 # To the same one, which knows whether it had the message.
                 status, _answer = post(
-                    f"{desks[message.number % len(desks)]}/publish", sent, headers
+                    f"{frontdesks[message.number % len(frontdesks)]}/publish", sent, headers
                 )
             except (OSError, http.client.HTTPException) as exc:
                 self.report(0.0, 0, ConnectionError(type(exc).__name__))

@@ -88,8 +88,8 @@ class _Reader(User):
         self.waits_for = set(self.topics)
         self.here_since = time.time_ns()
         options = self.run_now.options
-        desk = options.frontdesks[self.turn % len(options.frontdesks)]
-        found = endpoints(desk, source=options.source, own=options.i_own_this_target)
+        frontdesk = options.frontdesks[self.turn % len(options.frontdesks)]
+        found = endpoints(frontdesk, source=options.source, own=options.i_own_this_target)
         weights = [gateway["weight"] for gateway in found]
         return connect(
             random.choices(found, weights)[0],

@@ -15,8 +15,8 @@ from loadtest.crowd import build
 from loadtest.surge.figures import figures
 from loadtest.surge.report import verdict, write_report
 from loadtest.surge.run import SurgeOptions, surge
+from localfabric.world.state import read_running, state_path
 from newsfabric.errors import NewsfabricError
-from newsfabric.world.state import running_world, state_path
 
 PORT_BASE = 31_000
 MOST_BOXES = 9
@@ -74,7 +74,7 @@ def main(
         build()
         report.mkdir(parents=True, exist_ok=True)
         with _world(state, words, running=running):
-            layout, _ = running_world(state_path(state))
+            layout, _ = read_running(state_path(state))
             done = asyncio.run(surge(layout, layout.regions[0], options, _say))
     except (FileNotFoundError, NewsfabricError) as exc:
         raise click.ClickException(str(exc)) from exc

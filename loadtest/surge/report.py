@@ -13,8 +13,8 @@ from typing import Any
 from loadtest.surge.figures import FLAT, Figures, Sample, document
 from loadtest.surge.run import SurgeOptions
 from loadtest.times import share_of
-from newsfabric.chaos.plot import Band as Bar
-from newsfabric.chaos.plot import Series, draw
+from localfabric.chaos.plot import Band as Bar
+from localfabric.chaos.plot import Series, draw
 
 
 def write_report(

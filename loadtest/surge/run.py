@@ -21,12 +21,12 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from loadtest.books import MARK, PublisherBook, census
 from loadtest.surge.crowd import Crowds, running
 from loadtest.surge.figures import Sample
+from localfabric.world.broker import HOST
+from localfabric.world.growing import boxes
+from localfabric.world.layout import RegionLayout, WorldLayout
 from newsfabric.errors import Disconnected, NewsfabricError, WorldError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.reader import fetch_endpoints
-from newsfabric.world.broker import HOST
-from newsfabric.world.growing import boxes
-from newsfabric.world.layout import RegionLayout, WorldLayout
 
 #: Gold, and no reader is allowed to miss one: a slow one is disconnected and comes back for it.
 TOPIC: Final = "news.breaking"

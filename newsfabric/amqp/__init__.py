@@ -18,6 +18,7 @@ from newsfabric.amqp.message import Delivery, Message, Properties
 from newsfabric.errors import LinkError, LinkRefused
 
 __all__ = [
+    "ConfirmingPublisher",
     "Consumer",
     "Declare",
     "Delivery",
@@ -25,7 +26,6 @@ __all__ = [
     "Message",
     "OnDelivery",
     "Properties",
-    "Publisher",
 ]
 
 # Called on the loop for each delivery; must not block. Exceptions in it are bugs: counted, and
@@ -61,7 +61,7 @@ class Declare(Protocol):
         """Delete a queue; no error if there is none."""
 
 
-class Publisher(Protocol):
+class ConfirmingPublisher(Protocol):
     """Publishes with confirms; at most ``in_flight`` are unconfirmed at a time."""
 
     async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
@@ -128,7 +128,7 @@ class Link(Protocol):
     async def refused(self) -> LinkRefused:
         """Return their words as soon as every broker turned it away when it was last asked."""
 
-    async def publisher(self, *, in_flight: int = 1000) -> Publisher:
+    async def publisher(self, *, in_flight: int = 1000) -> ConfirmingPublisher:
         """A publisher on its own channel in confirm mode; usable at once if the link is up."""
 
     async def consumer(
@@ -145,6 +145,12 @@ class Link(Protocol):
 
         While the link is down this returns at once. A LinkError out of ``declare`` is
         logged, and it is tried again with backoff.
+        """
+
+    async def declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """Run ``declare`` once, now: for what somebody may have deleted since :meth:`on_connect`.
+
+        LinkClosed while the link is down; what the broker refuses is a LinkError.
         """
 
     async def close(self) -> None:

@@ -10,12 +10,13 @@ from contextlib import suppress
 from newsfabric import metrics
 from newsfabric.amqp import OnDelivery
 from newsfabric.amqp.acks import Acks
-from newsfabric.amqp.connection import Channel, Connection
+from newsfabric.amqp.channel import Channel
+from newsfabric.amqp.connection import Connection
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.retry import Retry
 from newsfabric.amqp.wire import Returned, WireError, encode_ack, encode_reject
 from newsfabric.errors import LinkError
-from newsfabric.seldom import Seldom
+from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class LinkConsumer:
         self._loop = asyncio.get_running_loop()
         self._generation = 0
         self._acks = Acks()
-        self._failing = Seldom()
+        self._failing = LineLimit()
         self._channel: Channel | None = None
         self._flush_is_due = False
         self._cancelled = False
@@ -108,7 +109,7 @@ class LinkConsumer:
     ) -> LinkError:
         channel = await Channel.open(connection)
         channel.on_cancel(lambda _frame: self._on_cancelled_by_broker(channel))
-        connection.attach(channel.number, self)
+        connection.owners.attach(channel.number, self)
         self._generation += 1
         self._acks = Acks()
         self._channel = channel
@@ -128,7 +129,7 @@ class LinkConsumer:
         finally:
             self._consuming = False
             self._channel = None
-            connection.detach(channel.number, self)
+            connection.owners.detach(channel.number, self)
 
     def _on_cancelled_by_broker(self, channel: Channel) -> None:
         # The queue was deleted, or its node is gone. Closing the channel gives back what is
@@ -154,7 +155,7 @@ class LinkConsumer:
     def _failed(self, tag: int, redelivered: bool, exc: Exception) -> None:
         """Give back what failed for the first time; another consumer may do better."""
         FAILED.inc()
-        unsaid = self._failing.may_say(self._loop.time())
+        unsaid = self._failing.may_log(self._loop.time())
         if unsaid is not None:
             what = "thrown away" if redelivered else "given back"
             text = "%s: delivery %d failed, %s (and %d more)"

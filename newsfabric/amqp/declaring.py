@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from newsfabric.amqp import Declare
-from newsfabric.amqp.connection import Channel, Connection
+from newsfabric.amqp.channel import Channel
+from newsfabric.amqp.connection import Connection
 from newsfabric.amqp.retry import Retry
 from newsfabric.errors import LinkClosed, LinkError
 
@@ -80,7 +81,7 @@ class Declaration:
         self.established = False
         while not connection.closed.done():
             try:
-                await self._declare_once(connection)
+                await declare_once(connection, self._declare)
                 self.established = True
                 return
             except LinkClosed:
@@ -90,9 +91,13 @@ class Declaration:
                 await retry.failed(exc)
         return
 
-    async def _declare_once(self, connection: Connection) -> None:
-        declare = ChannelDeclare(connection)
-        try:
-            await self._declare(declare)
-        finally:
-            declare.close()
+
+async def declare_once(
+    connection: Connection, declare: Callable[[Declare], Awaitable[None]]
+) -> None:
+    """Run ``declare`` on a channel of its own. LinkError if the broker refuses or is gone."""
+    channel = ChannelDeclare(connection)
+    try:
+        await declare(channel)
+    finally:
+        channel.close()

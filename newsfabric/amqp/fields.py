@@ -87,6 +87,16 @@ def encode_short(text: str) -> bytes:
     return bytes((len(raw),)) + raw
 
 
+#: For what is few and repeated: exchanges, content types, types, app ids.
+cached_short: Final = functools.lru_cache(maxsize=1024)(encode_short)
+
+
+def decode_short(data: bytes, at: int) -> tuple[str, int]:
+    """The short string at ``at``, and where it ends; IndexError if nothing is there."""
+    after = at + 1 + data[at]
+    return data[at + 1 : after].decode("utf-8", "surrogateescape"), after
+
+
 def decode_table(raw: bytes) -> dict[str, Any]:
     """The fields in ``raw``, a table without its length. Never raises.
 

@@ -1,7 +1,7 @@
 """A link to a broker or a cluster over pika: connected, and connected again, until closed.
 
 :func:`connect` returns at once, connected or not, so that services can start in any order: whoever
-needs the broker waits with :meth:`Publisher.ready` or for its first delivery.
+needs the broker waits with :meth:`ConfirmingPublisher.ready` or for its first delivery.
 
 One task per link runs connection after connection; on each of them one task per declaration,
 publisher and consumer keeps that one's channel. A channel that the broker closes (no such
@@ -19,16 +19,17 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from newsfabric.amqp import Declare, OnDelivery
-from newsfabric.amqp.connection import Connection, open_connection, parameters_of
+from newsfabric.amqp.connection import Connection, open_connection
 from newsfabric.amqp.consumer import LinkConsumer
-from newsfabric.amqp.declaring import Declaration
+from newsfabric.amqp.declaring import Declaration, declare_once
+from newsfabric.amqp.parameters import Parameters, parameters_of
 from newsfabric.amqp.publisher import LinkPublisher
 from newsfabric.amqp.retry import broker_backoff
-from newsfabric.errors import ConfigError, LinkError, LinkRefused
-from newsfabric.seldom import Complaints
+from newsfabric.errors import ConfigError, LinkClosed, LinkError, LinkRefused
+from newsfabric.line_limits import RepeatedFailures
 from newsfabric.settings import Credentials
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class _Seat:
 class PikaLink:
     """The :class:`newsfabric.amqp.Link` of :func:`connect`."""
 
-    def __init__(self, parameters: Sequence[Any], name: str, connect_timeout: float) -> None:
+    def __init__(self, parameters: Sequence[Parameters], name: str, connect_timeout: float) -> None:
         self._parameters = list(parameters)
         self._name = name
         self._connect_timeout = connect_timeout
@@ -102,7 +103,7 @@ class PikaLink:
         self._users: list[_Seat] = []
         self._connection: Connection | None = None
         self._trouble: LinkError | None = None
-        self._losses = Complaints()
+        self._losses = RepeatedFailures()
         # Whether the last loss was told, and so that it is over has to be.
         self._told = True
         # A try to connect came to nothing, or to something.
@@ -160,6 +161,12 @@ class PikaLink:
         if connected:
             await seat.attempted.wait()
 
+    async def declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """See :meth:`newsfabric.amqp.Link.declare`."""
+        if self._connection is None:
+            raise LinkClosed(f"{self._name} is down")
+        await declare_once(self._connection, declare)
+
     def _seat(self, seats: list[_Seat], member: _Member, *, now: bool) -> _Seat:
         """Give ``member`` a seat on this link, and on its connection if it is ``now`` time to."""
         seat = _Seat(member)
@@ -195,16 +202,16 @@ class PikaLink:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         backoff = broker_backoff()
-        complaints = Complaints()
+        failures = RepeatedFailures()
         while True:
             try:
                 connection = await self._connect_to_any()
                 await self._note(None)
                 backoff.succeeded(loop.time())
-                complaints.over()
+                failures.ended()
                 await self._use(connection)
             except LinkError as exc:
-                if complaints.is_news(str(exc), loop.time()):
+                if failures.should_log(str(exc), loop.time()):
                     logger.warning("link %s: %s; trying again", self._name, exc)
                 await self._note(exc)
             except Exception:
@@ -240,7 +247,7 @@ class PikaLink:
 
     async def _use(self, connection: Connection) -> None:
         """Serve everything on ``connection`` until it is lost."""
-        where = f"{connection.params.host}:{connection.params.port}"
+        where = f"{connection.parameters.host}:{connection.parameters.port}"
         if self._told:
             logger.info("link %s: connected to %s", self._name, where)
         self._connection = connection
@@ -248,7 +255,7 @@ class PikaLink:
         try:
             await self._serve(connection)
             reason = await asyncio.shield(connection.closed)
-            self._told = self._losses.is_news(str(reason), asyncio.get_running_loop().time())
+            self._told = self._losses.should_log(str(reason), asyncio.get_running_loop().time())
             if self._told:
                 logger.warning("link %s: lost %s: %s", self._name, where, reason)
         finally:

@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from newsfabric.amqp.channel import Channel
 from newsfabric.amqp.confirms import Confirms
-from newsfabric.amqp.connection import Channel, Connection
+from newsfabric.amqp.connection import Connection
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.retry import Retry
 from newsfabric.amqp.wire import Returned, WireError, encode_address, encode_content
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class LinkPublisher:
-    """A :class:`newsfabric.amqp.Publisher` on a channel of its own."""
+    """A :class:`newsfabric.amqp.ConfirmingPublisher` on a channel of its own."""
 
     def __init__(self, name: str, in_flight: int) -> None:
         if in_flight < 1:
@@ -59,13 +60,13 @@ class LinkPublisher:
         return len(self._confirms)
 
     async def ready(self) -> None:
-        """See :meth:`newsfabric.amqp.Publisher.ready`."""
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.ready`."""
         while not self._update():
             await self._open.wait()
 
     @property
     def is_ready(self) -> bool:
-        """See :attr:`newsfabric.amqp.Publisher.is_ready`."""
+        """See :attr:`newsfabric.amqp.ConfirmingPublisher.is_ready`."""
         return self._update()
 
     async def idle(self) -> None:
@@ -73,13 +74,13 @@ class LinkPublisher:
         await self._idle.wait()
 
     async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
-        """See :meth:`newsfabric.amqp.Publisher.publish`."""
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish`."""
         while self._usable() and not self._update():
             await self._open.wait()
         await self._send(exchange, message, mandatory=mandatory)
 
     def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
-        """See :meth:`newsfabric.amqp.Publisher.publish_nowait`."""
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish_nowait`."""
         return self._send(exchange, message, mandatory=False)
 
     def _usable(self) -> bool:
@@ -138,8 +139,8 @@ class LinkPublisher:
         channel = await Channel.open(connection)
         # The callback is for pika alone, which doesn't get to see confirms.
         await channel.request("confirm_delivery", ack_nack_callback=lambda _frame: None)
-        connection.attach(channel.number, self)
-        self._frame_max = connection.params.frame_max
+        connection.owners.attach(channel.number, self)
+        self._frame_max = connection.frame_max
         self._encoded = None
         self._channel = channel
         retry.succeeded()
@@ -149,7 +150,7 @@ class LinkPublisher:
         try:
             reason = await channel.closed()
         finally:
-            connection.detach(channel.number, self)
+            connection.owners.detach(channel.number, self)
             self._lose(reason)
         return reason
 

@@ -7,7 +7,7 @@ import logging
 
 from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkError
-from newsfabric.seldom import Complaints
+from newsfabric.line_limits import RepeatedFailures
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Retry:
     def __init__(self, what: str) -> None:
         self._what = what
         self._backoff = broker_backoff()
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
 
     def succeeded(self) -> None:
         """This try worked, so far."""
@@ -36,6 +36,6 @@ class Retry:
     async def failed(self, error: LinkError) -> None:
         """This try failed, or worked until now; returns when the next is due."""
         now = asyncio.get_running_loop().time()
-        if self._complaints.is_news(str(error), now):
+        if self._failures.should_log(str(error), now):
             logger.warning("%s: %s; trying again", self._what, error)
         await asyncio.sleep(self._backoff.failed(now))

@@ -21,103 +21,18 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import dataclasses
-import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from newsfabric.amqp import Declare, OnDelivery
-from newsfabric.amqp.message import Delivery, Message
-from newsfabric.amqp.wire import encode_publish
-from newsfabric.errors import (
-    LinkBusy,
-    LinkClosed,
-    LinkError,
-    LinkRefused,
-    PublishNacked,
-    PublishReturned,
-)
-from newsfabric.topics import matches
+from newsfabric.amqp.message import Message
+from newsfabric.amqp.stub_ends import StubConsumer, StubPublisher
+from newsfabric.amqp.stub_queues import Options, Stored, StubExchanges, StubQueue
+from newsfabric.errors import LinkClosed, LinkError, LinkRefused
 
 logger = logging.getLogger(__name__)
-
-# What RabbitMQ proposes unless it is told otherwise.
-_FRAME_MAX: Final = 131_072
-_MATCH: Final[dict[str, Callable[[str, str], bool]]] = {
-    "topic": matches,
-    "direct": str.__eq__,
-    "fanout": lambda _pattern, _key: True,
-}
-
-
-@dataclasses.dataclass(slots=True)
-class _Stored:
-    """A message in a queue; ``seq`` is its place there, kept when it is requeued."""
-
-    seq: int
-    message: Message
-    expires: float | None
-    redelivered: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """What a queue was declared with; declaring it again with something else is refused."""
-
-    durable: bool
-    exclusive: bool
-    auto_delete: bool
-    arguments: dict[str, Any]
-
-
-class _Queue:
-    """One classic queue with its consumers."""
-
-    def __init__(self, options: _Options, owner: StubLink | None) -> None:
-        self.options = options
-        self.owner = owner
-        self._next = 0
-        self._ready: collections.deque[_Stored] = collections.deque()
-
-    def push(self, message: Message, now: float) -> None:
-        self._ready.append(_Stored(self._next, message, self._expiry(message, now)))
-        self._next += 1
-        self._drop_head()
-
-    def _expiry(self, message: Message, now: float) -> float | None:
-        limits = [
-            int(ms)
-            for ms in (
-                self.options.arguments.get("x-message-ttl"),
-                message.properties.expiration,
-            )
-            if ms is not None
-        ]
-        return now + min(limits) / 1000 if limits else None
-
-    def _drop_head(self) -> None:
-        bound = self.options.arguments.get("x-max-length")
-        while bound is not None and len(self._ready) > bound:
-            self._ready.popleft()
-
-    def pop(self, now: float) -> _Stored | None:
-        while self._ready:
-            stored = self._ready.popleft()
-            if stored.expires is None or now < stored.expires:
-                return stored
-        return None
-
-    def put_back(self, returned: Iterable[_Stored]) -> None:
-        for stored in returned:
-            stored.redelivered = True
-            self._ready.append(stored)
-        self._ready = collections.deque(sorted(self._ready, key=lambda stored: stored.seq))
-        self._drop_head()
-
-    def depth(self, now: float) -> int:
-        return sum(1 for stored in self._ready if stored.expires is None or now < stored.expires)
 
 
 class StubBroker:
@@ -127,9 +42,8 @@ class StubBroker:
         self.nacks = False
         self.up = True
         self._clock = clock
-        self._exchanges: dict[str, str] = {}
-        self._queues: dict[str, _Queue] = {}
-        self._bindings: list[tuple[str, str, str]] = []
+        self._exchanges = StubExchanges()
+        self._queues: dict[str, StubQueue] = {}
         # By queue name, not by queue: a consumer outlives the queue that it waits for.
         self._consumers: dict[str, collections.deque[StubConsumer]] = {}
         self._links: list[StubLink] = []
@@ -163,7 +77,7 @@ class StubBroker:
 
     def tap(self, exchange: str, key: str = "#") -> str:
         """A new queue bound to ``exchange``, to see with :meth:`take` what is published there."""
-        options = _Options(durable=False, exclusive=False, auto_delete=False, arguments={})
+        options = Options(durable=False, exclusive=False, auto_delete=False, arguments={})
         queue = self.declare_queue("", options, None)
         self.bind(queue, exchange, key)
         return queue
@@ -172,7 +86,7 @@ class StubBroker:
         """Empty ``queue`` and return what was in it."""
         return [stored.message for stored in iter(lambda: self._pop(queue), None)]
 
-    def _pop(self, queue: str) -> _Stored | None:
+    def _pop(self, queue: str) -> Stored | None:
         return self._queues[queue].pop(self._clock())
 
     def depth(self, queue: str) -> int:
@@ -184,27 +98,24 @@ class StubBroker:
         if not exchange:
             # The default exchange: each queue is bound with its name (section 3.1.3.1).
             return [key] if key in self._queues else []
-        if exchange not in self._exchanges:
-            raise LinkError(f"404 NOT_FOUND - no exchange '{exchange}'")
-        match = _MATCH[self._exchanges[exchange]]
-        found = [q for e, q, pattern in self._bindings if e == exchange and match(pattern, key)]
-        return list(dict.fromkeys(found))
+        return self._exchanges.route(exchange, key)
 
     def declare_exchange(self, name: str, kind: str = "topic") -> None:
         """An exchange of type topic, direct or fanout; LinkError if it is there as another."""
-        if kind not in _MATCH:
-            raise LinkError(f"503 COMMAND_INVALID - unknown exchange type '{kind}'")
-        if self._exchanges.setdefault(name, kind) != kind:
-            raise LinkError(f"406 PRECONDITION_FAILED - exchange '{name}' has another type")
+        self._exchanges.declare(name, kind)
 
-    def declare_queue(self, name: str, options: _Options, owner: StubLink | None) -> str:
+    def delete_exchange(self, name: str) -> None:
+        """Delete an exchange with its bindings, if there is one."""
+        self._exchanges.delete(name)
+
+    def declare_queue(self, name: str, options: Options, owner: StubLink | None) -> str:
         """A queue; LinkError if it is there with other options."""
         if not name:
             self._names += 1
             name = f"amq.gen-{self._names}"
         queue = self._queues.get(name)
         if queue is None:
-            self._queues[name] = _Queue(options, owner if options.exclusive else None)
+            self._queues[name] = StubQueue(options, owner if options.exclusive else None)
             self.dispatch(name)
         elif queue.options != options:
             raise LinkError(f"406 PRECONDITION_FAILED - queue '{name}' has other arguments")
@@ -216,16 +127,13 @@ class StubBroker:
         """A binding; LinkError if either end is missing."""
         if queue not in self._queues:
             raise LinkError(f"404 NOT_FOUND - no queue '{queue}'")
-        if exchange not in self._exchanges:
-            raise LinkError(f"404 NOT_FOUND - no exchange '{exchange}'")
-        if (exchange, queue, key) not in self._bindings:
-            self._bindings.append((exchange, queue, key))
+        self._exchanges.bind(queue, exchange, key)
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its bindings and messages, if there is one."""
         if self._queues.pop(name, None) is None:
             return
-        self._bindings = [binding for binding in self._bindings if binding[1] != name]
+        self._exchanges.unbind(name)
         for consumer in self._consumers.get(name, ()):
             consumer.forget()
 
@@ -247,7 +155,7 @@ class StubBroker:
         if queue is not None and queue.options.auto_delete and not consumers:
             self.delete_queue(consumer.queue)
 
-    def put_back(self, queue: str, stored: Iterable[_Stored]) -> None:
+    def put_back(self, queue: str, stored: Iterable[Stored]) -> None:
         """Requeue deliveries, each in its old place."""
         if queue in self._queues:
             self._queues[queue].put_back(stored)
@@ -324,6 +232,12 @@ class StubLink:
         if self.connected:
             await self._declare(declare)
 
+    async def declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """See :meth:`newsfabric.amqp.Link.declare`."""
+        if not self.connected:
+            raise LinkClosed("the stub link is down")
+        await declare(StubDeclare(self))
+
     async def _declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
         self._undeclared.discard(declare)
         try:
@@ -384,7 +298,7 @@ class StubDeclare:
         arguments: dict[str, Any] | None = None,
     ) -> str:
         """See :meth:`newsfabric.amqp.Declare.queue`."""
-        options = _Options(
+        options = Options(
             durable=durable,
             exclusive=exclusive,
             auto_delete=auto_delete,
@@ -399,178 +313,3 @@ class StubDeclare:
     async def delete_queue(self, name: str) -> None:
         """See :meth:`newsfabric.amqp.Declare.delete_queue`."""
         self._broker.delete_queue(name)
-
-
-class StubPublisher:
-    """A :class:`newsfabric.amqp.Publisher`; confirms come in the next turn of the loop."""
-
-    def __init__(self, link: StubLink, in_flight: int) -> None:
-        if in_flight < 1:
-            raise ValueError("in_flight must be at least 1")
-        self._link = link
-        self._bound = in_flight
-        self._unconfirmed: set[asyncio.Future[None]] = set()
-        self._changed = asyncio.Event()
-
-    @property
-    def in_flight(self) -> int:
-        """How many are unconfirmed now."""
-        return len(self._unconfirmed)
-
-    async def ready(self) -> None:
-        """See :meth:`newsfabric.amqp.Publisher.ready`."""
-        while not self.is_ready:
-            await self._wait()
-
-    @property
-    def is_ready(self) -> bool:
-        """See :attr:`newsfabric.amqp.Publisher.is_ready`."""
-        return self._link.connected and not self._is_full()
-
-    async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
-        """See :meth:`newsfabric.amqp.Publisher.publish`."""
-        while self._link.connected and self._is_full():
-            await self._wait()
-        await self._send(exchange, message, mandatory=mandatory)
-
-    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
-        """See :meth:`newsfabric.amqp.Publisher.publish_nowait`."""
-        return self._send(exchange, message, mandatory=False)
-
-    def _is_full(self) -> bool:
-        return len(self._unconfirmed) >= self._bound
-
-    async def _wait(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    def _send(self, exchange: str, message: Message, *, mandatory: bool) -> asyncio.Future[None]:
-        if not self._link.connected:
-            raise LinkClosed("no link to publish on")
-        if self._is_full():
-            raise LinkBusy(f"{len(self._unconfirmed)} unconfirmed publications")
-        # Raises ValueError for what can't be put on a wire.
-        encode_publish(1, exchange, message, mandatory=mandatory, frame_max=_FRAME_MAX)
-        loop = asyncio.get_running_loop()
-        confirmed: asyncio.Future[None] = loop.create_future()
-        self._unconfirmed.add(confirmed)
-        loop.call_soon(functools.partial(self._arrive, confirmed, exchange, message, mandatory))
-        return confirmed
-
-    def _arrive(
-        self, confirmed: asyncio.Future[None], exchange: str, message: Message, mandatory: bool
-    ) -> None:
-        """The message is at the broker."""
-        if confirmed not in self._unconfirmed:
-            return
-        error: LinkError | None = None
-        try:
-            if self._link.broker.nacks:
-                error = PublishNacked("the broker refused the message")
-            elif not self._link.broker.publish(exchange, message) and mandatory:
-                error = PublishReturned(f"returned: no queue for {message.topic!r}")
-        except LinkError as exc:
-            # A broker closes the channel, and with it goes all that is in flight on it.
-            self.lose(str(exc))
-            return
-        self._unconfirmed.discard(confirmed)
-        _settle(confirmed, error)
-        self.update()
-
-    def lose(self, reason: str) -> None:
-        """Everything unconfirmed fails."""
-        for confirmed in self._unconfirmed:
-            _settle(confirmed, LinkClosed(reason))
-        self._unconfirmed.clear()
-        self.update()
-
-    def update(self) -> None:
-        """Those who wait look again."""
-        self._changed.set()
-
-
-def _settle(confirmed: asyncio.Future[None], error: LinkError | None) -> None:
-    if confirmed.done():
-        return
-    if error is None:
-        confirmed.set_result(None)
-    else:
-        confirmed.set_exception(error)
-        # Marks it as seen: "never retrieved" is nothing that a pipeline has to hear.
-        confirmed.exception()
-
-
-class StubConsumer:
-    """A :class:`newsfabric.amqp.Consumer` of one queue."""
-
-    def __init__(
-        self, broker: StubBroker, queue: str, on_delivery: OnDelivery, prefetch: int
-    ) -> None:
-        if not 1 <= prefetch <= 65_535:
-            raise ValueError("prefetch must be in 1..65535")
-        self.queue = queue
-        self._broker = broker
-        self._on_delivery = on_delivery
-        self._prefetch = prefetch
-        self._unacked: dict[int, _Stored] = {}
-        self._tag = 0
-        self._generation = 0
-        self._cancelled = False
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it may be given another message."""
-        return len(self._unacked) < self._prefetch
-
-    def deliver(self, stored: _Stored) -> None:
-        """Give it a message."""
-        self._tag += 1
-        self._unacked[self._tag] = stored
-        delivery = Delivery(stored.message, stored.redelivered, self._tag, self._generation)
-        try:
-            self._on_delivery(delivery)
-        except Exception:
-            what = "thrown away" if delivery.redelivered else "given back"
-            logger.exception("consumer of %r: delivery %d failed, %s", self.queue, self._tag, what)
-            self.reject(delivery, requeue=not delivery.redelivered)
-
-    def ack(self, delivery: Delivery) -> None:
-        """See :meth:`newsfabric.amqp.Consumer.ack`."""
-        self._settle(delivery)
-
-    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
-        """See :meth:`newsfabric.amqp.Consumer.reject`."""
-        stored = self._settle(delivery)
-        if stored is not None and requeue:
-            self._broker.put_back(self.queue, [stored])
-
-    def _settle(self, delivery: Delivery) -> _Stored | None:
-        if delivery.generation != self._generation:
-            return None
-        stored = self._unacked.pop(delivery.tag, None)
-        self._broker.dispatch(self.queue)
-        return stored
-
-    async def cancel(self) -> None:
-        """See :meth:`newsfabric.amqp.Consumer.cancel`."""
-        self._cancelled = True
-        self._broker.remove_consumer(self)
-
-    def resume(self) -> None:
-        """Its link is up."""
-        if not self._cancelled:
-            self._generation += 1
-            self._tag = 0
-            self._broker.add_consumer(self)
-
-    def pause(self) -> None:
-        """Its link is gone: what it had goes back to the queue."""
-        self._broker.remove_consumer(self)
-        unacked = list(self._unacked.values())
-        self.forget()
-        self._broker.put_back(self.queue, unacked)
-
-    def forget(self) -> None:
-        """Acks for what it had count for nothing from now on."""
-        self._generation += 1
-        self._unacked.clear()

@@ -11,28 +11,21 @@ import click
 
 from newsfabric.errors import NewsfabricError
 
-# Name → where it is and what --help says of it, so that --help loads none of them.
+# Name → where it is and what --help says of it, so that --help loads none of these.
 _COMMANDS: Final = {
-    "up": ("newsfabric.cli.world_commands:up", "Start a whole fabric on this machine."),
-    "status": ("newsfabric.cli.world_commands:status", "Show what is running."),
     "top": ("newsfabric.cli.top_command:top", "Show the operations board in a terminal."),
-    "down": ("newsfabric.cli.world_commands:down", "Stop it and leave nothing behind."),
-    "scale": ("newsfabric.cli.growing_commands:scale", "Give a region more boxes, or fewer."),
-    "drain": ("newsfabric.cli.growing_commands:drain", "Send a box's readers elsewhere, end it."),
     "publish": ("newsfabric.cli.message_commands:publish", "Publish one message."),
     "tail": ("newsfabric.cli.message_commands:tail", "Print messages as they arrive."),
     "replay": ("newsfabric.cli.message_commands:replay", "Publish a recorded day."),
     "trace": ("newsfabric.cli.message_commands:trace", "Show the way of one message."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
-    "token": ("newsfabric.cli.token_commands:token", "Print a token to log in with here."),
-    "revoke": ("newsfabric.cli.token_commands:revoke", "Lock a user out, everywhere."),
+    "revoke": ("newsfabric.cli.revoke_command:revoke", "Lock a user out, everywhere."),
     "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "users": ("newsfabric.cli.users:users", "Print users and rights of the fabric's services."),
     "topology": (
         "newsfabric.cli.topology_commands:topology",
         "Print all that a broker of the fabric holds.",
     ),
-    "targets": ("newsfabric.cli.world_commands:targets", "Print where Prometheus finds a world."),
     "certs": ("newsfabric.cli.certs:certs", "Make, renew and check certificates."),
     "schema": ("newsfabric.cli.schema:schema", "Plan and apply the tables of a Cassandra store."),
     "logs": ("newsfabric.cli.logs:logs", "Show what each router has routed, by number."),
@@ -40,9 +33,18 @@ _COMMANDS: Final = {
         "newsfabric.cli.mirror_command:mirror",
         "Play a share of one fabric's traffic into another, and compare.",
     ),
-    "chaos": ("newsfabric.cli.chaos_commands:chaos", "Break parts of a world, heal them."),
 }
 _GROUP: Final = "newsfabric.commands"
+# What --help shows first, whoever hangs it in: a world from its start to its end, then the rest.
+_ORDER: Final = (
+    *("up", "status", "top", "down", "scale", "drain"),
+    *("publish", "tail", "replay", "trace", "rejected", "token", "revoke"),
+    *("publishers", "users", "topology", "targets", "certs", "schema", "logs", "mirror", "chaos"),
+)
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
 
 
 class Failure(click.ClickException):
@@ -56,7 +58,8 @@ class Commands(click.Group):
     """Loads commands late, and turns our errors into one line and exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS, *sorted(point.name for point in entry_points(group=_GROUP))]
+        names = {*_COMMANDS, *(point.name for point in entry_points(group=_GROUP))}
+        return sorted(names, key=_place)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS:
@@ -69,12 +72,15 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, help_text) for name, (_, help_text) in _COMMANDS.items()]
-        for name in self.list_commands(ctx)[len(_COMMANDS) :]:
-            command = self.get_command(ctx, name)
-            rows.append((name, command.get_short_help_str() if command else ""))
+        names = self.list_commands(ctx)
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, self._help_of(name, ctx)) for name in names])
+
+    def _help_of(self, name: str, ctx: click.Context) -> str:
+        if name in _COMMANDS:
+            return _COMMANDS[name][1]
+        command = self.get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str()
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -16,14 +16,14 @@ from typing import Any, Final, TypeVar
 import click
 from rich.table import Table
 
+from newsfabric.cli.console import console
 from newsfabric.cli.options import examples, json_option, state_option
-from newsfabric.cli.show import console
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.store import Store, open_store
 from newsfabric.store.logs import DirectoryRow, Log, State
 from newsfabric.store.rules import MAX_SPAN
 from newsfabric.topics import load_topics
-from newsfabric.world.state import running_world
+from newsfabric.worlds import running_world
 
 T = TypeVar("T")
 _RUN: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
@@ -121,15 +121,15 @@ def missing(state: Path, gateways: tuple[str, ...], as_json: bool) -> None:
     Exits with 1 if a gateway can't be asked.
     """
     urls = dict(zip(gateways, gateways, strict=True)) or {
-        box.gateway: box.admin_url for box in running_world(state)[0].boxes()
+        each.name: each.url for each in running_world(state).processes if each.kind == "gateway"
     }
-    told = {name: _ask_gateway(url) for name, url in urls.items()}
+    answers = {name: _ask_gateway(url) for name, url in urls.items()}
     if as_json:
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(answers, indent=2))
     else:
-        for name, answer in told.items():
+        for name, answer in answers.items():
             _say_missing(name, answer)
-    if any("error" in answer for answer in told.values()):
+    if any("error" in answer for answer in answers.values()):
         raise SystemExit(1)
 
 
@@ -259,8 +259,8 @@ async def _opened(
     state: Path, url: str | None, topics: Path | None, region: str | None
 ) -> AsyncIterator[Store]:
     if url is None:
-        layout, _ = running_world(state)
-        url, topics = layout.store_url(layout.region(region)), layout.paths.topics
+        world = running_world(state)
+        url, topics = world.stores[world.region(region).name], world.topics
     if topics is None:
         raise ConfigError("--store takes --topics, too: how long things are kept is written there")
     store = open_store(url, load_topics(topics))

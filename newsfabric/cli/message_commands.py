@@ -155,15 +155,14 @@ def replay(
 def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None:
     """Show messages that a router has refused in the last hour, the oldest first, and why."""
     from newsfabric.cli.rejected import show_rejected
-    from newsfabric.world.state import running_world
+    from newsfabric.worlds import running_world
 
-    layout, _ = running_world(state)
-    asyncio.run(show_rejected(layout.region(region), limit=limit, as_json=as_json))
+    asyncio.run(show_rejected(running_world(state).region(region), limit=limit, as_json=as_json))
 
 
 @click.command(
     epilog=examples(
-        "newsfabric trace 019b2f4e-6a31-7c55-9c3f-2a4b5c6d7e8f",
+        "newsfabric trace 019b2f4e-6a31-7c55-9c3f-2a4b5c6d7e8f --topic news.breaking",
         "newsfabric trace story-17 --json | jq .hops",
         "newsfabric trace 5c2a --from http://10.0.0.7:9101 --from http://10.0.1.4:15081",
     )
@@ -173,17 +172,21 @@ def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None
 @click.option(
     "--from", "urls", multiple=True, metavar="URL", help="Ask this router or gateway instead."
 )
+@click.option("--topic", help="Where the stores look for what nobody remembers.")
 @json_option
-def trace(id: str, state: Path, urls: tuple[str, ...], as_json: bool) -> None:
+def trace(id: str, state: Path, urls: tuple[str, ...], topic: str | None, as_json: bool) -> None:
     """Show every hop of one message with its times, and which of its copies won.
 
     ID is its id, the identity in its receipt, the first four digits or more of either, or its
-    message_id. Routers and gateways remember their last 8,192 messages for ten minutes; of
-    older ones the id finds what the stores have. A gateway's URL is that of its admin port.
+    message_id. Routers and gateways remember their last 8,192 messages for ten minutes; an
+    older one is found in the stores by its whole id and its topic. A gateway's URL is that of its
+    admin port.
     """
-    from newsfabric.cli.trace import places_at, places_in, show_trace
-    from newsfabric.world.state import running_world
+    from newsfabric.cli.trace import places_at, show_trace
+    from newsfabric.worlds import running_world
 
-    layout = None if urls else running_world(state)[0]
-    places = places_at(urls) if layout is None else places_in(layout)
-    show_trace(id, places, layout, as_json=as_json)
+    if urls:
+        show_trace(id, places_at(urls), None, topic=topic, as_json=as_json)
+    else:
+        world = running_world(state)
+        show_trace(id, world.processes, world.fabric, topic=topic, as_json=as_json)

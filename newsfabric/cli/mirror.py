@@ -19,7 +19,7 @@ from rich.table import Table
 from newsfabric import logs
 from newsfabric.amqp import Link
 from newsfabric.amqp.link import connect
-from newsfabric.cli.show import console
+from newsfabric.cli.console import console
 from newsfabric.errors import ConfigError
 from newsfabric.mirror.place import Place
 from newsfabric.mirror.report import COLUMNS, closing_lines, failures, rows

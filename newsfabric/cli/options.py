@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import click
 
-from newsfabric.world.state import state_path
-
 DEFAULT_STATE: Final = ".world"
 
 # Shown below a command's options, as it is written.
@@ -22,13 +20,13 @@ def examples(*lines: str) -> str:
 
 
 class _State(click.Path):
-    """A folder, made absolute."""
+    """A folder, as it is known everywhere: absolute, no links in it."""
 
     def __init__(self) -> None:
         super().__init__(file_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Path:
-        return state_path(Path(str(super().convert(value, param, ctx))))
+        return Path(str(super().convert(value, param, ctx))).expanduser().resolve()
 
 
 def state_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,14 +12,14 @@ from pathlib import Path
 import click
 
 from newsfabric.amqp import Message
-from newsfabric.cli.find_world import world_to_publish_to
 from newsfabric.cli.messages import make_message, read_body
-from newsfabric.cli.patience import HINT, patient
-from newsfabric.cli.sending import APP_ID, in_its_name, send_patiently, waiting_for_receipts
+from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry, waiting_for_receipts
+from newsfabric.cli.wait_limit import HINT, wait_limited
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topics import load_topics
+from newsfabric.worlds import world_to_publish_to
 
 
 def run_publish(
@@ -37,7 +37,7 @@ def run_publish(
 ) -> None:
     """Publish one message and print its receipt's id, or the receipt; Rejected if it was."""
     content = read_body(body)
-    layout = world_to_publish_to(state, lambda text: click.echo(text, err=True))
+    world = world_to_publish_to(state, lambda text: click.echo(text, err=True))
     message = make_message(
         topic,
         content,
@@ -47,8 +47,8 @@ def run_publish(
         key=key,
         version=version,
     )
-    urls = layout.publishing_urls(region)
-    message = in_its_name(message, load_topics(layout.paths.topics))
+    urls = world.publishing_urls(region)
+    message = in_its_name(message, load_topics(world.topics))
     receipt = asyncio.run(_send(urls, message, seconds))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
@@ -65,13 +65,13 @@ async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
         return waiting_for_receipts(urls, () if publisher is None else (publisher,))
 
     try:
-        async with patient(waiting, None) as patience, asyncio.timeout(seconds):
-            patience.began()
+        async with wait_limited(waiting, None) as wait, asyncio.timeout(seconds):
+            wait.began()
             region = ",".join(urls)
             async with await AsyncPublisher.open(
                 [region], app_id=APP_ID, timeout=None
             ) as publisher:
-                return await send_patiently(publisher, message)
+                return await send_with_retry(publisher, message)
     except TimeoutError as exc:
         again = message.properties.message_id
         raise NewsfabricError(

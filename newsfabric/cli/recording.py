@@ -17,8 +17,8 @@ import orjson
 
 from newsfabric.amqp import Message
 from newsfabric.cli.messages import make_message
-from newsfabric.cli.patience import Patience
-from newsfabric.cli.sending import APP_ID, in_its_name, send_patiently
+from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry
+from newsfabric.cli.wait_limit import WaitLimit
 from newsfabric.control import Receipt
 from newsfabric.errors import AccessRefused, ConfigError
 from newsfabric.publish import AsyncPublisher
@@ -143,7 +143,7 @@ async def play(
     speed: float,
     suffix: str,
     on_receipt: Callable[[Tally], None],
-    patience: Patience,
+    wait: WaitLimit,
     topics: TopicTable,
 ) -> Tally:
     """Send every line when it is due, by ``publishers`` in turn; returns when all are answered."""
@@ -153,12 +153,12 @@ async def play(
 
     async def send(publisher: AsyncPublisher, message: Message) -> None:
         try:
-            tally.count(await send_patiently(publisher, message))
+            tally.count(await send_with_retry(publisher, message))
         except AccessRefused:
             tally.rejected["access_refused"] += 1
         finally:
             places.release()
-            patience.ended()
+            wait.ended()
         on_receipt(tally)
 
     async with asyncio.TaskGroup() as group:
@@ -168,6 +168,6 @@ async def play(
             now_ms = time.time_ns() // 1_000_000
             message = message_of(line, number=number, suffix=suffix, now_ms=now_ms)
             message = in_its_name(message, topics)
-            patience.began()
+            wait.began()
             group.create_task(send(publishers[number % len(publishers)], message))
     return tally

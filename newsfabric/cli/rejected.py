@@ -7,21 +7,20 @@ import json
 import click
 
 from newsfabric.cli.messages import rejection, rejection_line
-from newsfabric.cli.patience import GIVE_UP_AFTER, patient
+from newsfabric.cli.wait_limit import GIVE_UP_AFTER, wait_limited
 from newsfabric.management import Management
-from newsfabric.settings import Credentials
+from newsfabric.settings import Credentials, Region
 from newsfabric.topology import REJECTED
-from newsfabric.world.layout import RegionLayout
 
 
-async def show_rejected(region: RegionLayout, *, limit: int, as_json: bool) -> None:
+async def show_rejected(region: Region, *, limit: int, as_json: bool) -> None:
     """Print what lies in ``region``'s queue of rejected messages, and leave it there."""
     url = region.core[0].management_url
     async with (
-        patient(lambda: f"waiting for {url}", GIVE_UP_AFTER) as patience,
+        wait_limited(lambda: f"waiting for {url}", GIVE_UP_AFTER) as wait,
         Management(url, Credentials()) as management,
     ):
-        patience.began()
+        wait.began()
         entries = await management.peek(REJECTED, limit)
     for entry in entries:
         found = rejection(entry)

@@ -11,15 +11,15 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from newsfabric.cli.find_world import world_to_publish_to
-from newsfabric.cli.patience import patient
+from newsfabric.cli.console import console
 from newsfabric.cli.recording import Line, Tally, play, read_recording
 from newsfabric.cli.sending import APP_ID, waiting_for_receipts
-from newsfabric.cli.show import console
+from newsfabric.cli.wait_limit import wait_limited
 from newsfabric.errors import NewsfabricError
 from newsfabric.publish import AsyncPublisher
+from newsfabric.settings import Region
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.world.layout import RegionLayout
+from newsfabric.worlds import world_to_publish_to
 
 
 def run_replay(
@@ -33,10 +33,10 @@ def run_replay(
 ) -> None:
     """Replay ``file`` and say what became of it; an error if anything was rejected."""
     lines = read_recording(file)
-    layout = world_to_publish_to(state, lambda text: click.echo(text, err=True))
-    chosen = [layout.region(name) for name in regions] or [layout.region(None)]
+    world = world_to_publish_to(state, lambda text: click.echo(text, err=True))
+    chosen = [world.region(name) for name in regions] or [world.region(None)]
     suffix = "" if keep_ids else secrets.token_hex(4)
-    topics = load_topics(layout.paths.topics)
+    topics = load_topics(world.topics)
     tally = asyncio.run(_replay(lines, chosen, speed, suffix, seconds, topics))
     click.echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
     if tally.rejected:
@@ -46,7 +46,7 @@ def run_replay(
 
 async def _replay(
     lines: Sequence[Line],
-    regions: Sequence[RegionLayout],
+    regions: Sequence[Region],
     speed: float,
     suffix: str,
     seconds: float,
@@ -54,7 +54,7 @@ async def _replay(
 ) -> Tally:
     terminal = console(stderr=True)
     publishers: list[AsyncPublisher] = []
-    brokers = [[broker.amqp_url for broker in region.client] for region in regions]
+    brokers = [[node.amqp_url for node in region.client] for region in regions]
 
     def waiting() -> str:
         return waiting_for_receipts((url for urls in brokers for url in urls), publishers)
@@ -62,7 +62,7 @@ async def _replay(
     def say(text: str) -> None:
         terminal.print(text, soft_wrap=True)
 
-    async with patient(waiting, seconds, say=say) as patience, AsyncExitStack() as stack:
+    async with wait_limited(waiting, seconds, say=say) as wait, AsyncExitStack() as stack:
         for urls in brokers:
             opening = AsyncPublisher.open([",".join(urls)], app_id=APP_ID, timeout=None)
             publishers.append(await stack.enter_async_context(await opening))
@@ -80,6 +80,6 @@ async def _replay(
                 speed=speed,
                 suffix=suffix,
                 on_receipt=lambda tally: bars.update(bar, completed=tally.answered),
-                patience=patience,
+                wait=wait,
                 topics=topics,
             )

@@ -14,39 +14,39 @@ from pathlib import Path
 import click
 
 from newsfabric.amqp.link import connect
-from newsfabric.cli.patience import HINT, patient
-from newsfabric.cli.sending import APP_ID, send_patiently
+from newsfabric.cli.sending import APP_ID, send_with_retry
+from newsfabric.cli.wait_limit import HINT, wait_limited
 from newsfabric.control import Receipt, revocation
 from newsfabric.errors import ConfigError, LinkError, NewsfabricError, PublishError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.settings import Credentials, Fabric, Region, credentials_from, load_fabric
 from newsfabric.tokens import is_user
 from newsfabric.topology import INTAKE
-from newsfabric.world.state import running_world
+from newsfabric.worlds import running_world
 
 
 def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: float) -> None:
     """Revoke, and say what came of it; NewsfabricError when no region has taken it."""
     if not is_user(user):
         raise ConfigError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
-    fabric = running_world(state)[0].fabric() if fabric_file is None else load_fabric(fabric_file)
-    told = asyncio.run(_tell_patiently(fabric, user, credentials_from(os.environ), seconds))
-    silent = [region for region, problem in told.items() if problem is not None]
-    if len(silent) == len(told):
-        why = "; ".join(f"{region}: {problem}" for region, problem in told.items())
+    fabric = running_world(state).fabric if fabric_file is None else load_fabric(fabric_file)
+    replies = asyncio.run(_tell_routers(fabric, user, credentials_from(os.environ), seconds))
+    silent = [region for region, problem in replies.items() if problem is not None]
+    if len(silent) == len(replies):
+        why = "; ".join(f"{region}: {problem}" for region, problem in replies.items())
         raise NewsfabricError(f"{user} isn't revoked: {why}. {HINT}")
     for region in silent:
-        click.echo(f"{region} ({told[region]}) will hear of it from the others", err=True)
+        click.echo(f"{region} ({replies[region]}) will hear of it from the others", err=True)
     click.echo(f"{user} is revoked")
 
 
-async def _tell_patiently(
+async def _tell_routers(
     fabric: Fabric, user: str, credentials: Credentials, seconds: float
 ) -> dict[str, str | None]:
     names = ", ".join(region.name for region in fabric.regions)
     # Each region has its own time.
-    async with patient(lambda: f"waiting for the routers of {names}", None) as patience:
-        patience.began()
+    async with wait_limited(lambda: f"waiting for the routers of {names}", None) as wait:
+        wait.began()
         return await tell_all(fabric, user, credentials, seconds)
 
 
@@ -81,6 +81,6 @@ async def _send(region: Region, user: str, at_ms: int, credentials: Credentials)
     link = await connect(urls, name="newsfabric revoke", credentials=credentials)
     try:
         publisher = await AsyncPublisher.over([link], app_id=APP_ID, exchange=INTAKE, timeout=None)
-        return await send_patiently(publisher, revocation(user, at_ms))
+        return await send_with_retry(publisher, revocation(user, at_ms))
     finally:
         await link.close()

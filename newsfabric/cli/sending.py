@@ -1,4 +1,4 @@
-"""What the commands that publish have in common: who they are, and their patience."""
+"""What the commands that publish have in common: who they are, and how they send again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def in_its_name(message: Message, topics: TopicTable) -> Message:
     return dataclasses.replace(message, properties=properties)
 
 
-async def send_patiently(publisher: AsyncPublisher, message: Message) -> Receipt:
+async def send_with_retry(publisher: AsyncPublisher, message: Message) -> Receipt:
     """Send ``message``, which has a ``message_id``, until there is a receipt; return that.
 
     A broker that has just started returns messages until its shovels are back: here that is no

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -11,14 +12,13 @@ from typing import Final, cast
 
 import click
 
-from newsfabric.cli.find_world import world_to_read
 from newsfabric.cli.messages import message_line
-from newsfabric.cli.patience import GIVE_UP_AFTER, HINT, Patience, patient
+from newsfabric.cli.wait_limit import GIVE_UP_AFTER, HINT, WaitLimit, wait_limited
 from newsfabric.errors import Disconnected, NewsfabricError
 from newsfabric.hosts.described import read_hosts
 from newsfabric.numbers import whole_number
 from newsfabric.reader import Transport, follow
-from newsfabric.world.processes import started_at
+from newsfabric.worlds import world_to_read
 
 # A gateway has its own bound, and says which.
 _MOST: Final = 1_000_000
@@ -54,10 +54,16 @@ def run_tail(
 
 
 def _endpoints_url(state: Path, region: str | None) -> str:
-    if (hosts := read_hosts(state)) is not None:
-        return f"{hosts.frontdesk_urls(region)[0]}/endpoints.json"
-    layout = world_to_read(state, lambda text: click.echo(text, err=True))
-    return layout.region(region).endpoints_url
+    fabric = read_hosts(state) or world_to_read(state, lambda text: click.echo(text, err=True))
+    return f"{fabric.frontdesk_urls(region)[0]}/endpoints.json"
+
+
+def started_at() -> float:
+    """When this process was started, in seconds since the epoch."""
+    # proc(5): the start is field 22; the command, in parentheses before, may hold anything.
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
 
 
 async def _print(
@@ -69,7 +75,7 @@ async def _print(
     seconds: float | None,
 ) -> None:
     async with (
-        patient(lambda: str(gateways), GIVE_UP_AFTER if seconds is None else None) as patience,
+        wait_limited(lambda: str(gateways), GIVE_UP_AFTER if seconds is None else None) as wait,
         asyncio.timeout(seconds),
         aclosing(
             follow(
@@ -78,13 +84,13 @@ async def _print(
                 transport=transport,
                 rewind=rewind,
                 # Not since it has connected: "tail & publish" must print the message.
-                since=started_at(os.getpid()),
+                since=started_at(),
                 on_subscribed=gateways.subscribed,
                 on_away=gateways.lost,
             )
         ) as pushes,
     ):
-        gateways.begin(patience)
+        gateways.begin(wait)
         async for push in pushes:
             if printer.is_last(push.text, push.fields):
                 return
@@ -97,30 +103,30 @@ class _Gateways:
         self.url = url
         self.away = True
         self._why = url
-        self._patience: Patience | None = None
+        self._wait: WaitLimit | None = None
 
     def __str__(self) -> str:
         return f"waiting for a gateway ({self._why})"
 
-    def begin(self, patience: Patience) -> None:
-        """Tell ``patience`` from now on."""
-        self._patience = patience
-        patience.began()
+    def begin(self, wait: WaitLimit) -> None:
+        """Tell ``wait`` from now on."""
+        self._wait = wait
+        wait.began()
 
     def subscribed(self, topic: str) -> None:
         """One has, and messages of ``topic`` come."""
         # Not for the eyes alone: a script that reads it knows that what it publishes now is shown.
         click.echo(f"subscribed to {topic}", err=True)
-        if self.away and self._patience is not None:
+        if self.away and self._wait is not None:
             self.away = False
-            self._patience.ended()
+            self._wait.ended()
 
     def lost(self, why: Disconnected) -> None:
         """None has, or not any more."""
         self._why = str(why)
-        if not self.away and self._patience is not None:
+        if not self.away and self._wait is not None:
             self.away = True
-            self._patience.began()
+            self._wait.began()
 
 
 class _Printer:

@@ -12,15 +12,15 @@ from typing import Any, Final
 import click
 
 from newsfabric.bearer import check_private
-from newsfabric.cli.show import console
+from newsfabric.cli.console import console
 from newsfabric.errors import ConfigError
 from newsfabric.hosts.described import read_hosts
-from newsfabric.top.desks import Desks, fetch_once, is_desk_url, login_from
+from newsfabric.top.frontdesks import Frontdesks, fetch_once, is_frontdesk_url, login_from
 from newsfabric.top.lines import Sort, View
 from newsfabric.top.screen import has_gone, listing
 from newsfabric.top.state import MAX_FILTER, Followed, State
 from newsfabric.top.terminal import Top
-from newsfabric.world.state import running_world
+from newsfabric.worlds import running_world
 
 # A pipe has no width: enough for every column.
 _WIDE: Final = 160
@@ -30,16 +30,14 @@ def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str
     """The frontdesks to ask, in their order: those ``given``, else those of the world in
     ``state``, with ``region``'s first."""
     for url in given:
-        if not is_desk_url(url):
+        if not is_frontdesk_url(url):
             raise ConfigError(f"--frontdesk {url}: write http://HOST:PORT or https://HOST")
     if given:
         return list(given)
     if (hosts := read_hosts(state)) is not None:
         return hosts.frontdesk_urls(region)
     # Also of a world that isn't ready, or half dead: that is when one looks.
-    layout, _ = running_world(state)
-    first = layout.region(region)
-    return [first.frontdesk_url, *(r.frontdesk_url for r in layout.regions if r is not first)]
+    return running_world(state).frontdesk_urls(region)
 
 
 def run_top(
@@ -74,10 +72,10 @@ def run_top(
         screen.is_terminal and not screen.is_dumb_terminal and sys.stdin.isatty() and not once
     )
     if as_json and not once:
-        desks = Desks(
+        frontdesks = Frontdesks(
             urls, login, lambda _board, document: _print(document), _warn, over_http=over_http
         )
-        asyncio.run(desks.run())
+        asyncio.run(frontdesks.run())
     elif can_be_drawn_on and not as_json:
         asyncio.run(Top(screen, urls, login, state, over_http=over_http).run())
     else:

@@ -18,9 +18,9 @@ from rich.text import Text
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from newsfabric.cli.console import console
 from newsfabric.cli.messages import rejection, rejection_line
-from newsfabric.cli.patience import GIVE_UP_AFTER, patient
-from newsfabric.cli.show import console
+from newsfabric.cli.wait_limit import GIVE_UP_AFTER, wait_limited
 from newsfabric.errors import ManagementError, TraceError
 from newsfabric.fetching import fetch
 from newsfabric.management import PEEK_MESSAGES, Management
@@ -32,12 +32,12 @@ from newsfabric.message_trace import (
     identities,
     ids,
     refusals,
+    topic_of,
     trace,
 )
-from newsfabric.settings import Credentials
+from newsfabric.settings import Credentials, Fabric
 from newsfabric.topology import REJECTED
-from newsfabric.world.broker import HOST
-from newsfabric.world.layout import WorldLayout
+from newsfabric.worlds import Process, World
 
 _TIMEOUT: Final = 3.0
 _MAX_BYTES: Final = 4 << 20
@@ -45,52 +45,38 @@ _MAX_BYTES: Final = 4 << 20
 _MAX_IDS: Final = 8
 _PAGE_WIDTH: Final = 160
 
-# Kind, name and region where they are known before asking; base URL.
-Place = tuple[str, str, str, str]
 
-
-def places_in(layout: WorldLayout) -> list[Place]:
-    """The routers and gateways of a world."""
-    found: list[Place] = []
-    for region in layout.regions:
-        for n, port in enumerate(region.router_ports, 1):
-            found.append(("router", region.router_name(n), region.name, f"http://{HOST}:{port}"))
-        for box in region.boxes:
-            found.append(("gateway", box.gateway, region.name, box.admin_url))
-    return found
-
-
-def places_at(urls: Iterable[str]) -> list[Place]:
+def places_at(urls: Iterable[str]) -> list[Process]:
     """Processes of which only the URLs are known."""
-    return [("", url, "", url.rstrip("/")) for url in dict.fromkeys(urls)]
+    return [Process("", url, "", url.rstrip("/")) for url in dict.fromkeys(urls)]
 
 
-async def gather(text: str, places: Sequence[Place], layout: WorldLayout | None) -> Evidence:
-    """All that the processes at ``places``, their stores and the world's brokers know."""
+async def gather(
+    text: str, places: Sequence[Process], fabric: Fabric | None, topic: str | None = None
+) -> Evidence:
+    """All that the processes at ``places``, their stores and the brokers of ``fabric`` know.
+
+    ``topic`` is where the stores look for what no process remembers.
+    """
     asked = list(await asyncio.gather(*(_ask(text, place) for place in places)))
     if len(identities(asked)) > 1:
         return Evidence(asked=asked, stored={}, rejected=[])
-    known = ids(asked, text)[:_MAX_IDS]
-    # Of each region one router that answers: all of them ask the same store.
-    routers = {
-        who.region: place[3]
-        for who, place in zip(asked, places, strict=True)
-        if who.kind == "router" and who.answer is not None
-    }
-    stored = await asyncio.gather(*(_stored(url, known) for url in routers.values()))
-    rejected = [] if layout is None else await _rejected(layout)
-    return Evidence(
-        asked=asked,
-        stored=dict(zip(routers, stored, strict=True)),
-        rejected=refusals(text, rejected),
-    )
+    topic = topic_of(asked) or topic
+    stored = {} if topic is None else await _all_stored(ids(asked, text), topic, asked, places)
+    rejected = [] if fabric is None else await _rejected(fabric)
+    return Evidence(asked=asked, stored=stored, rejected=refusals(text, rejected))
 
 
 def show_trace(
-    text: str, places: Sequence[Place], layout: WorldLayout | None, *, as_json: bool
+    text: str,
+    places: Sequence[Process],
+    fabric: Fabric | None,
+    *,
+    topic: str | None,
+    as_json: bool,
 ) -> None:
     """Print the way of the message ``text``; TraceError if there is none, or more than one."""
-    evidence = asyncio.run(_gather_patiently(text, places, layout))
+    evidence = asyncio.run(_gather_evidence(text, places, fabric, topic))
     if len(identities(evidence.asked)) > 1:
         raise TraceError(_unclear(text, candidates(evidence.asked)))
     found = trace(text, evidence)
@@ -102,26 +88,26 @@ def show_trace(
         raise TraceError(_unknown(found))
 
 
-async def _gather_patiently(
-    text: str, places: Sequence[Place], layout: WorldLayout | None
+async def _gather_evidence(
+    text: str, places: Sequence[Process], fabric: Fabric | None, topic: str | None
 ) -> Evidence:
     # Each of them has three seconds.
     what = f"waiting for {len(places)} routers and gateways"
-    async with patient(lambda: what, GIVE_UP_AFTER) as patience:
-        patience.began()
-        return await gather(text, places, layout)
+    async with wait_limited(lambda: what, GIVE_UP_AFTER) as wait:
+        wait.began()
+        return await gather(text, places, fabric, topic)
 
 
-async def describe(text: str, layout: WorldLayout) -> str:
-    """What `newsfabric trace` shows of the message ``text``, as plain lines."""
-    found = trace(text, await gather(text, places_in(layout), layout))
+async def describe(text: str, world: World, *, topic: str) -> str:
+    """What `newsfabric trace` shows of the message ``text`` of ``topic``, as plain lines."""
+    found = trace(text, await gather(text, world.processes, world.fabric, topic))
     page = console(file=io.StringIO(), width=_PAGE_WIDTH)
     with page.capture() as captured:
         page.print(_page(found) if found["found"] else Text(_unknown(found)))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-async def _ask(text: str, place: Place) -> Asked:
+async def _ask(text: str, place: Process) -> Asked:
     kind, name, region, url = place
     answer = await _get(f"{url}/trace/{quote(text, safe='')}")
     if answer is None or "sightings" not in answer:
@@ -129,8 +115,23 @@ async def _ask(text: str, place: Place) -> Asked:
     return Asked(kind=answer["kind"], name=answer["name"], region=answer["region"], answer=answer)
 
 
-async def _stored(url: str, known: Sequence[str]) -> list[Mapping[str, Any]] | None:
-    answers = await asyncio.gather(*(_get(f"{url}/stored/{each}") for each in known))
+async def _all_stored(
+    known: Sequence[str], topic: str, asked: Sequence[Asked], places: Sequence[Process]
+) -> dict[str, list[Mapping[str, Any]] | None]:
+    """By region, what one router that answers finds: all of them ask the same store."""
+    routers = {
+        who.region: place.url
+        for who, place in zip(asked, places, strict=True)
+        if who.kind == "router" and who.answer is not None
+    }
+    some = known[:_MAX_IDS]
+    found = await asyncio.gather(*(_stored(url, some, topic) for url in routers.values()))
+    return dict(zip(routers, found, strict=True))
+
+
+async def _stored(url: str, known: Sequence[str], topic: str) -> list[Mapping[str, Any]] | None:
+    query = f"?topic={quote(topic, safe='')}"
+    answers = await asyncio.gather(*(_get(f"{url}/stored/{each}{query}") for each in known))
     if any(answer is None for answer in answers):
         return None
     rows = [row for answer in answers for row in (answer or {}).get("stored", [])]
@@ -140,7 +141,7 @@ async def _stored(url: str, known: Sequence[str]) -> list[Mapping[str, Any]] | N
     )
 
 
-async def _rejected(layout: WorldLayout) -> list[dict[str, Any]]:
+async def _rejected(fabric: Fabric) -> list[dict[str, Any]]:
     async def of(url: str) -> list[dict[str, Any]]:
         try:
             async with Management(url, Credentials(), timeout=_TIMEOUT) as management:
@@ -148,7 +149,7 @@ async def _rejected(layout: WorldLayout) -> list[dict[str, Any]]:
         except ManagementError:
             return []
 
-    found = await asyncio.gather(*(of(r.core[0].management_url) for r in layout.regions))
+    found = await asyncio.gather(*(of(r.core[0].management_url) for r in fabric.regions))
     return [each for entries in found for each in entries]
 
 
@@ -222,7 +223,7 @@ def _unknown(found: Mapping[str, Any]) -> str:
     lines += [f"  {e['name']}: {e['why']}" for e in found["not_seen"] if "answer" in e["why"]]
     lines.append(
         "Give an id, the identity in a receipt, the first four digits or more of either, or a "
-        "message_id. With a whole id the stores are asked too, so it finds what others don't. "
+        "message_id. With a whole id and its --topic the stores find what nobody remembers. "
         "`newsfabric rejected` shows what was refused."
     )
     return "\n".join(lines)

@@ -74,7 +74,7 @@ def process_state(pid: int) -> str | None:
         return None
 
 
-def answer(url: str) -> object:
+def fetch_json(url: str) -> object:
     """The JSON at ``url``; None where none comes."""
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as said:  # noqa: S310
@@ -98,7 +98,7 @@ def main() -> None:
     port = admin_port(pids[0]) if pids and isinstance(pids[0], int) else None
     if port is not None:
         for what in ("load", "engine"):
-            seen[what] = answer(f"http://127.0.0.1:{port}/{what}")
+            seen[what] = fetch_json(f"http://127.0.0.1:{port}/{what}")
     sys.stdout.write(json.dumps(seen))
 
 

@@ -46,15 +46,15 @@ def _proxy(hosts: Hosts, place: str, seen: All) -> dict[str, Any]:
 def _region(hosts: Hosts, region: str, seen: All) -> dict[str, Any]:
     own = [host for host in hosts.hosts if host.place == region]
     units = [unit for host in own if (found := seen[host.name]) for unit in found.units]
-    desk = hosts.frontdesks.get(region, "")
+    url = hosts.frontdesks.get(region, "")
     rest = [u for u in units if u.unit not in (_BROKER, _STORE, GATEWAY)]
     away = [{"name": h.name, "pid": None, "running": False} for h in own if seen[h.name] is None]
     return {
         "name": region,
-        "frontdesk_url": desk,
-        "board_url": f"{desk}/board",
+        "frontdesk_url": url,
+        "board_url": f"{url}/board",
         "routed": None,
-        "endpoints_url": f"{desk}/endpoints.json",
+        "endpoints_url": f"{url}/endpoints.json",
         "brokers": _brokers(hosts, region, seen),
         "store": [_process(u) | {"contact": u.host.name} for u in units if u.unit == _STORE],
         "services": [*map(_process, rest), *away],

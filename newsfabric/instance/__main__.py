@@ -41,12 +41,19 @@ def settle_command() -> None:
 
 def _settle() -> None:
     root = Path("/")
-    told = described(root)
+    description = described(root)
     # Other parts are Ansible's.
-    if told is None:
+    if description is None:
         return
     metadata = Metadata.of(os.environ)
-    settle(root, told, metadata.instance_id(), Cloud(metadata.aws_region()), systemctl, give=chown)
+    settle(
+        root,
+        description,
+        metadata.instance_id(),
+        Cloud(metadata.aws_region()),
+        systemctl,
+        give=chown,
+    )
 
 
 @main.command("renew")
@@ -61,11 +68,11 @@ def renew_command() -> None:
 
 
 def _renew() -> None:
-    told = described(Path("/"))
-    if told is None:
+    description = described(Path("/"))
+    if description is None:
         return
     cloud = Cloud(Metadata.of(os.environ).aws_region())
-    renew(Path("/"), told, cloud, systemctl, give=chown)
+    renew(Path("/"), description, cloud, systemctl, give=chown)
 
 
 @main.command("leave")
@@ -74,15 +81,15 @@ def leave_command() -> None:
     """Watch for the end of this box: drain it then, and tell AWS."""
 
     async def watch(stop: asyncio.Event) -> None:
-        told = described(Path("/"))
-        if told is None:
+        description = described(Path("/"))
+        if description is None:
             raise ConfigError("instance.json: this machine is no box")
         metadata = Metadata.of(os.environ)
         box = await asyncio.to_thread(metadata.instance_id)
         cloud = Cloud(await asyncio.to_thread(metadata.aws_region))
         found = Watch(
-            Leaving(limit=told.drain_seconds + _SPARE_SECONDS),
-            place=(told.group, told.hook, box),
+            Leaving(limit=description.drain_seconds + _SPARE_SECONDS),
+            place=(description.group, description.hook, box),
             metadata=metadata,
             cloud=cloud,
             drain=StoppedServices(),

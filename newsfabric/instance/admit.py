@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from newsfabric.errors import ManagementError
 from newsfabric.instance.admitting import Admissions
 from newsfabric.instance.cloud import CloudError
-from newsfabric.seldom import Complaints
+from newsfabric.line_limits import RepeatedFailures
 from newsfabric.topology.rights import user_definitions
 from newsfabric.topology.roles import core_box, user_name
 
@@ -79,7 +79,7 @@ class Admission:
         self._place, self._cloud, self._users = place, cloud, users
         self._admissions = Admissions()
         # Of each box that couldn't be admitted or forgotten the last time.
-        self._complaints: dict[str, Complaints] = {}
+        self._failures: dict[str, RepeatedFailures] = {}
 
     async def step(self, now: float) -> None:
         """Look once at ``now``; CloudError or ManagementError if that fails.
@@ -95,13 +95,13 @@ class Admission:
         change = self._admissions.step(now, listed, known)
         failed = {box for box in change.admit if not await self._try(box, self._admit(box), now)}
         failed |= {box for box in change.forget if not await self._try(box, self._forget(box), now)}
-        self._complaints = {box: self._complaints[box] for box in failed}
+        self._failures = {box: self._failures[box] for box in failed}
 
     async def _try(self, box: str, change: Awaitable[None], now: float) -> bool:
         try:
             await change
         except (CloudError, ManagementError) as exc:
-            if self._complaints.setdefault(box, Complaints()).is_news(str(exc), now):
+            if self._failures.setdefault(box, RepeatedFailures()).should_log(str(exc), now):
                 logger.warning("box %s: %s", box, exc)
             return False
         return True
@@ -125,13 +125,13 @@ class Admission:
 
 async def admit(stop: asyncio.Event, admission: Admission) -> None:
     """Step every few seconds until ``stop``; what fails is said seldom and tried again."""
-    complaints = Complaints()
+    failures = RepeatedFailures()
     while not stop.is_set():
         try:
             await admission.step(time.monotonic())
-            complaints.over()
+            failures.ended()
         except (CloudError, ManagementError) as exc:
-            if complaints.is_news(str(exc), time.monotonic()):
+            if failures.should_log(str(exc), time.monotonic()):
                 logger.warning("%s", exc)
         try:
             await asyncio.wait_for(stop.wait(), EVERY_SECONDS)

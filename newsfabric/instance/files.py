@@ -81,32 +81,32 @@ def shared_files(store: Mapping[str, str], tls: Mapping[str, str]) -> list[File]
     return [*pem, File(STORE, f"{store['password']}\n", 0o600)]
 
 
-def files(told: Description, box: str, secrets: Secrets, cookie: str) -> list[File]:
+def files(description: Description, box: str, secrets: Secrets, cookie: str) -> list[File]:
     """All that ``settle`` writes, in its order. ``box`` is the instance's id."""
     user = user_name("box", box)
     common = {
         "NEWSFABRIC_NAME": box,
-        "NEWSFABRIC_REGION": told.region,
+        "NEWSFABRIC_REGION": description.region,
         "NEWSFABRIC_AMQP_USERNAME": user,
         "NEWSFABRIC_TLS_CA_FILE": f"{TLS}/ca.pem",
     }
     gateway = {
-        "NEWSFABRIC_STORE": f"{told.store}&tls={TLS}/ca.pem",
+        "NEWSFABRIC_STORE": f"{description.store}&tls={TLS}/ca.pem",
         "NEWSFABRIC_CASSANDRA_USERNAME": secrets.store["username"],
-        "NEWSFABRIC_PUBLIC_URL": told.public_url.replace("{box}", box),
-        "NEWSFABRIC_CAPACITY": str(told.capacity),
-        "NEWSFABRIC_DRAIN_SECONDS": str(told.drain_seconds),
-        "NEWSFABRIC_ENDPOINTS": " ".join(f"{url}/endpoints.json" for url in told.frontdesks),
-        "NEWSFABRIC_FRONTDESKS": " ".join(told.networks),
-        "NEWSFABRIC_PROXY_FROM": " ".join(told.proxy_from),
-        "NEWSFABRIC_ORIGINS": " ".join(told.origins),
-        "NEWSFABRIC_TOKEN_KEYS": told.token_keys,
-        "NEWSFABRIC_TOKEN_AUDIENCE": told.token_audience,
-        "NEWSFABRIC_TOKEN_ISSUER": told.token_issuer,
+        "NEWSFABRIC_PUBLIC_URL": description.public_url.replace("{box}", box),
+        "NEWSFABRIC_CAPACITY": str(description.capacity),
+        "NEWSFABRIC_DRAIN_SECONDS": str(description.drain_seconds),
+        "NEWSFABRIC_ENDPOINTS": " ".join(f"{url}/endpoints.json" for url in description.frontdesks),
+        "NEWSFABRIC_FRONTDESKS": " ".join(description.networks),
+        "NEWSFABRIC_PROXY_FROM": " ".join(description.proxy_from),
+        "NEWSFABRIC_ORIGINS": " ".join(description.origins),
+        "NEWSFABRIC_TOKEN_KEYS": description.token_keys,
+        "NEWSFABRIC_TOKEN_AUDIENCE": description.token_audience,
+        "NEWSFABRIC_TOKEN_ISSUER": description.token_issuer,
     }
     agent = {
-        "NEWSFABRIC_CORES": " ".join(told.core),
-        "NEWSFABRIC_DRAIN_TIMEOUT": str(told.drain_seconds + 30),
+        "NEWSFABRIC_CORES": " ".join(description.core),
+        "NEWSFABRIC_DRAIN_TIMEOUT": str(description.drain_seconds + 30),
     }
     definitions = retail_definitions([box_user(box)], {user: secrets.box})
     return [

@@ -21,7 +21,7 @@ from newsfabric.errors import NewsfabricError
 from newsfabric.instance.cloud import CloudError
 from newsfabric.instance.leaving import Leaving, Step
 from newsfabric.instance.metadata import MetadataError
-from newsfabric.seldom import Complaints
+from newsfabric.line_limits import RepeatedFailures
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ RENEW: Final = "newsfabric-renew.service"
 _STOP: Final = ("newsfabric-retail-agent.service", "newsfabric-gateway.service")
 
 
-class Told(Protocol):
+class InstanceMetadata(Protocol):
     """The machine's metadata."""
 
     def target_state(self) -> str | None:
@@ -41,7 +41,7 @@ class Told(Protocol):
         ...
 
 
-class Hook(Protocol):
+class LifecycleHook(Protocol):
     """The hook that waits for this box."""
 
     def beat(self, group: str, hook: str, box: str) -> None:
@@ -53,7 +53,7 @@ class Hook(Protocol):
         ...
 
 
-class Drain(Protocol):
+class BoxDrain(Protocol):
     """The box's own drain."""
 
     def begin(self) -> None:
@@ -97,16 +97,16 @@ class Watch:
         leaving: Leaving,
         *,
         place: tuple[str, str, str],
-        metadata: Told,
-        cloud: Hook,
-        drain: Drain,
+        metadata: InstanceMetadata,
+        cloud: LifecycleHook,
+        drain: BoxDrain,
         renew: Callable[[], None],
     ) -> None:
         self._leaving, self._place = leaving, place
         self._metadata, self._cloud, self._drain = metadata, cloud, drain
         self._renew, self._renewed = renew, -math.inf
         self._draining = False
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
 
     def look(self, now: float) -> bool:
         """Look once at ``now`` and act; whether AWS has been told that the box may go."""
@@ -153,9 +153,9 @@ class Watch:
         except CloudError as exc:
             self._complain(exc, now)
             return False
-        self._complaints.over()
+        self._failures.ended()
         return True
 
     def _complain(self, error: NewsfabricError, now: float) -> None:
-        if self._complaints.is_news(str(error), now):
+        if self._failures.should_log(str(error), now):
             logger.warning("%s", error)

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from newsfabric.errors import ConfigError
-from newsfabric.instance import description
-from newsfabric.instance.description import Description
+from newsfabric.instance.description import MAX_BYTES, Description, parse, role_of
 from newsfabric.instance.files import (
     STORE,
     File,
@@ -75,17 +74,17 @@ def described(root: Path) -> Description | None:
     path = root / INSTANCE
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(description.MAX_BYTES + 1)
+            text = file.read(MAX_BYTES + 1)
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: {exc}") from exc
-    if len(text) > description.MAX_BYTES:
-        raise ConfigError(f"{path}: more than {description.MAX_BYTES} bytes")
-    return description.parse(text) if description.role_of(text) == "retail" else None
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{path}: more than {MAX_BYTES} bytes")
+    return parse(text) if role_of(text) == "retail" else None
 
 
 def settle(
     root: Path,
-    told: Description,
+    description: Description,
     box: str,
     cloud: SecretsOf,
     run: Callable[[Sequence[str]], None],
@@ -96,14 +95,14 @@ def settle(
 
     ``give(path, user, group)`` changes who owns a file; without it nobody does (tests).
     """
-    names = told.secrets
+    names = description.secrets
     found = Secrets(
         box=password_in(cloud.secret(names.boxes + box), names.boxes + box),
         store=login_in(cloud.secret(names.store), names.store),
         tls=pem_in(cloud.secret(names.tls), names.tls),
     )
     cookie = _cookie(root)
-    for file in files(told, box, found, cookie):
+    for file in files(description, box, found, cookie):
         _write(root, file, "root", give)
     _write(
         root, File("/var/lib/rabbitmq/.erlang.cookie", cookie, 0o400, "rabbitmq"), "rabbitmq", give
@@ -112,12 +111,12 @@ def settle(
         _copy(root / IMAGE / source, root / target)
     run(["systemctl", "daemon-reload"])
     run(["systemctl", "start", "--no-block", *SERVICES])
-    logger.info("%s is a box of %s; its services start", box, told.region)
+    logger.info("%s is a box of %s; its services start", box, description.region)
 
 
 def renew(
     root: Path,
-    told: Description,
+    description: Description,
     cloud: SecretsOf,
     run: Callable[[Sequence[str]], None],
     *,
@@ -129,7 +128,7 @@ def renew(
     copy: its control plane is killed, and the next one has the new one. Readers stay with the data
     plane. A run that ends before that leaves a mark, by which the next one does it.
     """
-    names = told.secrets
+    names = description.secrets
     store = login_in(cloud.secret(names.store), names.store)
     tls = pem_in(cloud.secret(names.tls), names.tls)
     older = root / _OLDER

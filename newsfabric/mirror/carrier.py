@@ -5,7 +5,7 @@ every region passes, already accepted, once for each region that routed it. A ga
 only what somebody subscribes to, and the client clusters have it before it was found good.
 
 Nothing of the other fabric reaches back to the original: each message is acknowledged as it comes,
-then waits in the outbox, from which the oldest go when it is full, and each after ten seconds: what
+then waits in a buffer, from which the oldest go when it is full, and each after ten seconds: what
 is older is no live traffic any more. What the other broker refuses, or has not confirmed when its
 link breaks, isn't sent again. If the mirror itself is too slow, or stands still, the core's queue
 drops its oldest (``x-max-length``), and it goes with the connection.
@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from newsfabric.amqp import Consumer, Declare, Delivery, Link, Message, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link, Message
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
 from newsfabric.mirror.copying import Copying, Heard
 from newsfabric.mirror.ledger import Outcome
@@ -34,18 +34,22 @@ QUEUE_ARGUMENTS: Final[dict[str, Any]] = {
 }
 _PREFETCH: Final = 500
 IN_FLIGHT: Final = 1_000
-OUTBOX: Final = 10_000
-OUTBOX_BYTES: Final = 64 << 20
+MAX_WAITING: Final = 10_000
+MAX_WAITING_BYTES: Final = 64 << 20
 
 OnHeard = Callable[[Heard], None]
 OnOutcome = Callable[[int, Outcome], None]
 
 
-class Outbox:
+class SendBuffer:
     """Copies that wait to be sent; at the bound the oldest go. Pure, times in seconds."""
 
     def __init__(
-        self, *, most: int = OUTBOX, most_bytes: int = OUTBOX_BYTES, oldest: float = OLDEST
+        self,
+        *,
+        most: int = MAX_WAITING,
+        most_bytes: int = MAX_WAITING_BYTES,
+        oldest: float = OLDEST,
     ) -> None:
         self._most, self._most_bytes, self._oldest = most, most_bytes, oldest
         # Each with when it came.
@@ -87,7 +91,7 @@ class Carrier:
     """
 
     _consumer: Consumer
-    _publisher: Publisher
+    _publisher: ConfirmingPublisher
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class Carrier:
         clock: Callable[[], float],
         on_heard: OnHeard,
         on_outcome: OnOutcome,
-        outbox: Outbox | None = None,
+        buffer: SendBuffer | None = None,
     ) -> None:
         self.left_out: collections.Counter[str] = collections.Counter()
         self.heard = 0
@@ -107,7 +111,7 @@ class Carrier:
         self._clock = clock
         self._on_heard = on_heard
         self._on_outcome = on_outcome
-        self._outbox = Outbox() if outbox is None else outbox
+        self._buffer = SendBuffer() if buffer is None else buffer
         self._filled = asyncio.Event()
         self._stopped = False
         self._queue = f"mirror.{secrets.token_hex(8)}"
@@ -134,11 +138,11 @@ class Carrier:
     @property
     def waiting(self) -> int:
         """How many copies wait to be sent."""
-        return len(self._outbox)
+        return len(self._buffer)
 
     def expire(self) -> None:
         """Let go what has waited for too long; to be called each second."""
-        for identity in self._outbox.expire(self._clock()):
+        for identity in self._buffer.expire(self._clock()):
             self._on_outcome(identity, "dropped")
 
     async def stop(self) -> None:
@@ -149,13 +153,13 @@ class Carrier:
     async def run(self) -> None:
         """Send for ever."""
         while True:
-            while not self._outbox:
+            while not self._buffer:
                 self._filled.clear()
                 await self._filled.wait()
             await self._publisher.ready()
             self.expire()
-            if self._outbox:
-                self._send(*self._outbox.pop())
+            if self._buffer:
+                self._send(*self._buffer.pop())
             # Deliveries come in between, however much waits.
             await asyncio.sleep(0)
 
@@ -172,7 +176,7 @@ class Carrier:
         self._on_heard(found)
         if found.copy is None:
             return
-        for identity in self._outbox.push(found.identity, found.copy, now):
+        for identity in self._buffer.push(found.identity, found.copy, now):
             self._on_outcome(identity, "dropped")
         self._filled.set()
 

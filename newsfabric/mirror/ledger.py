@@ -130,7 +130,7 @@ class Ledger:
         """How many aren't judged yet."""
         return len(self._entries)
 
-    def heard(
+    def note_original(
         self,
         identity: int,
         *,

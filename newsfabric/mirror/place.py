@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from newsfabric.errors import ConfigError
 from newsfabric.settings import Credentials, Fabric, Region, credentials_from, load_fabric
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.world.state import running_world
+from newsfabric.worlds import running_world
 
 FROM_LOGIN: Final = "NEWSFABRIC_FROM"
 TO_LOGIN: Final = "NEWSFABRIC_TO"
@@ -45,9 +45,8 @@ def find_place(
     WorldError or ConfigError if there is none, or no such ``region``.
     """
     if path.is_dir():
-        layout, _ = running_world(path.resolve())
-        fabric = layout.fabric()
-        topics = topics or layout.paths.topics
+        world = running_world(path.resolve())
+        fabric, topics = world.fabric, topics or world.topics
     else:
         fabric = load_fabric(path)
     table = None if topics is None else load_topics(topics)

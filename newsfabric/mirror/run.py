@@ -15,7 +15,7 @@ from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
 from newsfabric.mirror.asking import Asking
 from newsfabric.mirror.board import Crowded
-from newsfabric.mirror.carrier import OLDEST, Carrier, Outbox
+from newsfabric.mirror.carrier import OLDEST, Carrier, SendBuffer
 from newsfabric.mirror.copying import Copying, Heard, carried_patterns
 from newsfabric.mirror.counters import Counters, observe
 from newsfabric.mirror.crowd import Wanted, wanted
@@ -98,7 +98,7 @@ class Mirror:
             on_heard=self._heard,
             on_outcome=self._went,
             # What is judged must have had its end.
-            outbox=Outbox(oldest=min(OLDEST, options.patience)),
+            buffer=SendBuffer(oldest=min(OLDEST, options.patience)),
         )
         self.observers: dict[Side, Observer] = {
             "here": self._observer("here", original.endpoints_urls[0]),
@@ -138,7 +138,7 @@ class Mirror:
             for side, observer in self.observers.items():
                 observer.watch(heard.topic)
                 watched[side] = observer.watches(heard.topic, now)
-        self.ledger.heard(
+        self.ledger.note_original(
             heard.identity,
             identity_there=heard.identity_there,
             topic_class=heard.topic_class,

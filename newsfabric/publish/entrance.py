@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
-from newsfabric.amqp import Consumer, Declare, Delivery, Link, Message, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link, Message
 from newsfabric.control import Receipt, decode_receipt
 from newsfabric.errors import LinkError, LinkRefused
 from newsfabric.topology import PUBLISH, RECEIPTS
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Entrance:
-    """Publishes into one region. Made by :meth:`over`; close it.
+    """Publishes into one region. Begin with :meth:`open`; close it.
 
     ``on_receipt`` is given each receipt with its ``correlation_id``; ``user_id`` is what the link
     logs in as, where messages shall say so.
     """
 
     _consumer: Consumer
-    _publisher: Publisher
+    _publisher: ConfirmingPublisher
 
     def __init__(
         self,

@@ -14,15 +14,15 @@ Reconnecting, and going on from where it was, is :mod:`newsfabric.reader.followi
 
 from __future__ import annotations
 
-from newsfabric.reader.endpoints import Endpoints, Gateway, fetch_endpoints
+from newsfabric.reader.endpoints import Endpoint, Endpoints, fetch_endpoints
 from newsfabric.reader.following import follow
 from newsfabric.reader.push import Push
 from newsfabric.reader.transports import TRANSPORTS, Reader, Transport, connect
 
 __all__ = [
     "TRANSPORTS",
+    "Endpoint",
     "Endpoints",
-    "Gateway",
     "Push",
     "Reader",
     "Transport",

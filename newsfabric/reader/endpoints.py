@@ -24,7 +24,7 @@ _MAX_RETRY_MS: Final = 3_600_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
+class Endpoint:
     """One gateway's URLs, and which share of those who come it wants, beside the others."""
 
     sockjs_url: str
@@ -38,11 +38,11 @@ class Endpoints:
     """A region's gateways, and the other regions' ``endpoints.json``, the nearest first."""
 
     region: str
-    gateways: tuple[Gateway, ...]
+    gateways: tuple[Endpoint, ...]
     retry_ms: int
     alternates: tuple[str, ...] = ()
 
-    def choose(self, rng: random.Random) -> Gateway:
+    def choose(self, rng: random.Random) -> Endpoint:
         """One of the gateways, of which there must be some, at random by their weights."""
         weights = [gateway.weight for gateway in self.gateways]
         return rng.choices(self.gateways, weights)[0]
@@ -67,7 +67,7 @@ def parse_endpoints(document: Any) -> Endpoints:
     """The endpoints in a parsed ``endpoints.json``; ValueError if it isn't one."""
     try:
         gateways = tuple(
-            Gateway(
+            Endpoint(
                 sockjs_url=str(entry["sockjs_url"]),
                 websocket_url=str(entry["websocket_url"]),
                 sse_url=str(entry["sse_url"]),

@@ -32,7 +32,7 @@ from tornado.websocket import (
 
 from newsfabric.errors import Disconnected
 from newsfabric.fetching import fetch
-from newsfabric.reader.endpoints import Gateway
+from newsfabric.reader.endpoints import Endpoint
 from newsfabric.reader.frames import EventStream, Lines, closed, sockjs_messages
 from newsfabric.reader.push import Push, parse_push
 from newsfabric.reader.streaming import stream
@@ -55,7 +55,7 @@ _NO_WEBSOCKET: Final = (
 _INBOX: Final = 10_000
 
 
-async def connect(gateway: Gateway, transport: Transport = "websocket") -> Reader:
+async def connect(gateway: Endpoint, transport: Transport = "websocket") -> Reader:
     """Connect to ``gateway``; Disconnected when that fails. Close the reader afterwards."""
     if transport == "websocket":
         return await _WebSocket.open(gateway.websocket_url, lambda text: [text])

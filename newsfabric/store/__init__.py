@@ -1,12 +1,12 @@
 """What the fabric remembers: one protocol, several stores, one contract suite (tests/store).
 
 Writes are idempotent upserts, so "when in doubt, write again" is always safe.
-Every envelope is found in three ways: by topic (history, resume), by time in the journal (repair),
-and by its number in the log of its router (:mod:`newsfabric.store.logs`).
+Every envelope is found in two ways: by topic and time (history, resume), and by its number in the
+log of its router (:mod:`newsfabric.store.logs`).
 
-An envelope is the same as another if its id *and* its place in a stream (router, epoch, seq)
-are. The id alone won't do: routers that route copies of one message in the same
-millisecond give them the same id, and a gateway that repairs a hole needs the one of its stream.
+An envelope is the same as another if its id *and* its place in a log (router, epoch, seq) are.
+The id alone won't do: routers that route copies of one message in the same millisecond give them
+the same id, and a gateway that lacks a number needs the one of that log.
 
 Individual messages (:mod:`newsfabric.mailbox`) are kept for their users as well, by the same write,
 with the marks that the users have put on them.
@@ -21,7 +21,7 @@ from typing import Protocol
 
 from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import ConfigError
-from newsfabric.mailbox import Kept, Mark
+from newsfabric.mailbox import Kept, UserMark
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
@@ -35,9 +35,8 @@ class Store(Protocol):
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         """Keep ``envelopes`` for their topics' ttl; on return they are readable by everyone.
 
-        Writing one again changes nothing. All or nothing for a reader of the journal
-        isn't promised: after an error, write all of them again. So too after a cancelled call,
-        which may or may not have written.
+        Writing one again changes nothing. All or nothing isn't promised: after an error, write
+        all of them again. So too after a cancelled call, which may or may not have written.
         """
 
     async def history(
@@ -81,14 +80,6 @@ class Store(Protocol):
         hides its key: what it replaced doesn't come back.
         """
 
-    async def journal(self, *, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
-        """All envelopes routed in [from_ms, to_ms) by their ids' time, in id order.
-
-        The first ``limit`` of them; to go on, ask again from the time of the last one. Those of
-        topics with a short ttl and those that expired are here for ten minutes at least. Rows that
-        can't be read are left out and counted; everywhere else one of those is a StoreError.
-        """
-
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
     ) -> list[Number]:
@@ -98,8 +89,10 @@ class Store(Protocol):
         The first ``limit`` of those that have an index row; fewer than ``limit`` are all. With
         ``at_home`` they are read at quorum in the region that wrote them, and StoreUnavailable if
         that can't be asked: only there does a number that isn't found not exist. Else as everything
-        is read, where a number that isn't found may come yet. Index rows outlive their messages by
-        two days, in which the number is GONE.
+        is read, where a number that isn't found may come yet. What topics with a short ttl or the
+        publisher's expiration end sooner is read here for ten minutes at least. Index rows outlive
+        their messages by two days, in which the number is GONE. A message that can't be read is
+        counted, and its number is HALF; everywhere else that is a StoreError.
         """
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
@@ -149,7 +142,7 @@ class Store(Protocol):
         if ``id`` isn't an id.
         """
 
-    async def mark(self, marks: Sequence[Mark]) -> None:
+    async def mark(self, marks: Sequence[UserMark]) -> None:
         """Keep ``marks`` for as long as what they mark; on return they are readable by everyone.
 
         Of two marks of one kind on one message the earlier stands, whichever is written first.

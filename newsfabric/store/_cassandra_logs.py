@@ -26,7 +26,7 @@ from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
-from newsfabric.store._cassandra_presence import HASTY
+from newsfabric.store._cassandra_presence import SHORT_WAIT
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
 from newsfabric.store._unreadable import readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
@@ -68,7 +68,7 @@ class Logs:
             while start <= end and len(found) < limit:
                 size = min(limit - len(found), PAGE_ROWS)
                 asked = (log.router, log.epoch, block, start, end, size)
-                read = self._session.read(rows.NUMBERS, asked, patience=HASTY, at=region)
+                read = self._session.read(rows.NUMBERS, asked, wait=SHORT_WAIT, at=region)
                 page = await read
                 found += await self._with_messages(log, page, region)
                 start = page[-1][0] + 1 if len(page) == size else end + 1
@@ -93,7 +93,7 @@ class Logs:
         self, topic: str, day: int, places: list[rows.Place], region: str | None
     ) -> list[Envelope]:
         asked = (topic, day, places)
-        found = await self._session.read(rows.MESSAGES, asked, patience=HASTY, at=region)
+        found = await self._session.read(rows.MESSAGES, asked, wait=SHORT_WAIT, at=region)
         return list(readable(found, lambda row: rows.envelope(topic, row)))
 
     def _number(self, fields: Row, messages: dict[int, Envelope], now: int) -> Number:

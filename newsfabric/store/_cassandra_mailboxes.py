@@ -6,7 +6,7 @@ bound has perhaps more, and is read apart, a page at a time: what comes in one a
 and no mailbox is ever cut without a word.
 
 Both tables are read at quorum, the marks too. Nothing that one replica has says what it hasn't: a
-letter that it missed would be a hole that nobody knows of, and a mark that it missed would bring
+message that it missed would be a hole that nobody knows of, and a mark that it missed would bring
 back what was dismissed.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from newsfabric.envelope import MAX_MS, ms_of_id
-from newsfabric.mailbox import Kept, Mark, first_of_each
+from newsfabric.mailbox import Kept, UserMark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
@@ -27,22 +27,24 @@ from newsfabric.topics import TopicTable, owner_of
 
 # Partitions that one statement reads, and rows of each. Of the largest bodies, 128 MiB.
 _USERS: Final = 16
-_LETTERS: Final = 128
+_MESSAGES: Final = 128
 _MARKS: Final = 512
+# Copies of one message are never further apart: identities are remembered for so long.
+_APART_MS: Final = 900_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Inbox:
     """Rows of one user, of all topics: (topic, id, cell) and (topic, id, mark, at)."""
 
-    letters: list[Row]
+    messages: list[Row]
     marks: list[Row]
 
     def kept(self, topic: str) -> list[Kept]:
         """What is kept on ``topic``, shown or not, newest first."""
-        letters = [row[1:] for row in self.letters if row[0] == topic]
+        messages = [row[1:] for row in self.messages if row[0] == topic]
         marks = [row[1:] for row in self.marks if row[0] == topic]
-        return _with_marks(topic, letters, marks)
+        return _with_marks(topic, messages, marks)
 
 
 class Mailboxes:
@@ -86,19 +88,19 @@ class Mailboxes:
         return dict(itertools.chain.from_iterable(parts))
 
     async def _inboxes(self, users: list[str]) -> list[tuple[str, _Inbox]]:
-        letters, marks = await together(
+        messages, marks = await together(
             self._session.read(statement, (users, most))
-            for statement, most in ((rows.INBOXES, _LETTERS), (rows.MARKS_OF_MANY, _MARKS))
+            for statement, most in ((rows.INBOXES, _MESSAGES), (rows.MARKS_OF_MANY, _MARKS))
         )
         found = {user: _Inbox([], []) for user in users}
-        for user, *letter in letters:
-            found[user].letters.append(tuple(letter))
+        for user, *message in messages:
+            found[user].messages.append(tuple(message))
         for user, *mark in marks:
             found[user].marks.append(tuple(mark))
         return [
             (user, inbox)
             for user, inbox in found.items()
-            if len(inbox.letters) < _LETTERS and len(inbox.marks) < _MARKS
+            if len(inbox.messages) < _MESSAGES and len(inbox.marks) < _MARKS
         ]
 
     async def _large(self, topic: str, most: int) -> list[Kept]:
@@ -131,8 +133,8 @@ class Mailboxes:
         if not page:
             return []
         times = [ms_of_id(str(id_)) for id_, _ in page]
-        last = rows.first_place(max(times) + rules.JOURNAL_MS)[0]
-        place = rows.first_place(min(times) - rules.JOURNAL_MS)[0], ""
+        last = rows.first_place(max(times) + _APART_MS)[0]
+        place = rows.first_place(min(times) - _APART_MS)[0], ""
         marks: list[Row] = []
         while True:
             some = await self._session.read(
@@ -145,11 +147,11 @@ class Mailboxes:
         return _with_marks(topic, page, marks)
 
 
-def _with_marks(topic: str, letters: Iterable[Row], marks: Iterable[Row]) -> list[Kept]:
+def _with_marks(topic: str, messages: Iterable[Row], marks: Iterable[Row]) -> list[Kept]:
     """The messages of (id, cell), each with its marks of (id, mark, at)."""
-    made: dict[int, list[Mark]] = {}
+    made: dict[int, list[UserMark]] = {}
     for id_, kind, at_ms in marks:
-        mark = Mark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)
+        mark = UserMark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)
         made.setdefault(mark.identity, []).append(mark)
-    envelopes = [rows.read_envelope(topic, (id_, *cell)) for id_, cell in letters]
+    envelopes = [rows.read_envelope(topic, (id_, *cell)) for id_, cell in messages]
     return [Kept(e, first_of_each(made.get(e.identity, []))) for e in envelopes]

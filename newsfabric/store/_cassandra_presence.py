@@ -19,7 +19,7 @@ _CATCHING_UP_S: Final = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class ReadWait:
     """How long a read waits for its own region before another one is asked, and for how long the
     next such reads begin there then: each would wait for a node that hangs. In seconds."""
 
@@ -27,9 +27,9 @@ class Patience:
     elsewhere: float
 
 
-PATIENT: Final = Patience(here=REQUEST_S, elsewhere=30.0)
+LONG_WAIT: Final = ReadWait(here=REQUEST_S, elsewhere=30.0)
 # For what is asked again until it is found. What another region lacks yet does no harm there.
-HASTY: Final = Patience(here=1.5, elsewhere=5.0)
+SHORT_WAIT: Final = ReadWait(here=1.5, elsewhere=5.0)
 
 
 class Silence:
@@ -37,19 +37,19 @@ class Silence:
     others are. Pure."""
 
     def __init__(self) -> None:
-        self._until = {PATIENT: float("-inf"), HASTY: float("-inf")}
+        self._until = {LONG_WAIT: float("-inf"), SHORT_WAIT: float("-inf")}
         self._elsewhere_until = float("-inf")
 
-    def over(self, patience: Patience, now: float) -> bool:
-        """Whether a read of such ``patience`` begins in this region at ``now``."""
-        return now >= self._until[patience]
+    def begins_here(self, wait: ReadWait, now: float) -> bool:
+        """Whether a read of such ``wait`` begins in this region at ``now``."""
+        return now >= self._until[wait]
 
-    def met(self, patience: Patience, now: float) -> bool:
-        """Such a read has waited in vain; whether that is news. It is no proof for the more
-        patient."""
-        news = now > self._until[patience] + patience.elsewhere
+    def note_silence(self, wait: ReadWait, now: float) -> bool:
+        """Such a read has waited in vain; whether that is news. It proves nothing to those
+        that wait for longer."""
+        news = now > self._until[wait] + wait.elsewhere
         for each in self._until:
-            if each.here <= patience.here:
+            if each.here <= wait.here:
                 self._until[each] = now + each.elsewhere
         return news
 
@@ -57,9 +57,9 @@ class Silence:
         """Whether no read has lately waited for the other regions in vain."""
         return now >= self._elsewhere_until
 
-    def met_elsewhere(self, now: float) -> None:
+    def note_silence_elsewhere(self, now: float) -> None:
         """One has: until further notice reads begin here, whatever is missing here."""
-        self._elsewhere_until = now + PATIENT.elsewhere
+        self._elsewhere_until = now + LONG_WAIT.elsewhere
 
 
 class Presence(HostStateListener):  # type: ignore[misc]

@@ -21,14 +21,12 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
-from newsfabric.mailbox import Mark, is_individual
+from newsfabric.mailbox import UserMark, is_individual
 from newsfabric.store import rules
 from newsfabric.store._unreadable import read_row
 from newsfabric.topics import TopicTable, owner_of
 
 DAY_MS: Final = 86_400_000
-BUCKET_MS: Final = 10_000
-SHARDS: Final = 4
 # Numbers of a log in one partition: 400 KB.
 LOG_BLOCK: Final = 4_096
 # Clocks of routers and store nodes may differ by this, and a row mustn't go before its time.
@@ -45,10 +43,6 @@ INSERT_MESSAGE: Final = (
     "INSERT INTO messages_by_topic (topic, day, id, router, epoch, seq, body, rest)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
 )
-INSERT_JOURNAL: Final = (
-    "INSERT INTO journal (bucket, shard, id, router, epoch, seq, topic, body, rest)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
-)
 INSERT_LATEST: Final = (
     "INSERT INTO latest_by_key (topic, key, version, envelope)"
     " VALUES (?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
@@ -59,11 +53,6 @@ HISTORY: Final = (
     "SELECT id, router, epoch, seq, body, rest FROM messages_by_topic"
     " WHERE topic = ? AND day = ? AND (id, router, epoch, seq) < (?, ?, ?, ?)"
     " AND (id, router, epoch, seq) >= (?, ?, ?, ?) LIMIT ?"
-)
-JOURNAL: Final = (
-    "SELECT id, router, epoch, seq, topic, body, rest FROM journal"
-    " WHERE bucket = ? AND shard = ? AND (id, router, epoch, seq) > (?, ?, ?, ?)"
-    " AND (id, router, epoch, seq) < (?, ?, ?, ?) LIMIT ?"
 )
 # The first row of each key is its highest version.
 LATEST: Final = (
@@ -133,7 +122,6 @@ LOGS: Final = (
 )
 STATEMENTS: Final = (
     INSERT_MESSAGE,
-    INSERT_JOURNAL,
     INSERT_LOG,
     NUMBERS,
     MESSAGES,
@@ -151,7 +139,6 @@ STATEMENTS: Final = (
     INSERT_MARK,
     SLOTS,
     HISTORY,
-    JOURNAL,
     LATEST,
     INBOX,
     MARKS,
@@ -166,8 +153,6 @@ Values = tuple[Any, ...]
 # A row key with the id as Cassandra sorts it: ids of ours sort alike as texts and as uuids.
 Place = tuple[uuid.UUID, str, int, int]
 Slot = tuple[str, int]
-
-JOURNAL_SCOPE: Final = "journal"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -191,11 +176,10 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
     slots: dict[Slot, int] = {}
     batches = Batches()
     add = batches.add
-    noted: set[tuple[str, int, int]] = set()
-    journal_ttl = _slot_ttl(rules.longest_ms(topics))
+    noted: set[tuple[str, int]] = set()
     for e in envelopes:
         topic, ms = e.topic, ms_of_id(e.id)
-        day, bucket, shard = ms // DAY_MS, ms // BUCKET_MS, e.identity % SHARDS
+        day = ms // DAY_MS
         kept_ms = rules.lifetime(e, topics).kept_until - ms
         ttl = ttl_s(min(ms + kept_ms - now_ms, kept_ms))
         stamp = timestamp(e)
@@ -208,12 +192,6 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
         log_ttl = ttl_s(min(rules.index_ends(ms + kept_ms) - now_ms, rules.index_ends(kept_ms)))
         log_row = (e.router, e.epoch, block, e.seq, topic, key[0], stamp, log_ttl)
         add(INSERT_LOG, (e.router, e.epoch, block), log_row, _KEY_BYTES)
-        add(
-            INSERT_JOURNAL,
-            (bucket, shard),
-            (bucket, shard, *key, topic, e.body, rest, stamp, ttl),
-            size,
-        )
         if e.key is not None:
             # Twice as long: what it replaced, routed at most a ttl later, must not come back.
             stays = min(ttl + ttl_s(kept_ms), _MAX_TTL_S)
@@ -224,10 +202,9 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
             user = owner_of(topic)
             cell = (e.router, e.epoch, e.seq, e.body, rest)
             add(INSERT_INBOX, user, (user, topic, key[0], cell, stamp, ttl), size)
-        if (topic, day, bucket) not in noted:
-            noted.add((topic, day, bucket))
+        if (topic, day) not in noted:
+            noted.add((topic, day))
             slots[topic_scope(topic), day] = _slot_ttl(kept_ms)
-            slots[JOURNAL_SCOPE, day] = slots[day_scope(day), bucket] = journal_ttl
     return Plan(slots, batches.all)
 
 
@@ -250,7 +227,7 @@ class Batches:
         self._open[key] = batch, before + size
 
 
-def mark_batches(marks: Sequence[Mark], topics: TopicTable, *, now_ms: int) -> list[Batch]:
+def mark_batches(marks: Sequence[UserMark], topics: TopicTable, *, now_ms: int) -> list[Batch]:
     """What to write for ``marks``."""
     batches = []
     for mark in marks:
@@ -263,7 +240,7 @@ def mark_batches(marks: Sequence[Mark], topics: TopicTable, *, now_ms: int) -> l
     return batches
 
 
-def mark_timestamp(mark: Mark) -> int:
+def mark_timestamp(mark: UserMark) -> int:
     """The earlier the mark, the higher, so that of two the first one stands.
 
     Within little more than an hour after the time of what is marked, which isn't the distant
@@ -276,11 +253,6 @@ def mark_timestamp(mark: Mark) -> int:
 def topic_scope(topic: str) -> str:
     """Scope of the days of ``topic``."""
     return f"topic:{topic}"
-
-
-def day_scope(day: int) -> str:
-    """Scope of the journal's buckets in ``day``."""
-    return f"{JOURNAL_SCOPE}:{day}"
 
 
 def timestamp(e: Envelope) -> int:
@@ -358,5 +330,5 @@ def read_envelope(topic: str, row: Sequence[Any]) -> Envelope:
 
 
 def place(row: Sequence[Any]) -> Place:
-    """Where ``row`` of HISTORY or JOURNAL is."""
+    """Where ``row`` of HISTORY is."""
     return (row[0], row[1], row[2], row[3])

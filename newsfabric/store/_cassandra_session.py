@@ -41,7 +41,7 @@ from newsfabric.store._cassandra_cluster import (
     tls_context,
     wrapped,
 )
-from newsfabric.store._cassandra_presence import PATIENT, Patience, Presence, Silence
+from newsfabric.store._cassandra_presence import LONG_WAIT, Presence, ReadWait, Silence
 from newsfabric.store._cassandra_rows import STATEMENTS, Batch, Values
 from newsfabric.store._cassandra_url import Address
 
@@ -136,7 +136,7 @@ class Session:
         statement: str,
         values: Values,
         *,
-        patience: Patience = PATIENT,
+        wait: ReadWait = LONG_WAIT,
         at: str | None = None,
     ) -> list[Row]:
         """The rows that ``statement`` finds: in this region, or in another if it doesn't answer.
@@ -151,15 +151,15 @@ class Session:
         if not link.presence.has_others:
             return await self._read(link, statement, values, QUORUM)
         now = time.monotonic()
-        here = self._silence.over(patience, now) and link.presence.is_whole(now)
+        here = self._silence.begins_here(wait, now) and link.presence.is_whole(now)
         if not here and self._silence.answers_elsewhere(now):
             with contextlib.suppress(StoreUnavailable):
                 return await self._read_elsewhere(link, statement, values)
             return await self._read(link, statement, values, QUORUM)
         try:
-            return await self._read(link, statement, values, QUORUM, within=patience.here)
+            return await self._read(link, statement, values, QUORUM, within=wait.here)
         except StoreUnavailable as exc:
-            if self._silence.met(patience, time.monotonic()):
+            if self._silence.note_silence(wait, time.monotonic()):
                 logger.warning("%s: another region is asked for what is read", exc)
         return await self._read_elsewhere(link, statement, values)
 
@@ -167,7 +167,7 @@ class Session:
         try:
             return await self._read(link, statement, values, ELSEWHERE)
         except StoreUnavailable:
-            self._silence.met_elsewhere(time.monotonic())
+            self._silence.note_silence_elsewhere(time.monotonic())
             raise
 
     async def transact(self, statement: str, values: Values) -> Row:

@@ -24,20 +24,21 @@ import orjson
 
 from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.mailbox import Kept, Mark, first_of_each, is_individual
+from newsfabric.mailbox import Kept, UserMark, first_of_each, is_individual
 from newsfabric.store import rules
-from newsfabric.store._unreadable import read_row, readable
+from newsfabric.store._unreadable import read_row
 from newsfabric.topics import TopicTable
 
 # `rest`, one JSON text, is what nobody searches by: 3.2 µs a row to write, 4.4 as columns.
-# `latest_by_key` holds no body: it names the message.
+# `latest_by_key` holds no body: it names the message. No statement names an index: in older
+# files one has another name.
 _MESSAGES: Final = (
     """CREATE TABLE messages (
         topic TEXT NOT NULL, id TEXT NOT NULL,
         router TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,
         readable_until INTEGER NOT NULL, kept_until INTEGER NOT NULL,
         body BLOB NOT NULL, rest BLOB NOT NULL)""",
-    "CREATE UNIQUE INDEX journal ON messages (id, router, epoch, seq)",
+    "CREATE UNIQUE INDEX messages_by_id ON messages (id, router, epoch, seq)",
     "CREATE INDEX messages_by_topic ON messages (topic, id)",
     "CREATE INDEX messages_by_end ON messages (kept_until)",
     """CREATE TABLE latest_by_key (
@@ -119,9 +120,6 @@ HISTORY: Final = f"""{_AS_JSON} (SELECT * FROM messages
     WHERE topic = ? AND id >= ? AND (id, router, epoch, seq) < (?, ?, ?, ?)
         AND readable_until > ?
     ORDER BY id DESC, router DESC, epoch DESC, seq DESC LIMIT ?)"""  # noqa: S608
-JOURNAL: Final = f"""{_AS_JSON} (SELECT * FROM messages
-    WHERE (id, router, epoch, seq) > (?, ?, ?, ?) AND id < ? AND kept_until > ?
-    ORDER BY id, router, epoch, seq LIMIT ?)"""  # noqa: S608
 # The keys are sorted before the bodies are fetched: a topic may have thousands.
 LATEST: Final = f"""{_AS_JSON} (SELECT m.* FROM
     (SELECT id, topic FROM latest_by_key WHERE topic = ? AND readable_until > ?
@@ -286,7 +284,7 @@ def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
     return rows
 
 
-def rows_of_marks(marks: Sequence[Mark], topics: TopicTable) -> Rows:
+def rows_of_marks(marks: Sequence[UserMark], topics: TopicTable) -> Rows:
     """``marks`` as rows."""
     return Rows(
         marks=[
@@ -425,23 +423,6 @@ def _newest_first(
         page_end = rules.row_key(page[-1])
 
 
-def journal(
-    connection: sqlite3.Connection, *, from_ms: int, to_ms: int, limit: int, now_ms: int
-) -> list[Envelope]:
-    """As :meth:`newsfabric.store.Store.journal`."""
-    found: list[Envelope] = []
-    page_start: rules.RowKey = (rules.first_id(from_ms), "", 0, 0)
-    while len(found) < limit:
-        size = min(limit - len(found), _PAGE_ROWS)
-        asked = (*page_start, rules.first_id(to_ms), now_ms, size)
-        page = _fields(connection, JOURNAL, asked)
-        found += readable(page, read_envelope)
-        if len(page) < size:
-            break
-        page_start = _key_of(page[-1])
-    return found
-
-
 def latest(
     connection: sqlite3.Connection, topic: str, *, limit: int, now_ms: int
 ) -> list[Envelope]:
@@ -491,27 +472,16 @@ def kept(connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: in
 def _kept(fields: list[Any]) -> Kept:
     *message, marks = fields
     e = read_row(message, read_envelope)
-    marked = (Mark(topic=e.topic, id=id_, kind=kind, at_ms=at) for id_, kind, at in marks)
+    marked = (UserMark(topic=e.topic, id=id_, kind=kind, at_ms=at) for id_, kind, at in marks)
     return Kept(e, first_of_each(list(marked)))
 
 
 def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Envelope]:
-    """The envelopes that ``sql`` finds, in the journal's order."""
-    return [read_row(fields, read_envelope) for fields in _fields(connection, sql, parameters)]
-
-
-def _fields(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[list[Any]]:
-    """The rows that ``sql`` finds, in the journal's order."""
-    text = connection.execute(sql, parameters).fetchone()[0]
-    found: list[list[Any]] = orjson.loads(text)
+    """The envelopes that ``sql`` finds, sorted by their keys."""
+    found = orjson.loads(connection.execute(sql, parameters).fetchone()[0])
     # The aggregate promises no order.
-    found.sort(key=_key_of)
-    return found
-
-
-def _key_of(fields: list[Any]) -> rules.RowKey:
-    id_text, router, epoch, seq = fields[1:5]
-    return id_text, router, epoch, seq
+    found.sort(key=lambda fields: fields[1:5])
+    return [read_row(fields, read_envelope) for fields in found]
 
 
 def check(connection: sqlite3.Connection) -> None:

@@ -36,16 +36,15 @@ def read_row(row: R, read: Callable[[R], T]) -> T:
         raise StoreError(f"the store holds what no router wrote: {str(row)[:200]}") from exc
 
 
-def readable(rows: Iterable[R], read: Callable[[R], Envelope | None]) -> Iterator[Envelope]:
-    """What ``read`` makes of ``rows``, if anything, but for those that it can't read."""
+def readable(rows: Iterable[R], read: Callable[[R], Envelope]) -> Iterator[Envelope]:
+    """What ``read`` makes of ``rows``, but for those that it can't read."""
     for row in rows:
         try:
             envelope = read(row)
         except _GARBAGE:
             UNREADABLE.inc()
         else:
-            if envelope is not None:
-                yield envelope
+            yield envelope
 
 
 def read_directory_row(region: str, fields: Sequence[Any]) -> DirectoryRow:

@@ -2,7 +2,7 @@
 
 Tables and their reasons are in ``cassandra/README.md``; ``newsfabric schema apply`` makes them.
 A process writes to the nodes of its own region alone, and waits while too few of them live. What
-it writes reaches the other regions a little later; a gateway that finds a hole there asks
+it writes reaches the other regions a little later; a gateway that lacks a number there asks
 again. It reads in its own region, or in another one while its own can't answer.
 
 A finished write is on a majority of this region's replicas, so that no single node's death takes
@@ -10,13 +10,12 @@ it back and every reader of this region finds it. Bronze too: all classes share 
 log, and one that nobody finds would be looked for for ever.
 
 What differs from the other stores: of two *different* envelopes with one id and one place in
-a stream, which no router makes, either may stand.
+a log, which no router makes, either may stand.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import heapq
 import itertools
 import time
@@ -24,21 +23,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final
 
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
-from newsfabric.mailbox import Kept, Mark
+from newsfabric.mailbox import Kept, UserMark
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_logs import Logs
 from newsfabric.store._cassandra_mailboxes import Mailboxes
-from newsfabric.store._cassandra_presence import HASTY, PATIENT, Patience
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
 from newsfabric.store._cassandra_url import Address, login_from
-from newsfabric.store._unreadable import readable
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
 # Days of a topic that are looked at together, after the first: few messages, many days.
 _MOST_DAYS: Final = 8
-# Partitions a topic or the journal can have; far more than any ttl makes.
+# Partitions a topic can have; far more than any ttl makes.
 _MOST_SLOTS: Final = 10_000
 # Partitions known to be noted; forgetting one costs writing a row again.
 _MOST_NOTED: Final = 50_000
@@ -165,50 +162,6 @@ class CassandraStore:
     def _end_of(self, e: Envelope) -> int:
         return rules.lifetime(e, self._topics).readable_until
 
-    async def journal(self, *, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
-        from_ms, to_ms = max(from_ms, 0), min(to_ms, MAX_MS + 1)
-        found: list[Envelope] = []
-        if from_ms >= to_ms or limit <= 0:
-            return found
-        now = self._now_ms()
-        span = from_ms, to_ms - 1
-        first_day, last_day = (ms // rows.DAY_MS for ms in span)
-        first_bucket, last_bucket = (ms // rows.BUCKET_MS for ms in span)
-        for day in await _slots(self._session, rows.JOURNAL_SCOPE, first_day, last_day, HASTY):
-            for bucket in await _slots(
-                self._session, rows.day_scope(day), first_bucket, last_bucket, HASTY
-            ):
-                start = rows.first_place(from_ms)
-                while len(found) < limit:
-                    size = min(limit - len(found), PAGE_ROWS)
-                    part, more = await self._bucket(bucket, start, rows.first_place(to_ms), size)
-                    found += readable(part, functools.partial(self._kept_row, now=now))
-                    if not more:
-                        break
-                    start = rows.place(part[-1])
-                if len(found) >= limit:
-                    return found[:limit]
-        return found
-
-    def _kept_row(self, row: Row, *, now: int) -> Envelope | None:
-        e = rows.envelope(row[4], (*row[:4], *row[5:]))
-        return e if now < rules.lifetime(e, self._topics).kept_until else None
-
-    async def _bucket(
-        self, bucket: int, start: rows.Place, end: rows.Place, size: int
-    ) -> tuple[list[Row], bool]:
-        """Rows of all shards after ``start``, in order, and whether there are more."""
-        pages = await together(
-            self._session.read(rows.JOURNAL, (bucket, shard, *start, *end, size), patience=HASTY)
-            for shard in range(rows.SHARDS)
-        )
-        merged = sorted((row for page in pages for row in page), key=rows.place)
-        full = [rows.place(page[-1]) for page in pages if len(page) == size]
-        if not full:
-            return merged, False
-        # Beyond the end of a full page that shard may have rows that belong in between.
-        return [row for row in merged if rows.place(row) <= min(full)], True
-
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
     ) -> list[Number]:
@@ -238,14 +191,14 @@ class CassandraStore:
     async def kept(self, topic: str, id: str) -> Kept | None:
         return await self._mailboxes.kept(topic, id)
 
-    async def mark(self, marks: Sequence[Mark]) -> None:
+    async def mark(self, marks: Sequence[UserMark]) -> None:
         if marks:
             batches = rows.mark_batches(marks, self._topics, now_ms=self._now_ms())
             await self._session.write(batches)
 
     async def check(self) -> None:
         # Also for routers, which write here and nowhere else.
-        asked = (rows.JOURNAL_SCOPE, 0, 0, 1)
+        asked = (rows.topic_scope(""), 0, 0, 1)
         await self._session.read(rows.SLOTS, asked, at=self._address.centre)
 
     async def close(self) -> None:
@@ -274,8 +227,9 @@ class _Backwards:
         """What ``choose`` takes of the envelopes that are shown, oldest first."""
         if limit <= 0:
             return []
-        days = await _slots(self.session, rows.topic_scope(self.topic), *self.days, at=self.at)
-        days.reverse()
+        asked = (rows.topic_scope(self.topic), *self.days, _MOST_SLOTS)
+        noted = await self.session.read(rows.SLOTS, asked, at=self.at)
+        days = [day for (day,) in reversed(noted)]
         found: list[Envelope] = []
         at_once = 1
         while days and len(found) < limit:
@@ -300,16 +254,3 @@ class _Backwards:
             e = rows.read_envelope(self.topic, row)
             if self.now < rules.lifetime(e, self.topics).readable_until:
                 yield e
-
-
-async def _slots(
-    session: Session,
-    scope: str,
-    first: int,
-    last: int,
-    patience: Patience = PATIENT,
-    at: str | None = None,
-) -> list[int]:
-    asked = (scope, first, last, _MOST_SLOTS)
-    found = await session.read(rows.SLOTS, asked, patience=patience, at=at)
-    return [slot for (slot,) in found]

@@ -1,8 +1,7 @@
 """The store of one process and its tests: nothing lasts, everything else is as in the others.
 
 Bounded in bytes, not per topic: the topics ``user.<id>`` alone can be millions. At the bound
-the oldest twentieth goes, whichever topics it is of, so a hole that far back
-can't be repaired any more.
+the oldest twentieth goes, whichever topics it is of, and its numbers are gone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final
 
 from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
-from newsfabric.mailbox import MARK_KINDS, Kept, Mark, MarkKind, is_individual
+from newsfabric.mailbox import MARK_KINDS, Kept, MarkKind, UserMark, is_individual
 from newsfabric.store import rules
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
@@ -79,10 +78,10 @@ class MemoryStore:
         self._now_ms = now_ms
         self._rows: dict[rules.RowKey, _Row] = {}
         # Row keys sort by time first; nearly all are inserted at the end.
-        self._journal: list[rules.RowKey] = []
+        self._by_time: list[rules.RowKey] = []
         self._by_topic: dict[str, list[rules.RowKey]] = {}
         self._latest: dict[str, dict[str, _Row]] = {}
-        self._marks: dict[tuple[str, int, MarkKind], Mark] = {}
+        self._marks: dict[tuple[str, int, MarkKind], UserMark] = {}
         self._logs: dict[tuple[str, int], _LogRows] = {}
         self._directory: dict[Log, DirectoryRow] = {}
 
@@ -121,14 +120,6 @@ class MemoryStore:
         shown = [row.envelope for row in rows if now < row.life.readable_until]
         shown.sort(key=rules.row_key)
         return shown[max(0, len(shown) - rules.latest_limit(limit)) :]
-
-    async def journal(self, *, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
-        now = self._now_ms()
-        start = bisect.bisect_left(self._journal, (rules.first_id(from_ms),))
-        end = bisect.bisect_left(self._journal, (rules.first_id(to_ms),))
-        rows = (self._rows[key] for key in itertools.islice(self._journal, start, end))
-        kept = (row.envelope for row in rows if now < row.life.kept_until)
-        return list(itertools.islice(kept, max(limit, 0)))
 
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
@@ -204,7 +195,7 @@ class MemoryStore:
         marks = (self._marks.get((e.topic, e.identity, kind)) for kind in MARK_KINDS)
         return Kept(e, tuple(mark for mark in marks if mark is not None))
 
-    async def mark(self, marks: Sequence[Mark]) -> None:
+    async def mark(self, marks: Sequence[UserMark]) -> None:
         for mark in marks:
             place = (mark.topic, mark.identity, mark.kind)
             known = self._marks.get(place)
@@ -223,7 +214,7 @@ class MemoryStore:
         envelope = row.envelope
         self._rows[key] = row
         self.bytes_kept += row.cost
-        bisect.insort(self._journal, key)
+        bisect.insort(self._by_time, key)
         bisect.insort(self._by_topic.setdefault(envelope.topic, []), key)
         self._log(envelope.router, envelope.epoch).messages.setdefault(envelope.seq, key)
         if envelope.key is None:
@@ -247,12 +238,12 @@ class MemoryStore:
     def _shrink(self) -> None:
         """Drop the oldest until a twentieth of the room is free."""
         counts: collections.Counter[str] = collections.Counter()
-        for key in self._journal:
+        for key in self._by_time:
             if self.bytes_kept <= self._max_bytes * 19 // 20:
                 break
             counts[self._forget(key)] += 1
         # The oldest of all are the oldest of their topics: one cut each, not one per row.
-        del self._journal[: counts.total()]
+        del self._by_time[: counts.total()]
         for topic, count in counts.items():
             del self._by_topic[topic][:count]
             if not self._by_topic[topic]:

@@ -2,8 +2,8 @@
 
 Pure. An envelope has two ends. After the first no reader is shown it; after the second it is
 gone. The second is never earlier than ten minutes after routing, whatever the topic's ttl:
-the numbers of a stream run through all topics, and a gateway that repairs a hole must
-be able to find even what nobody reads any more.
+the numbers of a log run through all topics, and a gateway that lacks one must be able to find even
+what nobody reads any more.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Final
 
 from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.fixed import fixed
-from newsfabric.mailbox import Mark
+from newsfabric.mailbox import UserMark
 from newsfabric.topics import TopicPolicy, TopicTable
 
-# What a gateway may look back for when it repairs; identities are remembered for longer.
-JOURNAL_MS: Final = 600_000
+# However short its ttl, a message is kept for so long: a gateway that was cut off for some minutes
+# still finds its number.
+SHORTEST_MS: Final = 600_000
 # By so much index rows and rows of the directory outlive all messages.
 _LOG_STAYS_MS: Final = 2 * 86_400_000
 # Bodies that `latest` may be asked to hold in memory at once.
@@ -32,15 +33,15 @@ _DEFAULT_TTL: Final = TopicPolicy(pattern="#").ttl
 # Ids are hex digits in lower case.
 _AFTER_ALL_IDS: Final = "g"
 
-# One envelope of one stream. Not the id alone: two routers that route copies of one message
-# in the same millisecond give them one id, and each stream has a number to account for.
+# One envelope of one log. Not the id alone: two routers that route copies of one message in the
+# same millisecond give them one id, and each log has a number to account for.
 RowKey = tuple[str, str, int, int]
 
 
 @fixed(frozen=True, slots=True)
 class Lifetime:
     """The two ends of an envelope, ms since the epoch: readers see it before ``readable_until``,
-    the journal has it before ``kept_until``."""
+    its number is a message before ``kept_until``."""
 
     readable_until: int
     kept_until: int
@@ -54,13 +55,12 @@ def lifetime(envelope: Envelope, topics: TopicTable) -> Lifetime:
     routed_ms = ms_of_id(envelope.id)
     end = routed_ms + ttl_ms(envelope.topic, topics)
     shown = end if envelope.expires_ms is None else min(end, envelope.expires_ms)
-    return Lifetime(shown, max(end, routed_ms + JOURNAL_MS))
+    return Lifetime(shown, routed_ms + _kept_ms(envelope.topic, topics))
 
 
-def mark_ends(mark: Mark, topics: TopicTable) -> int:
+def mark_ends(mark: UserMark, topics: TopicTable) -> int:
     """When what ``mark`` marks is dropped, and the mark with it."""
-    routed_ms = ms_of_id(mark.id)
-    return routed_ms + max(ttl_ms(mark.topic, topics), JOURNAL_MS)
+    return ms_of_id(mark.id) + _kept_ms(mark.topic, topics)
 
 
 def index_ends(kept_until: int) -> int:
@@ -78,9 +78,8 @@ def directory_ends(now_ms: int, topics: TopicTable) -> int:
 
 
 def is_gone(id_text: str, topic: str, topics: TopicTable, now_ms: int) -> bool:
-    """Whether the time of the message ``id_text`` of ``topic`` is over, for repair too."""
-    routed_ms = ms_of_id(id_text)
-    return now_ms >= routed_ms + max(ttl_ms(topic, topics), JOURNAL_MS)
+    """Whether the time of the message ``id_text`` of ``topic`` is over, for its number too."""
+    return now_ms >= ms_of_id(id_text) + _kept_ms(topic, topics)
 
 
 def ttl_ms(topic: str, topics: TopicTable) -> int:
@@ -89,15 +88,20 @@ def ttl_ms(topic: str, topics: TopicTable) -> int:
     return int((_DEFAULT_TTL if policy is None else policy.ttl) * 1000)
 
 
+def _kept_ms(topic: str, topics: TopicTable) -> int:
+    """How long messages of ``topic`` are kept."""
+    return max(ttl_ms(topic, topics), SHORTEST_MS)
+
+
 def longest_ms(topics: TopicTable) -> int:
     """How long anything is kept at most."""
     longest = max((policy.ttl for policy in topics.policies), default=0.0)
     longest = max(longest, topics.tokens_ttl, _DEFAULT_TTL)
-    return max(int(longest * 1000), JOURNAL_MS)
+    return int(longest * 1000)
 
 
 def row_key(envelope: Envelope) -> RowKey:
-    """What makes a second write of ``envelope`` the same; sorts as the journal does."""
+    """What makes a second write of ``envelope`` the same; sorts by time, then by all else."""
     return (envelope.id, envelope.router, envelope.epoch, envelope.seq)
 
 

@@ -29,7 +29,7 @@ from typing import Final, TypeVar
 
 from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.mailbox import Kept, Mark
+from newsfabric.mailbox import Kept, UserMark
 from newsfabric.store import _sqlite_file as file
 from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store import rules
@@ -44,7 +44,7 @@ DEFAULT_MAX_WAITING: Final = 4_096
 DEFAULT_MAX_READS: Final = 256
 # Each process that writes deletes what has ended, about this often.
 DEFAULT_PURGE_EVERY_S: Final = 60.0
-# Enough for one long read of the journal not to hold up the short ones.
+# Enough for one long read not to hold up the short ones.
 _READERS: Final = 2
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class SqliteStore:
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         await self._write(file.rows_of(envelopes, self._topics))
 
-    async def mark(self, marks: Sequence[Mark]) -> None:
+    async def mark(self, marks: Sequence[UserMark]) -> None:
         await self._write(file.rows_of_marks(marks, self._topics))
 
     async def history(
@@ -130,13 +130,6 @@ class SqliteStore:
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
         return await self._read(
             lambda connection: file.latest(connection, topic, limit=limit, now_ms=self._now_ms())
-        )
-
-    async def journal(self, *, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
-        return await self._read(
-            lambda connection: file.journal(
-                connection, from_ms=from_ms, to_ms=to_ms, limit=limit, now_ms=self._now_ms()
-            )
         )
 
     async def numbers(

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from newsfabric.board_document import Board, Box, Region, Service
+from newsfabric.board_document import Board, BoardRegion, Box, Service
 from newsfabric.top import words
 from newsfabric.top.lines import (
     TABLES,
@@ -191,7 +191,7 @@ def _regions(board: Board, width: int, reasons: int) -> Iterator[Text]:
             yield _row(width, Text(more, style=_STYLES[mood]))
 
 
-def _region_cells(region: Region) -> list[str]:
+def _region_cells(region: BoardRegion) -> list[str]:
     totals = region.totals
     return [
         region.name,

@@ -21,7 +21,7 @@ from rich.control import Control
 from rich.segment import Segment
 
 from newsfabric.board_document import Board, with_events_before
-from newsfabric.top.desks import Desks, Login
+from newsfabric.top.frontdesks import Frontdesks, Login
 from newsfabric.top.keys import Keyboard
 from newsfabric.top.screen import Feed, Trail, page_of, screen
 from newsfabric.top.state import Effect, State, press
@@ -44,7 +44,9 @@ class Top:
         over_http: bool = False,
     ) -> None:
         self._console = console
-        self._desks = Desks(urls, login, self._on_board, self._on_trouble, over_http=over_http)
+        self._frontdesks = Frontdesks(
+            urls, login, self._on_board, self._on_trouble, over_http=over_http
+        )
         self._state = state
         self._keyboard = Keyboard()
         self._trail = Trail()
@@ -59,29 +61,29 @@ class Top:
     async def run(self) -> None:
         """Until ``q``. NewsfabricError when every frontdesk refuses us from the beginning."""
         with self._terminal():
-            desks = asyncio.create_task(self._desks.run())
+            frontdesks = asyncio.create_task(self._frontdesks.run())
             quitting = asyncio.create_task(self._quit.wait())
             try:
-                while not (quitting.done() or desks.done()):
+                while not (quitting.done() or frontdesks.done()):
                     self._draw()
                     await asyncio.wait(
-                        [desks, quitting],
+                        [frontdesks, quitting],
                         timeout=_EVERY,
                         return_when=asyncio.FIRST_COMPLETED,
                     )
             finally:
-                desks.cancel()
+                frontdesks.cancel()
                 quitting.cancel()
-                await asyncio.wait([desks, quitting])
-        if not desks.cancelled():
-            desks.result()
+                await asyncio.wait([frontdesks, quitting])
+        if not frontdesks.cancelled():
+            frontdesks.result()
 
     # --- what comes ---
 
     def _on_board(self, board: Board, document: dict[str, Any]) -> None:
         self._board = with_events_before(board, self._board)
         self._came = asyncio.get_running_loop().time()
-        if self._desks.is_first:
+        if self._frontdesks.is_first:
             self._trouble = ""
         if not self._state.paused:
             self._shown = self._board
@@ -114,7 +116,7 @@ class Top:
         if state is Effect.QUIT:
             self._quit.set()
         elif state is Effect.NEXT_DESK:
-            self._desks.ask_next()
+            self._frontdesks.ask_next()
         elif isinstance(state, State):
             follows_another = state.followed != self._state.followed
             self._state = state

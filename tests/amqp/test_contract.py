@@ -148,6 +148,22 @@ async def test_the_broker_makes_up_a_name(broker: BrokerHandle) -> None:
     assert names[0].startswith("amq.gen-")
 
 
+async def test_what_was_deleted_is_declared_again_on_the_connection_of_now(
+    broker: BrokerHandle, name: str
+) -> None:
+    link = await broker.link()
+    await declare_queue(link, name)
+    await link.declare(lambda broker: broker.delete_queue(name))
+    await link.declare(lambda broker: _queue(broker, name, {}))
+    await (await link.publisher()).publish("", Message(name, b"1"))
+    assert await (await Inbox().consume(link, name)).bodies(1) == [b"1"]
+    with pytest.raises(LinkError, match="no exchange"):
+        await link.declare(lambda broker: broker.bind(name, f"{name}-nowhere", "#"))
+    await link.close()
+    with pytest.raises(LinkClosed):
+        await link.declare(lambda broker: _queue(broker, name, {}))
+
+
 async def test_publications_in_flight_are_counted_and_bounded(
     broker: BrokerHandle, name: str
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from amqp_links import Inbox, RabbitHandle
 from hostile import HAS_MESSAGE_ID, HAS_TIMESTAMP, Hostile, field, headers, long, nested
 
-from newsfabric.amqp import Declare, Delivery, Link, Message, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Declare, Delivery, Link, Message
 from newsfabric.amqp.fields import MAX_DEPTH, MAX_TABLE_BYTES, OVERSIZE
 from newsfabric.amqp.message import Undecodable
 
@@ -23,7 +23,9 @@ pytestmark = pytest.mark.broker
 class Victim:
     """A router's way with what it can't accept: publish it elsewhere as it came, then ack."""
 
-    def __init__(self, name: str, publisher: Publisher, inbox: Inbox, hostile: Hostile) -> None:
+    def __init__(
+        self, name: str, publisher: ConfirmingPublisher, inbox: Inbox, hostile: Hostile
+    ) -> None:
         self.name = name
         self.publisher = publisher
         self.inbox = inbox

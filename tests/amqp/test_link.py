@@ -12,12 +12,13 @@ from typing import Any, cast
 import pytest
 from amqp_links import PATIENCE, Inbox, Proxy, RabbitHandle, ready
 
-from newsfabric.amqp import Declare, Link, Message, connection
+from localfabric.nodes.ports import free_ports
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.amqp import Declare, Link, Message, parameters
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, LinkBusy, LinkClosed
 from newsfabric.settings import Credentials, Node
-from newsfabric.world.broker import LocalNode, free_ports
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 
 class Warnings(logging.Handler):
@@ -230,7 +231,7 @@ async def test_bytes_that_make_no_sense_end_in_a_new_connection(
 async def test_a_route_that_swallows_everything_is_noticed_by_the_heartbeat(
     rabbit: RabbitHandle, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEARTBEAT", 1)
+    monkeypatch.setattr(parameters, "HEARTBEAT", 1)
     link = await rabbit.link()
     publisher = await link.publisher()
     rabbit.proxy.silence()

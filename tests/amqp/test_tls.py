@@ -13,6 +13,9 @@ import pytest
 from amqp_links import PATIENCE, Inbox, ready
 from authorities import Authority, Certified, put
 
+from localfabric.nodes.ports import free_ports
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare, Link, Message
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, LinkError, LinkRefused, ManagementError
@@ -20,8 +23,6 @@ from newsfabric.management import Management
 from newsfabric.settings import Credentials, TlsFiles
 from newsfabric.topology import box_upstream, shovel_value
 from newsfabric.topology.values import DIRECT, Bounds, Queue, ShovelLink
-from newsfabric.world.broker import LocalNode, free_ports
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 pytestmark = pytest.mark.broker
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE
 from newsfabric.amqp.message import Message, Properties, Undecodable
+from newsfabric.amqp.properties import decode_properties, encode_properties
 from newsfabric.amqp.wire import (
     MAX_BODY,
     MAX_HEADER,
@@ -20,9 +21,7 @@ from newsfabric.amqp.wire import (
     FrameReader,
     Returned,
     WireError,
-    decode_properties,
     encode_ack,
-    encode_properties,
     encode_publish,
     encode_reject,
 )

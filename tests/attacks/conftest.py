@@ -8,8 +8,8 @@ import pytest
 from gateways import ENGINES
 from guarded import BOXES, Guarded, guarded
 
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.topology import box_feed, box_queue
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 
 @pytest.fixture(params=list(ENGINES))

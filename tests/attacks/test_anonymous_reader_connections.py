@@ -7,11 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from dataplanes import PAGE, subscribed
+from dataplanes import PAGE, plane_of, subscribed
 from descriptors import Descriptors
 from gateways import ENGINES, Box, RawSocket, Response, opened_box
 
-from gateway.native.core import NativeCore
 from gateway.settings import NativeSettings
 
 LIMIT = 5
@@ -119,7 +118,7 @@ async def test_a_stranger_opens_any_number_of_sessions_over_one_connection(engin
             while await polled(raw, "again") == 503:
                 pass
         assert await polled(raw, "and-again") == 503
-    assert box.gateway.core.readers == 0
+    assert box.gateway.core.reader_count == 0
 
 
 @needs_native
@@ -142,22 +141,21 @@ async def test_a_stranger_upgrades_where_a_websocket_would_die_with_the_control_
         for odd in ({"Content-Length": "2"}, {"Transfer-Encoding": "chunked"}):
             async with box.opened() as raw:
                 assert (await raw.upgrade(path, **odd)).status == 400
-    assert not box.gateway.core.connections
+    assert not box.gateway.core.readers.open
 
 
 @needs_native
 async def test_a_stranger_has_more_connections_after_a_new_data_plane_has_come(
     native_box: Box,
 ) -> None:
-    box, core = native_box, native_box.gateway.core
-    assert isinstance(core, NativeCore)
+    box, plane = native_box, plane_of(native_box.gateway.core)
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(LIMIT):
             raw = await stack.enter_async_context(box.opened())
             assert await status_of(raw, PAGE) == 200
-        await core.take_over()
+        await plane.take_over()
         # The new one has heard of all that was handed over by the old one.
-        await core.plane.count()
+        await plane.count()
         async with box.opened() as another:
             assert await status_of(another, PAGE) is None
 

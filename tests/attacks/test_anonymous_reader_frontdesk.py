@@ -10,7 +10,7 @@ import socket
 
 import psutil
 import pytest
-from core_desk import EPOCH, until
+from core_cluster import EPOCH, until
 from descriptors import Descriptors
 from envelopes import envelope
 from gateways import TABLE

@@ -16,7 +16,7 @@ from gateways import ENGINES, PATIENCE, Box, opened_box
 from house import open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.gate import TokenSettings
+from gateway.settings import TokenSettings
 from newsfabric import logs
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError

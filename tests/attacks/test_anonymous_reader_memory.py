@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from dataplanes import plane_of
 from gateways import PATIENCE, Box, RawSocket, Reader, opened_box, until
 
 from gateway.protocol import ReaderLimits
@@ -48,7 +49,7 @@ async def box_of(engine: str, **settings: Any) -> AsyncIterator[Box]:
 def resident(box: Box) -> int:
     """Bytes in RAM of this process, which is the control plane, and of the data plane."""
     gc.collect()
-    pids = {box.gateway.core.engine[name] for name in ("pid", "dataplane_pid")} | {None}
+    pids = {box.gateway.core.processes[name] for name in ("pid", "dataplane_pid")} | {None}
     processes = [psutil.Process()] + [psutil.Process(int(pid)) for pid in pids if pid]
     return sum(one.memory_info().rss for one in {one.pid: one for one in processes}.values())
 
@@ -255,7 +256,7 @@ async def test_nothing_is_left_of_those_who_took_nothing(engine: str) -> None:
                 await eventually(lambda value: value > 100_000, box, WAITING)
                 raw.reset()
                 await eventually(lambda value: value == 0, box, WAITING)
-        await until(lambda: box.gateway.core.budget.account.bytes == 0)
+        await until(lambda: box.gateway.core.readers.budget.account.bytes == 0)
 
 
 async def test_many_readers_who_ask_for_much_at_once_cut_the_control_plane_off(engine: str) -> None:
@@ -277,11 +278,12 @@ async def test_many_readers_who_ask_for_much_at_once_cut_the_control_plane_off(e
         ]
         for raw in raws:
             await raw.upgrade()
-        attachments = box.gateway.core.plane.attachment if engine == "native" else 0
+        plane = plane_of(box.gateway.core) if engine == "native" else None
+        attachments = plane.attachment if plane is not None else 0
         for number, raw in enumerate(raws):
             raw.say(action="subscribe", topic="news.a", position=positions[number % 20], ref=number)
         for raw in raws:
             assert b'"subscribed"' in await pushed(raw)
-        if engine == "native":
-            assert box.gateway.core.plane.attachment == attachments
+        if plane is not None:
+            assert plane.attachment == attachments
         await witness.is_up_to_date()

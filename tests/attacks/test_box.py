@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 from clusters import client_cluster
-from core_desk import EPOCH, until
+from core_cluster import EPOCH, until
 from dataplanes import told
 from fabrics import fabric
 from guarded import TOPICS, Attempt, Guarded, opened, publishes
 from house import SETTINGS, open_house
 from loads import load
 
-from gateway.native.program import find_program, start, start_successor
+from gateway.native.program import find_program, start, start_newer
 from newsfabric.amqp.link import connect
 from newsfabric.control import encode_load, load_key
 from newsfabric.errors import SetupError
@@ -336,7 +336,7 @@ async def test_its_successors_is_as_clean(tmp_path: Path, monkeypatch: pytest.Mo
     program = tmp_path / "dataplane"
     program.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\necho serving\n", "utf-8")
     program.chmod(0o700)
-    successor = start_successor(program, tmp_path / "control")
+    successor = start_newer(program, tmp_path / "control")
     await successor.succeeded()
     while successor.poll() is None:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.01)

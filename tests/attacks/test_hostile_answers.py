@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from core_desk import until
+from core_cluster import until
 from loads import load
 from pictures import PLACE
 from trace_collector import span
@@ -22,10 +22,10 @@ from newsfabric.errors import Disconnected, ManagementError, NewsfabricError
 from newsfabric.management import Management
 from newsfabric.mirror.asking import Asking
 from newsfabric.otel_tracer import SPANS, Tracer, TraceSettings
-from newsfabric.reader import Gateway, connect, fetch_endpoints
+from newsfabric.reader import Endpoint, connect, fetch_endpoints
 from newsfabric.settings import Credentials
 from newsfabric.token_keys import TokenKeys
-from newsfabric.top.desks import Desks, fetch_once
+from newsfabric.top.frontdesks import Frontdesks, fetch_once
 from retail.ends import GatewayAdmin
 from wholesale.frontdesk.board import Board
 from wholesale.frontdesk.catching_up import CatchingUp
@@ -101,7 +101,7 @@ async def ask_for_endpoints(port: int) -> str:
 
 async def connect_to_a_gateway(port: int) -> str:
     at = f"http://127.0.0.1:{port}"
-    gateway = Gateway(sockjs_url=at, websocket_url=at.replace("http", "ws"), sse_url=at)
+    gateway = Endpoint(sockjs_url=at, websocket_url=at.replace("http", "ws"), sse_url=at)
     with pytest.raises(Disconnected) as refused:
         await connect(gateway)
     return refused.value.reason
@@ -109,7 +109,7 @@ async def connect_to_a_gateway(port: int) -> str:
 
 async def stream_from_a_gateway(port: int) -> str:
     at = f"http://127.0.0.1:{port}"
-    gateway = Gateway(sockjs_url=at, websocket_url=at, sse_url=at)
+    gateway = Endpoint(sockjs_url=at, websocket_url=at, sse_url=at)
     reader = await connect(gateway, "sse")
     with pytest.raises(Disconnected) as refused:
         async for _ in reader:
@@ -120,8 +120,10 @@ async def stream_from_a_gateway(port: int) -> str:
 
 async def watch_a_board(port: int) -> str:
     troubles: list[str] = []
-    desks = Desks([f"http://127.0.0.1:{port}"], lambda: None, lambda _b, _d: None, troubles.append)
-    watching = asyncio.create_task(desks.run())
+    frontdesks = Frontdesks(
+        [f"http://127.0.0.1:{port}"], lambda: None, lambda _b, _d: None, troubles.append
+    )
+    watching = asyncio.create_task(frontdesks.run())
     await until(lambda: watching.done() or troubles != [])
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError, NewsfabricError):
@@ -235,7 +237,7 @@ def _spans() -> float:
 async def test_a_gateways_url_that_leads_nowhere_is_a_gateway_that_isnt_there(
     url: str, transport: str
 ) -> None:
-    gateway = Gateway(sockjs_url=url, websocket_url=url, sse_url=url)
+    gateway = Endpoint(sockjs_url=url, websocket_url=url, sse_url=url)
 
     async def read() -> None:
         async with await connect(gateway, transport) as reader:  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from hostile import (
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric import control
 from newsfabric.amqp import Declare, Link, Message
 from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE, encode_table
@@ -39,7 +40,6 @@ from newsfabric.settings import Credentials, Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import parse_topics
 from newsfabric.topology import Binding, Bounds, Exchange, Queue, ShovelLink, shovel_value
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 from shovels.apply import Brokers, carry_out, look
 from wholesale.router.service import RouterService, RouterSettings
 

@@ -142,11 +142,11 @@ async def test_what_a_mailbox_fails_with_comes_round_for_ever(
     expect_error_log("given back")
     expect_error_log("failed twice with a message")
 
-    def offer(_work: Marking, source: QueueSource, delivery: Delivery) -> None:
+    def take_delivery(_work: Marking, source: QueueSource, delivery: Delivery) -> None:
         source.saw(delivery)
         raise RecursionError("a bug")
 
-    monkeypatch.setattr(Marking, "offer", offer)
+    monkeypatch.setattr(Marking, "take_delivery", take_delivery)
     login = Credentials(MAILBOX, "pass-word")
     link = await connect([core.node.amqp_url], name="mailbox", credentials=login)
     service = MailboxService(

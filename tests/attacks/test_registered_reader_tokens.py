@@ -10,7 +10,7 @@ import pytest
 from gateways import ENGINES, TABLE, opened_box
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.gate import TokenSettings
+from gateway.settings import TokenSettings
 from newsfabric.control import revocation
 from newsfabric.topics import REVOKED, TopicTable
 

@@ -7,19 +7,20 @@ import math
 import pytest
 
 from bench.losses import Done, Loss, explain, losses, windows
-from newsfabric.chaos.books import Arrival, Books, Message, Reader
-from newsfabric.world.layout import WorldOptions, lay_out
+from localfabric.chaos.delivery_record import Arrival, DeliveryRecord, Message, ReaderProfile
+from localfabric.world.layout import lay_out
+from localfabric.world.options import WorldOptions
 
 READERS = ("oregon-0", "dublin-1")
 
 
-def books_of(*messages: tuple[float, dict[str, float]]) -> Books:
+def books_of(*messages: tuple[float, dict[str, float]]) -> DeliveryRecord:
     """Messages by when they were sent, with each reader's wait."""
-    books = Books(
-        Reader(name=name, habit="staying", topics=frozenset({"live.a"})) for name in READERS
+    record = DeliveryRecord(
+        ReaderProfile(name=name, habit="staying", topics=frozenset({"live.a"})) for name in READERS
     )
     for n, (sent, waits) in enumerate(messages):
-        books.sent(
+        record.sent(
             Message(
                 n=n,
                 topic="live.a",
@@ -31,8 +32,8 @@ def books_of(*messages: tuple[float, dict[str, float]]) -> Books:
             )
         )
         for reader, wait in waits.items():
-            books.arrived(Arrival(reader, 1, n, sent + wait, "new"))
-    return books
+            record.arrived(Arrival(reader, 1, n, sent + wait, "new"))
+    return record
 
 
 def done(at: float) -> Done:
@@ -40,39 +41,39 @@ def done(at: float) -> Done:
 
 
 def test_a_loss_answers_for_what_was_sent_from_a_second_before_it_until_the_next():
-    books = books_of(
+    record = books_of(
         (1.0, {"oregon-0": 0.1, "dublin-1": 0.2}),
         (9.5, {"oregon-0": 0.1, "dublin-1": 1.5}),
         (20.0, {"oregon-0": 0.3, "dublin-1": 0.1}),
     )
-    found = windows(books, [done(10.0), done(20.5)])
+    found = windows(record, [done(10.0), done(20.5)])
     assert [window.name for window in found] == ["nothing", "a router", "a router"]
     assert [window.longest for window in found] == pytest.approx([0.2, 1.5, 0.3])
     assert [window.deliveries for window in found] == [2, 2, 2]
 
 
 def test_what_was_sent_before_the_lost_was_started_again_is_told_apart():
-    books = books_of(
+    record = books_of(
         (10.5, {"oregon-0": 0.1, "dublin-1": 0.7}),
         (13.0, {"oregon-0": 2.5, "dublin-1": 0.1}),
     )
-    _, window = windows(books, [done(10.0)])
+    _, window = windows(record, [done(10.0)])
     assert window.longest_away == pytest.approx(0.7)
     assert window.longest == pytest.approx(2.5)
 
 
 def test_who_never_gets_a_message_waits_for_ever_and_is_counted():
-    books = books_of((1.0, {"oregon-0": 0.1}))
-    (window,) = windows(books, [])
+    record = books_of((1.0, {"oregon-0": 0.1}))
+    (window,) = windows(record, [])
     assert window.longest == math.inf
     assert window.wrong == 1
 
 
 def test_the_messages_that_waited_longest_are_told_with_when_and_where():
-    books = books_of(
+    record = books_of(
         (9.5, {"oregon-0": 0.1, "dublin-1": 1.5}), (12.0, {"oregon-0": 0.1, "dublin-1": 0.1})
     )
-    lines = list(explain(windows(books, [done(10.0)])[1], books))
+    lines = list(explain(windows(record, [done(10.0)])[1], record))
     assert lines[1] == (
         "  started again after 2.0 s, all well after 5.0 s; longest of what was sent before it "
         "was started 1.50 s"

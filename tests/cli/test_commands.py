@@ -1,6 +1,5 @@
 """The commands as a person meets them, where no world is needed."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from newsfabric.cli import cli, up
-from newsfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.cli import cli
 
 COMMANDS = (
     "up",
@@ -38,6 +36,13 @@ def run(*arguments: str) -> Result:
 def test_help_lists_every_command_also_those_of_other_packages() -> None:
     text = run("--help").output
     assert all(f"  {name} " in text for name in (*COMMANDS, "shovels"))
+
+
+def test_help_begins_with_the_life_of_a_world_and_ends_with_what_services_hang_in() -> None:
+    rows = run("--help").output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    names = [row.split()[0] for row in rows]
+    assert names[:4] == ["up", "status", "top", "down"]
+    assert names[-3:] == ["chaos", "capacity", "shovels"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -68,64 +73,6 @@ def test_without_a_world_there_is_one_line_and_exit_code_1(
     result = run(*command, "--state", str(state))
     assert result.exit_code == 1
     assert result.stderr == f"error: no world in {state}: start one with `newsfabric up`\n"
-
-
-def test_down_without_a_world_is_no_error(state: Path) -> None:
-    result = run("down", "--state", str(state))
-    assert (result.exit_code, result.stdout) == (0, f"nothing is running in {state}\n")
-
-
-def test_a_taken_port_is_one_line_and_leaves_nothing(
-    state: Path, rabbitmq_home: RabbitmqHome
-) -> None:
-    with socket.create_server(("127.0.0.1", 22400)):
-        result = run("up", "--detach", "--state", str(state), "--port-base", "22400")
-    assert result.exit_code == 1
-    assert result.stderr == (
-        "error: port 22400 (Erlang's port mapper) is taken: "
-        "stop what uses it, or choose --port-base\n"
-    )
-    assert not state.exists()
-
-
-def test_a_missing_rabbitmq_is_one_line_that_names_it(
-    state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("NEWSFABRIC_RABBITMQ_HOME", str(tmp_path / "none"))
-    result = run("up", "--state", str(state))
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert "rabbitmq-server" in result.stderr
-    assert not state.exists()
-
-
-def test_a_folder_of_somebody_else_is_not_taken(state: Path, rabbitmq_home: RabbitmqHome) -> None:
-    state.mkdir()
-    (state / "thesis.txt").touch()
-    result = run("up", "--detach", "--state", str(state), "--port-base", "22400")
-    assert result.stderr == (
-        f"error: {state} holds thesis.txt, which is no world's: choose --state\n"
-    )
-    assert (state / "thesis.txt").exists()
-
-
-def test_a_missing_topics_file_is_named(state: Path, tmp_path: Path) -> None:
-    missing = tmp_path / "none.toml"
-    result = run("up", "--state", str(state), "--topics", str(missing))
-    assert result.stderr == f"error: there is no {missing}: say where it is with --topics\n"
-
-
-def test_feeds_come_from_here_then_from_the_wheel_then_from_the_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    installed = tmp_path / "installed.toml"
-    monkeypatch.setattr(up, "_INSTALLED", installed)
-    assert up.topics_file(None) == Path(__file__).resolve().parents[2] / "topics.toml"
-    installed.touch()
-    assert up.topics_file(None) == installed
-    Path("topics.toml").touch()
-    assert up.topics_file(None) == Path("topics.toml")
 
 
 def test_a_bad_recording_is_found_before_a_world_is_looked_for(state: Path, tmp_path: Path) -> None:

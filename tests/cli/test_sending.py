@@ -10,9 +10,9 @@ import pytest
 from newsfabric.amqp import Declare, Delivery, Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.cli.messages import make_message
-from newsfabric.cli.patience import patient
 from newsfabric.cli.recording import Line, Tally, play
-from newsfabric.cli.sending import in_its_name, send_patiently
+from newsfabric.cli.sending import in_its_name, send_with_retry
+from newsfabric.cli.wait_limit import wait_limited
 from newsfabric.control import Receipt, encode_receipt
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topics import PublisherRights, TopicTable
@@ -98,7 +98,7 @@ async def publisher(broker: StubBroker, router: Router) -> AsyncIterator[AsyncPu
 
 
 async def send(publisher: AsyncPublisher, one: Message) -> Receipt:
-    return await asyncio.wait_for(send_patiently(publisher, one), PATIENCE)
+    return await asyncio.wait_for(send_with_retry(publisher, one), PATIENCE)
 
 
 async def test_a_message_is_sent_once_and_its_receipt_comes_back(
@@ -172,14 +172,14 @@ async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, rout
     def on_receipt(tally: Tally) -> None:
         answered.append(tally.answered)
 
-    async with patient(lambda: "waiting", PATIENCE) as patience:
+    async with wait_limited(lambda: "waiting", PATIENCE) as wait:
         tally = await play(
             lines,
             [publisher],
             speed=0,
             suffix="s",
             on_receipt=on_receipt,
-            patience=patience,
+            wait=wait,
             topics=TopicTable([]),
         )
     assert (tally.routed, dict(tally.rejected)) == (299, {"topic_not_allowed": 1})

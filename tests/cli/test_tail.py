@@ -1,6 +1,9 @@
 """What `newsfabric tail` prints, from a gateway on a stub broker."""
 
 import asyncio
+import subprocess
+import sys
+import time
 import types
 from pathlib import Path
 
@@ -15,9 +18,9 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk = Frontdesk()
-    region = types.SimpleNamespace(endpoints_url=desk.url)
-    layout = types.SimpleNamespace(region=lambda _name: region)
-    monkeypatch.setattr(tail, "world_to_read", lambda _state, _say: layout)
+    base = desk.url.removesuffix("/endpoints.json")
+    world = types.SimpleNamespace(frontdesk_urls=lambda _first: [base])
+    monkeypatch.setattr(tail, "world_to_read", lambda _state, _say: world)
     async with opened_box("tornado") as box, box.reader("news.latest") as first:
         desk.boxes = [box]
         for n in range(4):
@@ -37,3 +40,13 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     await desk.close()
     (line,) = capsys.readouterr().out.splitlines()
     assert "Story 3" in line
+
+
+def test_a_tail_knows_when_its_process_was_started() -> None:
+    script = "import time; from newsfabric.cli.tail import started_at; print(started_at())"
+    before = time.time()
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    # The kernel counts in ticks, so a process may seem to be one older than it is.
+    assert before - 0.02 <= float(done.stdout) <= time.time()

@@ -11,10 +11,11 @@ from client_programs import Program, program
 from client_regions import Region, Regions, settings
 
 from bench.drivers import LANGUAGES
+from localfabric.nodes.ports import free_ports
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Credentials, Node
 from newsfabric.topics import PublisherRights
-from newsfabric.world.broker import LocalNode, free_ports
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 # Maven may take a minute to compile the Java library on a busy machine.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]

@@ -50,7 +50,8 @@ def _built() -> dict[str, Any]:
     "suite", sorted(path.name for path in (CLIENT / "test").glob("*.test.mjs"))
 )
 def test_the_suite_passes_under_node(suite: str) -> None:
-    run = _node("--test", f"test/{suite}")
+    _need("esbuild")
+    run = _node("--import", "./test/typescript.mjs", "--test", f"test/{suite}")
     assert run.returncode == 0, run.stdout
 
 
@@ -65,7 +66,10 @@ def test_it_is_small() -> None:
 
 
 def test_its_types_say_what_pages_may_write() -> None:
+    _need("esbuild")
     _need("typescript")
+    made = _node("build.mjs", "--types")
+    assert made.returncode == 0, made.stderr
     checked = _node("node_modules/typescript/bin/tsc", "--project", "tsconfig.json")
     assert checked.returncode == 0, checked.stdout
 

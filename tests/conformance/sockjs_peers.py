@@ -27,6 +27,7 @@ from gateway.frames import TEXT, Variant, sockjs_close, websocket_close, websock
 from gateway.listener import Listener, serve_connection
 from gateway.logs import LeftLogs
 from gateway.protocol import ReaderLimits
+from gateway.readers import Readers
 from gateway.settings import GatewaySettings
 from gateway.sockjs import PREFIX
 from newsfabric.store.memory import MemoryStore
@@ -50,8 +51,8 @@ SPECIAL: Final = {
 ENDPOINTS: Final = ("echo", "close", *SPECIAL)
 
 
-class ClosingCore(Core):
-    """A core that sends everyone away who comes."""
+class ClosingReaders(Readers):
+    """Sends everyone away who comes."""
 
     def joined(self, connection: Connection) -> None:
         super().joined(connection)
@@ -125,11 +126,19 @@ async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
 def _servers(stack: contextlib.AsyncExitStack) -> dict[str, tuple[HTTPServer, Budget]]:
     made = {}
     for name in ENDPOINTS:
-        kind = ClosingCore if name == "close" else Core
-        core = kind(_settings_of(name), TABLE, MemoryStore(TABLE))
+        core = Core(_settings_of(name), TABLE, MemoryStore(TABLE))
+        if name == "close":
+            core.readers = ClosingReaders(
+                settings=core.settings,
+                table=core.table,
+                hub=core.hub,
+                desk=core.desk,
+                clock=core.clock,
+                spawn=core.spawn,
+            )
         core.follower.begin(LeftLogs((), 0))
         stack.push_async_callback(core.close)
-        made[name] = readers_server(stack, core), core.budget
+        made[name] = readers_server(stack, core), core.readers.budget
     return made
 
 

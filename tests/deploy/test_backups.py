@@ -48,7 +48,7 @@ class Store:
         self._folder = folder
         self._bin = folder / "bin"
         self.backup = folder / "backup"
-        snapshot = folder / "data" / "newsfabric" / "journal-0123" / "snapshots" / "backup-backup"
+        snapshot = folder / "data" / "newsfabric" / "log-0123" / "snapshots" / "backup-backup"
         snapshot.mkdir(parents=True)
         (snapshot / "nb-1-big-Data.db").write_text("rows")
         self._bin.mkdir()

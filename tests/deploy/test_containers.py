@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from gateway.native.program import find_program
+from localfabric.nodes.ports import free_ports
 from newsfabric.errors import SetupError
-from newsfabric.world.broker import free_ports
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "containers"
 KEEP = str(FOLDER / "keep")

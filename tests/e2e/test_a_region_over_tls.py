@@ -17,13 +17,14 @@ from authorities import Authority, Certified, put
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from localfabric.nodes.ports import free_ports
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare
 from newsfabric.amqp.link import connect
 from newsfabric.settings import Credentials, TlsFiles
 from newsfabric.tls import ClientTls
 from newsfabric.topology import declare_client, declare_core
-from newsfabric.world.broker import LocalNode, free_ports
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 pytestmark = pytest.mark.broker
 

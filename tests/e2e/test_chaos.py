@@ -13,7 +13,7 @@ import pytest
 from tailing import Tail
 from worlds import ROOT, World, gateways_in
 
-from newsfabric.world.toxiproxy import find_toxiproxy
+from localfabric.world.toxiproxy import find_toxiproxy
 
 # The two minutes need a world with two boxes in each region: so does the rest, once.
 pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(600)]
@@ -88,6 +88,32 @@ def test_a_region_that_is_cut_off_goes_on_and_misses_nothing(linked: World) -> N
     assert {message["body"] for message in tail.messages()} == {"near", "far"}
 
 
+def test_queues_that_are_lost_with_what_is_in_them_come_back_and_news_goes_on(
+    boxes: World,
+) -> None:
+    lost = [
+        ("oregon/core/router.1", "lost"),
+        ("oregon/core/box.oregon-retail-1.1", "lost"),
+        ("oregon-retail-1/gateway", "lost"),
+        ("oregon/client/shovel.publish.oregon.1", "lost"),
+    ]
+    assert _chaos(boxes, "lose", *(name for name, _ in lost)) == lost
+    tail = Tail(boxes, "news.world", region="oregon", count=1)
+    published = boxes.run("publish", "news.world", '"again"', "--region", "oregon")
+    assert published.returncode == 0, published.stderr
+    assert [message["body"] for message in tail.messages()] == ["again"]
+    _eventually(
+        lambda: len(gateways_in(boxes.region("oregon")["endpoints_url"])) == 2,
+        "both boxes have their feed",
+    )
+
+
+def test_a_wrong_queue_is_answered_with_the_right_one(boxes: World) -> None:
+    done = boxes.run("chaos", "lose", "oregon/core/ruoter.1")
+    assert done.returncode == 1
+    assert "did you mean oregon/core/router.1?" in done.stderr
+
+
 def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(
     boxes: World, tmp_path: Path
 ) -> None:
@@ -104,7 +130,8 @@ def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(
     assert account["paid"] == account["owed"] - account["missing_bronze"]
     assert account["connections"] > 2 * account["readers"]
     broken = {fault["kind"] for fault in report["faults"]}
-    assert {"core node", "gateway", "router", "dataplane", "mailbox"} <= broken
+    assert {"core node", "gateway", "router", "dataplane", "mailbox", "router queue"} <= broken
+    assert account["recovered"] > account["readers"]
     assert account["dismissed"] > 20
     assert account["unheard"] == 0
     assert all(fault["error"] is None for fault in report["faults"])

@@ -31,19 +31,19 @@ from standing_worlds import Standing
 from standins import instead, layout_of, program_of, running
 from worlds import PORTS, World
 
+from localfabric.world import broker as brokers
+from localfabric.world.layout import WorldLayout
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from localfabric.world.targets import targets
 from newsfabric import topology
 from newsfabric.amqp.message import Message
 from newsfabric.certificates.making import make_authority
 from newsfabric.control import LoadReport, Tick, encode_load, encode_tick, load_key
-from newsfabric.mailbox import Mark, encode_mark
+from newsfabric.mailbox import UserMark, encode_mark
 from newsfabric.store import open_store
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topics import load_topics
 from newsfabric.topology.roles import user_name
-from newsfabric.world import broker as brokers
-from newsfabric.world.layout import WorldLayout
-from newsfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.world.targets import targets
 
 pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -143,7 +143,9 @@ def _say(url: str, *messages: Message, exchange: str = topology.UPSTREAM) -> Non
 
 def _mark(id_: str) -> Message:
     """User 42 has acknowledged a message."""
-    return encode_mark(Mark(topic="user.42", id=id_, kind="ack", at_ms=time.time_ns() // 1_000_000))
+    return encode_mark(
+        UserMark(topic="user.42", id=id_, kind="ack", at_ms=time.time_ns() // 1_000_000)
+    )
 
 
 def _say_as_a_box(world: World, url: str, box: str, report: LoadReport) -> None:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
-from core_desk import Desk, message
-from core_desk import running as router_on
+from core_cluster import CoreCluster, message
+from core_cluster import running as router_on
 from gateways import ENGINES, TABLE, opened_box
 from shovelled import shovelled
 from trace_collector import Collected, Collector, open_collector
@@ -31,11 +31,11 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @pytest.fixture
-async def desk() -> Desk:
+async def core() -> CoreCluster:
     broker = StubBroker()
-    desk = Desk(broker, broker.connect(), MemoryStore(TABLE), TABLE)
-    await desk.open()
-    return desk
+    core = CoreCluster(broker, broker.connect(), MemoryStore(TABLE), TABLE)
+    await core.open()
+    return core
 
 
 def traced(collector: Collector, sample: float = 0.0):
@@ -51,7 +51,7 @@ def by_name(spans: list[Collected]) -> dict[str, Collected]:
 
 @pytest.mark.parametrize("engine", list(ENGINES))
 async def test_a_publishers_trace_goes_through_router_and_gateway(
-    engine: str, collector: Collector, desk: Desk
+    engine: str, collector: Collector, core: CoreCluster
 ) -> None:
     sent = message(
         "news.breaking",
@@ -61,13 +61,13 @@ async def test_a_publishers_trace_goes_through_router_and_gateway(
     )
     async with (
         traced(collector),
-        router_on(desk, now_ms=clock_ms, epoch=clock_ms()) as router,
+        router_on(core, now_ms=clock_ms, epoch=clock_ms()) as router,
         opened_box(engine) as box,
         box.reader("news.breaking") as reader,
     ):
-        desk.publish(sent)
-        await desk.none_owed(router)
-        (routed,) = desk.arrived("postoffice")
+        core.publish(sent)
+        await core.none_owed(router)
+        (routed,) = core.arrived("postoffice")
         way = shovelled("feed.oregon.0")
         box.send(
             dataclasses.replace(
@@ -101,31 +101,31 @@ async def test_a_publishers_trace_goes_through_router_and_gateway(
 
 
 async def test_a_trace_that_its_publisher_does_not_sample_is_none(
-    collector: Collector, desk: Desk
+    collector: Collector, core: CoreCluster
 ) -> None:
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
-    async with traced(collector, sample=1.0), router_on(desk) as router:
-        desk.publish(message("news.breaking", b"{}", headers=headers))
-        desk.publish(message("news.breaking", b'"b"', headers={"traceparent": SAMPLED}))
-        await desk.none_owed(router)
+    async with traced(collector, sample=1.0), router_on(core) as router:
+        core.publish(message("news.breaking", b"{}", headers=headers))
+        core.publish(message("news.breaking", b'"b"', headers={"traceparent": SAMPLED}))
+        await core.none_owed(router)
         await collector.has(3)
     assert {one.trace_id for one in collector.spans} == {TRACE}
 
 
 async def test_without_a_traceparent_router_and_gateway_find_the_same_trace(
-    collector: Collector, desk: Desk
+    collector: Collector, core: CoreCluster
 ) -> None:
     async with (
         traced(collector, sample=1.0),
-        router_on(desk, now_ms=clock_ms, epoch=clock_ms()) as router,
+        router_on(core, now_ms=clock_ms, epoch=clock_ms()) as router,
         opened_box() as box,
     ):
-        desk.publish(message("news.breaking", b"{}", message_id="m1"))
-        await desk.none_owed(router)
-        (routed,) = desk.arrived("postoffice")
+        core.publish(message("news.breaking", b"{}", message_id="m1"))
+        await core.none_owed(router)
+        (routed,) = core.arrived("postoffice")
         box.send(routed)
         spans = await collector.has(5)
-        (envelope,) = desk.envelopes()
+        (envelope,) = core.envelopes()
     assert len({one.trace_id for one in spans}) == 1
     assert by_name(spans)["route"].parent is None
     assert identity_of_id(envelope.id) == envelope.identity
@@ -141,21 +141,23 @@ async def test_what_a_gateway_finds_in_the_store_is_traced_as_well(collector: Co
 
 
 async def test_a_message_that_is_dropped_says_so_in_its_span(
-    collector: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter([0.0, *[1e6] * 100])
-    async with traced(collector), router_on(desk, now=lambda: next(moments)) as router:
-        desk.publish(message("news.breaking", b"{}", headers={"traceparent": SAMPLED}))
-        await desk.none_owed(router)
+    async with traced(collector), router_on(core, now=lambda: next(moments)) as router:
+        core.publish(message("news.breaking", b"{}", headers={"traceparent": SAMPLED}))
+        await core.none_owed(router)
         (span,) = await collector.has(1)
     assert span.fields["status"] == {"code": 2, "message": "waited for too long"}
 
 
-async def test_a_collector_that_hangs_holds_no_message_up(collector: Collector, desk: Desk) -> None:
+async def test_a_collector_that_hangs_holds_no_message_up(
+    collector: Collector, core: CoreCluster
+) -> None:
     collector.answering.clear()
-    async with traced(collector, sample=1.0), router_on(desk) as router:
-        desk.publish(*(message("news.breaking", b"%d" % n) for n in range(500)))
-        await desk.none_owed(router)
-        assert len(desk.envelopes()) == 500
+    async with traced(collector, sample=1.0), router_on(core) as router:
+        core.publish(*(message("news.breaking", b"%d" % n) for n in range(500)))
+        await core.none_owed(router)
+        assert len(core.envelopes()) == 500
         collector.answering.set()
         await collector.has(1500)

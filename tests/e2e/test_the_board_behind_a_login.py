@@ -22,9 +22,9 @@ from chromium import launched
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from worlds import PORTS, World
 
-from newsfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
-from newsfabric.world.programs import region_programs
-from newsfabric.world.state import running_world
+from localfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
+from localfabric.world.programs import region_programs
+from localfabric.world.state import read_running
 
 pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
@@ -96,7 +96,7 @@ def guarded(
 @contextlib.contextmanager
 def _frontdesk(world: World, host: str, folder: Path) -> Iterator[str]:
     """One more of oregon, told the world's keys; it drains at the end."""
-    layout, _ = running_world(world.state)
+    layout, _ = read_running(world.state)
     region = layout.regions[0]
     (beside,) = [p for p in region_programs(layout, region) if p.name == region.frontdesk_name]
     keys = folder / "publishers"

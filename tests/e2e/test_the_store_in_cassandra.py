@@ -15,9 +15,9 @@ import pytest
 from tailing import Tail
 from worlds import ROOT, World
 
+from localfabric.world.cassandra_home import find_cassandra
+from localfabric.world.toxiproxy import find_toxiproxy
 from newsfabric.errors import SetupError
-from newsfabric.world.cassandra_home import find_cassandra
-from newsfabric.world.toxiproxy import find_toxiproxy
 
 pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(420)]
 

@@ -33,6 +33,11 @@ def _traced(world: World, what: str, delivered: int) -> dict[str, Any]:
         time.sleep(0.2)
 
 
+def _port(world: World, region: str, number: int = 1) -> int:
+    """Of the region's router ``number``."""
+    return int(world.region(region)["frontdesk_url"].rpartition(":")[2]) + number
+
+
 def _arrivals(found: dict[str, Any], kind: str, region: str) -> list[dict[str, Any]]:
     return [
         hop
@@ -83,6 +88,13 @@ def test_a_silver_message_went_one_way_and_is_found_by_its_message_id(world: Wor
     words = " ".join(shown.stdout.split())
     assert "came by publish.oregon.1: first" in words
     assert "outbound.oregon.1, postoffice.1" in words
+    # Of a router that never saw it, the store has it all the same.
+    elsewhere = f"--from=http://127.0.0.1:{_port(world, 'dublin')}"
+    assert world.run("trace", found["ids"][0], elsewhere).returncode == 1
+    done = world.run("trace", found["ids"][0], elsewhere, "--topic", "news.world", "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["stored"]["dublin"]
+    assert (row["topic"], row["message_id"]) == ("news.world", "traced-silver")
 
 
 def test_a_refused_message_says_why(world: World) -> None:
@@ -103,8 +115,7 @@ def test_an_id_that_nobody_knows_gets_a_helpful_answer(world: World) -> None:
 def test_processes_can_be_asked_by_their_urls(world: World) -> None:
     receipt = _publish(world, "news.breaking", "traced-by-url")
     _traced(world, receipt["id"], delivered=2)
-    base = int(world.region("oregon")["frontdesk_url"].rpartition(":")[2])
-    urls = [f"http://127.0.0.1:{base + n}" for n in (1, 2)]
+    urls = [f"http://127.0.0.1:{_port(world, 'oregon', n)}" for n in (1, 2)]
     done = world.run("trace", receipt["id"], "--json", *(f"--from={url}" for url in urls))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -37,7 +37,7 @@ from fleet import access
 from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
 from newsfabric.publish import AsyncPublisher
-from newsfabric.reader import Gateway, Reader, connect, fetch_endpoints
+from newsfabric.reader import Endpoint, Reader, connect, fetch_endpoints
 
 TOPIC = "news.breaking"
 _AT_ONCE = 20
@@ -99,12 +99,12 @@ async def _come_again(seat: Seat, desks: Sequence[str]) -> Reader:
                 continue
 
 
-async def _take_seat(seat: Seat, gateway: Gateway, gate: asyncio.Semaphore) -> Reader:
+async def _take_seat(seat: Seat, gateway: Endpoint, gate: asyncio.Semaphore) -> Reader:
     async with gate:
         return await _subscribed(gateway, seat)
 
 
-async def _subscribed(gateway: Gateway, seat: Seat) -> Reader:
+async def _subscribed(gateway: Endpoint, seat: Seat) -> Reader:
     async with asyncio.timeout(_PATIENCE_SECONDS):
         reader = await connect(gateway, "websocket")
         await reader.subscribe(seat.topic, position=seat.position)

@@ -7,23 +7,23 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.drain import Pace, retry_after_ms
+from gateway.drain import Spread, retry_after_ms
 
 
 def test_readers_are_spread_evenly() -> None:
-    pace = Pace(readers=100, seconds=10.0, per_second=1000)
+    pace = Spread(readers=100, seconds=10.0, per_second=1000)
     assert [pace.due(t) for t in (0.0, 2.5, 5.0, 9.99, 10.0, 99.0)] == [0, 25, 50, 99, 100, 100]
 
 
 def test_never_more_than_so_many_a_second() -> None:
-    pace = Pace(readers=5000, seconds=1.0, per_second=1000)
+    pace = Spread(readers=5000, seconds=1.0, per_second=1000)
     assert pace.duration == 5.0
     assert pace.due(1.0) == 1000
 
 
 def test_nobody_takes_no_time() -> None:
-    assert Pace(readers=0, seconds=10.0, per_second=10).due(0.0) == 0
-    assert Pace(readers=3, seconds=0.0, per_second=1000).due(0.003) == 3
+    assert Spread(readers=0, seconds=10.0, per_second=10).due(0.0) == 0
+    assert Spread(readers=3, seconds=0.0, per_second=1000).due(0.003) == 3
 
 
 @given(
@@ -35,7 +35,7 @@ def test_nobody_takes_no_time() -> None:
 def test_it_never_goes_back_and_ends_with_everybody(
     readers: int, seconds: float, per_second: int, times: list[float]
 ) -> None:
-    pace = Pace(readers, seconds, per_second)
+    pace = Spread(readers, seconds, per_second)
     due = [pace.due(t) for t in sorted(times)]
     assert due == sorted(due)
     assert pace.due(pace.duration) == readers

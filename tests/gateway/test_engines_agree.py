@@ -41,8 +41,8 @@ from plays import (
 from signing import AUDIENCE, ISSUER, ed25519, keys_file, token
 
 from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
-from gateway.gate import TokenSettings
 from gateway.protocol import ReaderLimits
+from gateway.settings import TokenSettings
 
 EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))
 FRAME_BYTES: Final = 600

@@ -8,7 +8,7 @@ from envelopes import envelope
 
 from gateway.fanout import Fanout
 from gateway.frames import Variant
-from gateway.hub import Audience, Subscription
+from gateway.kept_topics import Audience, Subscription
 from gateway.publication import Publication
 from newsfabric.closing import INTERNAL, CloseReason
 from newsfabric.topics import TopicPolicy
@@ -56,7 +56,7 @@ async def test_publications_go_out_in_order_and_are_done_one_after_the_other() -
 
 async def test_others_get_their_turn_between_two_chunks() -> None:
     fanout, takers = Fanout(chunk=2), [Taker() for _ in range(5)]
-    fanout.publish(publication(1), audience(*takers))
+    fanout.publish(publication(1), audience(*takers), done=lambda: None)
     await asyncio.sleep(0)
     assert [len(taker.got) for taker in takers] == [1, 1, 0, 0, 0]
     await asyncio.sleep(0)

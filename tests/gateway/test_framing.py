@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.framing import content_policy, is_guarded, may_be_framed
-from gateway.gate import TokenSettings
-from gateway.settings import ANY_ORIGIN, GatewaySettings
+from gateway.settings import ANY_ORIGIN, GatewaySettings, TokenSettings
 
 LISTED = ("https://a.example", "https://b.example:8443")
 

@@ -13,10 +13,10 @@ from envelopes import envelope
 from gateways import until
 from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 
-from gateway.gate import Gate, TokenSettings, Verdict
+from gateway.auth_state import ANONYMOUS
+from gateway.gate import Gate, Verdict
 from gateway.protocol import LogIn
-from gateway.settings import GatewaySettings
-from gateway.standing import STRANGER
+from gateway.settings import GatewaySettings, TokenSettings
 from newsfabric.closing import ErrorCode
 from newsfabric.control import revocation
 from newsfabric.envelope import Envelope, id_of
@@ -69,7 +69,7 @@ async def gate_with(
 
 
 def decided(gate: Gate, **claims: Any) -> Verdict:
-    verdict = gate.decide(STRANGER, LogIn(token=token(**claims)))
+    verdict = gate.decide(ANONYMOUS, LogIn(token=token(**claims)))
     assert verdict is not None
     return verdict
 
@@ -89,7 +89,7 @@ async def test_it_begins_with_all_who_were_revoked_however_many(tmp_path: Path) 
 async def test_while_the_store_is_away_nobody_is_let_in_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.gate._PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.gate._START_SECONDS", 0.05)
     store = Store()
     await store.write([revoked(1, "42", clock_ms())])
     store.away = True
@@ -99,7 +99,7 @@ async def test_while_the_store_is_away_nobody_is_let_in_by_name(
         verdict = decided(gate)
         assert verdict.refusal is not None
         assert (verdict.refusal.code, verdict.refusal.temporary) == (ErrorCode.INTERNAL, True)
-        assert verdict.standing == STRANGER
+        assert verdict.auth == ANONYMOUS
         store.away = False
         await until(lambda: gate.ready)
         assert decided(gate, issued=clock_ms() / 1000 - 60).refusal is not None
@@ -111,7 +111,7 @@ async def test_an_error_of_our_own_is_logged_and_the_revocations_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect_error_log: Callable[[str], None]
 ) -> None:
     expect_error_log("a row that nobody can read")
-    monkeypatch.setattr("gateway.gate._PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.gate._START_SECONDS", 0.05)
     store = Store()
     store.broken = ValueError("a row that nobody can read")
     async with gate_with(store, keys=keys_file(tmp_path)) as gate:
@@ -137,9 +137,9 @@ async def test_a_key_that_isnt_known_is_looked_for_once(tmp_path: Path) -> None:
         await gate.start()
         path.write_bytes(jwks(jwk(ed25519("second"), "second")))
         verb = LogIn(token=token(key=ed25519("second"), kid="second"))
-        assert gate.decide(STRANGER, verb) is None
+        assert gate.decide(ANONYMOUS, verb) is None
         # It was read just now.
-        assert (await gate.decide_later(STRANGER, verb)).refusal is not None
+        assert (await gate.decide_later(ANONYMOUS, verb)).refusal is not None
 
 
 @pytest.mark.parametrize("kid", [None, "second"])
@@ -152,7 +152,7 @@ async def test_a_file_of_keys_without_ids_is_read_again_too(
     async with gate_with(Store(), keys=path, keys_again=0.0) as gate:
         await gate.start()
         keys_file(tmp_path, *([old] if keep else []), new)
-        verdict = await gate.decide_at_last(STRANGER, LogIn(token=token(key=new, kid=kid)))
+        verdict = await gate.decide_at_last(ANONYMOUS, LogIn(token=token(key=new, kid=kid)))
         assert verdict.refusal is None
 
 
@@ -164,9 +164,9 @@ async def test_strangers_tokens_dont_have_the_keys_read_more_often(tmp_path: Pat
         keys_file(tmp_path, new)
         # They were read just now.
         for one in (ed25519("forged"), new):
-            verdict = await gate.decide_at_last(STRANGER, LogIn(token=token(key=one)))
+            verdict = await gate.decide_at_last(ANONYMOUS, LogIn(token=token(key=one)))
             assert verdict.refusal is not None
-        verdict = await gate.decide_at_last(STRANGER, LogIn(token=token(key=old)))
+        verdict = await gate.decide_at_last(ANONYMOUS, LogIn(token=token(key=old)))
         assert verdict.refusal is None
 
 
@@ -178,7 +178,7 @@ async def test_bad_tokens_are_logged_seldom_and_without_the_token(
         await gate.start()
         bad = [token(user=f"u{n}", key=ed25519("forged")) for n in range(100)]
         for one in bad:
-            await gate.decide_at_last(STRANGER, LogIn(token=one))
+            await gate.decide_at_last(ANONYMOUS, LogIn(token=one))
     lines = [r.getMessage() for r in caplog.records if "bad tokens" in r.getMessage()]
     assert len(lines) == 7
     assert lines[-1] == "64 bad tokens so far, this one: signed with a key that isn't known here"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gateway.frames import Variant
-from gateway.hub import Hub, HubLimits, Subscription
+from gateway.hub import Hub, HubLimits
+from gateway.kept_topics import Subscription
 from gateway.logs import Logs
 from gateway.position import UNKNOWN, Copy, decode
 from gateway.publication import Publication

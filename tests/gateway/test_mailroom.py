@@ -16,11 +16,11 @@ from gateway.logs import Logs
 from gateway.mailroom import Mailroom
 from gateway.position import log_of
 from gateway.publication import Publication
-from gateway.resume import Recalled
+from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.mailbox import ANNOUNCEMENT, Kept, Mark
+from newsfabric.mailbox import ANNOUNCEMENT, Kept, UserMark
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -81,7 +81,7 @@ async def a_room(**settings: Any) -> AsyncIterator[Room]:
     mailroom = Mailroom(
         hub=hub,
         store=store,
-        told=told,
+        settings=told,
         spawn=spawn,
         publish=published.append,
         store_is_away=away.append,
@@ -184,8 +184,10 @@ async def test_what_is_unseen_and_older_than_two_minutes_goes_to_who_asks_at_onc
     assert numbers(found.publications) == [1, 2]
     assert numbers(room.published) == [2]
     # It goes to all devices when its copies were looked up: to whoever asked once more.
+    assert found.is_ahead
     assert not room.hub.knows(late)
     assert room.hub.offer(late, NOW) is not None
+    assert not (await room.mailroom.collect("user.42")).is_ahead
 
 
 async def test_a_row_whose_number_is_void_is_not_given(room: Room) -> None:
@@ -224,7 +226,7 @@ async def test_a_mark_that_came_lately_counts_though_the_store_hasnt_got_it(room
     await room.store.write(letters)
 
     def announced(seq: int, marked: Envelope, kind: Any) -> Envelope:
-        mark = Mark(topic="user.42", id=marked.id, kind=kind, at_ms=int(NOW * 1000))
+        mark = UserMark(topic="user.42", id=marked.id, kind=kind, at_ms=int(NOW * 1000))
         body = b'{"id":"%s","mark":"%s","at":%d}' % (mark.id.encode(), kind.encode(), mark.at_ms)
         return letter(seq, type=ANNOUNCEMENT, body=body)
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from gateway.position import UNKNOWN, Listed, Position, decode, encode
 from gateway.protocol import (
-    Admission,
     History,
     Intent,
     LogIn,
@@ -24,6 +23,7 @@ from gateway.protocol import (
     Session,
     SetMark,
     Subscribe,
+    Throttle,
     Unsubscribe,
     error_push,
 )
@@ -197,29 +197,29 @@ def test_subscribing_twice_or_to_too_many_is_refused_when_its_turn_comes() -> No
 def test_a_bucket_full_of_verbs_is_welcome_then_refused_then_hung_up_on() -> None:
     reader = session()
     verdicts = [reader.admit(now=0.0) for _ in range(8)]
-    assert verdicts == [Admission.WELCOME] * 4 + [Admission.REFUSED] * 3 + [Admission.HANG_UP]
+    assert verdicts == [Throttle.ALLOW] * 4 + [Throttle.REFUSE] * 3 + [Throttle.HANG_UP]
 
 
 def test_verbs_are_welcome_again_after_a_pause() -> None:
     reader = session()
     for _ in range(6):
         reader.admit(now=0.0)
-    assert reader.admit(now=0.5) is Admission.WELCOME
-    assert reader.admit(now=0.5) is Admission.REFUSED
+    assert reader.admit(now=0.5) is Throttle.ALLOW
+    assert reader.admit(now=0.5) is Throttle.REFUSE
 
 
 def test_refusals_are_forgotten_once_the_bucket_is_half_full() -> None:
     reader = session()
     for _ in range(7):
         reader.admit(now=0.0)
-    assert reader.admit(now=10.0) is Admission.WELCOME
-    assert [reader.admit(now=10.0) for _ in range(4)][-1] is Admission.REFUSED
+    assert reader.admit(now=10.0) is Throttle.ALLOW
+    assert [reader.admit(now=10.0) for _ in range(4)][-1] is Throttle.REFUSE
 
 
 def test_a_clock_that_goes_back_takes_nothing_away() -> None:
     reader = session()
-    assert reader.admit(now=100.0) is Admission.WELCOME
-    assert reader.admit(now=0.0) is Admission.WELCOME
+    assert reader.admit(now=100.0) is Throttle.ALLOW
+    assert reader.admit(now=0.0) is Throttle.ALLOW
 
 
 def test_an_error_push_tells_topic_and_ref_when_there_are_any() -> None:

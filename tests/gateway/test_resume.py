@@ -13,9 +13,11 @@ from envelopes import START_MS, envelope
 from gateway.archive import Archive
 from gateway.hub import Hub
 from gateway.logs import Logs
+from gateway.paging import page
 from gateway.position import UNKNOWN, Listed, Position, copy_of, decode, encode, log_hash
 from gateway.protocol import Gap
-from gateway.resume import Recalled, Resumer, page
+from gateway.recalled import Recalled
+from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
@@ -82,7 +84,7 @@ class Box:
         self.resumer = Resumer(
             hub=self.hub,
             archive=Archive(self.store, told),
-            told=told,
+            settings=told,
             spawn=self._spawn,
             now=lambda: NOW,
         )
@@ -255,6 +257,57 @@ async def test_a_crowd_that_comes_back_together_costs_one_read(box: Box) -> None
     assert len(box.store.reads) == 1
 
 
+async def test_late_copies_of_what_memory_has_lost_cost_no_more_reads(box: Box) -> None:
+    sent = [oregon(n) for n in range(90, 132)]
+    await box.store.write(sent)
+    box.comes(*sent[1:])
+    at = token(oregon=89, ago=10)
+    assert seqs(await box.resumer.recover(TOPIC, at)) == [*range(90, 132)]
+    for late in range(10):
+        # Dublin was cut off: its copies of 91 to 100, of which memory has none, come now.
+        box.comes(dublin(10 + late, 91 + late))
+        recalled = await box.resumer.recover(TOPIC, at)
+        assert (seqs(recalled), recalled.gap) == ([*range(90, 132)], None)
+    assert [read.region for read in box.store.reads] == ["oregon", "dublin"]
+    # Who has such a copy has the message.
+    has_one = await box.resumer.recover(TOPIC, token(oregon=89, dublin=10, ago=10))
+    assert seqs(has_one) == [90, *range(92, 132)]
+
+
+async def test_a_read_that_is_too_far_behind_late_copies_does_not_spoil_another(box: Box) -> None:
+    sent = [oregon(n, at=500_000 + n) for n in range(90, 1_300)]
+    late = [dublin(10 + n, 91 + n, at=500_000 + n) for n in range(1_101)]
+    await box.store.write([*sent, *late])
+    box.comes(*sent[1:])
+    assert (await box.resumer.recover(TOPIC, token(oregon=89, ago=90))).gap is None
+    # More than are remembered come after that read. Then Dublin is read, and one more comes.
+    box.comes(*late[:-1])
+    has_oregons = token(oregon=1_299, dublin=9, ago=90)
+    assert (await box.resumer.recover(TOPIC, has_oregons)).gap is None
+    box.comes(late[-1])
+    box.store.reads.clear()
+    assert (await box.resumer.recover(TOPIC, has_oregons)).gap is None
+    # What came then wasn't among what was read.
+    assert [read.region for read in box.store.reads] == ["dublin"]
+
+
+async def test_a_late_copy_of_what_was_not_read_is_read(box: Box) -> None:
+    # Of Dublin's messages 10 was read when it came, and 11 was missing.
+    await box.store.write([dublin(10, 95)])
+    box.comes(dublin(10, 95), *(oregon(n) for n in range(96, 120)))
+    at = token(oregon=130, dublin=9, ago=10)
+    assert [one.envelope.origin for one in (await box.resumer.recover(TOPIC, at)).publications] == [
+        "dublin"
+    ]
+    assert [read.region for read in box.store.reads] == ["dublin"]
+    # It is a copy of what memory has lost, and of nothing that was read.
+    await box.store.write([dublin(11, 97)])
+    box.comes(dublin(11, 97))
+    recalled = await box.resumer.recover(TOPIC, at)
+    assert recalled.gap is None
+    assert [read.region for read in box.store.reads] == ["dublin", "dublin"]
+
+
 async def test_what_comes_while_the_store_is_read_is_neither_lost_nor_given_twice(
     box: Box,
 ) -> None:
@@ -307,7 +360,7 @@ async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_told(box: Bo
 async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.resume._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.resume._TRY_SECONDS", 0.0)
     monkeypatch.setattr("gateway.resume._AGAIN_SECONDS", 0.0)
     box.comes(oregon(91))
     box.store.error = StoreUnavailable("away")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_desk import Desk, running
+from core_cluster import CoreCluster, running
 from gateways import ENGINES, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.gate import TokenSettings
+from gateway.settings import TokenSettings
 from newsfabric.amqp import Link
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.cli import revoke
@@ -35,8 +35,8 @@ async def test_a_revoked_user_is_out(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core, store = StubBroker(), MemoryStore(TABLE)
-    desk = Desk(core, core.connect(), store, TABLE)
-    await desk.open()
+    cluster = CoreCluster(core, core.connect(), store, TABLE)
+    await cluster.open()
 
     async def connect(urls: Sequence[str], **_: Any) -> Link:
         assert urls == ["amqp://core"]
@@ -45,7 +45,7 @@ async def test_a_revoked_user_is_out(
     monkeypatch.setattr(revoke, "connect", connect)
     told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     async with (
-        running(desk, now_ms=clock_ms),
+        running(cluster, now_ms=clock_ms),
         opened_box(engine, table=TABLE, store=store, tokens=told) as box,
         box.reader() as reader,
         box.reader() as other,
@@ -53,7 +53,7 @@ async def test_a_revoked_user_is_out(
         assert (await reader.ask(action="login", token=token("42")))["type"] == "logged_in"
         assert (await other.ask(action="login", token=token("7")))["type"] == "logged_in"
         # What the shovel between core and box does.
-        carrying = asyncio.create_task(_carry(desk, box.broker))
+        carrying = asyncio.create_task(_carry(cluster, box.broker))
         fabric = Fabric((REGION,))
         assert await revoke.tell_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
         assert (await reader.hear_close())[0] == 4001
@@ -65,8 +65,8 @@ async def test_a_revoked_user_is_out(
         await until(lambda: len(box.gateway.core.gate.revocations) == 1)
 
 
-async def _carry(desk: Desk, box: StubBroker) -> None:
+async def _carry(cluster: CoreCluster, box: StubBroker) -> None:
     while True:
-        for message in desk.broker.take(desk.taps["postoffice"]):
+        for message in cluster.broker.take(cluster.taps["postoffice"]):
             box.publish("postoffice", message)
         await asyncio.sleep(0.005)

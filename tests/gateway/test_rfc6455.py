@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
-from gateway.rfc6455 import FrameParser, Received, accept_key, close_code
+from gateway.rfc6455 import FrameParser, Received, accept_key
 from newsfabric.closing import INVALID_PAYLOAD, PROTOCOL_ERROR, TOO_BIG, UNFINISHED
 
 MASK = b"\x11\x22\x33\x44"
@@ -178,8 +180,18 @@ def test_endless_empty_fragments_are_refused_too() -> None:
     assert parser.violation is TOO_BIG
 
 
-def test_the_code_of_a_close() -> None:
-    assert (close_code(b""), close_code(b"\x0f\xa1x")) == (1005, 4001)
+def test_a_message_in_tiny_fragments_takes_no_more_memory_than_another() -> None:
+    parser, fragment = FrameParser(16_384), frame(0, b"xy", fin=False)
+    parser.feed(frame(TEXT, b"xy", fin=False))
+    tracemalloc.start()
+    try:
+        for _ in range(8_000):
+            parser.feed(fragment)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert parser.violation is None
+    assert held < 2 * 16_384
 
 
 @given(st.lists(st.binary(max_size=300), max_size=5), st.data())

@@ -28,6 +28,7 @@ from gateway.protocol import (
     Session,
     SetMark,
     Subscribe,
+    Subscribed,
     Unsubscribe,
     error_push,
     marked_push,
@@ -100,7 +101,7 @@ def check(intent: Intent) -> None:
         case Unsubscribe():
             push = unsubscribed_push(intent)
         case Subscribe(rewind=rewind):
-            push = subscribed_push(intent, "AQ")
+            push = subscribed_push(intent, Subscribed("AQ"))
             if rewind is not None:
                 assert (rewind.count is None) != (rewind.seconds is None)
                 assert 1 <= (rewind.count or 1) <= LIMITS.rewind

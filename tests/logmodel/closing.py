@@ -22,7 +22,7 @@ class Closing:
     """The logs of others as one router watches them."""
 
     #: For how long a row must not have moved, by our own clock.
-    patience = CLOSE_AFTER
+    close_after = CLOSE_AFTER
 
     def __init__(self, region: str, router: str, *, window: int = WINDOW) -> None:
         self.region = region
@@ -43,7 +43,7 @@ class Closing:
         """Whether a row that is still so has been so for long enough. Call it at each look."""
         stored = as_in_store(row)
         watch = self._watched.setdefault(log, Watch(stored.log.region))
-        watch.patience = self.patience
+        watch.close_after = self.close_after
         return self.is_ours(log) and watch.may_close(stored, now)
 
     def end_of(self, row: DirectoryRow, read: Reading) -> tuple[Ending, list[Row]]:

@@ -42,7 +42,7 @@ def replaced(row: DirectoryRow, by: DirectoryRow) -> DirectoryRow | None:
 
 def as_in_store(row: DirectoryRow, log: Log = _SOME_LOG) -> logs.DirectoryRow:
     """The project's row of ``log``; where it doesn't matter, of any."""
-    voids = tuple((number, number) for number in sorted(row.voids))
+    voids = tuple((number, number) for number in sorted(row.voids)) if row.voids else ()
     return logs.DirectoryRow(log, row.version, row.low, row.ended, voids)
 
 

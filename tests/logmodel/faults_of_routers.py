@@ -70,7 +70,7 @@ class SuccessorCloses(Closing):
 
 
 class CloseEarly(Closing):
-    patience = 10.0
+    close_after = 10.0
 
 
 class CloseShort(Closing):

@@ -244,7 +244,7 @@ class Gateway:
 
     def _repair(self, log: Log, known: KnownLog) -> None:
         world = self.world
-        numbers = each(known.missing())
+        numbers = each(known.missing()) if known.lacks else []
         tail = each(known.tail()) if known.is_silent(world.now) else []
         if not numbers and not tail:
             return

@@ -96,7 +96,7 @@ def regions_are_cut(world: World) -> None:
     rng = world.rng
     a, b = rng.sample(world.regions, 2)
     if not world.cuts.between(a, b):
-        world.cuts.cut(a, b, world.now + rng.choice([30, 300, 3000]) * rng.random())
+        world.cuts.cut(a, b, world.now + rng.choice([30, 300, 1500]) * rng.random())
 
 
 def gateway_is_deaf(world: World) -> None:
@@ -158,23 +158,27 @@ _WEIGHTS = [share for share, _ in _SHARES]
 _ACTS = [act for _, act in _SHARES]
 
 
+# How many acts a history has. Each length has about the same share of all that is played.
+_LENGTHS = (20, 60, 150, 300)
+_LENGTH_WEIGHTS = (15, 5, 2, 1)
+
+
 def play(world: World) -> None:
     """One history: chaos, the healing, and time enough for everything to be settled."""
     rng = world.rng
     world.run(rng.choice([0, 5, 30]))
     pace = rng.choice([1.0, 5.0, 20.0])
-    _chaos(world, rng.choice([150, 300, 450]), pace)
+    _chaos(world, rng.choices(_LENGTHS, _LENGTH_WEIGHTS)[0], pace)
     if rng.random() < 0.15:
         # Long enough for logs to leave positions; then some chaos among old positions.
         heal(world)
-        world.run(POSITION_REACH + 7200)
+        world.run(POSITION_REACH + 3600)
         world.is_quiet = False
         _chaos(world, 100, pace)
     heal(world)
-    # Rows of a cut come up to an hour after its end.
-    world.run(5400)
+    _settle(world)
     _all_readers_come(world)
-    world.run(1200)
+    world.run(900)
 
 
 def _chaos(world: World, acts: int, pace: float) -> None:
@@ -202,6 +206,14 @@ def heal(world: World) -> None:
             routers[0].start()
     for gateway in world.gateways:
         gateway.deaf_until = 0.0
+
+
+def _settle(world: World) -> None:
+    """Until every row has come, and all was written, closed and read.
+
+    Rows of a cut come up to half an hour after its end.
+    """
+    world.run(max(1200, world.last_row_at + 300 - world.now))
 
 
 def _region_dies(world: World, region: str) -> None:

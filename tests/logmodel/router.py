@@ -256,9 +256,10 @@ class Router:
         world, rng, stores = self.world, self.world.rng, self.world.stores
         copy, row = job.copy, job.row
         if index:
-            world.at(world.now + late, stores.put_index, self.region, copy, row)
+            world.bring(world.now + late, stores.put_index, self.region, copy, row)
         if message:
-            world.at(world.now + late * rng.random(), stores.put_message, self.region, copy, row)
+            after = late * rng.random()
+            world.bring(world.now + after, stores.put_message, self.region, copy, row)
         if index and message:
             return
         for other in world.regions:
@@ -267,7 +268,7 @@ class Router:
             if rng.random() < world.profile.stray:
                 for put in (stores.put_index, stores.put_message):
                     if rng.random() < 0.7:
-                        world.at(world.now + rng.uniform(0, 5), put, other, copy, row)
+                        world.bring(world.now + rng.uniform(0, 5), put, other, copy, row)
 
     def write_void(self, job: Job) -> None:
         """End its number as a void row, written until confirmed."""
@@ -276,7 +277,7 @@ class Router:
         failed = world.stores.is_down(self.region) or rng.random() < world.profile.partial
         if not failed or rng.random() < 0.5:
             put = world.stores.put_index
-            world.at(world.now + rng.uniform(0, 0.3), put, self.region, job.copy, VOID)
+            world.bring(world.now + rng.uniform(0, 0.3), put, self.region, job.copy, VOID)
         if failed:
             self.later(rng.uniform(2, 8), self.write_void, job)
         else:

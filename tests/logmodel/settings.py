@@ -17,20 +17,16 @@ SMALLEST_WINDOW = 3
 IDENTITY_WINDOW = 900.0
 # Copies of one message are numbered within this time (docs/guarantees.md).
 APART = 750.0
-# How far clocks may be from each other when ages of minutes are compared.
-CLOCKS = 30.0
 # A router publishes nothing that it has held for longer, and queues keep nothing for longer.
 HOLD = 150.0
 QUEUE_TTL = 150.0
 # A position counts a log that it doesn't list as seen whole if it began so long before. Six hours
 # in the design; here still more than a cut and the late rows after it.
-POSITION_REACH = 9000.0
+POSITION_REACH = 4500.0
 # Messages that the memory of a topic keeps.
 MEMORY_SIZE = 3
 # A gateway asks another region's store for so long before it says ``recovered: false``.
 RESUME_PATIENCE = 2.0
-# A router's clock may step by this within one log.
-CLOCK_STEP = 30.0
 # A log without a tick for so long is silent.
 SILENT_AFTER = 2.0
 

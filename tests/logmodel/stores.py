@@ -132,15 +132,15 @@ class Stores:
         world = self._world
         lag = world.rng.expovariate(1 / self._lag)
         if world.rng.random() < 0.02 and not world.is_quiet:
-            lag = world.rng.uniform(0, 3000)
-        world.at(world.now + lag, self._arrive, origin, to, put, what, row)
+            lag = world.rng.uniform(0, 1500)
+        world.bring(world.now + lag, self._arrive, origin, to, put, what, row)
 
     def _arrive(self, origin: str, to: str, put: object, what: object, row: object) -> None:
         world = self._world
         end = world.cuts.end(origin, to)
         if end > world.now:
-            late = world.rng.uniform(0, world.rng.choice([5, 600, 3600]))
-            world.at(end + late, self._arrive, origin, to, put, what, row)
+            late = world.rng.uniform(0, world.rng.choice([5, 300, 1800]))
+            world.bring(end + late, self._arrive, origin, to, put, what, row)
         else:
             assert callable(put)
             put(to, what, row)

@@ -13,6 +13,7 @@ from tests.logmodel.late import LateMessages
 from tests.logmodel.memory import TopicMemory
 from tests.logmodel.positions import Position
 from tests.logmodel.resuming import Resuming
+from tests.logmodel.settings import POSITION_REACH
 
 LOG = Log("A", "A1", 1_000_000)
 ABROAD = Log("B", "B1", 1_000_000)
@@ -35,8 +36,9 @@ def position(**marks: int) -> Position:
 
 def test_a_log_that_is_not_listed_is_unseen_if_it_is_young_and_seen_if_it_is_old() -> None:
     later = Position(20_000_000, {})
-    assert not later.covers(Log("A", "A1", 11_001_000), 1)
-    assert later.covers(Log("A", "A1", 11_000_000), 1)
+    reach_ms = int(POSITION_REACH * 1000)
+    assert not later.covers(Log("A", "A1", 20_001_000 - reach_ms), 1)
+    assert later.covers(Log("A", "A1", 20_000_000 - reach_ms), 1)
 
 
 # Memory.

@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from gateway.known_log import KnownLog
+
 from .book import Book
 from .brokers import Brokers, Cuts
 from .checks import check_end
@@ -28,6 +30,18 @@ from .stores import Stores
 FIRST_SECOND = 1_000_000.0
 
 
+_WITH_WINDOW: dict[tuple[type[KnownLog], int], type[KnownLog]] = {}
+
+
+def with_window(known: type[KnownLog], window: int) -> type[KnownLog]:
+    """``known`` with this window. One class for each: a new one for each history makes CPython,
+    and PyPy much more, forget what it has optimised."""
+    made = _WITH_WINDOW.get((known, window))
+    if made is None:
+        made = _WITH_WINDOW[known, window] = type("KnownLog", (known,), {"window": window})
+    return made
+
+
 class World:
     """Regions with stores, brokers, routers, gateways, publishers and readers."""
 
@@ -42,9 +56,11 @@ class World:
         #: Numbers that may be under way above low.
         self.window = rng.randint(SMALLEST_WINDOW, WINDOW)
         #: What a gateway knows of a log, with this window.
-        self.known_log = type("KnownLog", (parts.known,), {"window": self.window})
+        self.known_log = with_window(parts.known, self.window)
         #: Healed: nothing is lost any more.
         self.is_quiet = False
+        #: When the last row comes that was sent before the healing.
+        self.last_row_at = 0.0
         self.book = Book()
         self.cuts = Cuts(self)
         self.stores = Stores(self)
@@ -72,6 +88,12 @@ class World:
     def at(self, when: float, step: Callable[..., None], *args: Any) -> None:
         """Call ``step`` at that time. What is due at one time happens in the order of calls."""
         heapq.heappush(self._events, (when, next(self._order), step, args))
+
+    def bring(self, when: float, step: Callable[..., None], *args: Any) -> None:
+        """As :meth:`at`, of a row that is on its way to a store."""
+        if not self.is_quiet:
+            self.last_row_at = max(self.last_row_at, when)
+        self.at(when, step, *args)
 
     def pause(self, shortest: float, longest: float, *, quiet: float) -> float:
         """A random pause of what happens again and again.

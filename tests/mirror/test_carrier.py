@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.amqp.stub import StubBroker, StubLink
 from newsfabric.envelope import encode
-from newsfabric.mirror.carrier import Carrier, Outbox
+from newsfabric.mirror.carrier import Carrier, SendBuffer
 from newsfabric.mirror.copying import Copying, Heard, carried_patterns
 from newsfabric.mirror.ledger import Outcome
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -33,7 +33,7 @@ TABLE = TopicTable(
 class Between:
     """A carrier, both brokers, and what it said."""
 
-    def __init__(self, outbox: Outbox | None, share: float) -> None:
+    def __init__(self, buffer: SendBuffer | None, share: float) -> None:
         self.original, self.other = StubBroker(), StubBroker()
         self.original.declare_exchange("postoffice")
         self.other.declare_exchange("publish")
@@ -46,7 +46,7 @@ class Between:
             clock=lambda: self.now,
             on_heard=self.heard.append,
             on_outcome=lambda identity, outcome: self.outcomes[identity].append(outcome),
-            outbox=outbox,
+            buffer=buffer,
         )
 
     def say(self, *numbers: int, **fields: Any) -> None:
@@ -62,9 +62,9 @@ class Between:
 
 @contextlib.asynccontextmanager
 async def between(
-    *, outbox: Outbox | None = None, share: float = 1.0, up: bool = True
+    *, buffer: SendBuffer | None = None, share: float = 1.0, up: bool = True
 ) -> AsyncIterator[Between]:
-    found = Between(outbox, share)
+    found = Between(buffer, share)
     links: list[StubLink] = [found.original.connect(), found.other.connect()]
     if not up:
         found.other.cut()
@@ -108,7 +108,7 @@ async def test_of_a_share_all_is_heard_and_a_part_goes() -> None:
 
 
 async def test_while_the_other_is_away_the_original_s_queue_stays_empty() -> None:
-    async with between(outbox=Outbox(most=3), up=False) as both:
+    async with between(buffer=SendBuffer(most=3), up=False) as both:
         both.say(*range(10))
         await until(lambda: len(both.heard) == 10)
         (queue,) = both.original.route("postoffice", "news.x")
@@ -148,7 +148,7 @@ async def test_an_other_that_refuses_everything_is_told_of_and_gets_nothing_twic
 
 async def test_an_other_without_the_exchange_costs_only_what_was_sent() -> None:
     async with between() as both:
-        both.other._exchanges.clear()
+        both.other.delete_exchange("publish")
         both.say(1)
         await until(lambda: both.ends() == ["unconfirmed"])
         assert "publish" in both.carrier.refusal
@@ -200,19 +200,19 @@ async def test_a_hostile_message_is_counted_and_the_next_one_goes(message: Messa
     st.integers(1, 5),
     st.integers(1, 60),
 )
-def test_an_outbox_keeps_to_its_bounds_and_loses_the_oldest(
+def test_a_buffer_keeps_to_its_bounds_and_loses_the_oldest(
     pushes: list[tuple[int, float]], most: int, most_bytes: int
 ) -> None:
-    outbox = Outbox(most=most, most_bytes=most_bytes, oldest=10.0)
+    buffer = SendBuffer(most=most, most_bytes=most_bytes, oldest=10.0)
     now, gone = 0.0, []
     for n, (size, later) in enumerate(pushes):
         now += later
-        gone += outbox.push(n, Message("news.x", b"x" * size), now)
-        assert len(outbox) <= most
+        gone += buffer.push(n, Message("news.x", b"x" * size), now)
+        assert len(buffer) <= most
     kept = []
     size = 0
-    while outbox:
-        identity, copy = outbox.pop()
+    while buffer:
+        identity, copy = buffer.pop()
         kept.append(identity)
         size += len(copy.body)
     assert size <= most_bytes

@@ -15,7 +15,7 @@ def value(name: str, **labels: str) -> float:
 
 
 def hear(ledger: Ledger, identity: int) -> None:
-    ledger.heard(
+    ledger.note_original(
         identity,
         topic_class="gold",
         published=100.0,

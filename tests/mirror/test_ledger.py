@@ -16,7 +16,7 @@ INF = float("inf")
 
 
 def heard(ledger: Ledger, identity: int = 1, now: float = 100.0, **fields: Any) -> None:
-    ledger.heard(
+    ledger.note_original(
         identity,
         **{
             "topic_class": "gold", "published": now - 0.010, "now": now,

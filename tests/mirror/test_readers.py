@@ -37,13 +37,13 @@ def test_what_is_wanted_goes_over_a_pipe() -> None:
 
 
 async def test_readers_come_read_and_leave_as_it_is_wanted() -> None:
-    desk = Frontdesk()
+    frontdesk = Frontdesk()
     async with opened_box() as box:
-        desk.boxes = [box]
-        async with ReadersProcess.start([desk.url], ramp=100.0, seed=1) as readers:
+        frontdesk.boxes = [box]
+        async with ReadersProcess.start([frontdesk.url], ramp=100.0, seed=1) as readers:
             readers.tell(crowd(5))
             await until(lambda: readers.said["readers"] == 5)
-            assert desk.asked == 5
+            assert frontdesk.asked == 5
             box.publish("news.breaking")
             await until(lambda: readers.said["messages"] == 5)
             readers.tell(crowd(2))
@@ -54,37 +54,37 @@ async def test_readers_come_read_and_leave_as_it_is_wanted() -> None:
             assert readers.said["failed"] == 0
             assert readers.said["connect_p50_ms"] > 0
         assert readers.said["trouble"] == "the readers' process has ended"
-    await desk.close()
+    await frontdesk.close()
 
 
 async def test_where_nobody_lets_them_in_they_fail_ever_more_seldom_and_come_once_it_does() -> None:
-    desk = Frontdesk()
+    frontdesk = Frontdesk()
     async with (
         opened_box() as box,
-        ReadersProcess.start([desk.url], ramp=100.0, seed=1) as readers,
+        ReadersProcess.start([frontdesk.url], ramp=100.0, seed=1) as readers,
     ):
         readers.tell(crowd(5))
         await until(lambda: readers.said["failed"] > 0 and readers.said["turned_away"] > 0)
         assert "no gateway in oregon is ready" in readers.said["trouble"]
-        desk.boxes = [box]
+        frontdesk.boxes = [box]
         await until(lambda: readers.said["readers"] == 5)
         assert readers.said["trouble"] == ""
-    await desk.close()
+    await frontdesk.close()
 
 
 async def test_a_gateway_that_dies_cuts_them_off_and_nobody_comes_in() -> None:
-    desk = Frontdesk()
-    async with ReadersProcess.start([desk.url], ramp=100.0, seed=1) as readers:
+    frontdesk = Frontdesk()
+    async with ReadersProcess.start([frontdesk.url], ramp=100.0, seed=1) as readers:
         async with opened_box() as box:
-            desk.boxes = [box]
+            frontdesk.boxes = [box]
             readers.tell(crowd(3))
             await until(lambda: readers.said["readers"] == 3)
-            desk.boxes = []
+            frontdesk.boxes = []
         await until(lambda: readers.said["cut_off"] == 3)
-    await desk.close()
+    await frontdesk.close()
 
 
-class Desk:
+class BoardServer:
     """Answers ``/board.json`` with whatever ``answer`` is, to whoever has ``token``."""
 
     def __init__(self) -> None:
@@ -93,7 +93,9 @@ class Desk:
         self._sockets = bind_sockets(0, "127.0.0.1")
         self.url = f"http://127.0.0.1:{self._sockets[0].getsockname()[1]}/board.json"
         self._server = HTTPServer(
-            Application([("/board.json", _Board, {"desk": self})], log_function=lambda _: None)
+            Application(
+                [("/board.json", _Board, {"board_server": self})], log_function=lambda _: None
+            )
         )
         self._server.add_sockets(self._sockets)
 
@@ -103,19 +105,19 @@ class Desk:
 
 
 class _Board(RequestHandler):
-    def initialize(self, desk: Desk) -> None:
-        self.desk = desk
+    def initialize(self, board_server: BoardServer) -> None:
+        self.server = board_server
 
     def get(self) -> None:
-        if self.desk.token is not None:
+        if self.server.token is not None:
             said = self.request.headers.get("Authorization")
-            self.set_status(200 if said == f"Bearer {self.desk.token}" else 401)
-        self.write(self.desk.answer)
+            self.set_status(200 if said == f"Bearer {self.server.token}" else 401)
+        self.write(self.server.answer)
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
-    found = Desk()
+async def board_server() -> AsyncIterator[BoardServer]:
+    found = BoardServer()
     yield found
     await found.close()
 
@@ -135,11 +137,13 @@ def board(readers: Any) -> bytes:
     return orjson.dumps({"regions": [{"name": "oregon", "totals": {"readers": readers}}]})
 
 
-async def test_the_board_is_asked_with_the_token_of_the_moment(desk: Desk, tmp_path: Path) -> None:
-    desk.answer, desk.token = board(7), "new"
+async def test_the_board_is_asked_with_the_token_of_the_moment(
+    board_server: BoardServer, tmp_path: Path
+) -> None:
+    board_server.answer, board_server.token = board(7), "new"
     token_file = tmp_path / "token"
     token_file.write_text("old\n")
-    async with asking(desk.url, token_file) as found:
+    async with asking(board_server.url, token_file) as found:
         await until(lambda: "401" in found.trouble)
         assert found.crowded is None
         token_file.write_text("new\n")
@@ -149,24 +153,24 @@ async def test_the_board_is_asked_with_the_token_of_the_moment(desk: Desk, tmp_p
 
 @pytest.mark.parametrize("text", ["a b", "a\r\nHost: x", "\x00"])
 async def test_a_file_without_a_token_is_said_and_not_sent(
-    desk: Desk, tmp_path: Path, text: str
+    board_server: BoardServer, tmp_path: Path, text: str
 ) -> None:
-    desk.answer = board(7)
+    board_server.answer = board(7)
     token_file = tmp_path / "token"
     token_file.write_text(text)
-    async with asking(desk.url, token_file) as found:
+    async with asking(board_server.url, token_file) as found:
         await until(lambda: "holds no token" in found.trouble)
         assert found.crowded is None
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff", b"[]", b'{"regions": 7}', b"[" * 100_000])
 async def test_an_answer_that_is_no_board_is_said_and_the_last_one_stands(
-    desk: Desk, answer: bytes
+    board_server: BoardServer, answer: bytes
 ) -> None:
-    desk.answer = board(7)
-    async with asking(desk.url) as found:
+    board_server.answer = board(7)
+    async with asking(board_server.url) as found:
         await until(lambda: found.crowded is not None)
-        desk.answer = answer
+        board_server.answer = answer
         await until(lambda: found.trouble)
         assert found.crowded == Crowded(readers=7)
 

@@ -21,7 +21,7 @@ def document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
     """Two messages of gold, of which the observer there had ``there``, after 20 ms."""
     ledger = Ledger()
     for identity in range(2):
-        ledger.heard(
+        ledger.note_original(
             identity, topic_class="gold", published=99.99, now=100.0,
             watched_here=True, watched_there=True,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from gateways import TABLE, Box, opened_box, settle
 from gateway.drain import drain
 from newsfabric.envelope import Envelope
 from newsfabric.errors import Disconnected, ReaderError, StoreUnavailable
-from newsfabric.reader import TRANSPORTS, Gateway, Push, Reader, Transport, connect, follow
+from newsfabric.reader import TRANSPORTS, Endpoint, Push, Reader, Transport, connect, follow
 from newsfabric.store.memory import MemoryStore
 
 PATIENCE = 60.0
@@ -86,7 +86,7 @@ async def test_where_nobody_listens_it_is_disconnected(
     transport: Transport, unused_tcp_port: int
 ) -> None:
     host = f"127.0.0.1:{unused_tcp_port}"
-    nowhere = Gateway(
+    nowhere = Endpoint(
         sockjs_url=f"http://{host}/s", websocket_url=f"ws://{host}/w", sse_url=f"http://{host}/e"
     )
     with pytest.raises(Disconnected) as caught:
@@ -116,7 +116,9 @@ async def test_who_stops_waiting_for_a_websocket_leaves_no_connection_behind() -
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        gateway = Gateway(sockjs_url=f"http://{host}/s", websocket_url=f"ws://{host}/w", sse_url="")
+        gateway = Endpoint(
+            sockjs_url=f"http://{host}/s", websocket_url=f"ws://{host}/w", sse_url=""
+        )
         waiting = asyncio.create_task(connect(gateway, "websocket"))
         await asyncio.wait_for(asked.wait(), PATIENCE)
         waiting.cancel()
@@ -127,7 +129,7 @@ async def test_who_stops_waiting_for_a_websocket_leaves_no_connection_behind() -
         assert await asyncio.wait_for(ended, PATIENCE) == b"\x88"
 
 
-async def _subscribe_at(gateway: Gateway, transport: Transport) -> None:
+async def _subscribe_at(gateway: Endpoint, transport: Transport) -> None:
     async with await connect(gateway, transport) as reader:
         await reader.subscribe(TOPIC)
         await hear(reader)

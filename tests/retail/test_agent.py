@@ -13,14 +13,14 @@ import tornado.netutil
 import tornado.web
 from brokers import Brokers as Nodes
 
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare, Delivery, Message
 from newsfabric.amqp.link import PikaLink, connect
-from newsfabric.control import Drain, LoadReport, Tick, decode_load, encode_drain, encode_tick
+from newsfabric.control import DrainOrder, LoadReport, Tick, decode_load, encode_drain, encode_tick
 from newsfabric.management import Management
 from newsfabric.reports import Report, decode_report
 from newsfabric.settings import Credentials
 from newsfabric.topology import Binding, declare_core, parts
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 from retail.agent import Agent, AgentSettings
 from retail.feed import choose
 
@@ -247,7 +247,7 @@ async def test_a_box_that_a_scaler_orders_to_drain_leaves_and_says_last_that_it_
 ) -> None:
     running = asyncio.create_task(_agent(nodes, gateway.url).run(asyncio.Event()))
     await core.until("ready")
-    order = Drain(region="oregon", box=BOX, by="oregon-scaler-1", sent_ms=1)
+    order = DrainOrder(region="oregon", box=BOX, by="oregon-scaler-1", sent_ms=1)
     await core.publish(encode_drain(dataclasses.replace(order, box="oregon-retail-2")))
     await core.until("ready")
     assert not gateway.draining
@@ -308,6 +308,32 @@ async def test_what_is_taken_from_a_box_is_made_again(
         # What isn't the agent's by name is left alone.
         assert set(await box.shovels()) == {"archive"}
         await box.delete_shovel("archive")
+
+
+async def test_queues_that_are_deleted_with_what_is_in_them_are_made_and_bound_again(
+    nodes: Nodes, core: Core, gateway: Gateway
+) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(_agent(nodes, gateway.url).run(stop))
+    box = Management(nodes.node(BOX).management_url, GUEST)
+    there = Management(nodes.node("oregon-core-1").management_url, GUEST)
+    async with box, there:
+        await core.until("ready")
+        # Their shovels run on: each makes its queue again, and binds it to nothing.
+        await there.delete_queue(QUEUE)
+        await box.delete_queue("shovel.upstream")
+        await box.delete_queue("gateway")
+
+        async def bound() -> bool:
+            own = {Binding("postoffice", "gateway"), Binding("upstream", "shovel.upstream")}
+            fed = Binding("postoffice", QUEUE) in await there.bindings()
+            return fed and own <= await box.bindings()
+
+        await _until(bound)
+        assert (await core.until("ready")).box == BOX
+    stop.set()
+    async with asyncio.timeout(TIMEOUT):
+        await running
 
 
 async def test_of_a_box_that_disappears_nothing_is_left_on_the_core(

@@ -158,7 +158,7 @@ def test_an_agent_that_was_stopped_for_a_while_accuses_nobody() -> None:
 def test_what_came_of_any_region_shows_that_a_feed_moves() -> None:
     arrivals = Arrivals()
     assert not arrivals.moving(0.0)
-    arrivals.heard(feed_name(1), "dublin", 10.0)
+    arrivals.note_arrival(feed_name(1), "dublin", 10.0)
     assert arrivals.moving(15.0)
     assert not arrivals.moving(15.1)
     assert arrivals.through(feed_name(1)) == 10.0
@@ -169,5 +169,5 @@ def test_what_came_of_any_region_shows_that_a_feed_moves() -> None:
 def test_a_flood_of_regions_takes_bounded_memory() -> None:
     arrivals = Arrivals()
     for n in range(10_000):
-        arrivals.heard(feed_name(1), f"region-{n}", 0.0)
+        arrivals.note_arrival(feed_name(1), f"region-{n}", 0.0)
     assert len(arrivals.ages(0.0)) == 64

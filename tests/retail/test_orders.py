@@ -9,13 +9,13 @@ import pytest
 from shovelled import shovelled
 
 from newsfabric.amqp import Delivery, Message
-from newsfabric.control import DRAIN_EXPIRES_MS, Drain, decode_drain, encode_drain, is_drain
+from newsfabric.control import DRAIN_EXPIRES_MS, DrainOrder, decode_drain, encode_drain, is_drain
 from newsfabric.settings import Credentials
 from retail.agent import Agent, AgentSettings
-from retail.drain import Drain as Leaving
+from retail.drain import Drain
 from retail.load import AWAY, emptied
 
-ORDER = Drain(region="oregon", box="oregon-retail-1", by="oregon-scaler-1", sent_ms=5)
+ORDER = DrainOrder(region="oregon", box="oregon-retail-1", by="oregon-scaler-1", sent_ms=5)
 
 
 class Acks:
@@ -93,8 +93,8 @@ def test_an_order_is_what_was_sent_and_doesnt_outlive_its_time() -> None:
     assert message.properties.user_id is None
 
 
-def through(*events: Any) -> Leaving:
-    leaving = Leaving()
+def through(*events: Any) -> Drain:
+    leaving = Drain()
     for event in events:
         leaving.on(event)
     return leaving

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from brokers import Brokers as Nodes
 
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Fabric, Region
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from brokers import Brokers as Nodes
 from fabrics import TOPICS
 
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Credentials, Fabric, Region
 from newsfabric.topology import Binding, Cluster
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 from shovels.apply import Brokers, Done, Status, carry_out, look, states
 from shovels.homes import AWAY_AFTER, STEADY_AFTER, Seen, Uptimes
 

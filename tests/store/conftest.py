@@ -11,9 +11,9 @@ from cassandra_keyspace import Keyspace
 from envelopes import Clock
 from stores import ALL_STORES, STORES, TOPICS, Opener
 
+from localfabric.nodes.cassandra import LocalCassandra
 from newsfabric.errors import StoreUnavailable
 from newsfabric.store import Store
-from newsfabric.world.cassandra import LocalCassandra
 
 PATIENCE = 60.0
 

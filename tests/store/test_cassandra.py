@@ -13,23 +13,24 @@ import pytest
 from cassandra_keyspace import Keyspace
 from envelopes import START_MS, Clock, envelope
 
+from localfabric.nodes.cassandra import LocalCassandra
+from localfabric.nodes.ports import free_ports
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import open_store
 from newsfabric.store._cassandra_session import Session
 from newsfabric.store._unreadable import UNREADABLE
 from newsfabric.store.cassandra import CassandraStore
-from newsfabric.store.logs import DirectoryRow, Log
+from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicPolicy, TopicTable
-from newsfabric.world.broker import free_ports
-from newsfabric.world.cassandra import LocalCassandra
 
 T = TypeVar("T")
 
 pytestmark = pytest.mark.cassandra
 
 TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
-CHECK = (rows.SLOTS, ("journal", 0, 0, 1))
+LOG = Log("oregon", "oregon-router-1", START_MS)
+CHECK = (rows.SLOTS, ("topic:", 0, 0, 1))
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ async def test_rows_end_by_themselves_a_minute_after_their_message(store, keyspa
     )
     assert 3_600 < left <= 3_660
     assert written // 1_000 == START_MS
-    ((left,),) = keyspace.execute("SELECT TTL(body) FROM journal")
-    assert 3_600 < left <= 3_660
+    ((left,),) = keyspace.execute("SELECT TTL(topic) FROM log")
+    assert 3_600 < left - 2 * 86_400 <= 3_660
     ((left,),) = keyspace.execute("SELECT TTL(envelope) FROM latest_by_key")
     assert 7_200 < left <= 7_320
 
@@ -112,18 +113,21 @@ async def test_a_row_that_no_router_wrote_is_a_store_error(store, keyspace):
         await store.history("news.breaking", limit=10)
 
 
-async def test_the_journal_leaves_out_what_no_router_wrote_and_counts_it(store, keyspace):
-    batch = [envelope(n, at=n) for n in range(8)]
+async def test_half_of_a_number_is_what_no_router_wrote_and_it_is_counted(store, keyspace):
+    batch = [envelope(n, at=n) for n in range(1, 9)]
     await store.write(batch)
     keyspace.execute(
-        "INSERT INTO journal (bucket, shard, id, router, epoch, seq, topic, body, rest) VALUES"
-        f" ({START_MS // rows.BUCKET_MS}, 0, {envelope(3).id}, 'r', 1, 1, 'news.x', 0x00, '[]')"
+        "UPDATE messages_by_topic SET rest = '[]'"
+        f" WHERE topic = 'news.breaking' AND day = {START_MS // rows.DAY_MS}"
+        f" AND id = {batch[3].id} AND router = '{LOG.router}' AND epoch = {LOG.epoch} AND seq = 4"
     )
+    expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
+    expected[3] = Number(4, State.HALF)
     before = UNREADABLE._value.get()
-    for limit in (1, 2, 8, 100):
-        span = {"from_ms": 0, "to_ms": START_MS + 1_000, "limit": limit}
-        assert await store.journal(**span) == batch[:limit]
-    assert UNREADABLE._value.get() > before
+    assert await store.numbers(LOG, first=1, last=8, limit=100) == expected
+    assert UNREADABLE._value.get() == before + 1
+    for limit in (3, 4, 7):
+        assert await store.numbers(LOG, first=1, last=8, limit=limit) == expected[:limit]
 
 
 async def test_a_node_that_does_not_answer_is_unavailable_and_then_works_again(store, frozen):
@@ -222,19 +226,15 @@ async def _until_well(asks: Callable[[], Awaitable[T]]) -> T:
                 await asyncio.sleep(0.1)
 
 
-async def test_a_day_has_more_slots_than_a_page_of_the_driver(store, keyspace):
-    day = START_MS // rows.DAY_MS
-    first = day * rows.DAY_MS // rows.BUCKET_MS
+async def test_an_answer_has_more_rows_than_a_page_of_the_driver(store, keyspace):
+    scope = rows.topic_scope("news.breaking")
     insert = "INSERT INTO slots (scope, slot) VALUES ('{}', {});"
-    slots = [insert.format(rows.day_scope(day), first + n) for n in range(5_100)]
+    slots = [insert.format(scope, n) for n in range(5_100)]
     for at in range(0, len(slots), 300):
         some = "".join(slots[at : at + 300])
         keyspace.execute(f"BEGIN UNLOGGED BATCH {some} APPLY BATCH")
-    read = (rows.SLOTS, (rows.day_scope(day), first, first + 10_000, 10_000))
+    read = (rows.SLOTS, (scope, 0, 10_000, 10_000))
     assert len(await store._session.read(*read)) == 5_100
-
-
-LOG = Log("oregon", "oregon-router-1", START_MS)
 
 
 async def test_a_log_whose_names_ended_before_its_row_is_named_again(keyspace):

@@ -17,11 +17,11 @@ from cassandra import OperationTimedOut
 from cassandra.cluster import Cluster, NoHostAvailable
 from gateways import until
 
+from localfabric.nodes.cassandra import LocalCassandra
+from localfabric.world.cassandra_home import CassandraHome
 from newsfabric.store._cassandra_cluster import cluster, keep_nodes_known
 from newsfabric.store._cassandra_presence import Presence
 from newsfabric.store._cassandra_url import parse_address
-from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import CassandraHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(300)]
 

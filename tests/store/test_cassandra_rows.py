@@ -24,7 +24,7 @@ TOPICS = TopicTable(
 KEY = ("id", "router", "epoch", "seq")
 FIELDS = {
     rows.INSERT_MESSAGE: ("topic", "day", *KEY, "body", "rest", "stamp", "ttl"),
-    rows.INSERT_JOURNAL: ("bucket", "shard", *KEY, "topic", "body", "rest", "stamp", "ttl"),
+    rows.INSERT_LOG: ("router", "epoch", "block", "seq", "topic", "id", "stamp", "ttl"),
     rows.INSERT_LATEST: ("topic", "key", "version", "envelope", "stamp", "ttl"),
 }
 
@@ -42,13 +42,14 @@ def plan_of(*envelopes, now_ms=START_MS):
     return rows.plan(envelopes, TOPICS, now_ms=now_ms)
 
 
-def test_every_message_is_in_its_topic_and_in_the_journal():
-    plan = plan_of(envelope(1, at=12_345))
+def test_every_message_is_in_its_topic_and_its_id_in_its_log():
+    plan = plan_of(envelope(5_000, at=12_345))
     (message,) = written(plan, rows.INSERT_MESSAGE)
-    (entry,) = written(plan, rows.INSERT_JOURNAL)
+    (entry,) = written(plan, rows.INSERT_LOG)
+    assert len(plan.batches) == 2
     assert (message["topic"], message["day"]) == ("news.breaking", START_MS // 86_400_000)
-    assert entry["bucket"] == (START_MS + 12_345) // 10_000
-    assert written(plan, rows.INSERT_LATEST) == []
+    assert (entry["block"], entry["seq"]) == (1, 5_000)
+    assert (entry["topic"], entry["id"]) == ("news.breaking", message["id"])
 
 
 def test_only_a_message_with_a_key_is_among_the_latest():
@@ -78,7 +79,7 @@ def test_one_request_writes_all_of_one_partition():
     plan = plan_of(*batch)
     requests = [batch.statement for batch in plan.batches]
     assert requests.count(rows.INSERT_MESSAGE) == 3
-    assert requests.count(rows.INSERT_JOURNAL) == rows.SHARDS
+    assert requests.count(rows.INSERT_LOG) == 1
 
 
 def test_a_request_stays_small_however_much_a_partition_gets():
@@ -118,7 +119,7 @@ def test_the_index_rows_of_a_log_are_one_request_for_each_block_of_numbers():
     ],
     ids=[
         "the topic's ttl and a minute for clocks that differ",
-        "ten minutes at least, for the journal",
+        "ten minutes at least, for who lacks its number",
         "at its end",
         "long after its end",
         "routed by a clock that is ahead",
@@ -143,11 +144,7 @@ def test_what_a_newer_version_hides_is_gone_before_the_newer_one():
 def test_partitions_are_noted_for_longer_than_their_rows_can_live():
     plan = plan_of(envelope(1))
     day = START_MS // 86_400_000
-    assert set(plan.slots) == {
-        ("topic:news.breaking", day),
-        ("journal", day),
-        (f"journal:{day}", START_MS // 10_000),
-    }
+    assert set(plan.slots) == {("topic:news.breaking", day)}
     assert plan.slots["topic:news.breaking", day] >= 3_600 + DAY_S
 
 
@@ -164,7 +161,7 @@ def test_timestamps_and_places_sort_as_ids_do(ms, other_ms, identity, step):
 
 
 def test_what_a_later_release_adds_to_a_row_is_left_out():
-    (row,) = written(plan_of(envelope(1)), rows.INSERT_JOURNAL)
+    (row,) = written(plan_of(envelope(1)), rows.INSERT_MESSAGE)
     rest = row["rest"].replace("{", '{"mood":"fine",', 1)
     read = rows.envelope(row["topic"], (*(row[name] for name in KEY), row["body"], rest))
     assert read == envelope(1)

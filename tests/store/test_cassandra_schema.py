@@ -16,6 +16,7 @@ from cassandra.connection import DefaultEndPoint
 from cassandra.policies import SimpleConvictionPolicy
 from cassandra.pool import Host
 
+from localfabric.nodes.cassandra import LocalCassandra
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.store._cassandra_schema import (
     Migration,
@@ -27,7 +28,6 @@ from newsfabric.store._cassandra_schema import (
     statements,
 )
 from newsfabric.store._cassandra_url import Address, parse_address
-from newsfabric.world.cassandra import LocalCassandra
 
 ROOT = Path(__file__).parents[2]
 FIRST = Migration(1, "first", ("CREATE TABLE IF NOT EXISTS a (k int PRIMARY KEY)",), "aaaa")

@@ -20,6 +20,8 @@ from envelopes import START_MS, envelope
 from gateways import until
 from wires import Wire
 
+from localfabric.nodes.cassandra import LocalCassandra
+from localfabric.world.cassandra_home import CassandraHome
 from newsfabric.errors import ConfigError, StoreError, StoreUnavailable
 from newsfabric.settings import Credentials
 from newsfabric.store import Store, open_store
@@ -27,8 +29,6 @@ from newsfabric.store._cassandra_cluster import LoginRefused, cluster
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.topics import TopicPolicy, TopicTable
-from newsfabric.world.cassandra import LocalCassandra
-from newsfabric.world.cassandra_home import CassandraHome
 
 pytestmark = pytest.mark.cassandra
 

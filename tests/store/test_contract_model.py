@@ -11,9 +11,12 @@ import pytest
 from envelopes import START_MS, Clock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stores import JOURNAL_MS, SHORT_TTL_MS, STORES, TOPICS, TTL_MS, Opener
+from stores import SHORT_TTL_MS, SHORTEST_MS, STORES, TOPICS, TTL_MS, Opener
 
 from newsfabric.envelope import Envelope, id_of, identity_of
+from newsfabric.store.logs import Log, Number, State
+
+TIMES = [0, 1, 2, 900, 1_000, 590_000]
 
 
 class Model:
@@ -27,14 +30,14 @@ class Model:
         for e in batch:
             self.rows.setdefault((e.id, e.router, e.epoch, e.seq), e)
 
-    def journal(self, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
-        ordered = [self.rows[key] for key in sorted(self.rows)]
-        ends = {"markets.dax": max(SHORT_TTL_MS, JOURNAL_MS)}
+    def numbers(self, log: Log, limit: int) -> list[Number]:
+        ends = {"markets.dax": max(SHORT_TTL_MS, SHORTEST_MS)}
+        ours = [e for e in self.rows.values() if (e.router, e.epoch) == (log.router, log.epoch)]
         found = [
-            e
-            for e in ordered
-            if from_ms <= _routed(e) < to_ms
-            and self.clock.ms < _routed(e) + ends.get(e.topic, TTL_MS)
+            Number(e.seq, State.MESSAGE, e)
+            if self.clock.ms < _routed(e) + ends.get(e.topic, TTL_MS)
+            else Number(e.seq, State.GONE)
+            for e in sorted(ours, key=lambda e: e.seq)
         ]
         return found[:limit]
 
@@ -53,10 +56,12 @@ class Model:
                 break
         return chosen[::-1]
 
-    def since(self, topic: str, from_ms: int, limit: int) -> list[Envelope]:
+    def since(self, topic: str, from_ms: int, to_ms: int, limit: int) -> list[Envelope]:
         ordered = [self.rows[key] for key in sorted(self.rows)]
         found = [
-            e for e in ordered if e.topic == topic and _routed(e) >= from_ms and self._shown(e)
+            e
+            for e in ordered
+            if e.topic == topic and from_ms <= _routed(e) < to_ms and self._shown(e)
         ]
         return found[-limit:]
 
@@ -86,8 +91,8 @@ def _rank(e: Envelope) -> tuple[int, str]:
 def envelopes(draw: st.DrawFn) -> Envelope:
     # Few of everything, so that copies, ties and repeats are frequent. A message
     # has one topic, key and version, whoever routes it.
-    message = draw(st.integers(0, 12))
-    ms = START_MS + draw(st.sampled_from([0, 1, 2, 900, 1_000, 590_000]))
+    message, time = draw(st.integers(0, 12)), draw(st.integers(0, len(TIMES) - 1))
+    ms = START_MS + TIMES[time]
     identity = identity_of(
         app_id=None, message_id=str(message), topic="", published_ms=None, body=b""
     )
@@ -101,13 +106,15 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         origin=router.partition("-")[0],
         router=router,
         epoch=draw(st.integers(0, 1)),
-        seq=message,
+        # A number of a log is one copy.
+        seq=1 + message * len(TIMES) + time,
         key=(None, "a", "b")[message % 4 % 3],
         version=(None, 3, 1, 2, 3)[message % 5],
         expires_ms=START_MS + 500 if message % 7 == 0 else None,
     )
 
 
+LOGS = [Log(of, f"{of}-router-1", epoch) for of in ("oregon", "dublin") for epoch in (0, 1)]
 QUERIES = st.tuples(
     st.sampled_from(["markets.dax", "news.breaking"]),
     st.integers(1, 12),
@@ -156,14 +163,16 @@ def agrees_with_the_model(
                 assert await store.history(
                     topic, limit=limit, since_ms=since_ms, before=before
                 ) == model.history(topic, limit, since_ms, before)
-                assert await store.since(topic, from_ms=since_ms, limit=limit) == model.since(
-                    topic, since_ms, limit
-                )
+                for to_ms in (START_MS + 2_000, START_MS + TTL_MS):
+                    assert await store.since(
+                        topic, from_ms=since_ms, to_ms=to_ms, limit=limit
+                    ) == model.since(topic, since_ms, to_ms, limit)
                 latest = await store.latest(topic, limit=limit)
                 # Of two copies with one id either may stand.
                 assert [e.id for e in latest] == [e.id for e in model.latest(topic, limit)]
-                part = await store.journal(from_ms=since_ms, to_ms=START_MS + 2_000, limit=limit)
-                assert part == model.journal(since_ms, START_MS + 2_000, limit)
+                for log in LOGS:
+                    numbers = await store.numbers(log, first=1, last=100, limit=limit)
+                    assert numbers == model.numbers(log, limit)
         finally:
             await store.close()
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from envelopes import Clock, envelope
+from envelopes import START_MS, Clock, envelope
 
 from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.store.logs import Log, Number, State
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
 TOPICS = TopicTable([TopicPolicy(pattern="#")])
-FOREVER = 2**48
 MAX_BYTES = 100_000
 
 
@@ -25,23 +25,29 @@ async def test_at_its_bound_the_oldest_go_and_the_newest_stay(store):
     for written in batch:
         await store.write([written])
         assert store.bytes_kept <= MAX_BYTES
-    kept = await store.journal(from_ms=0, to_ms=FOREVER, limit=1_000)
+    kept = await store.history("news.breaking", limit=1_000)
     assert 0 < len(kept) < 200
     assert kept == batch[-len(kept) :]
-    assert await store.history("news.breaking", limit=1_000) == kept
+    log = Log("oregon", "oregon-router-1", START_MS)
+    numbers = await store.numbers(log, first=1, last=199, limit=200)
+    dropped = 200 - len(kept)
+    assert numbers == [
+        *(Number(n, State.GONE) for n in range(1, dropped)),
+        *(Number(e.seq, State.MESSAGE, e) for e in kept),
+    ]
 
 
 async def test_it_holds_as_many_bytes_as_it_says(store):
     await store.write([envelope(n, at=n, body=b"x" * 8_500) for n in range(10)])
     assert store.bytes_kept == MAX_BYTES
-    assert len(await store.journal(from_ms=0, to_ms=FOREVER, limit=100)) == 10
+    assert len(await store.history("news.breaking", limit=100)) == 10
 
 
 async def test_a_late_write_of_something_old_goes_before_newer_ones(store):
     newer = [envelope(n, at=n, body=b"x" * 8_500) for n in range(1, 11)]
     await store.write(newer)
     await store.write([envelope(0, at=0)])
-    kept = await store.journal(from_ms=0, to_ms=FOREVER, limit=100)
+    kept = await store.history("news.breaking", limit=100)
     assert kept == newer[1:]
 
 
@@ -69,7 +75,7 @@ async def test_an_envelope_larger_than_all_the_room_is_not_kept(store):
 
 async def test_it_doesnt_pretend_to_have_what_it_dropped(store):
     await store.write([envelope(n, at=n, body=b"x" * 8_500) for n in range(1, 13)])
-    (first, *_) = kept = await store.journal(from_ms=0, to_ms=FOREVER, limit=100)
+    (first, *_) = kept = await store.history("news.breaking", limit=100)
     with pytest.raises(StoreError):
         await store.since("news.breaking", from_ms=ms_of_id(first.id) - 1, limit=100)
     assert await store.since("news.breaking", from_ms=ms_of_id(first.id), limit=100) == kept

@@ -17,12 +17,13 @@ from envelopes import START_MS, Clock, envelope
 
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store import _sqlite_file as file
+from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store._unreadable import UNREADABLE
+from newsfabric.store.logs import Log, Number, State
 from newsfabric.store.sqlite import SqliteStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
 TOPICS = TopicTable([TopicPolicy(pattern="#", ttl=3600.0)])
-FOREVER = 2**48
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
@@ -54,7 +55,7 @@ def other_process(store: SqliteStore, path: Path) -> Iterator[sqlite3.Connection
 
 
 async def count(store: SqliteStore) -> int:
-    return len(await store.journal(from_ms=0, to_ms=FOREVER, limit=10_000))
+    return len(await store.since("news.breaking", from_ms=0, limit=10_000))
 
 
 def transactions(path: Path) -> int:
@@ -207,7 +208,7 @@ async def test_what_a_killed_process_had_written_is_there_and_the_file_is_sound(
     finished = [line for line in (*said, *rest) if line.endswith("\n")]
     assert await asyncio.to_thread(writer.wait, timeout=60) == -signal.SIGKILL
 
-    kept = {e.seq for e in await store.journal(from_ms=0, to_ms=FOREVER, limit=1_000_000)}
+    kept = {e.seq for e in await store.since("news.breaking", from_ms=0, limit=1_000_000)}
     assert {int(line) for line in finished} <= kept
     # The one that was under way may be there or not, whole.
     assert kept <= set(range(len(finished) + 1))
@@ -243,17 +244,20 @@ async def test_a_file_that_is_no_database_is_an_error_that_names_it(path):
 
 
 @pytest.mark.parametrize("rest", ["", "[", "{}", "[]", "[1, 2]"])
-async def test_the_journal_leaves_out_what_no_router_wrote_and_others_say_so(path, rest):
-    batch = [envelope(n, at=n) for n in range(8)]
+async def test_half_of_a_number_is_what_no_router_wrote_and_others_say_so(path, rest):
+    batch = [envelope(n, at=n) for n in range(1, 9)]
     store = SqliteStore(path, TOPICS, now_ms=Clock())
     await store.write(batch)
     _spoil(path, "UPDATE messages SET rest = ? WHERE id = ?", rest.encode(), batch[3].id)
-    left = batch[:3] + batch[4:]
+    expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
+    expected[3] = Number(4, State.HALF)
+    log = Log("oregon", "oregon-router-1", START_MS)
     before = UNREADABLE._value.get()
-    assert await store.journal(from_ms=0, to_ms=FOREVER, limit=100) == left
-    assert UNREADABLE._value.get() == before + 1
+    assert await store.numbers(log, first=1, last=8, limit=100) == expected
+    # An empty one is none: the number's message isn't there.
+    assert UNREADABLE._value.get() == before + (1 if rest else 0)
     for limit in (3, 4, 7):
-        assert await store.journal(from_ms=0, to_ms=FOREVER, limit=limit) == left[:limit]
+        assert await store.numbers(log, first=1, last=8, limit=limit) == expected[:limit]
     for call in (
         store.history("news.breaking", limit=10),
         store.since("news.breaking", from_ms=0, limit=10),
@@ -362,7 +366,7 @@ async def test_who_writes_also_purges_in_turns(path):
     ("query", "index"),
     [
         (file.HISTORY, "messages_by_topic (topic=? AND id>? AND id<?)"),
-        (file.JOURNAL, "journal ((id,router,epoch,seq)>(?,?,?,?) AND id<?)"),
+        (logs._NUMBERS, "messages_by_id (id=? AND router=? AND epoch=? AND seq=?)"),
         (file.LATEST, "sqlite_autoindex_latest_by_key_1 (topic=?)"),
         (file.PURGE[0], "messages_by_end (kept_until<?)"),
         (file.PURGE[1], "latest_by_end (kept_until<?)"),

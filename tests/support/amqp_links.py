@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from newsfabric.amqp import Consumer, Delivery, Link, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery, Link
 from newsfabric.amqp.link import connect
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.settings import Node
@@ -205,7 +205,7 @@ class RabbitHandle:
         await self.proxy.cut()
 
 
-async def ready(publisher: Publisher) -> Publisher:
+async def ready(publisher: ConfirmingPublisher) -> ConfirmingPublisher:
     async with asyncio.timeout(PATIENCE):
         await publisher.ready()
     return publisher

@@ -12,20 +12,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from newsfabric.settings import Node
-from newsfabric.world.broker import (
+from localfabric.nodes.ports import free_ports
+from localfabric.world.broker import (
     Broker,
     answers,
     broker_command,
     entrance,
     environment,
     epmd_command,
-    free_ports,
     listening,
     prepare,
     prepare_cookie,
 )
-from newsfabric.world.rabbitmq_home import RabbitmqHome
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.settings import Node
 
 TIMEOUT = 120.0
 

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from localfabric.nodes.cassandra import LocalCassandra
 from newsfabric.store._cassandra_cluster import cluster
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import Address, parse_address
 from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicTable
-from newsfabric.world.cassandra import LocalCassandra
 
 TABLES = (
     "messages_by_topic",
-    "journal",
     "slots",
     "latest_by_key",
     "inbox",

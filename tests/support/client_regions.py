@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from newsfabric import topology
-from newsfabric.amqp import Consumer, Declare, Delivery, Message, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Message
 from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.control import Receipt, encode_receipt
 from newsfabric.management import Management
@@ -25,7 +25,7 @@ class Region:
     """One region. ``answers`` says what its router says to the n-th message: nothing for None."""
 
     consumer: Consumer
-    publisher: Publisher
+    publisher: ConfirmingPublisher
 
     def __init__(self, name: str, node: Node, management: Management) -> None:
         self.name = name

@@ -23,11 +23,13 @@ import psutil
 from envelopes import envelope
 from gateways import PATIENCE, RawSocket
 
+from gateway.core import Core
 from gateway.frames import Variant
 from gateway.native import commands
-from gateway.native.commands import Replay
+from gateway.native.engine import NativeEngine
 from gateway.native.events import Attached, Counters, Event, Handover, Published, Refused, Verbs
 from gateway.native.link import ControlLink, connected
+from gateway.native.plane import Plane
 from gateway.native.program import find_program
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings, NativeSettings
@@ -269,10 +271,9 @@ class Control:
                 policy = TopicPolicy(pattern="#", slow=self.slow)
                 self.send(
                     commands.subscribe(
-                        connection, verb["topic"], policy, token=None, replay=Replay(), ref=b"",
-                        push=push,
+                        connection, verb["topic"], policy, batch=0, seen=True, ref=b"", push=push
                     )
-                )  # fmt: skip
+                )
             else:
                 self.send(commands.reply(connection, json.dumps({"type": "pong"}).encode()))
         self.verbs.clear()
@@ -358,3 +359,9 @@ def storm(port: int, count: int, data: bytes = b"") -> None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             if data:
                 sock.sendall(data)
+
+
+def plane_of(core: Core) -> Plane:
+    """The data plane as the control plane has it."""
+    assert isinstance(core.engine, NativeEngine)
+    return core.engine.plane

@@ -38,13 +38,11 @@ class Body:
         return self.take(self.number(form))
 
     def topic(self) -> tuple[Any, ...]:
-        name = self.data("B").decode()
-        return name, self.number("I"), self.number("B"), self.number("B")
+        return self.data("B").decode(), self.number("B")
 
     def message(self) -> dict[str, Any]:
         return {
             "id": self.take(16).hex(),
-            "expires_ms": self.number("Q"),
             "version": self.number("q"),
             "key": self.data("H").decode(),
             "push": self.data("I"),
@@ -61,13 +59,17 @@ def _hello(b: Body) -> dict[str, Any]:
 def _settings(b: Body) -> dict[str, Any]:
     names = (
         "capacity heartbeat_ms linger_ms retry_after_ms head_bytes unfinished_ms message_bytes"
-        " topics verbs verbs_per_second refusals waiting hard_bytes soft_bytes soft_ms replay_bytes"
-        " fanout_chunk deflate_bytes per_address hub_topics"
+        " topics verbs verbs_per_second refusals waiting hard_bytes soft_bytes soft_ms"
     )
     found: dict[str, Any] = {name: b.number("I") for name in names.split()}
-    found["hub_bytes"] = b.number("Q")
-    rest = "hub_keys identities identity_ms alone_ms drain_ms drain_per_second"
-    found |= {name: b.number("I") for name in rest.split()}
+    # To version 6 these were limits of a data plane's memory.
+    b.take(4)
+    names = "fanout_chunk deflate_bytes per_address"
+    found |= {name: b.number("I") for name in names.split()}
+    found["once_hub_topics"] = b.number("I")
+    b.take(12)
+    names = "identities identity_ms alone_ms drain_ms drain_per_second"
+    found |= {name: b.number("I") for name in names.split()}
     found["origins"] = [b.data("H").decode() for _ in range(b.number("H"))]
     found["reasons"] = [
         (b.data("B").decode(), b.number("H"), b.data("B").decode(), b.number("B"), b.number("I"))
@@ -84,12 +86,12 @@ def _settings(b: Body) -> dict[str, Any]:
     return found
 
 
-def _badge(b: Body) -> dict[str, Any]:
+def _auth(b: Body) -> dict[str, Any]:
     return {
         "connection": b.take(10),
         "user": b.data("B").decode(),
         "issued_ms": b.number("Q"),
-        "expires_ms": b.number("Q"),
+        "ends_ms": b.number("Q"),
         "blob": b.data("H"),
         "push": b.data("I"),
     }
@@ -105,37 +107,15 @@ def _publish(b: Body) -> dict[str, Any]:
     return {"number": b.number("Q"), "topic": b.topic(), "message": b.message()}
 
 
-def _seed(b: Body) -> dict[str, Any]:
-    return {
-        "topic": b.topic(),
-        "complete": b.number("B"),
-        "history": b.messages(),
-        "latest": b.messages(),
-    }
-
-
 def _subscribe(b: Body) -> dict[str, Any]:
     return {
         "connection": b.take(10),
-        "token": b.number("I"),
         "topic": b.topic(),
-        "only_if_covered": b.number("B"),
-        "replay": (b.number("B"), b.number("Q")),
+        "batch": b.number("Q"),
+        "seen": b.number("B"),
         "ref": b.data("H"),
         "push": b.data("I"),
-        "older": b.messages(),
-    }
-
-
-def _history(b: Body) -> dict[str, Any]:
-    return {
-        "connection": b.take(10),
-        "token": b.number("I"),
-        "topic": b.topic(),
-        "limit": b.number("H"),
-        "has_before": b.number("B"),
-        "before": b.take(16),
-        "head": b.data("I"),
+        "messages": b.messages(),
     }
 
 
@@ -143,12 +123,10 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
     1: ("hello", _hello),
     2: ("settings", _settings),
     3: ("publish", _publish),
-    4: ("seed", _seed),
     5: ("subscribe", _subscribe),
     6: ("unsubscribe", lambda b: {
         "connection": b.take(10), "name": b.data("B").decode(), "push": b.data("I")}),
     7: ("reply", lambda b: {"connection": b.take(10), "push": b.data("I")}),
-    8: ("history", _history),
     9: ("close", lambda b: {
         "connection": b.take(10), "name": b.data("B").decode(), "retry_after_ms": b.number("I")}),
     10: ("remember", lambda b: {"blob": b.data("I")}),
@@ -158,9 +136,10 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
         "name": b.data("B").decode(), "count": b.number("I"), "retry_ms": b.number("I")}),
     15: ("batch", lambda b: {
         "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
-    16: ("badge", _badge),
+    16: ("auth", _auth),
     17: ("evict", _evict),
     23: ("stamp", lambda b: {"published_ms": b.number("Q"), "series": b.data("B").decode()}),
+    24: ("mark", lambda b: {"mark": b.data("H")}),
     21: ("gone", lambda b: {"address": b.data("B").decode()}),
     22: ("kept", lambda b: {
         "connections": {b.data("B").decode(): b.number("I") for _ in range(b.number("I"))}}),
@@ -194,7 +173,7 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 5, pid, attachment, readers, 1, port, len(blob))
+    head = struct.pack("<HIIIBHI", 7, pid, attachment, readers, 1, port, len(blob))
     return event(129, head + blob)
 
 
@@ -203,13 +182,9 @@ def verbs(*texts: bytes, connection: bytes = READER) -> bytes:
     return event(130, struct.pack("<I", len(texts)) + body)
 
 
-def badged(badge: bytes, text: bytes, *, connection: bytes = READER) -> bytes:
-    parts = struct.pack("<H", len(badge)) + badge + struct.pack("<I", len(text)) + text
+def verbs_with_auth(auth: bytes, text: bytes, *, connection: bytes = READER) -> bytes:
+    parts = struct.pack("<H", len(auth)) + auth + struct.pack("<I", len(text)) + text
     return event(139, struct.pack("<I", 1) + connection + parts)
-
-
-def uncovered(text: bytes, token: int = 0, *, why: int = 0, connection: bytes = READER) -> bytes:
-    return event(131, connection + struct.pack("<IBI", token, why, len(text)) + text)
 
 
 def published(number: int) -> bytes:
@@ -250,7 +225,7 @@ class Visit:
 
     async def hear_named(self, name: str) -> dict[str, Any]:
         """The fields of the next command, which must be this one; some may come at any time."""
-        command = await self.hear(*{"remember", "gone", "kept", "stamp"} - {name})
+        command = await self.hear(*{"remember", "gone", "kept", "mark", "stamp"} - {name})
         assert command.name == name, command
         return command.fields
 

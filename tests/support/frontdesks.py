@@ -11,11 +11,11 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
-from newsfabric.reader import Gateway
+from newsfabric.reader import Endpoint
 
 
-def gateway_of(box: Box) -> Gateway:
-    return Gateway(
+def gateway_of(box: Box) -> Endpoint:
+    return Endpoint(
         sockjs_url=f"http://{box.host}/sockjs",
         websocket_url=f"ws://{box.host}/websocket",
         sse_url=f"http://{box.host}/events",

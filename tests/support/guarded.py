@@ -21,13 +21,14 @@ from fabrics import fabric, node
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.broker import entrance
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Credentials, Fabric, ProxyCluster
 from newsfabric.topics import PublisherRights, TopicTable, parse_topics
 from newsfabric.topology import Cluster, Role, client_definitions, core_definitions
 from newsfabric.topology.rights import publisher
 from newsfabric.topology.roles import cluster_users, operator
-from newsfabric.world.broker import LocalNode, entrance
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 
 BOXES: Final = ("edge-1", "edge-2")
 TOPICS: Final[TopicTable] = parse_topics(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from newsfabric.amqp.connection import Channel, Connection, open_connection, parameters_of
+from newsfabric.amqp.channel import Channel
+from newsfabric.amqp.connection import Connection, open_connection
 from newsfabric.amqp.fields import encode_short
+from newsfabric.amqp.parameters import parameters_of
 from newsfabric.settings import Credentials
 
 HAS_HEADERS, HAS_MESSAGE_ID, HAS_TIMESTAMP = 1 << 13, 1 << 7, 1 << 6
@@ -60,7 +62,7 @@ class Hostile:
     @property
     def frame_max(self) -> int:
         """What the broker lets it send."""
-        return int(self._connection.params.frame_max)
+        return self._connection.frame_max
 
     async def publish(
         self, exchange: bytes, key: bytes, *properties: bytes, body: bytes = b"{}"

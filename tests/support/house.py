@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from clusters import client_cluster, core_cluster, reported
-from core_desk import EPOCH
+from core_cluster import EPOCH
 from loads import LOAD
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 

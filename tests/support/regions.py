@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from core_desk import Desk, running
+from core_cluster import CoreCluster, running
 from gateways import Box, Reader, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.gate import TokenSettings
+from gateway.settings import TokenSettings
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.stub import StubBroker
@@ -41,7 +41,7 @@ _NUMBERS = itertools.count(1)
 class Region:
     """One region: its core cluster, its box, and the store of the whole fabric."""
 
-    core: Desk
+    core: CoreCluster
     box: Box
 
     async def write_to(self, user: str, body: Any, **properties: Any) -> Envelope:
@@ -92,7 +92,7 @@ async def opened_region(
     **settings: Any,
 ) -> AsyncIterator[Region]:
     """A region whose router and mailbox service are running; readers' keys are in ``folder``."""
-    core = Desk(broker := StubBroker(), broker.connect(), store, table)
+    core = CoreCluster(broker := StubBroker(), broker.connect(), store, table)
     await core.open()
     keys = keys_file(folder)
     told = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0, cookie=cookie)
@@ -129,11 +129,11 @@ async def forward(
 
 
 @contextlib.asynccontextmanager
-async def _marking(core: Desk) -> AsyncIterator[None]:
+async def _marking(core: CoreCluster) -> AsyncIterator[None]:
     link = core.broker.connect()
     made = Marking(store=core.store, topics=core.topics, publisher=await link.publisher())
     source = QueueSource()
-    consumer = await link.consumer("mailbox.1", functools.partial(made.offer, source))
+    consumer = await link.consumer("mailbox.1", functools.partial(made.take_delivery, source))
     source.attach(consumer)
     task = asyncio.create_task(made.run())
     try:

@@ -18,8 +18,8 @@ import pytest
 from spreading import world_of
 from worlds import PORTS, ROOT, World, ports_in_use, require_rabbitmq
 
+from localfabric.world.cassandra_home import find_cassandra
 from newsfabric.errors import SetupError
-from newsfabric.world.cassandra_home import find_cassandra
 
 # A busy machine may need several times what a quiet one does.
 START = 300

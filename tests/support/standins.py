@@ -22,10 +22,10 @@ from urllib.request import urlopen
 
 from worlds import ROOT, World
 
-from newsfabric.world.layout import WorldLayout, lay_out
-from newsfabric.world.processes import MARKER
-from newsfabric.world.programs import Program, region_programs
-from newsfabric.world.state import running_world
+from localfabric.world.layout import WorldLayout, lay_out
+from localfabric.world.processes import MARKER
+from localfabric.world.programs import Program, region_programs
+from localfabric.world.state import read_running
 
 LIMITED = Path(__file__).parent / "limited.py"
 PATIENCE = 60.0
@@ -33,7 +33,7 @@ PATIENCE = 60.0
 
 def layout_of(world: World, *, scale: tuple[int, int] | None = None) -> WorldLayout:
     """How the world lies; with ``scale`` as if it had scalers."""
-    layout, notes = running_world(world.state)
+    layout, notes = read_running(world.state)
     if scale is None:
         return layout
     return lay_out(dataclasses.replace(notes.options, scale=scale), world.state)

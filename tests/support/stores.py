@@ -19,7 +19,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 
 TTL_MS = 3_600_000
 SHORT_TTL_MS = 1_000
-JOURNAL_MS = 600_000
+SHORTEST_MS = 600_000
 TOPICS = TopicTable(
     [
         TopicPolicy(pattern="markets.#", ttl=SHORT_TTL_MS / 1000),
@@ -28,8 +28,6 @@ TOPICS = TopicTable(
         TopicPolicy(pattern="bills.*", topic_class="silver", access="owner", ttl=TTL_MS / 1000),
     ]
 )
-FOREVER = 2**48
-
 Opener = Callable[[Path, TopicTable, Clock], Store]
 STORES: dict[str, Opener] = {
     "memory": lambda _folder, topics, clock: MemoryStore(topics, now_ms=clock),

@@ -122,8 +122,8 @@ def ports_in_use(base: int, count: int) -> list[int]:
 
 def require_rabbitmq() -> None:
     """Skip on a laptop without RabbitMQ; fail in CI."""
+    from localfabric.world.rabbitmq_home import find_rabbitmq
     from newsfabric.errors import SetupError
-    from newsfabric.world.rabbitmq_home import find_rabbitmq
 
     try:
         find_rabbitmq(ROOT, os.environ)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_desk import EPOCH, Desk
+from core_cluster import EPOCH, CoreCluster
 
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.store.memory import MemoryStore
@@ -26,8 +26,8 @@ def topics() -> TopicTable:
 
 
 @pytest.fixture
-async def desk(topics: TopicTable) -> Desk:
+async def core(topics: TopicTable) -> CoreCluster:
     broker = StubBroker()
-    desk = Desk(broker, broker.connect(), MemoryStore(topics, now_ms=lambda: EPOCH), topics)
-    await desk.open()
-    return desk
+    core = CoreCluster(broker, broker.connect(), MemoryStore(topics, now_ms=lambda: EPOCH), topics)
+    await core.open()
+    return core

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from core_desk import Desk, until
+from core_cluster import CoreCluster, until
 from envelopes import envelope
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import ConfigError, StoreUnavailable
-from newsfabric.mailbox import MARK_KEY, Kept, Mark, encode_mark
+from newsfabric.mailbox import MARK_KEY, Kept, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from wholesale.core_service import CoreService
 from wholesale.mailbox.marking import Marking
@@ -40,16 +40,16 @@ class Away(MemoryStore):
         raise StoreUnavailable("gone")
 
 
-def _router(desk: Desk, **settings: Any) -> CoreService[Any]:
+def _router(core: CoreCluster, **settings: Any) -> CoreService[Any]:
     told = RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings)
-    return RouterService(told, link=desk.link, store=desk.store, topics=desk.topics)
+    return RouterService(told, link=core.link, store=core.store, topics=core.topics)
 
 
-def _mailbox(desk: Desk, **settings: Any) -> CoreService[Any]:
+def _mailbox(core: CoreCluster, **settings: Any) -> CoreService[Any]:
     told = MailboxSettings(
         name="oregon-mailbox-1", region="oregon", queues=("mailbox.1",), **settings
     )
-    return MailboxService(told, link=desk.link, store=desk.store, topics=desk.topics)
+    return MailboxService(told, link=core.link, store=core.store, topics=core.topics)
 
 
 @pytest.fixture(params=[_router, _mailbox], ids=["router", "mailbox"])
@@ -74,100 +74,100 @@ async def get(url: str) -> HTTPResponse:
     return await AsyncHTTPClient().fetch(url, raise_error=False)
 
 
-async def test_it_is_ready_once_it_consumes_and_the_store_answers(desk: Desk, make: Any):
-    service = make(desk)
+async def test_it_is_ready_once_it_consumes_and_the_store_answers(core: CoreCluster, make: Any):
+    service = make(core)
     async with serving(service) as url:
         await until(lambda: service.readiness().ready)
         assert (await get(f"{url}/healthz/ready")).code == 200
         assert (await get(f"{url}/healthz/live")).code == 200
 
 
-async def test_without_its_link_it_isnt_ready_and_says_so(desk: Desk, make: Any):
-    service = make(desk)
+async def test_without_its_link_it_isnt_ready_and_says_so(core: CoreCluster, make: Any):
+    service = make(core)
     async with serving(service) as url:
         await until(lambda: service.readiness().ready)
-        desk.broker.cut()
+        core.broker.cut()
         response = await get(f"{url}/healthz/ready")
         assert response.code == 503
         assert json.loads(response.body) == {"ready": False, "waiting_for": ["link"]}
 
 
-async def test_without_its_store_it_isnt_ready(desk: Desk, make: Any):
-    desk.store = UnreachableStore(desk.topics)
-    service = make(desk)
+async def test_without_its_store_it_isnt_ready(core: CoreCluster, make: Any):
+    core.store = UnreachableStore(core.topics)
+    service = make(core)
     async with serving(service):
         await until(lambda: service.readiness().waiting_for == ("store",))
 
 
-async def test_a_taken_port_is_one_clear_line(desk: Desk, make: Any):
+async def test_a_taken_port_is_one_clear_line(core: CoreCluster, make: Any):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"can't listen on 127.0.0.1 port {port}"):
-            await make(desk, port=port).serve(asyncio.Event())
+            await make(core, port=port).serve(asyncio.Event())
 
 
-def _read_at(at_ms: int) -> Mark:
-    return Mark(topic=LETTER.topic, id=LETTER.id, kind="read", at_ms=at_ms)
+def _read_at(at_ms: int) -> UserMark:
+    return UserMark(topic=LETTER.topic, id=LETTER.id, kind="read", at_ms=at_ms)
 
 
-async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(desk: Desk):
-    await desk.store.write([LETTER])
-    service = _mailbox(desk)
+async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreCluster):
+    await core.store.write([LETTER])
+    service = _mailbox(core)
     async with serving(service):
         await until(lambda: service.readiness().ready)
         for n in range(300):
-            desk.broker.publish("upstream", encode_mark(_read_at(n + 1)))
-        await until(lambda: desk.broker.depth("mailbox.1") < 300)
+            core.broker.publish("upstream", encode_mark(_read_at(n + 1)))
+        await until(lambda: core.broker.depth("mailbox.1") < 300)
     # What it took is acknowledged; what it didn't is as it was.
-    left = desk.broker.depth("mailbox.1")
-    desk.link.lose()
-    assert desk.broker.depth("mailbox.1") == left
-    kept = await desk.store.kept(LETTER.topic, LETTER.id)
+    left = core.broker.depth("mailbox.1")
+    core.link.lose()
+    assert core.broker.depth("mailbox.1") == left
+    kept = await core.store.kept(LETTER.topic, LETTER.id)
     assert kept is not None
     assert kept.mark("read") == _read_at(1)
 
 
 async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    core: CoreCluster, caplog: pytest.LogCaptureFixture
 ):
-    desk.store = Away(desk.topics)
-    service = _mailbox(desk, drain_seconds=0.05)
+    core.store = Away(core.topics)
+    service = _mailbox(core, drain_seconds=0.05)
     async with serving(service):
         await until(lambda: service.readiness().ready)
-        desk.broker.publish("upstream", encode_mark(_read_at(1)))
-        await until(lambda: desk.broker.depth("mailbox.1") == 0)
+        core.broker.publish("upstream", encode_mark(_read_at(1)))
+        await until(lambda: core.broker.depth("mailbox.1") == 0)
         await until(lambda: service.readiness().waiting_for == ("store",))
-    desk.link.lose()
-    assert desk.broker.depth("mailbox.1") == 1
+    core.link.lose()
+    assert core.broker.depth("mailbox.1") == 1
     assert "oregon-mailbox-1 leaves 1 deliveries to the others" in caplog.text
 
 
 async def test_what_a_service_fails_with_twice_is_rejected_and_the_rest_goes_on(
-    desk: Desk, make: Any, monkeypatch: pytest.MonkeyPatch, expect_error_log: Any
+    core: CoreCluster, make: Any, monkeypatch: pytest.MonkeyPatch, expect_error_log: Any
 ):
     expect_error_log("given back")
     expect_error_log("failed twice with a message")
-    service = make(desk)
+    service = make(core)
     offers: list[bool] = []
 
-    def offer(_work: Any, source: QueueSource, delivery: Delivery) -> None:
+    def take(_work: Any, source: QueueSource, delivery: Delivery) -> None:
         source.saw(delivery)
         if delivery.message.body == b"poison":
             offers.append(delivery.redelivered)
             raise RecursionError("a bug")
         source.ack(delivery)
 
-    monkeypatch.setattr(Router, "offer", offer)
-    monkeypatch.setattr(Marking, "offer", offer)
+    monkeypatch.setattr(Router, "take_delivery", take)
+    monkeypatch.setattr(Marking, "take_delivery", take)
     async with serving(service):
         await until(lambda: service.readiness().ready)
         for body in (b"poison", b"good"):
-            desk.broker.publish("intake", Message("news.world", body))
-            desk.broker.publish("upstream", Message(MARK_KEY, body))
-        await until(lambda: desk.arrived("rejected"))
-        (evidence,) = desk.arrived("rejected")
+            core.broker.publish("intake", Message("news.world", body))
+            core.broker.publish("upstream", Message(MARK_KEY, body))
+        await until(lambda: core.arrived("rejected"))
+        (evidence,) = core.arrived("rejected")
         assert evidence.body == b"poison"
         assert evidence.properties.headers["reason"] == "failed"
         assert offers == [False, True]
-    desk.link.lose()
-    assert desk.broker.depth(service._settings.queues[0]) == 0
+    core.link.lose()
+    assert core.broker.depth(service._settings.queues[0]) == 0

@@ -12,7 +12,7 @@ import logging
 import secrets
 
 from newsfabric import control, topology
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.control import Receipt
 from newsfabric.errors import LinkError
@@ -27,7 +27,7 @@ class Receipts:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: ConfirmingPublisher,
         reply_to: str,
         *,
         most: int,

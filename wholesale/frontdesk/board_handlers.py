@@ -197,16 +197,16 @@ def problem(refusal: Refusal) -> HttpProblem:
 
 def board_routes(board: Board, access: BoardAccess, balancers: Sequence[Network]) -> list[Any]:
     """Tornado routes of the board; ``balancers`` say in X-Forwarded-For who asks."""
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "board": board,
         "access": access,
         "pace": AskerPace(BOARD_RATE, balancers),
     }
     return [
         (r"/board", BoardPageHandler, {"path": FOLDER}),
-        (r"/board\.json", BoardDocumentHandler, told),
-        (r"/board/stream", BoardStreamHandler, told),
-        (r"/board/plots\.json", BoardPlotsHandler, told),
-        (r"/board/login", BoardLoginHandler, told),
-        (r"/board/logout", BoardLogoutHandler, {"pace": told["pace"]}),
+        (r"/board\.json", BoardDocumentHandler, settings),
+        (r"/board/stream", BoardStreamHandler, settings),
+        (r"/board/plots\.json", BoardPlotsHandler, settings),
+        (r"/board/login", BoardLoginHandler, settings),
+        (r"/board/logout", BoardLogoutHandler, {"pace": settings["pace"]}),
     ]

@@ -71,7 +71,7 @@ class Boxes:
         self._boxes[report.box] = _Box(report, now, since if report.state == "ready" else None)
         return True
 
-    def offer(self, *, now: float) -> list[Offer]:
+    def offers(self, *, now: float) -> list[Offer]:
         """Ready boxes that aren't full, in an order drawn by lot: the first is a good choice.
 
         Of more than :data:`MAX_OFFERED` so many are drawn, and each counts the same.

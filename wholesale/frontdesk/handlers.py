@@ -17,8 +17,8 @@ from newsfabric.amqp.message import Message
 from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
+from newsfabric.line_limits import LineLimit
 from newsfabric.numbers import whole_number
-from newsfabric.seldom import Seldom
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import counters
@@ -66,7 +66,7 @@ class EndpointsHandler(OpenHandler):
 
     def get(self) -> None:
         now = time.monotonic()
-        offered = self._boxes.offer(now=now)
+        offered = self._boxes.offers(now=now)
         counters.BOXES.set(self._boxes.count(now=now))
         if offered:
             counters.WITH_GATEWAYS.inc()
@@ -74,7 +74,7 @@ class EndpointsHandler(OpenHandler):
         else:
             counters.WITHOUT_GATEWAYS.inc()
             self.set_header("Retry-After", str(math.ceil(RETRY_MS / 1000)))
-        self.answer(self._endpoints.document(offered), 200 if offered else 503)
+        self.write_document(self._endpoints.document(offered), 200 if offered else 503)
 
 
 class HistoryHandler(OpenHandler):
@@ -89,7 +89,7 @@ class HistoryHandler(OpenHandler):
         topics: TopicTable,
         boxes: Boxes,
         catching_up: CatchingUp,
-        failing: Seldom,
+        failing: LineLimit,
         pace: AskerPace,
     ) -> None:
         self._failing = failing
@@ -111,7 +111,7 @@ class HistoryHandler(OpenHandler):
             raise HttpProblem(400, "bad_request", "either after or before")
         names = ("topic", "after", "limit")
         query = {name: self.get_query_argument(name) for name in names if self._has(name)}
-        boxes = [offer.report for offer in self._boxes.offer(now=time.monotonic())]
+        boxes = [offer.report for offer in self._boxes.offers(now=time.monotonic())]
         answer = await self._catching_up.ask(boxes, query, self.request.headers)
         self.set_status(answer.status)
         self.set_header("Content-Type", JSON)
@@ -131,11 +131,11 @@ class HistoryHandler(OpenHandler):
         try:
             envelopes = await self._store.history(topic, limit=limit, before=before)
         except StoreError as exc:
-            unsaid = self._failing.may_say(time.monotonic())
+            unsaid = self._failing.may_log(time.monotonic())
             if unsaid is not None:
                 logger.warning("no history (and %d more): %s", unsaid, exc)
             raise HttpProblem(503, "unavailable", "the store is away", headers=RETRY) from exc
-        self.answer(history_document(topic, policy.topic_class, envelopes))
+        self.write_document(history_document(topic, policy.topic_class, envelopes))
 
     def _limit(self) -> int:
         text = self.get_query_argument("limit", str(_DEFAULT_HISTORY), strip=False)
@@ -245,7 +245,7 @@ class PublishHandler(JsonHandler):
             "message_id": message.properties.message_id,
             "repeated": receipt.repeated,
         }
-        self.answer(document, 200 if receipt.repeated else 201)
+        self.write_document(document, 200 if receipt.repeated else 201)
 
     async def _publish(self, message: Message) -> Receipt:
         name = Name.of(message)

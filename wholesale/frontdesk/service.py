@@ -20,12 +20,12 @@ from newsfabric.amqp.message import Delivery
 from newsfabric.bearer import check_private
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures, Wanted
+from newsfabric.line_limits import LineLimit
 from newsfabric.networks import Network, Places
 from newsfabric.operators import OperatorsApplication
 from newsfabric.pace import HISTORY_RATE, Rate
 from newsfabric.reporting import Reporting, Speaker
 from newsfabric.reports import Report
-from newsfabric.seldom import Seldom
 from newsfabric.service import (
     DocumentHandler,
     Readiness,
@@ -149,7 +149,7 @@ class FrontdeskService:
         self._client = client
         self._store = store
         self.boxes = Boxes(settings.region)
-        self._forged = Seldom()
+        self._forged = LineLimit()
         self._catching_up = CatchingUp()
         self._history_pace = AskerPace(settings.history_rate, settings.proxy_from)
         # Exclusive queues are this connection's own; the suffix keeps two processes apart.
@@ -261,7 +261,7 @@ class FrontdeskService:
             "boxes": self.boxes,
             "catching_up": self._catching_up,
             # Anybody may ask while the store is away.
-            "failing": Seldom(),
+            "failing": LineLimit(),
             "pace": self._history_pace,
         }
         return [
@@ -339,7 +339,7 @@ class FrontdeskService:
             self._board.picture.load(report, now)
 
     def _tell_forged(self, box: str, sender: str | None) -> None:
-        unsaid = self._forged.may_say(time.monotonic())
+        unsaid = self._forged.may_log(time.monotonic())
         if unsaid is not None:
             text = "a load report of %.80r came from user %.80r: not believed (and %d more)"
             logger.warning(text, box, sender, unsaid)

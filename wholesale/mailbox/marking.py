@@ -17,19 +17,19 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from newsfabric import topology
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkError, LinkRefused
-from newsfabric.mailbox import Kept, Mark, announcement, decode_mark, note
-from newsfabric.seldom import Seldom
+from newsfabric.line_limits import LineLimit
+from newsfabric.mailbox import Kept, UserMark, announcement, decode_mark, note
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
 from wholesale.mailbox import counters
 from wholesale.mailbox.waiting import Job, Waiting
-from wholesale.patience import Patience
 from wholesale.progress import Progress
 from wholesale.source import QueueSource
+from wholesale.store_retry import StoreRetry
 
 logger = logging.getLogger(__name__)
 
@@ -42,37 +42,37 @@ class _Known:
 
     job: Job
     kept: Kept
-    mark: Mark
+    mark: UserMark
     new: bool
 
 
 class Marking:
-    """Takes deliveries with :meth:`offer` while :meth:`run` is running."""
+    """Takes deliveries with :meth:`take_delivery` while :meth:`run` is running."""
 
     def __init__(
         self,
         *,
         store: Store,
         topics: TopicTable,
-        publisher: Publisher,
+        publisher: ConfirmingPublisher,
         now_ms: Callable[[], int] = rules.clock_ms,
     ) -> None:
         self._store = store
         self._topics = topics
         self._publisher = publisher
         self._now_ms = now_ms
-        self._patience = Patience(store, counters.STORE_RETRIES)
+        self._retry = StoreRetry(store, counters.STORE_RETRIES)
         self._waiting = Waiting()
         # Asked for, not told: while a batch waits for the store nothing else here goes on.
         counters.WAITING.set_function(lambda: len(self._waiting))
         self._progress = Progress()
         self._wake = asyncio.Event()
-        self._failing = Seldom()
+        self._failing = LineLimit()
 
     @property
     def store_answers(self) -> bool:
         """Whether the store answered the last time (True before the first)."""
-        return self._patience.store_answers
+        return self._retry.store_answers
 
     @property
     def under_way(self) -> int:
@@ -83,7 +83,7 @@ class Marking:
         """Return when everything taken so far is carried out or given up."""
         await self._progress.idle()
 
-    def offer(self, source: QueueSource, delivery: Delivery) -> None:
+    def take_delivery(self, source: QueueSource, delivery: Delivery) -> None:
         """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
         if source.saw(delivery):
             # The broker delivers again what was unacknowledged: without this each reconnect while
@@ -98,7 +98,7 @@ class Marking:
             source.ack(delivery)
             return
         self._progress.begin()
-        self._waiting.put(Job(mark, delivery, source, time.monotonic()))
+        self._waiting.add_job(Job(mark, delivery, source, time.monotonic()))
         self._wake.set()
 
     async def run(self) -> None:
@@ -115,7 +115,7 @@ class Marking:
             except TimeoutError:
                 pass
 
-    def _checked(self, mark: Mark) -> Mark:
+    def _checked(self, mark: UserMark) -> UserMark:
         policy = self._topics.find(mark.topic)
         if policy is None or policy.access != "owner":
             raise ValueError(f"nobody owns {mark.topic}")
@@ -144,9 +144,9 @@ class Marking:
 
     async def _written_down(self, jobs: Sequence[Job]) -> list[_Known | Job]:
         """What :meth:`_look_up` has found, with the new marks written."""
-        found = await self._patience.ask(lambda: self._look_up(jobs))
+        found = await self._retry.until_answered(lambda: self._look_up(jobs))
         marks = [one.mark for one in found if isinstance(one, _Known) and one.new]
-        await self._patience.ask(lambda: self._store.mark(marks))
+        await self._retry.until_answered(lambda: self._store.mark(marks))
         return found
 
     async def _look_up(self, jobs: Sequence[Job]) -> list[_Known | Job]:
@@ -160,7 +160,7 @@ class Marking:
         ]
 
     def _look_again(self, job: Job) -> None:
-        if self._waiting.put_again(job, time.monotonic()):
+        if self._waiting.look_again(job, time.monotonic()):
             counters.LATER.inc()
         else:
             counters.UNKNOWN.inc()
@@ -168,7 +168,7 @@ class Marking:
 
     def _give_up(self, job: Job, exc: Exception) -> None:
         counters.FAILED.inc()
-        unsaid = self._failing.may_say(time.monotonic())
+        unsaid = self._failing.may_log(time.monotonic())
         if unsaid is not None:
             logger.warning("a mark comes to nothing (and %d more): %r", unsaid, exc)
         self._end(job)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from newsfabric.amqp.message import Delivery
-from newsfabric.mailbox import Mark
+from newsfabric.mailbox import UserMark
 from wholesale.source import QueueSource
 
 # Between two look-ups. Six seconds in all: far more than a region's lag, unless it is cut off.
@@ -34,7 +34,7 @@ class Job:
     ``started`` is monotonic; ``tries`` counts look-ups that found nothing.
     """
 
-    mark: Mark
+    mark: UserMark
     delivery: Delivery
     source: QueueSource
     started: float
@@ -62,11 +62,11 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._ready) + len(self._later)
 
-    def put(self, job: Job) -> None:
+    def add_job(self, job: Job) -> None:
         """``job`` is to be carried out in its turn."""
         self._ready.append(job)
 
-    def put_again(self, job: Job, now: float) -> bool:
+    def look_again(self, job: Job, now: float) -> bool:
         """Its message isn't there: look again later. False if it isn't to be looked for."""
         if (
             job.tries >= len(DELAYS)

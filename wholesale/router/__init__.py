@@ -2,8 +2,8 @@
 
 A pipeline of small stages, each counted at its input and output::
 
-    deliveries ─► decode ─► validate ─► identify ─► store ─► route ─► (answer)
-                  └────── intake.py ──────────┘  storing.py  routing.py  answering.py
+    deliveries ─► decode ─► validate ─► identify ─► store ─► route ─► (acknowledge)
+                  └────── intake.py ──────────┘  storing.py  routing.py  acknowledging.py
 
 The first three run where the delivery arrives; the others are one loop each and hand on
 batches that form by themselves: what came in while the stage was busy is its next batch, so

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from newsfabric.errors import StoreError
-from newsfabric.seldom import Seldom
+from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number
 from wholesale.router import counters
@@ -47,12 +47,12 @@ class Closer:
         self._now = now
         self._watch = Watch(region)
         # Not all routers of a region in the same second: they would hinder each other.
-        self._watch.patience += random.uniform(0.0, _APART)  # noqa: S311 - spread, not secret
+        self._watch.close_after += random.uniform(0.0, _APART)  # noqa: S311 - spread, not secret
         # Of each day, those that have ended: they needn't be read again.
         self._ended: dict[int, set[Log]] = {}
         # Days of which all have, and until when they needn't be looked at again.
         self._done: dict[int, float] = {}
-        self._failing = Seldom()
+        self._failing = LineLimit()
 
     async def run(self) -> None:
         """Look and close, until cancelled. A store that is away is asked again at the next look."""
@@ -65,7 +65,7 @@ class Closer:
         try:
             await work
         except Exception as exc:
-            unsaid = self._failing.may_say(self._now())
+            unsaid = self._failing.may_log(self._now())
             if unsaid is not None:
                 ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc
                 why = str(exc) or "no answer"
@@ -107,7 +107,7 @@ class Closer:
         logger.info(
             "closed the log of %s, epoch %d, whose row stood still for %.0f s: it ends with %s,"
             " and %d of its numbers are void",
-            row.log.router, row.log.epoch, self._watch.patience, ending.ended, voids,
+            row.log.router, row.log.epoch, self._watch.close_after, ending.ended, voids,
         )  # fmt: skip
 
     async def _numbers(self, log: Log, first: int, last: int) -> list[Number]:

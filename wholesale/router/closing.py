@@ -37,7 +37,7 @@ class Watch:
     """
 
     #: For how long a row must not have moved.
-    patience = CLOSE_AFTER
+    close_after = CLOSE_AFTER
 
     def __init__(self, region: str) -> None:
         self.region = region
@@ -53,7 +53,7 @@ class Watch:
         if version != row.version or now - looked_at > UNWATCHED_AFTER:
             since = now
         self._unmoved[row.log] = row.version, since, now
-        return now - since >= self.patience
+        return now - since >= self.close_after
 
 
 class EndSearch:

@@ -46,7 +46,9 @@ EVICTED_EARLY = metrics.counter(
 )
 STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again")
 PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again")
-VOID = metrics.counter("router_void_numbers", "Numbers that came to nothing")
+VOID = metrics.counter(
+    "router_void_numbers", "Numbers written as void: the store couldn't hold their messages"
+)
 LISTING_RETRIES = metrics.counter(
     "router_listing_retries", "Writes of our row in the directory that were tried again"
 )

@@ -1,6 +1,6 @@
 """The first three stages, run where a delivery arrives: decode → validate → identify.
 
-Nothing here waits or raises: a delivery becomes a job, an answer (it is bad, or was routed
+Nothing here waits or raises: a delivery becomes a job, a pending ack (it is bad, or was routed
 before), or nothing because it has joined a job that is under way.
 """
 
@@ -13,15 +13,15 @@ from newsfabric.amqp.message import SHOVELLED, Delivery, Properties
 from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
 from newsfabric.hops import hops, last_hop
+from newsfabric.line_limits import LineLimit
 from newsfabric.races import Races
-from newsfabric.seldom import Seldom
-from newsfabric.sightings import Copy, Sighting
+from newsfabric.sightings import SeenCopy, Sighting
 from newsfabric.topics import CANARY_TOPIC, TopicClass, TopicTable
 from newsfabric.topology.roles import vouches
 from wholesale.router import counters
 from wholesale.router.identities import Found, Identified, Identities
-from wholesale.router.jobs import Answer, Claim, Job, Source
-from wholesale.router.letters import Sender, readable
+from wholesale.router.jobs import Claim, Job, PendingAck, Source
+from wholesale.router.receipts import ReceiptMaker, readable
 
 logger = logging.getLogger(__name__)
 
@@ -32,24 +32,24 @@ class Intake:
     def __init__(
         self,
         *,
-        sender: Sender,
+        receipts: ReceiptMaker,
         topics: TopicTable,
         identities: Identities,
         limits: Limits,
         races: Races,
     ) -> None:
-        self._sender = sender
+        self._receipts = receipts
         self._topics = topics
         self._identities = identities
         self._limits = limits
         self._races = races
-        self._differing = Seldom()
-        self._failing = Seldom()
+        self._differing = LineLimit()
+        self._failing = LineLimit()
 
     def take(
         self, delivery: Delivery, source: Source, *, now_ms: int, now: float
-    ) -> Job | Answer | None:
-        """What is to be done about ``delivery``: store a job, send an answer, or nothing yet.
+    ) -> Job | PendingAck | None:
+        """What is to be done about ``delivery``: store a job, acknowledge it, or nothing yet.
 
         ``now_ms`` is the wall clock, ``now`` the monotonic one in seconds.
         """
@@ -59,7 +59,7 @@ class Intake:
             return self.refuse(_unread(delivery, source), problem, now_ms=now_ms)
         except Exception as exc:
             # A fault of ours must not make the broker deliver the same message for ever.
-            unsaid = self._failing.may_say(now)
+            unsaid = self._failing.may_log(now)
             if unsaid is not None:
                 name = readable(delivery.message.properties.message_id or "(none)")
                 text = "message_id %s: %r while it was taken in (and %d more)"
@@ -68,14 +68,14 @@ class Intake:
             failure = Rejected(counters.INTERNAL, "the router failed on this message")
             return self.refuse(_unread(delivery, source), failure, now_ms=now_ms)
 
-    def refuse(self, claim: Claim, problem: Rejected, *, now_ms: int) -> Answer:
-        """The answer to a message that can't be accepted."""
+    def refuse(self, claim: Claim, problem: Rejected, *, now_ms: int) -> PendingAck:
+        """What is owed for a message that can't be accepted: a rejection, and perhaps a receipt."""
         counters.REJECTED[problem.reason].inc()
-        return Answer(self._sender.rejected(claim.delivery, problem, now_ms=now_ms), [claim])
+        return PendingAck(self._receipts.rejected(claim.delivery, problem, now_ms=now_ms), [claim])
 
     def _take(
         self, delivery: Delivery, source: Source, now_ms: int, now: float
-    ) -> Job | Answer | None:
+    ) -> Job | PendingAck | None:
         submission = self._decode(delivery, now_ms)
         topic_class = self._validate(submission, delivery.message.properties)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
@@ -124,16 +124,18 @@ class Intake:
         """Whether it came by a shovel for gold alone, by which ``topic`` doesn't come. With header
         BCC it does: the first broker takes the header away and leaves the topic as it was."""
         shovel = last_hop(properties.headers)
-        if shovel is None or not topology.takes_gold_alone(shovel, self._sender.region):
+        if shovel is None or not topology.takes_gold_alone(shovel, self._receipts.region):
             return False
         return not self._topics.travels_as_gold(topic)
 
-    def _refuse_copy(self, claim: Claim, now_ms: int) -> Answer:
+    def _refuse_copy(self, claim: Claim, now_ms: int) -> PendingAck:
         # Without a receipt: the message itself has come the way that everything takes, and a router
         # answers it there. So no word is wrong while a topic's class is being changed.
         problem = Rejected("cc_not_allowed", "a copy that came by a way that only gold takes")
         counters.REJECTED[problem.reason].inc()
-        return Answer([self._sender.evidence(claim.delivery, problem, now_ms=now_ms)], [claim])
+        return PendingAck(
+            [self._receipts.evidence(claim.delivery, problem, now_ms=now_ms)], [claim]
+        )
 
     def _identify(
         self,
@@ -157,7 +159,7 @@ class Intake:
     def _sighted(self, submission: Submission, delivery: Delivery, now_ms: int) -> None:
         """Count the copy, and remember it for ``newsfabric trace``."""
         # Only the last hop: what was there before it is the publisher's word.
-        copy = Copy(now_ms, hops(delivery.message.properties.headers)[-1:])
+        copy = SeenCopy(now_ms, hops(delivery.message.properties.headers)[-1:])
         identity = submission.identity
         if not self._races.again(identity, copy):
             topic, message_id = submission.topic, submission.message_id
@@ -170,7 +172,7 @@ class Intake:
         if not found.differs:
             return
         counters.DIFFERING.inc()
-        unsaid = self._differing.may_say(now)
+        unsaid = self._differing.may_log(now)
         if unsaid is not None:
             name = identity_text(submission.identity)
             logger.warning(
@@ -180,13 +182,13 @@ class Intake:
                 extra={"identity": name, "message_id": submission.message_id},
             )
 
-    def _repeat(self, submission: Submission, claim: Claim, routed_ms: int) -> Answer:
+    def _repeat(self, submission: Submission, claim: Claim, routed_ms: int) -> PendingAck:
         if claim.reply_to is None:
-            return Answer([], [claim])
-        letter = self._sender.routed(submission, claim, router_ms=routed_ms, repeated=True)
-        return Answer([letter], [claim])
+            return PendingAck([], [claim])
+        pending = self._receipts.routed(submission, claim, router_ms=routed_ms, repeated=True)
+        return PendingAck([pending], [claim])
 
 
 def _unread(delivery: Delivery, source: Source) -> Claim:
-    # What the publisher wrote can't be trusted here; letters.py reads reply_to with care.
+    # What the publisher wrote can't be trusted here; receipts.py reads reply_to with care.
     return Claim(delivery, source, None, None)

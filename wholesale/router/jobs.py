@@ -1,8 +1,9 @@
-"""What moves through the router: claims, jobs and answers. Plain values.
+"""What moves through the router: claims, jobs, and what is owed in the end. Plain values.
 
 A *claim* is one delivery that waits for its ack (and perhaps a receipt). A *job* is one message
 on its way to the store and the exchanges, with every claim to it: copies and repeats that arrive
-meanwhile join it and share its outcome. An *answer* is what is to be said of the outcome.
+meanwhile join it and share its outcome. A *pending publish*
+waits for the broker's confirm, a *pending ack* for its publishes (receipts, rejections).
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ class Job:
 
 
 @dataclasses.dataclass(slots=True)
-class Letter:
-    """One message that the broker must confirm; ``confirm`` is set while it is on its way.
+class PendingPublish:
+    """One publish that the broker must confirm; ``confirm`` is set while it is on its way.
 
     ``plain`` says the same without anything of the publisher's making but the
     body; it is what is sent after the first failed. From ``until`` (monotonic) on it isn't sent
@@ -103,13 +104,13 @@ class Letter:
     expired: bool = False
 
     def fall_back(self) -> None:
-        """Say it plainly from now on, where that is possible."""
+        """Send ``plain`` from now on, if there is one."""
         self.message = self.plain or self.message
 
 
 @dataclasses.dataclass(slots=True)
-class Answer:
-    """Letters to be confirmed, then claims to be acknowledged."""
+class PendingAck:
+    """Publishes to be confirmed, then claims to be acknowledged."""
 
-    letters: list[Letter]
+    publishes: list[PendingPublish]
     claims: list[Claim]

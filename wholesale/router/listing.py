@@ -43,18 +43,16 @@ class LogClosed(Exception):
 
 
 class Listing:
-    """The log of router ``name``: :attr:`stream` is the one of now.
+    """The logs of one router, one after the other: :attr:`stream` is the one of now.
 
-    ``epoch`` is when the first one begins, in ms; ``now`` is the clock of leases.
+    ``now`` is the clock of leases, in seconds.
     """
 
     def __init__(
         self,
         store: Store,
+        first_log: Log,
         *,
-        region: str,
-        name: str,
-        epoch: int,
         now_ms: Callable[[], int],
         now: Callable[[], float] = awake_clock,
     ) -> None:
@@ -64,7 +62,7 @@ class Listing:
         self._renewed = asyncio.Event()
         self._version = 1
         self._said_low = 0
-        self.stream = Stream(Log(region, name, epoch))
+        self.stream = Stream(first_log)
         # Whether it was said that there is no lease.
         self._said = False
 
@@ -161,6 +159,7 @@ class Listing:
         if stream.to_void:
             numbers = sorted(stream.to_void)
             await self._store.void(stream.log, numbers)
+            counters.VOID.inc(len(numbers))
             for number in numbers:
                 stream.numbering.settle(number)
             stream.to_void.difference_update(numbers)

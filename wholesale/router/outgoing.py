@@ -1,8 +1,7 @@
-"""Sends letters until the broker has confirmed each, whatever happens to the link.
+"""Publishes until the broker has confirmed each message, whatever happens to the link.
 
-The same message goes out again, so a letter may arrive twice: the gateways drop the second by its
-identity. Letters leave in order; only what has to be sent again comes late, and nothing after its
-time.
+The same message goes out again, so it may arrive twice: gateways drop the second by its identity.
+Messages leave in order; only what has to be sent again comes late, and nothing after its time.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import Counter
 
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError
-from wholesale.router.jobs import Letter
+from wholesale.router.jobs import PendingPublish
 
 # Waits until something may be sent; what it raises, sending raises.
 MaySend = Callable[[], Awaitable[None]]
@@ -27,61 +26,63 @@ async def always() -> None:
 
 
 async def send(
-    publisher: Publisher,
-    letter: Letter,
+    publisher: ConfirmingPublisher,
+    pending: PendingPublish,
     now: Callable[[], float] = time.monotonic,
     may_send: MaySend = always,
 ) -> None:
-    """Put ``letter`` on the wire, as soon as the link is up and has room for it, or expire it."""
+    """Put ``pending`` on the wire, as soon as the link is up and has room for it, or expire it."""
     await may_send()
-    while not sent_at_once(publisher, letter, now):
+    while not sent_at_once(publisher, pending, now):
         await publisher.ready()
         await may_send()
 
 
 def sent_at_once(
-    publisher: Publisher, letter: Letter, now: Callable[[], float] = time.monotonic
+    publisher: ConfirmingPublisher,
+    pending: PendingPublish,
+    now: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Put ``letter`` on the wire, or expire it; False if the link is down or has no room."""
-    if letter.until <= now():
-        letter.expired = True
+    """Put ``pending`` on the wire, or expire it; False if the link is down or has no room."""
+    if pending.until <= now():
+        pending.expired = True
         return True
     try:
-        letter.confirm = publisher.publish_nowait(letter.exchange, letter.message)
+        pending.confirm = publisher.publish_nowait(pending.exchange, pending.message)
     except (LinkBusy, LinkClosed):
         return False
     return True
 
 
 async def confirmed(
-    publisher: Publisher,
-    letters: Sequence[Letter],
+    publisher: ConfirmingPublisher,
+    publishes: Sequence[PendingPublish],
     retries: Counter,
     now: Callable[[], float] = time.monotonic,
     may_send: MaySend = always,
 ) -> None:
-    """Return when the broker has confirmed all of ``letters``, but for those that have expired.
+    """Return when the broker has confirmed all of ``publishes``, but for those that have expired.
 
     They have been sent once.
     """
     backoff = Backoff(base=0.05, cap=2.0)
-    while failed := await _failed(letters):
+    while failed := await _failed(publishes):
         retries.inc(len(failed))
         await asyncio.sleep(backoff.failed(time.monotonic()))
-        for letter in failed:
-            letter.fall_back()
-            await send(publisher, letter, now, may_send)
-        letters = failed
+        for pending in failed:
+            pending.fall_back()
+            await send(publisher, pending, now, may_send)
+        publishes = failed
 
 
-async def _failed(letters: Sequence[Letter]) -> list[Letter]:
+async def _failed(publishes: Sequence[PendingPublish]) -> list[PendingPublish]:
     failed = []
-    for letter in letters:
-        if letter.expired:
+    for pending in publishes:
+        if pending.expired:
             continue
-        assert letter.confirm is not None
+        assert pending.confirm is not None
         try:
-            await letter.confirm
+            await pending.confirm
         except LinkError:
-            failed.append(letter)
+            failed.append(pending)
     return failed

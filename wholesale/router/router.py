@@ -6,7 +6,6 @@ It knows no broker and no socket, so tests run it over stubs; service.py gives i
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import math
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from newsfabric import control, otel_tracer, topology
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError
@@ -25,13 +24,13 @@ from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
 from wholesale.router import counters
-from wholesale.router.answering import Answering
+from wholesale.router.acknowledging import Acknowledger
 from wholesale.router.closer import Closer
 from wholesale.router.identities import Identities
 from wholesale.router.intake import Intake
-from wholesale.router.jobs import Answer, Job
-from wholesale.router.letters import Sender
+from wholesale.router.jobs import Job, PendingAck
 from wholesale.router.listing import Listing, awake_clock
+from wholesale.router.receipts import ReceiptMaker
 from wholesale.router.routing import Routing
 from wholesale.router.settling import Settling
 from wholesale.router.storing import Storing
@@ -53,17 +52,8 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Which router this is. ``epoch`` is its start in ms: its first log begins then."""
-
-    region: str
-    name: str
-    epoch: int
-
-
 class Router:
-    """Takes deliveries with :meth:`offer` while :meth:`run` is running.
+    """Takes deliveries with :meth:`take_delivery` while :meth:`run` is running.
 
     ``routes`` carries envelopes and ticks, ``answers`` receipts and rejections: two publishers,
     so that a flood of the one doesn't use up the other's room. ``awake`` is the clock of its lease.
@@ -71,12 +61,12 @@ class Router:
 
     def __init__(
         self,
-        identity: Identity,
+        first_log: Log,
         *,
         topics: TopicTable,
         store: Store,
-        routes: Publisher,
-        answers: Publisher,
+        routes: ConfirmingPublisher,
+        answers: ConfirmingPublisher,
         races: Races,
         traffic: Traffic | None = None,
         limits: Limits = DEFAULT_LIMITS,
@@ -86,18 +76,16 @@ class Router:
         now: Callable[[], float] = time.monotonic,
         awake: Callable[[], float] = awake_clock,
     ) -> None:
-        sender = Sender(identity.region, identity.name)
+        receipts = ReceiptMaker(first_log.region, first_log.router)
         self._listing = Listing(
             store,
-            region=identity.region,
-            name=identity.name,
-            epoch=identity.epoch,
+            first_log,
             now_ms=now_ms,
             now=awake,
         )
         self._closer = Closer(
             store,
-            region=identity.region,
+            region=first_log.region,
             own=lambda: self._listing.stream.log,
             now_ms=now_ms,
             now=now,
@@ -111,18 +99,18 @@ class Router:
         # Log and number of the last tick.
         self._ticked: tuple[Log, int] | None = None
         self._intake = Intake(
-            sender=sender,
+            receipts=receipts,
             topics=topics,
             identities=self._identities,
             limits=limits,
             races=races,
         )
-        self._answering = Answering(answers, self._progress)
+        self._acknowledger = Acknowledger(answers, self._progress)
         settling = Settling(
-            sender=sender,
+            receipts=receipts,
             identities=self._identities,
             intake=self._intake,
-            answering=self._answering,
+            acknowledger=self._acknowledger,
             progress=self._progress,
             now_ms=now_ms,
             now=now,
@@ -135,7 +123,7 @@ class Router:
             store=store,
             listing=self._listing,
             settling=settling,
-            hand_on=self._routing.put,
+            hand_on=self._routing.route_stored,
             now_ms=now_ms,
             now=now,
             bronze_room=bronze_room,
@@ -153,10 +141,10 @@ class Router:
 
     @property
     def under_way(self) -> int:
-        """How many messages and answers are neither settled nor given up."""
+        """How many messages and acknowledgements are neither settled nor given up."""
         return self._progress.under_way
 
-    def offer(self, source: QueueSource, delivery: Delivery) -> None:
+    def take_delivery(self, source: QueueSource, delivery: Delivery) -> None:
         """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
         if source.saw(delivery):
             self._forget_stale()
@@ -168,9 +156,9 @@ class Router:
         match taken:
             case Job():
                 self._progress.begin()
-                self._storing.put(taken, under_way=len(self._identities))
-            case Answer():
-                self._answering.put(taken)
+                self._storing.store_later(taken, under_way=len(self._identities))
+            case PendingAck():
+                self._acknowledger.add_ack(taken)
 
     async def run(self) -> None:
         """Turn the stages and tick, until cancelled."""
@@ -180,7 +168,7 @@ class Router:
                 self._storing.give_up_old,
                 self._routing.publish,
                 self._routing.confirm,
-                self._answering.run,
+                self._acknowledger.run,
                 self._listing.run,
                 self._closer.run,
                 self._tick_on,
@@ -190,10 +178,6 @@ class Router:
     async def settled(self) -> None:
         """Return when everything taken so far is settled and answered."""
         await self._progress.idle()
-
-    def give_up(self) -> None:
-        """Declare void what was numbered and not stored; :meth:`run` must have ended."""
-        self._storing.void_unstored()
 
     async def end_log(self) -> None:
         """Say where the log ends, if all of it is settled; :meth:`run` must have ended."""
@@ -236,4 +220,4 @@ class Router:
         # each reconnect during a long outage of the store would add a prefetch to the memory.
         self._identities.forget_stale_claims()
         self._storing.forget_unclaimed()
-        self._answering.forget_stale()
+        self._acknowledger.forget_stale()

@@ -16,27 +16,27 @@ import functools
 from collections.abc import Callable
 
 from newsfabric import topology
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.envelope import encode
 from wholesale.router import counters
-from wholesale.router.jobs import Job, Letter
+from wholesale.router.jobs import Job, PendingPublish
 from wholesale.router.listing import Listing, LogClosed
 from wholesale.router.outgoing import MaySend, confirmed, send, sent_at_once
 from wholesale.router.settling import Settling
 
 _BATCHES_BETWEEN = 2
 
-# A job, and its letters to both exchanges.
-_Sent = tuple[Job, Letter, Letter]
+# A job, and what is published of it to both exchanges.
+_Sent = tuple[Job, PendingPublish, PendingPublish]
 
 
 class Routing:
-    """Takes stored batches with :meth:`put`; :meth:`publish` and :meth:`confirm` are its loops."""
+    """Takes batches with :meth:`route_stored`; its loops are :meth:`publish`, :meth:`confirm`."""
 
     def __init__(
         self,
         *,
-        publisher: Publisher,
+        publisher: ConfirmingPublisher,
         listing: Listing,
         settling: Settling,
         now: Callable[[], float],
@@ -48,7 +48,7 @@ class Routing:
         self._stored: asyncio.Queue[list[Job]] = asyncio.Queue(_BATCHES_BETWEEN)
         self._sent: asyncio.Queue[list[_Sent]] = asyncio.Queue(_BATCHES_BETWEEN)
 
-    async def put(self, jobs: list[Job]) -> None:
+    async def route_stored(self, jobs: list[Job]) -> None:
         """Route stored ``jobs`` in their turn; waits while two batches are before them."""
         await self._stored.put(jobs)
 
@@ -87,11 +87,13 @@ class Routing:
                 await self._confirm_all(sent)
 
     async def _confirm_all(self, sent: list[_Sent]) -> None:
-        letters = [letter for _, *pair in sent for letter in pair]
+        publishes = [pending for _, *pair in sent for pending in pair]
         jobs = [job for job, *_ in sent]
         may_send = self._lease_of(jobs)
         try:
-            await confirmed(self._publisher, letters, counters.PUBLISH_RETRIES, self._now, may_send)
+            await confirmed(
+                self._publisher, publishes, counters.PUBLISH_RETRIES, self._now, may_send
+            )
         except LogClosed:
             self._give_back(jobs)
             return
@@ -117,9 +119,9 @@ class Routing:
         assert job.envelope is not None
         assert job.stream is not None
         message = encode(job.envelope, low=job.stream.numbering.low)
-        here = Letter(topology.POSTOFFICE, message, until=job.until)
-        elsewhere = Letter(topology.OUTBOUND, message, until=job.until)
-        for letter in (here, elsewhere):
-            if not sent_at_once(self._publisher, letter, self._now):
-                await send(self._publisher, letter, self._now, may_send)
+        here = PendingPublish(topology.POSTOFFICE, message, until=job.until)
+        elsewhere = PendingPublish(topology.OUTBOUND, message, until=job.until)
+        for pending in (here, elsewhere):
+            if not sent_at_once(self._publisher, pending, self._now):
+                await send(self._publisher, pending, self._now, may_send)
         return job, here, elsewhere

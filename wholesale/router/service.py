@@ -12,10 +12,11 @@ from newsfabric.figures import Figures
 from newsfabric.races import Races
 from newsfabric.reporting import Reporting, Speaker
 from newsfabric.store import Store
+from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
 from wholesale.core_service import CoreService, CoreSettings
 from wholesale.router import counters
-from wholesale.router.router import Identity, Router, wall_clock_ms
+from wholesale.router.router import Router, wall_clock_ms
 from wholesale.router.trace_answers import trace_routes
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
@@ -73,11 +74,8 @@ class RouterService(CoreService[Router]):
         return self._traffic.top(time.monotonic())
 
     async def _make_work(self) -> Router:
-        identity = Identity(
-            region=self.settings.region, name=self.settings.name, epoch=wall_clock_ms()
-        )
         return Router(
-            identity,
+            Log(self.settings.region, self.settings.name, wall_clock_ms()),
             topics=self._topics,
             store=self._store,
             routes=await self._link.publisher(in_flight=IN_FLIGHT),
@@ -89,6 +87,5 @@ class RouterService(CoreService[Router]):
         )
 
     async def _end(self, work: Router) -> None:
-        work.give_up()
         await work.tick()
         await work.end_log()

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from newsfabric.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.errors import Rejected
+from newsfabric.line_limits import LineLimit
 from newsfabric.otel_tracer import Tracer
-from newsfabric.seldom import Seldom
 from newsfabric.sightings import Sightings
 from wholesale.progress import Progress
 from wholesale.router import counters
-from wholesale.router.answering import Answering
+from wholesale.router.acknowledging import Acknowledger
 from wholesale.router.identities import Identities
 from wholesale.router.intake import Intake
-from wholesale.router.jobs import Answer, Job
-from wholesale.router.letters import Sender
+from wholesale.router.jobs import Job, PendingAck
+from wholesale.router.receipts import ReceiptMaker
 from wholesale.router.spans import spans_of
 from wholesale.router.traffic import Traffic
 
@@ -24,15 +24,15 @@ logger = logging.getLogger(__name__)
 
 
 class Settling:
-    """Ends jobs: tells the window and the stream, hands the answers on."""
+    """Ends jobs: tells the window and the stream, hands on what is owed."""
 
     def __init__(
         self,
         *,
-        sender: Sender,
+        receipts: ReceiptMaker,
         identities: Identities,
         intake: Intake,
-        answering: Answering,
+        acknowledger: Acknowledger,
         progress: Progress,
         now_ms: Callable[[], int],
         now: Callable[[], float],
@@ -40,17 +40,17 @@ class Settling:
         tracer: Tracer,
         traffic: Traffic,
     ) -> None:
-        self._sender = sender
+        self._receipts = receipts
         self._identities = identities
         self._intake = intake
-        self._answering = answering
+        self._acknowledger = acknowledger
         self._progress = progress
         self._now_ms = now_ms
         self._now = now
         self._sightings = sightings
         self._tracer = tracer
         self._traffic = traffic
-        self._failing = Seldom()
+        self._failing = LineLimit()
 
     def routed(self, job: Job) -> None:
         """``job`` is stored and both exchanges have confirmed it."""
@@ -63,29 +63,28 @@ class Settling:
         self._identities.routed(job, router_ms=router_ms, now_ms=self._now_ms())
         self._sighted(job, job.envelope)
         self._traced(job)
-        letters = [
-            self._sender.routed(job.submission, claim, router_ms=router_ms, repeated=n > 0)
+        publishes = [
+            self._receipts.routed(job.submission, claim, router_ms=router_ms, repeated=n > 0)
             for n, claim in enumerate(job.claims)
             if claim.reply_to is not None
         ]
-        self._end(job, Answer(letters, job.claims))
+        self._end(job, PendingAck(publishes, job.claims))
 
     def failed(self, job: Job, problem: Exception) -> None:
         """``job`` met an error that isn't known: reject it, or it would come round for ever."""
-        unsaid = self._failing.may_say(self._now())
+        unsaid = self._failing.may_log(self._now())
         if unsaid is not None:
             name = identity_text(job.submission.identity)
             text = "message %s: %r while it was routed (and %d more)"
             about = {"identity": name, "message_id": job.submission.message_id}
             logger.error(text, name, problem, unsaid, exc_info=problem, extra=about)
         self._traced(job, "the router failed on this message")
-        void(job)
         if job.stored_ms is not None:
             settle(job)
         self._identities.given_up(job)
         rejected = Rejected(counters.INTERNAL, "the router failed on this message")
         for claim in job.claims:
-            self._answering.put(self._intake.refuse(claim, rejected, now_ms=self._now_ms()))
+            self._acknowledger.add_ack(self._intake.refuse(claim, rejected, now_ms=self._now_ms()))
         self._progress.end()
 
     def abandoned(self, job: Job) -> None:
@@ -100,12 +99,12 @@ class Settling:
             sighting.steps["shed"] = self._now_ms()
         self._traced(job, "dropped for want of room")
         self._identities.given_up(job)
-        letters = [
-            self._sender.overloaded(job.submission, claim)
+        publishes = [
+            self._receipts.overloaded(job.submission, claim)
             for claim in job.claims
             if claim.reply_to is not None
         ]
-        self._end(job, Answer(letters, job.claims))
+        self._end(job, PendingAck(publishes, job.claims))
 
     def given_back(self, job: Job) -> None:
         """``job``'s log was closed by others: the broker delivers it anew, for another number."""
@@ -119,20 +118,17 @@ class Settling:
         """``job`` has waited for too long. It ends as it would have in the broker's queue: without
         a word, and whoever has no receipt sends it again.
 
-        It may have a number, and be stored. In its log that number is a message like any other
-        (it is looked up before anybody is given it). In ticks it is void, for gateways of the
-        release before: one that found it in the journal could publish it to those who have had
-        another copy.
+        It may have a number, and be stored. In its log that number is a message like any other:
+        it is looked up before anybody is given it.
         """
         counters.EXPIRED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:
             sighting.steps["expired"] = self._now_ms()
         self._traced(job, "waited for too long")
-        void(job)
         if job.stored_ms is not None:
             settle(job)
         self._identities.given_up(job)
-        self._end(job, Answer([], job.claims))
+        self._end(job, PendingAck([], job.claims))
 
     def _sighted(self, job: Job, envelope: Envelope) -> None:
         sighting = self._sightings.get(envelope.identity)
@@ -148,13 +144,13 @@ class Settling:
         context = self._tracer.context(submission.identity, submission.traceparent)
         if context is None:
             return
-        sighting, router = self._sightings.get(submission.identity), self._sender.router
+        sighting, router = self._sightings.get(submission.identity), self._receipts.router
         self._tracer.add(
             spans_of(job, sighting, context, router, now_ms=self._now_ms(), error=error)
         )
 
-    def _end(self, job: Job, answer: Answer) -> None:
-        self._answering.put(answer)
+    def _end(self, job: Job, ack: PendingAck) -> None:
+        self._acknowledger.add_ack(ack)
         self._progress.end()
 
 
@@ -163,11 +159,3 @@ def settle(job: Job) -> None:
     assert job.stream is not None
     assert job.envelope is not None
     job.stream.numbering.settle(job.envelope.seq)
-
-
-def void(job: Job) -> None:
-    """Nothing will come as ``job``'s number, if it has one: say so in ticks."""
-    if job.envelope is not None:
-        assert job.stream is not None
-        job.stream.void(job.envelope.seq)
-        counters.VOID.inc()

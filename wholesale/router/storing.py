@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from newsfabric.store import Store
-from wholesale.patience import Patience
 from wholesale.router import counters
 from wholesale.router.jobs import Job
 from wholesale.router.listing import Listing, LogClosed
-from wholesale.router.settling import Settling, void
+from wholesale.router.settling import Settling
 from wholesale.router.stream import Stream
 from wholesale.router.waiting import Waiting
+from wholesale.store_retry import StoreRetry
 
 # Long enough to share one transaction, short enough that the last of it isn't late: 256 SQLite
 # rows take a few ms.
@@ -34,7 +34,7 @@ HandOn = Callable[[list[Job]], Awaitable[None]]
 
 
 class Storing:
-    """Takes jobs with :meth:`put`; :meth:`run` stores them and hands them on."""
+    """Takes jobs with :meth:`store_later`; :meth:`run` stores them and hands them on."""
 
     def __init__(
         self,
@@ -56,18 +56,18 @@ class Storing:
         self._waiting = Waiting(bronze_room=bronze_room)
         self._wake = asyncio.Event()
         self._writing: list[Job] = []
-        self._patience = Patience(store, counters.STORE_RETRIES)
+        self._retry = StoreRetry(store, counters.STORE_RETRIES)
         # Asked for, not told: while a write waits for the store nothing else here goes on.
         counters.WAITING.set_function(lambda: len(self._writing) + len(self._waiting))
 
     @property
     def store_answers(self) -> bool:
         """Whether the last write worked (True before the first)."""
-        return self._patience.store_answers
+        return self._retry.store_answers
 
-    def put(self, job: Job, *, under_way: int) -> None:
+    def store_later(self, job: Job, *, under_way: int) -> None:
         """Store ``job`` in its turn, or drop bronze as there are ``under_way`` with it."""
-        dropped = self._waiting.put(job, under_way=under_way)
+        dropped = self._waiting.queue_job(job, under_way=under_way)
         if dropped is not None:
             self._settling.shed(dropped)
         self._wake.set()
@@ -76,15 +76,6 @@ class Storing:
         """Drop the jobs that wait for nobody; those that have a number go their way."""
         for job in self._waiting.remove_unclaimed():
             self._settling.abandoned(job)
-
-    def void_unstored(self) -> None:
-        """The router stops: say in its last tick that nothing comes as the numbers of what is being
-        written, so that nobody waits for it.
-
-        What was stored without being routed is looked for: gateways read it by its number.
-        """
-        for job in self._writing:
-            void(job)
 
     async def give_up_old(self) -> None:
         """Give up what has waited for too long, also while the store keeps us waiting; until
@@ -167,7 +158,7 @@ class Storing:
             await self._store.write(envelopes)
             counters.STORE_SECONDS.observe(self._now() - began)
 
-        await self._patience.ask(write)
+        await self._retry.until_answered(write)
 
     def _in_time(self, jobs: list[Job]) -> list[Job]:
         """Those of ``jobs`` that may be numbered yet; the others are given up."""

@@ -1,24 +1,15 @@
 """A router's stream of envelopes: each gets a number of its log, and ticks say which was the last.
 
-A number is given out once, before the message is stored, because the store keeps it too. One whose
-message is then given up is declared void in the ticks, so that no gateway looks for it in the
-journal for ever.
+A number is given out once, before the message is stored, because the store keeps it too.
 """
 
 from __future__ import annotations
-
-import collections
-from typing import Final
 
 from newsfabric import envelope
 from newsfabric.control import Tick
 from newsfabric.envelope import Envelope, Submission
 from newsfabric.store.logs import Log
 from wholesale.router.numbering import Numbering
-
-# More than can be numbered and unsettled at once (routing.py: seven batches of 256), so that even a
-# router that stops with everything stuck can name each number in its last tick.
-KEPT_VOIDS: Final = 2048
 
 
 class Stream:
@@ -29,10 +20,10 @@ class Stream:
         self.numbering = Numbering()
         # Numbers that the store couldn't hold as messages: they are to be void rows.
         self.to_void: set[int] = set()
-        self._void: collections.deque[int] = collections.deque(maxlen=KEPT_VOIDS)
 
     def number(self, submission: Submission, *, now_ms: int) -> Envelope:
-        """``submission`` with the next number. It must be routed or declared :meth:`void`."""
+        """``submission`` with the next number, which must be settled
+        (:mod:`wholesale.router.numbering`)."""
         return envelope.routed(
             submission,
             now_ms=now_ms,
@@ -46,13 +37,6 @@ class Stream:
     def seq(self) -> int:
         """The last number given out."""
         return self.numbering.last
-
-    def void(self, seq: int) -> None:
-        """Nothing will come as number ``seq``; ValueError if it was never given out."""
-        if not 1 <= seq <= self.seq:
-            raise ValueError(f"{seq} was never given out (last: {self.seq})")
-        if seq not in self._void:
-            self._void.append(seq)
 
     def make_void(self, seq: int) -> None:
         """The store can't hold the message that has number ``seq``: it is settled as void, as soon
@@ -72,5 +56,4 @@ class Stream:
             seq=self.seq,
             sent_ms=now_ms,
             low=self.numbering.low,
-            void=tuple(self._void),
         )

@@ -1,7 +1,7 @@
 """What a router answers to ``newsfabric trace``: what it remembers, and what its store has.
 
-``/trace/ID`` is memory alone. ``/stored/ID`` reads one millisecond of the journal, the one in the
-id, and so finds every copy that got that very id, whichever router stored it.
+``/trace/ID`` is memory alone. ``/stored/ID?topic=TOPIC`` reads one millisecond of that topic, the
+one in the id, and so finds every copy that got that very id, whichever router stored it.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from newsfabric.store import Store
 from wholesale.http import RETRY, HttpProblem, JsonHandler
 
 if TYPE_CHECKING:
-    from wholesale.router.service import RouterSettings
+    from wholesale.core_service import CoreSettings
 
-# More than all routers of a fabric store in a millisecond.
+# More than all routers of a fabric store of one topic in a millisecond.
 _MOST: Final = 1000
 
 
 class StoredHandler(JsonHandler):
-    """``/stored/ID``: the journal's rows of one message."""
+    """``/stored/ID?topic=TOPIC``: the rows of one message."""
 
-    def initialize(self, settings: RouterSettings, store: Store) -> None:
+    def initialize(self, settings: CoreSettings, store: Store) -> None:
         self._settings, self._store = settings, store
 
     async def get(self, text: str) -> None:
         identity, ms = identity_of_id(text), ms_of_id(text)
+        topic = self.get_query_argument("topic")
         try:
-            found = await self._store.journal(from_ms=ms, to_ms=ms + 1, limit=_MOST)
+            found = await self._store.since(topic, from_ms=ms, to_ms=ms + 1, limit=_MOST)
         except StoreError as exc:
             raise HttpProblem(503, "store_away", str(exc), headers=RETRY) from exc
         rows = [_row(envelope) for envelope in found if envelope.identity == identity]
-        self.answer({"region": self._settings.region, "stored": rows})
+        self.write_document({"region": self._settings.region, "stored": rows})
 
 
-def trace_routes(settings: RouterSettings, races: Races, store: Store) -> list[Any]:
-    """Tornado routes for ``/trace/ID`` and ``/stored/ID``."""
+def trace_routes(settings: CoreSettings, races: Races, store: Store) -> list[Any]:
+    """Tornado routes for ``/trace/ID`` and ``/stored/ID?topic=TOPIC``."""
     return [
         trace_route("router", settings.name, settings.region, races.sightings),
         # envelope._ID: whatever else is asked for there is nothing.

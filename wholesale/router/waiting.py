@@ -33,7 +33,7 @@ class Waiting:
     def __len__(self) -> int:
         return sum(map(len, self._jobs.values()))
 
-    def put(self, job: Job, *, under_way: int) -> Job | None:
+    def queue_job(self, job: Job, *, under_way: int) -> Job | None:
         """Add ``job``; returns the one that has to go for it, the oldest bronze one.
 
         ``under_way`` is how many the router has in hand, waiting or not, this one included.

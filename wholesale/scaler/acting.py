@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from newsfabric.backoff import Backoff
-from newsfabric.seldom import Complaints
+from newsfabric.line_limits import RepeatedFailures
 from wholesale.scaler import counters
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import MAX_TEXT, Driver, DriverError, DriverLimit, Instance
@@ -58,7 +58,7 @@ class Acting:
         self._every = every
         self._timeout = timeout
         self._backoff = backoff or Backoff(base=1.0, cap=60.0)
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
         self._decision: Decision | None = None
         self._new = asyncio.Event()
         self._listed_at: float | None = None
@@ -163,7 +163,7 @@ class Acting:
     def _works(self) -> None:
         self._backoff.succeeded(self._clock())
         self.trouble = None
-        self._complaints.over()
+        self._failures.ended()
 
     def _failed(self, action: str, text: str, *, limit: bool) -> None:
         now = self._clock()
@@ -172,5 +172,5 @@ class Acting:
         since = self.trouble.since if self.trouble is not None else now
         self.trouble = Trouble(action, text, since, limit)
         self._not_before = now + self._backoff.failed(now)
-        if self._complaints.is_news(text, now):
+        if self._failures.should_log(text, now):
             logger.warning("driver: %s", text)

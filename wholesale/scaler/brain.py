@@ -14,7 +14,7 @@ from typing import Any
 from newsfabric.control import LoadReport
 from wholesale.scaler.choice import Choice, Decision
 from wholesale.scaler.drivers import Instance
-from wholesale.scaler.memory import Memory, Sight
+from wholesale.scaler.known_boxes import KnownBoxes, Sight
 from wholesale.scaler.plan import Plan
 
 
@@ -25,25 +25,25 @@ class Brain:
         self.plan = plan
         self.sight: Sight | None = None
         self.decision: Decision | None = None
-        self._memory = Memory(region, plan)
+        self._boxes = KnownBoxes(region, plan)
         self._choice = Choice(plan)
 
     def hear(self, report: LoadReport, *, now: float) -> bool:
         """Note ``report``; False if it can't count."""
-        return self._memory.hear(report, now=now)
+        return self._boxes.hear(report, now=now)
 
     def listed(self, instances: Sequence[Instance] | None, *, now: float) -> None:
         """The driver's list, just come; None if it has none."""
-        self._memory.listed(instances, now=now)
+        self._boxes.listed(instances, now=now)
 
     def deaf(self) -> None:
         """The link is down: nothing is decided, and what was heard before counts for nothing."""
-        self._memory.deaf()
+        self._boxes.deaf()
         self.sight = self.decision = None
 
     def decide(self, *, now: float, driver_well: bool = True) -> Decision:
         """What to do now. Call it each second; a pause counts as deafness."""
-        sight = self.sight = self._memory.look(now=now)
+        sight = self.sight = self._boxes.look(now=now)
         if sight.heard_for == 0.0:
             self._choice.restart(now)
         decision = self._choice.decide(sight, now=now, driver_well=driver_well)

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from wholesale.scaler.memory import DOUBT_AFTER, Box, Highest, Sight
+from wholesale.scaler.known_boxes import DOUBT_AFTER, Box, Highest, Sight
 from wholesale.scaler.plan import Plan
 from wholesale.scaler.wish import Demand, Wish, wish
 

@@ -82,8 +82,8 @@ def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What the scaler was told of boxes."""
+class ScalerOptions:
+    """The options of a scaler: its plan, and what makes boxes."""
 
     plan: Plan
     driver: str
@@ -127,10 +127,10 @@ class Told:
 
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The plan's options and the driver's; the command is given ``told``."""
+    """The plan's options and the driver's; the command is given ``options``."""
 
     @functools.wraps(command)
-    def with_told(
+    def with_scaler_options(
         plan: Plan,
         driver: str,
         command_line: str | None,
@@ -140,7 +140,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         world: Path | None,
         **given: Any,
     ) -> Any:
-        told = Told(
+        options = ScalerOptions(
             plan=plan,
             driver=driver,
             command=command_line,
@@ -149,9 +149,9 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
             cloudwatch=cloudwatch,
             world=world,
         )
-        return command(told=told, **given)
+        return command(options=options, **given)
 
-    with_options = only_plan_options(with_told)
+    with_options = only_plan_options(with_scaler_options)
     for option in reversed(
         [
             _option(

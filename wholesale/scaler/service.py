@@ -15,9 +15,9 @@ import time
 from typing import Any, Final
 
 from newsfabric import control, topology
-from newsfabric.amqp import Link, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Link
 from newsfabric.amqp.message import Delivery
-from newsfabric.control import Drain, encode_drain
+from newsfabric.control import DrainOrder, encode_drain
 from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
 from newsfabric.operators import OperatorsApplication
@@ -157,7 +157,7 @@ class ScalerService:
             with contextlib.suppress(LinkError):
                 await reports.cancel()
 
-    async def _decide_on(self, orders: Publisher) -> None:
+    async def _decide_on(self, orders: ConfirmingPublisher) -> None:
         while True:
             began = time.monotonic()
             decision = self.decide(began)
@@ -178,12 +178,12 @@ class ScalerService:
         self._count(decision)
         return decision
 
-    async def _order(self, orders: Publisher, boxes: tuple[str, ...]) -> None:
+    async def _order(self, orders: ConfirmingPublisher, boxes: tuple[str, ...]) -> None:
         # All at once: a core in alarm takes none of them, and decisions must go on.
         await asyncio.gather(*(self._order_one(orders, box) for box in boxes))
 
-    async def _order_one(self, orders: Publisher, box: str) -> None:
-        order = Drain(
+    async def _order_one(self, orders: ConfirmingPublisher, box: str) -> None:
+        order = DrainOrder(
             region=self.settings.region,
             box=box,
             by=self.settings.name,

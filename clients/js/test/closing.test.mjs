@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Backoff, askedWait, closeAdvice, waitAfterLoss } from "../src/closing.js";
+import { Backoff, askedWait, closeAdvice, waitAfterLoss } from "../src/closing.ts";
 
 test("the range of a close code says whether to come back", () => {
   const codes = [1002, 1006, 1007, 1009, 1012, 3000, 4000, 4099, 4100, 4199, 4200, 4299, 4300];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FabricError } from "../src/desk.js";
+import { FabricError } from "../src/api.ts";
 import { Rig } from "./support.mjs";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -12,12 +12,12 @@ const errors = (heard) => heard.filter(([event]) => event === "error").map(([, {
 /** A rig with one tab that has `token`, connected, and what it said first. */
 async function withToken(token, options) {
   const rig = new Rig(options);
-  const { desk, heard } = rig.desk("a", token);
-  desk.hello();
-  desk.follow("user.42", {});
+  const { tab, heard } = rig.tab("a", token);
+  tab.hello();
+  tab.follow("user.42", {});
   rig.connect();
   await settled();
-  return { rig, desk, heard };
+  return { rig, tab, heard };
 }
 
 test("the login is the first word of each connection, and topics follow", async () => {
@@ -116,8 +116,8 @@ for (const [what, token] of [["a string", "T"], ["a function that has one in sto
 
 test("a login of the page's own that is refused for the moment is told, and goes on", async () => {
   const rig = new Rig().connect();
-  const { desk, heard } = rig.desk("a");
-  const asked = desk.ask({ action: "login", token: "T" });
+  const { tab, heard } = rig.tab("a");
+  const asked = tab.ask({ action: "login", token: "T" });
   refuse(rig, rig.sent().at(-1), 100, true);
   await assert.rejects(asked, { code: 100, temporary: true });
   rig.pass(3000);
@@ -129,19 +129,19 @@ test("a login of the page's own that is refused for the moment is told, and goes
 
 test("a login of the page's own says how it went", async () => {
   const rig = new Rig().connect();
-  const { desk } = rig.desk("a");
-  const bad = desk.ask({ action: "login", token: "bad" });
+  const { tab } = rig.tab("a");
+  const bad = tab.ask({ action: "login", token: "bad" });
   rig.push({ type: "error", ref: rig.sent().at(-1).ref, code: 109, reason: "token expired", temporary: false });
   await assert.rejects(bad, (error) => error instanceof FabricError && error.code === 109);
-  const good = desk.ask({ action: "login", token: "good" });
+  const good = tab.ask({ action: "login", token: "good" });
   loggedIn(rig, rig.sent().at(-1).ref, 7);
   assert.deepEqual(await good, { type: "logged_in", user: "42", expires_at: 7 });
 });
 
 test("who is refused as somebody else stays who it was, also on the next connection", async () => {
-  const { rig, desk } = await withToken("mine");
+  const { rig, tab } = await withToken("mine");
   loggedIn(rig, rig.sent()[0].ref);
-  const other = desk.ask({ action: "login", token: "other's" });
+  const other = tab.ask({ action: "login", token: "other's" });
   rig.push({ type: "error", ref: rig.sent().at(-1).ref, code: 101, reason: "logged in as somebody else", temporary: false });
   await assert.rejects(other, { code: 101 });
   rig.do("closed", { code: 1006 });
@@ -151,10 +151,10 @@ test("who is refused as somebody else stays who it was, also on the next connect
 });
 
 test("who tries the same token twice, refused for the moment and then for good, stays who it was as well", async () => {
-  const { rig, desk } = await withToken("mine");
+  const { rig, tab } = await withToken("mine");
   loggedIn(rig, rig.sent()[0].ref);
   for (const [code, temporary] of [[100, true], [101, false]]) {
-    const other = desk.ask({ action: "login", token: "other's" });
+    const other = tab.ask({ action: "login", token: "other's" });
     refuse(rig, rig.sent().at(-1), code, temporary);
     await assert.rejects(other, { code });
   }
@@ -166,8 +166,8 @@ test("who tries the same token twice, refused for the moment and then for good, 
 
 test("a mark waits for a connection and is said again on the next, until it is answered", async () => {
   const rig = new Rig();
-  const { desk } = rig.desk("a");
-  const marked = desk.ask({ action: "dismiss", topic: "user.42", id: "i" });
+  const { tab } = rig.tab("a");
+  const marked = tab.ask({ action: "dismiss", topic: "user.42", id: "i" });
   rig.connect();
   assert.equal(rig.sent().at(-1).action, "dismiss");
   rig.do("closed", { code: 1006 });
@@ -180,15 +180,15 @@ test("a mark waits for a connection and is said again on the next, until it is a
 
 test("at most 256 requests wait for a connection", async () => {
   const rig = new Rig();
-  const { desk } = rig.desk("a");
-  for (let n = 0; n < 256; n += 1) desk.ask({ action: "ack", topic: "user.42", id: `${n}` }).catch(() => {});
-  await assert.rejects(desk.ask({ action: "ack", topic: "user.42", id: "one more" }), { code: 111, temporary: true });
+  const { tab } = rig.tab("a");
+  for (let n = 0; n < 256; n += 1) tab.ask({ action: "ack", topic: "user.42", id: `${n}` }).catch(() => {});
+  await assert.rejects(tab.ask({ action: "ack", topic: "user.42", id: "one more" }), { code: 111, temporary: true });
 });
 
 test("what a closed page still asked is answered: by a refusal", async () => {
   const rig = new Rig();
-  const { desk } = rig.desk("a");
-  const asked = desk.ask({ action: "history", topic: "t" });
-  desk.close();
+  const { tab } = rig.tab("a");
+  const asked = tab.ask({ action: "history", topic: "t" });
+  tab.close();
   await assert.rejects(asked, { code: 0 });
 });

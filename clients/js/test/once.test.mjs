@@ -86,19 +86,18 @@ class Browser {
   /** Another tab takes over: a new session, to which all tabs say where they are. */
   lead() {
     this.cut();
-    this.rig = new Rig({ random: this.random, urls: [HOME] });
-    this.rig.session.emit = (effect) => this.carryOut(effect);
+    this.rig = new Rig({ random: this.random, urls: [HOME], emit: (effect) => this.carryOut(effect) });
     this.rig.do("start");
-    for (const desk of this.tabs) desk.hello();
+    for (const tab of this.tabs) tab.hello();
   }
 
   carryOut({ do: what, verb, note }) {
-    if (what === "survey") this.next = () => this.rig.do("surveyed", answersOf([HOME, 20, ["g"]]));
+    if (what === "discover") this.next = () => this.rig.do("discovered", answersOf([HOME, 20, ["g"]]));
     else if (what === "open") this.next = () => this.open();
     else if (what === "probe") this.next = () => this.rig.do("probed", false);
     else if (what === "send") this.reader?.inbox.push(verb);
     else if (what === "hangup") this.cut();
-    else if (what === "note") for (const desk of this.tabs) desk.note(note);
+    else if (what === "note") for (const tab of this.tabs) tab.note(note);
   }
 
   open() {
@@ -116,8 +115,7 @@ class Browser {
 
   newTab() {
     this.made += 1;
-    const tab = this.rig.desk(`tab${this.made}`).desk;
-    tab.say = (note) => this.rig.do("note", note);
+    const { tab } = this.rig.tab(`tab${this.made}`, null, (note) => this.rig.do("note", note));
     this.tabs.push(tab);
     tab.hello();
     return tab;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Regions, chooseGateway, parseEndpoints, urlOf } from "../src/regions.js";
+import { Regions, chooseGateway, parseEndpoints, urlOf } from "../src/regions.ts";
 import { randomsOf } from "./support.mjs";
 
 const BASE = "http://127.0.0.1/";

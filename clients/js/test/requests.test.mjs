@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FabricError } from "../src/desk.js";
+import { FabricError } from "../src/api.ts";
 import { BOTH, Rig, idOf, randomsOf } from "./support.mjs";
 
 const TOPIC = "user.42";
 const ID = idOf({ n: 7, at: 1000 });
 const COPY = idOf({ n: 7, at: 2000 });
 
-/** A connected rig, and the desk of a tab that follows the mailbox. */
+/** A connected rig, and a tab that follows the mailbox. */
 function withMailbox() {
   const rig = new Rig().connect();
-  const { desk } = rig.desk("a");
-  desk.follow(TOPIC, {});
+  const { tab } = rig.tab("a");
+  tab.follow(TOPIC, {});
   rig.obey();
-  return { rig, desk };
+  return { rig, tab };
 }
 
 /** What becomes of a promise, as it is now: null, a value, or a FabricError. */
@@ -27,14 +27,14 @@ function outcomeOf(promise) {
   };
 }
 
-const dismiss = (desk, id = ID) => outcomeOf(desk.ask({ action: "dismiss", topic: TOPIC, id }));
+const dismiss = (tab, id = ID) => outcomeOf(tab.ask({ action: "dismiss", topic: TOPIC, id }));
 const marks = (rig) => rig.sent().filter(({ action }) => action === "dismiss");
 const taken = (rig, { ref, topic, id }) => rig.push({ type: "marked", ref, topic, id, mark: "dismiss" });
 const dismissed = (rig, id = ID, type = "dismissed") => rig.push({ type, topic: TOPIC, id, at: 5, position: "p9" });
 
 test("a mark is done when it is pushed, not when the gateway has taken it", async () => {
-  const { rig, desk } = withMailbox();
-  const outcome = dismiss(desk);
+  const { rig, tab } = withMailbox();
+  const outcome = dismiss(tab);
   taken(rig, marks(rig)[0]);
   dismissed(rig, ID, "read");
   dismissed(rig, idOf({ n: 8, at: 1000 }));
@@ -46,8 +46,8 @@ test("a mark is done when it is pushed, not when the gateway has taken it", asyn
 });
 
 test("the push may come before the reply", async () => {
-  const { rig, desk } = withMailbox();
-  const outcome = dismiss(desk);
+  const { rig, tab } = withMailbox();
+  const outcome = dismiss(tab);
   const [verb] = marks(rig);
   dismissed(rig);
   assert.equal((await outcome()).type, "dismissed");
@@ -57,8 +57,8 @@ test("the push may come before the reply", async () => {
 });
 
 test("a mark that is taken and not pushed is said again, until it is", async () => {
-  const { rig, desk } = withMailbox();
-  const outcome = dismiss(desk);
+  const { rig, tab } = withMailbox();
+  const outcome = dismiss(tab);
   const [verb] = marks(rig);
   taken(rig, verb);
   rig.pass(1999);
@@ -72,8 +72,8 @@ test("a mark that is taken and not pushed is said again, until it is", async () 
 });
 
 test("a mark that no push ever tells of is given up, and the page is told that it may work later", async () => {
-  const { rig, desk } = withMailbox();
-  const outcome = dismiss(desk);
+  const { rig, tab } = withMailbox();
+  const outcome = dismiss(tab);
   let said = 0;
   for (let second = 0; second < 20; second += 1) {
     for (const verb of marks(rig)) {
@@ -90,24 +90,24 @@ test("a mark that no push ever tells of is given up, and the page is told that i
 });
 
 test("what was pushed already isn't pushed again, and isn't waited for", async () => {
-  const { rig, desk } = withMailbox();
+  const { rig, tab } = withMailbox();
   dismissed(rig, COPY);
-  const outcome = dismiss(desk);
+  const outcome = dismiss(tab);
   taken(rig, marks(rig)[0]);
   assert.equal((await outcome()).type, "marked");
 });
 
 test("where the mailbox isn't followed no push comes, and none is waited for", async () => {
   const rig = new Rig().connect();
-  const { desk } = rig.desk("a");
-  const outcome = dismiss(desk);
+  const { tab } = rig.tab("a");
+  const outcome = dismiss(tab);
   taken(rig, marks(rig)[0]);
   assert.equal((await outcome()).type, "marked");
 });
 
 test("a push that comes with what was missed answers a mark of the connection before", async () => {
-  const { rig, desk } = withMailbox();
-  const outcome = dismiss(desk);
+  const { rig, tab } = withMailbox();
+  const outcome = dismiss(tab);
   taken(rig, marks(rig)[0]);
   rig.do("closed", { code: 1006 });
   rig.pass(1000);
@@ -117,8 +117,8 @@ test("a push that comes with what was missed answers a mark of the connection be
 });
 
 test("a clock that is set back delays no mark", () => {
-  const { rig, desk } = withMailbox();
-  dismiss(desk);
+  const { rig, tab } = withMailbox();
+  dismiss(tab);
   taken(rig, marks(rig)[0]);
   rig.now -= 3_600_000;
   rig.session.wake(rig.now);
@@ -127,10 +127,10 @@ test("a clock that is set back delays no mark", () => {
 });
 
 test("a tab that introduces itself again asks nothing twice", () => {
-  const { rig, desk } = withMailbox();
-  dismiss(desk);
+  const { rig, tab } = withMailbox();
+  dismiss(tab);
   marks(rig);
-  desk.hello();
+  tab.hello();
   assert.deepEqual(marks(rig), []);
 });
 
@@ -138,8 +138,8 @@ test("whatever a gateway forgets, loses or cuts off, each mark is answered once 
   for (let seed = 1; seed <= 200; seed += 1) {
     const random = randomsOf(seed);
     const rig = new Rig({ random }).connect();
-    const { desk } = rig.desk("a");
-    desk.follow(TOPIC, {});
+    const { tab } = rig.tab("a");
+    tab.follow(TOPIC, {});
     rig.obey();
     const found = [];
     const there = new Set();
@@ -147,10 +147,10 @@ test("whatever a gateway forgets, loses or cuts off, each mark is answered once 
     for (let step = 0; step < 180; step += 1) {
       const isWell = step >= 60;
       if (!isWell && random() < 0.5) {
-        desk.ask({ action: "dismiss", topic: TOPIC, id: idOf({ n: (asked += 1), at: 1000 }) }).then(({ id }) => found.push(id), () => found.push(null));
+        tab.ask({ action: "dismiss", topic: TOPIC, id: idOf({ n: (asked += 1), at: 1000 }) }).then(({ id }) => found.push(id), () => found.push(null));
       }
       for (const effect of rig.take()) {
-        if (effect.do === "survey") rig.do("surveyed", BOTH);
+        if (effect.do === "discover") rig.do("discovered", BOTH);
         if (effect.do === "open") rig.do("opened", "websocket");
         if (effect.do !== "send") continue;
         const { verb } = effect;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Seen, identityOf, routedAt } from "../src/seen.js";
+import { Seen, identityOf, routedAt } from "../src/seen.ts";
 import { idOf, randomsOf } from "./support.mjs";
 
 test("copies of a message differ in the first 48 bits of the id alone", () => {

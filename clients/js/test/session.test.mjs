@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { HEARTBEAT, STATES, nextState } from "../src/session.js";
+import { HEARTBEAT } from "../src/liveness.ts";
+import { STATES, nextState } from "../src/states.ts";
 import { AWAY, BOTH, HOME, Rig, answersOf } from "./support.mjs";
 
 const did = (effects) => effects.map((effect) => effect.do);
@@ -22,8 +23,8 @@ test("every state that the table leads to is in the table", () => {
 test("it asks the regions, opens the best gateway, and says how it goes", () => {
   const rig = new Rig();
   rig.do("start");
-  assert.deepEqual(did(rig.take()), ["survey"]);
-  rig.do("surveyed", BOTH);
+  assert.deepEqual(did(rig.take()), ["discover"]);
+  rig.do("discovered", BOTH);
   assert.deepEqual(opened(rig.take()), [["oregon", "websocket"]]);
   rig.do("opened", "websocket");
   assert.deepEqual(rig.states(), ["finding", "connecting", "open"]);
@@ -34,16 +35,16 @@ test("a region that seems clearly faster than home is measured once more before 
   const rig = new Rig();
   rig.do("start");
   const answers = answersOf([HOME, 300, ["oregon-1"]], [AWAY, 20, ["dublin-1"]]);
-  rig.do("surveyed", answers);
-  assert.deepEqual(did(rig.take()), ["survey", "survey"]);
-  rig.do("surveyed", answers);
+  rig.do("discovered", answers);
+  assert.deepEqual(did(rig.take()), ["discover", "discover"]);
+  rig.do("discovered", answers);
   assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
 });
 
 test("a gateway that can't be reached leaves its place to the next at once", () => {
   const rig = new Rig({ transports: ["websocket"] });
   rig.do("start");
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   rig.take();
   rig.do("closed", { code: 1006 });
   assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
@@ -52,7 +53,7 @@ test("a gateway that can't be reached leaves its place to the next at once", () 
 test("a gateway that says nothing for three seconds is given up", () => {
   const rig = new Rig();
   rig.do("start");
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   rig.take();
   rig.pass(2999);
   assert.deepEqual(rig.take(), []);
@@ -66,7 +67,7 @@ test("where even endpoints.json took long, opening may take longer, up to 15 s",
   for (const [ms, patience] of [[400, 3200], [1000, 8000], [3900, 15_000]]) {
     const rig = new Rig({ transports: ["websocket"] });
     rig.do("start");
-    rig.do("surveyed", answersOf([HOME, ms, ["oregon-1"]], [AWAY, ms, ["dublin-1"]]));
+    rig.do("discovered", answersOf([HOME, ms, ["oregon-1"]], [AWAY, ms, ["dublin-1"]]));
     rig.take();
     rig.pass(patience - 1);
     assert.deepEqual(rig.take(), []);
@@ -79,17 +80,17 @@ test("a region that only home has named is measured twice before it is believed"
   const rig = new Rig();
   const answers = answersOf([HOME, 300, ["oregon-1"]], [AWAY, 20, ["dublin-1"]]);
   rig.do("start");
-  rig.do("surveyed", [answers[0], { ...answers[1], isLate: true }]);
-  rig.do("surveyed", answers);
-  assert.deepEqual(did(rig.take()), ["survey", "survey", "survey"]);
-  rig.do("surveyed", answers);
+  rig.do("discovered", [answers[0], { ...answers[1], isLate: true }]);
+  rig.do("discovered", answers);
+  assert.deepEqual(did(rig.take()), ["discover", "discover", "discover"]);
+  rig.do("discovered", answers);
   assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
 });
 
 test("where WebSocket is refused and HTTP is answered, SockJS is used, and remembered for ten minutes", () => {
   const rig = new Rig();
   rig.do("start");
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   rig.do("closed", { code: 1006 });
   assert.equal(rig.take().at(-1).do, "probe");
   rig.do("probed", true);
@@ -97,21 +98,21 @@ test("where WebSocket is refused and HTTP is answered, SockJS is used, and remem
   rig.do("opened", "xhr-streaming");
   rig.do("closed", { code: 1006 });
   rig.pass(31_000);
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   assert.deepEqual(opened(rig.take()), [["oregon", "sockjs"]]);
   rig.do("opened", "xhr-streaming");
   rig.pass(600_000);
   rig.take();
   rig.session.state === "open" && rig.do("closed", { code: 1006 });
   rig.pass(31_000);
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   assert.deepEqual(opened(rig.take()), [["oregon", "websocket"]]);
 });
 
 test("where HTTP isn't answered either the gateway is dead, not WebSocket", () => {
   const rig = new Rig();
   rig.do("start");
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   rig.do("closed", { code: 1006 });
   rig.take();
   rig.do("probed", false);
@@ -126,7 +127,7 @@ test("a WebSocket that opens and never says a word, twice, is one that something
     rig.do("closed", { code: 1006 });
     rig.pass(1000);
     rig.take();
-    rig.do("surveyed", one);
+    rig.do("discovered", one);
     assert.deepEqual(opened(rig.take()), [["oregon", expected]]);
     rig.do("opened", expected);
   }
@@ -137,14 +138,14 @@ test("when nobody answers it waits, longer each time, and blames no gateway", ()
   const nobody = answersOf([HOME, Infinity, null], [AWAY, Infinity, null]);
   rig.do("start");
   for (const wait of [500, 1000, 2000]) {
-    rig.do("surveyed", nobody);
+    rig.do("discovered", nobody);
     assert.equal(rig.session.details.wait, wait);
     assert.equal(rig.session.details.reason, "no answer");
     rig.take();
     rig.pass(wait);
-    assert.deepEqual(did(rig.take()), ["survey"]);
+    assert.deepEqual(did(rig.take()), ["discover"]);
   }
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   assert.deepEqual(opened(rig.take()), [["oregon", "websocket"]]);
 });
 
@@ -153,7 +154,7 @@ test("a region without gateways says when to come back", () => {
   const answers = answersOf([HOME, 20, []]);
   answers[0].endpoints.retryMs = 2000;
   rig.do("start");
-  rig.do("surveyed", answers);
+  rig.do("discovered", answers);
   assert.equal(rig.session.details.wait, 2000);
 });
 
@@ -163,8 +164,8 @@ test("a lost gateway is left for another, after at most half a second", () => {
   assert.equal(rig.session.state, "waiting");
   rig.take();
   rig.pass(500);
-  assert.deepEqual(did(rig.take()), ["survey"]);
-  rig.do("surveyed", BOTH);
+  assert.deepEqual(did(rig.take()), ["discover"]);
+  rig.do("discovered", BOTH);
   assert.deepEqual(opened(rig.take()), [["dublin", "websocket"]]);
 });
 
@@ -172,7 +173,7 @@ test("it goes home after some minutes, if home has a gateway again", () => {
   const rig = new Rig().connect(answersOf([HOME, 20, []], [AWAY, 80, ["dublin-1"]]));
   assert.equal(rig.session.details.region, "dublin");
   rig.take();
-  const surveys = () => rig.take().filter((effect) => effect.do === "survey").length;
+  const discoveries = () => rig.take().filter((effect) => effect.do === "discover").length;
   const livesFor = (ms) => {
     for (let passed = 0; passed < ms; passed += 3000) {
       rig.pass(3000);
@@ -180,14 +181,14 @@ test("it goes home after some minutes, if home has a gateway again", () => {
     }
   };
   livesFor(297_000);
-  assert.equal(surveys(), 0);
+  assert.equal(discoveries(), 0);
   livesFor(6000);
-  assert.equal(surveys(), 1);
-  rig.do("surveyed", answersOf([HOME, 20, []], [AWAY, 80, ["dublin-1"]]));
+  assert.equal(discoveries(), 1);
+  rig.do("discovered", answersOf([HOME, 20, []], [AWAY, 80, ["dublin-1"]]));
   assert.equal(rig.session.state, "open");
   livesFor(303_000);
   rig.take();
-  rig.do("surveyed", BOTH);
+  rig.do("discovered", BOTH);
   const effects = rig.take();
   assert.equal(did(effects)[0], "hangup");
   assert.deepEqual(opened(effects), [["oregon", "websocket"]]);
@@ -210,7 +211,7 @@ test("from the last word of a region to the search for another, 6 s pass at most
   const rig = new Rig({ random: () => 0.9999 }).connect();
   rig.take();
   const heard = rig.now;
-  while (!did(rig.take()).includes("survey")) rig.pass(1);
+  while (!did(rig.take()).includes("discover")) rig.pass(1);
   assert.ok(rig.now - heard <= 6000, `${rig.now - heard} ms`);
 });
 
@@ -241,7 +242,7 @@ test("a slow network has longer for its answers", () => {
 function overSockJS(answers = BOTH) {
   const rig = new Rig({ transports: ["xhr-streaming"] });
   rig.do("start");
-  rig.do("surveyed", answers);
+  rig.do("discovered", answers);
   rig.do("opened", "xhr-streaming");
   rig.take();
   return rig;
@@ -285,8 +286,8 @@ test("a sign of life is asked for in the words that a gateway answers soonest", 
 
 test("what a gateway in a hurry didn't read is asked again, ten verbs a second", async () => {
   const rig = new Rig({ random: () => 0 }).connect();
-  const { desk } = rig.desk("a");
-  const marks = Array.from({ length: 25 }, (_, n) => desk.ask({ action: "read", topic: "user.7", id: `m${n}` }));
+  const { tab } = rig.tab("a");
+  const marks = Array.from({ length: 25 }, (_, n) => tab.ask({ action: "read", topic: "user.7", id: `m${n}` }));
   const first = rig.sent();
   assert.equal(first.length, 25);
   for (const { ref, id } of first.slice(0, 2)) rig.push({ type: "marked", ref, id });
@@ -344,18 +345,18 @@ test("after a sleep the socket is asked first, not given up and not trusted", ()
 });
 
 test("a page that waits tries again soon when the network is back or it is seen", () => {
-  for (const event of ["rouse", "hide"]) {
+  for (const event of ["recheck", "hide"]) {
     const rig = new Rig().connect();
     for (let n = 0; n < 12; n += 1) {
       rig.session.state === "open" && rig.do("closed", { code: 1006 });
       rig.pass(60_000);
-      rig.do("surveyed", answersOf([HOME, Infinity, null]));
+      rig.do("discovered", answersOf([HOME, Infinity, null]));
     }
     rig.take();
     assert.ok(rig.session.due() - rig.now > 10_000);
     rig.do(event, false);
     rig.pass(500);
-    assert.deepEqual(did(rig.take()), ["survey"]);
+    assert.deepEqual(did(rig.take()), ["discover"]);
   }
 });
 
@@ -364,11 +365,11 @@ test("nothing that happens to the page makes it try before the gateway said that
   rig.push({ type: "disconnect", code: 1013, reason: "this box is full", reconnect: true, retry_after_ms: 10_000 });
   rig.do("closed", { code: 1013 });
   rig.take();
-  rig.do("rouse");
+  rig.do("recheck");
   rig.pass(9999);
   assert.deepEqual(did(rig.take()), []);
   rig.pass(1);
-  assert.deepEqual(did(rig.take()), ["survey"]);
+  assert.deepEqual(did(rig.take()), ["discover"]);
 });
 
 test("a clock that is set back doesn't leave the page waiting", () => {
@@ -378,7 +379,7 @@ test("a clock that is set back doesn't leave the page waiting", () => {
   rig.now -= 3_600_000;
   rig.session.wake(rig.now);
   rig.pass(500);
-  assert.deepEqual(did(rig.take()), ["survey"]);
+  assert.deepEqual(did(rig.take()), ["discover"]);
 });
 
 test("a disconnect push is obeyed when no close follows it", () => {
@@ -399,5 +400,5 @@ test("a gateway that says stop is obeyed for good, until somebody logs in", () =
   rig.pass(3_600_000);
   assert.deepEqual(rig.take(), []);
   rig.do("note", { t: "ask", key: "a/1", verb: { action: "login", token: "new" } });
-  assert.deepEqual(did(rig.take()), ["survey"]);
+  assert.deepEqual(did(rig.take()), ["discover"]);
 });

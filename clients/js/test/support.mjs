@@ -1,9 +1,9 @@
 /** What the tests share: randomness that can be repeated, ids, and a fabric made of values. */
 
-import { Desk } from "../src/desk.js";
-import { Regions } from "../src/regions.js";
-import { Session } from "../src/session.js";
-import { TRANSPORTS } from "../src/transport.js";
+import { Subscriber } from "../src/subscriber.ts";
+import { Regions } from "../src/regions.ts";
+import { Session } from "../src/session.ts";
+import { TRANSPORTS } from "../src/api.ts";
 
 /** A function that returns the same numbers in [0, 1) for the same seed (mulberry32). */
 export function randomsOf(seed) {
@@ -29,7 +29,7 @@ export function gatewayOf(name, weight = 1) {
   return { websocket: `ws://${name}/websocket`, sockjs: `http://${name}/sockjs`, weight };
 }
 
-/** What a survey finds: [url, ms, names of gateways] each; null for names where nobody answers. */
+/** What a discovery finds: [url, ms, names of gateways] each; null for names where nobody answers. */
 export function answersOf(...found) {
   return found.map(([url, ms, names]) => ({
     url,
@@ -42,18 +42,20 @@ export const BOTH = answersOf([HOME, 20, ["oregon-1"]], [AWAY, 80, ["dublin-1"]]
 
 /** A session with its effects in lists, and a clock that tests move. */
 export class Rig {
-  constructor({ random = () => 0.5, urls = [HOME, AWAY], ...options } = {}) {
+  constructor({ random = () => 0.5, urls = [HOME, AWAY], emit = (effect) => this.keep(effect), ...options } = {}) {
     this.now = 1_735_689_600_000;
     this.effects = [];
     this.notes = [];
-    this.desks = [];
-    const emit = (effect) => {
-      if (effect.do !== "note") return void this.effects.push(effect);
-      this.notes.push(effect.note);
-      for (const desk of this.desks) desk.note(effect.note);
-    };
+    this.tabs = [];
     this.regions = new Regions(urls);
     this.session = new Session({ regions: this.regions, random, emit, transports: TRANSPORTS, ...options });
+  }
+
+  /** An effect goes into a list; the tabs hear of a note. */
+  keep(effect) {
+    if (effect.do !== "note") return void this.effects.push(effect);
+    this.notes.push(effect.note);
+    for (const tab of this.tabs) tab.note(effect.note);
   }
 
   /** The effects since the last time. */
@@ -93,7 +95,7 @@ export class Rig {
   /** Up to an open connection to the first candidate, its verbs not yet taken. */
   connect(answers = BOTH) {
     this.do("start");
-    this.do("surveyed", answers);
+    this.do("discovered", answers);
     this.do("opened", "websocket");
     return this;
   }
@@ -101,7 +103,7 @@ export class Rig {
   /** The same for a session that waited, and has just asked the regions again. */
   connectAgain(answers = BOTH) {
     this.take();
-    this.do("surveyed", answers);
+    this.do("discovered", answers);
     this.do("opened", "websocket");
   }
 
@@ -126,16 +128,11 @@ export class Rig {
     this.push({ type: "subscribed", ref: verb.ref, topic: verb.topic, recovered: false, position: "p0", ...fields });
   }
 
-  /** A tab's desk on this session, and what its page hears. */
-  desk(id, token = null) {
+  /** A tab on this session, and what its page hears. */
+  tab(id, token = null, say = (note) => this.do("note", note)) {
     const heard = [];
-    const desk = new Desk({
-      id,
-      token,
-      say: (note) => this.do("note", note),
-      tell: (event, value) => heard.push([event, value]),
-    });
-    this.desks.push(desk);
-    return { desk, heard };
+    const tab = new Subscriber({ id, token, say, tell: (event, value) => heard.push([event, value]) });
+    this.tabs.push(tab);
+    return { tab, heard };
   }
 }

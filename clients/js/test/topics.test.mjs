@@ -5,10 +5,10 @@ import { Rig, idOf } from "./support.mjs";
 
 const rigWith = (options) => new Rig(options).connect();
 
-/** A subscription of `desk` with what it hears in lists. */
-function follow(desk, topic, options = {}) {
+/** A subscription of `tab` with what it hears in lists. */
+function follow(tab, topic, options = {}) {
   const heard = { messages: [], gaps: 0, subscribed: [], errors: [], marks: [] };
-  heard.subscription = desk.follow(topic, {
+  heard.subscription = tab.follow(topic, {
     onMessage: (message) => heard.messages.push(message.body),
     onGap: () => (heard.gaps += 1),
     onSubscribed: ({ resumed, recovered }) => heard.subscribed.push([resumed, recovered]),
@@ -25,8 +25,8 @@ const refuse = (rig, verb, code, temporary = false) =>
 
 test("a topic is asked for as wished, and then from where it was", () => {
   const rig = rigWith();
-  const { desk } = rig.desk("a");
-  const heard = follow(desk, "news.world", { rewind: 20 });
+  const { tab } = rig.tab("a");
+  const heard = follow(tab, "news.world", { rewind: 20 });
   const [verb] = rig.sent();
   assert.deepEqual(verb, { action: "subscribe", topic: "news.world", rewind: 20, ref: verb.ref });
   rig.subscribed(verb);
@@ -47,7 +47,7 @@ test("a topic is asked for as wished, and then from where it was", () => {
 
 test("`since` is where an earlier page was, and what is missing since is told", () => {
   const rig = rigWith();
-  const heard = follow(rig.desk("a").desk, "t", { since: "p3" });
+  const heard = follow(rig.tab("a").tab, "t", { since: "p3" });
   const [verb] = rig.sent();
   assert.equal(verb.position, "p3");
   rig.subscribed(verb, { recovered: false });
@@ -56,7 +56,7 @@ test("`since` is where an earlier page was, and what is missing since is told", 
 
 test("a position that the fabric refuses is told as a gap, and the topic begun anew", () => {
   const rig = rigWith();
-  const heard = follow(rig.desk("a").desk, "t", { since: "nonsense" });
+  const heard = follow(rig.tab("a").tab, "t", { since: "nonsense" });
   refuse(rig, rig.sent()[0], 112);
   const [verb] = rig.sent();
   assert.deepEqual(verb, { action: "subscribe", topic: "t", ref: verb.ref });
@@ -66,7 +66,7 @@ test("a position that the fabric refuses is told as a gap, and the topic begun a
 
 test("a refusal that is temporary is tried again a little later", () => {
   const rig = rigWith();
-  const heard = follow(rig.desk("a").desk, "t");
+  const heard = follow(rig.tab("a").tab, "t");
   refuse(rig, rig.sent()[0], 100, true);
   assert.deepEqual(heard.errors, [[100, true]]);
   rig.pass(2999);
@@ -77,7 +77,7 @@ test("a refusal that is temporary is tried again a little later", () => {
 
 test("a refusal is final where nothing can mend it", () => {
   const rig = rigWith();
-  const heard = follow(rig.desk("a").desk, "t");
+  const heard = follow(rig.tab("a").tab, "t");
   refuse(rig, rig.sent()[0], 103);
   rig.do("closed", { code: 1006 });
   rig.pass(1000);
@@ -88,11 +88,11 @@ test("a refusal is final where nothing can mend it", () => {
 
 test("a topic for those who are logged in is asked for again after the login, on the same connection", async () => {
   const rig = rigWith();
-  const { desk } = rig.desk("a");
-  const heard = follow(desk, "user.42");
+  const { tab } = rig.tab("a");
+  const heard = follow(tab, "user.42");
   refuse(rig, rig.sent()[0], 101);
   assert.deepEqual(heard.errors, [[101, false]]);
-  const reply = desk.ask({ action: "login", token: "T" });
+  const reply = tab.ask({ action: "login", token: "T" });
   const [login] = rig.sent();
   assert.deepEqual(login, { action: "login", token: "T", ref: login.ref });
   rig.push({ type: "logged_in", ref: login.ref, user: "42", expires_at: null });
@@ -102,8 +102,8 @@ test("a topic for those who are logged in is asked for again after the login, on
 
 test("a gateway too busy to say to whom is asked again what it left unanswered", () => {
   const rig = rigWith();
-  const { desk, heard } = rig.desk("a");
-  follow(desk, "t");
+  const { tab, heard } = rig.tab("a");
+  follow(tab, "t");
   rig.take();
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   rig.pass(3000);
@@ -117,10 +117,10 @@ test("a gateway too busy to say to whom is asked again what it left unanswered",
 
 test("so it is with a login, which comes first, and with what a page asked", async () => {
   const rig = rigWith();
-  const { desk, heard } = rig.desk("a");
-  const login = desk.ask({ action: "login", token: "T" });
-  follow(desk, "user.42");
-  const history = desk.ask({ action: "history", topic: "news.world" });
+  const { tab, heard } = rig.tab("a");
+  const login = tab.ask({ action: "login", token: "T" });
+  follow(tab, "user.42");
+  const history = tab.ask({ action: "history", topic: "news.world" });
   const first = rig.sent();
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   rig.pass(3000);
@@ -139,8 +139,8 @@ test("so it is with a login, which comes first, and with what a page asked", asy
 
 test("a bad token that was read twice is told once", async () => {
   const rig = rigWith();
-  const { desk, heard } = rig.desk("a", "bad");
-  desk.hello();
+  const { tab, heard } = rig.tab("a", "bad");
+  tab.hello();
   await new Promise((resolve) => setImmediate(resolve));
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   rig.pass(3000);
@@ -152,7 +152,7 @@ test("a bad token that was read twice is told once", async () => {
 
 test("two tabs have one subscription, and the last to leave ends it", () => {
   const rig = rigWith();
-  const [a, b] = [rig.desk("a").desk, rig.desk("b").desk];
+  const [a, b] = [rig.tab("a").tab, rig.tab("b").tab];
   const first = follow(a, "t");
   rig.subscribed(rig.sent()[0]);
   const second = follow(b, "t");
@@ -161,13 +161,13 @@ test("two tabs have one subscription, and the last to leave ends it", () => {
   assert.deepEqual([first.messages, second.messages], [[1], [1]]);
   first.subscription.unsubscribe();
   assert.deepEqual(rig.sent(), []);
-  rig.do("note", { t: "bye", desk: "b" });
+  rig.do("note", { t: "bye", tab: "b" });
   assert.deepEqual(rig.sent(), [{ action: "unsubscribe", topic: "t" }]);
 });
 
 test("marks of other devices are told once", () => {
   const rig = rigWith();
-  const heard = follow(rig.desk("a").desk, "user.42");
+  const heard = follow(rig.tab("a").tab, "user.42");
   rig.subscribed(rig.sent()[0]);
   const id = idOf({ n: 1, at: 1000 });
   for (let n = 0; n < 2; n += 1) rig.push({ type: "dismissed", topic: "user.42", id, at: 5, position: "p9" });
@@ -180,15 +180,15 @@ test("marks of other devices are told once", () => {
 
 test("a page's faulty handler harms no other", () => {
   const rig = rigWith();
-  const { desk } = rig.desk("a");
+  const { tab } = rig.tab("a");
   const faults = [];
   globalThis.reportError = (error) => faults.push(error.message);
-  follow(desk, "t", {
+  follow(tab, "t", {
     onMessage: () => {
       throw new Error("the page's");
     },
   });
-  const other = follow(desk, "t");
+  const other = follow(tab, "t");
   rig.obey();
   rig.push(message("t", 1));
   assert.deepEqual(other.messages, [1]);
@@ -197,7 +197,7 @@ test("a page's faulty handler harms no other", () => {
 
 test("whatever is pushed, nothing but messages of topics that are followed reaches the page", () => {
   const rig = rigWith();
-  const heard = follow(rig.desk("a").desk, "t");
+  const heard = follow(rig.tab("a").tab, "t");
   rig.subscribed(rig.sent()[0]);
   const junk = [{ type: "message" }, { type: "message", topic: "other", id: "x" }, { type: "message", topic: "t", id: 7 }, { type: "t" }];
   for (const push of [...junk, { type: "subscribed", ref: "nobody's" }, { type: "dismissed", topic: "t" }]) rig.push(push);

@@ -1,6 +1,6 @@
 // Compiled, never run: what pages may write, and what they may not. `npm run types`
 
-import { connect, FabricError, type Login, type Message, type State, type Subscription } from "../newsfabric";
+import { connect, FabricError, type Login, type Message, type State, type Subscription } from "newsfabric";
 
 interface Story {
   headline: string;

@@ -9,10 +9,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What an address is counted under.
-#[must_use]
 pub fn place_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
@@ -103,13 +102,57 @@ impl Addresses {
     }
 
     /// How many are handed over, with those on their way.
-    #[must_use]
     pub fn handed_over(&self) -> u32 {
         self.lock().handed_over
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The addresses of one thread's connections that were counted, by slot.
+#[derive(Debug)]
+pub struct SlotAddresses {
+    all: Arc<Addresses>,
+    counted: HashMap<u32, IpAddr>,
+}
+
+impl SlotAddresses {
+    /// None yet, to be counted in `all`.
+    pub fn new(all: Arc<Addresses>) -> SlotAddresses {
+        SlotAddresses { all, counted: HashMap::new() }
+    }
+
+    /// Count the connection in `slot`, if its address may have one more.
+    pub fn enter(&mut self, slot: u32, address: IpAddr, most: u32) -> bool {
+        let fits = self.all.enter(address, most);
+        if fits {
+            self.counted.insert(slot, address);
+        }
+        fits
+    }
+
+    /// The connection in `slot` has ended.
+    pub fn leave(&mut self, slot: u32) {
+        if let Some(address) = self.counted.remove(&slot) {
+            self.all.leave(address);
+        }
+    }
+
+    /// The connection in `slot` is handed over, and its count with it.
+    pub fn pass_on(&mut self, slot: u32) {
+        self.counted.remove(&slot);
+    }
+
+    /// What the connection in `slot` was counted under.
+    pub fn of(&self, slot: u32) -> Option<IpAddr> {
+        self.counted.get(&slot).copied()
+    }
+
+    /// Those of all threads.
+    pub fn all(&self) -> &Addresses {
+        &self.all
     }
 }
 
@@ -153,7 +196,6 @@ impl FromStr for Network {
 
 impl Network {
     /// Whether an address is one of these.
-    #[must_use]
     pub fn has(&self, address: IpAddr) -> bool {
         let differing = match (self.start, address.to_canonical()) {
             (IpAddr::V4(one), IpAddr::V4(other)) => {

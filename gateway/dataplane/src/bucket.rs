@@ -16,11 +16,11 @@ const MOST_REFUSALS: u32 = 254;
 
 /// Whether another verb may come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub enum Throttle {
     /// It may.
-    Welcome,
+    Allow,
     /// Answer error 111.
-    Refused,
+    Refuse,
     /// Close: too many requests.
     HangUp,
 }
@@ -35,25 +35,22 @@ pub struct Bucket {
 
 impl Bucket {
     /// A new reader's: full.
-    #[must_use]
     pub fn full(settings: &Settings, now: u32) -> Bucket {
         Bucket { updated: now, packed: size(settings) }
     }
 
     /// All of it as a number, for a take-over.
-    #[must_use]
     pub fn to_bits(self) -> u64 {
         u64::from(self.updated) << 32 | u64::from(self.packed)
     }
 
     /// What [`Bucket::to_bits`] made. Any number is a bucket.
-    #[must_use]
     pub fn from_bits(bits: u64) -> Bucket {
         Bucket { updated: (bits >> 32) as u32, packed: bits as u32 }
     }
 
     /// A verb has come in. Call it once for each, before anything is read.
-    pub fn admit(&mut self, settings: &Settings, now: u32) -> Admission {
+    pub fn admit(&mut self, settings: &Settings, now: u32) -> Throttle {
         let size = size(settings);
         let elapsed = now.wrapping_sub(self.updated);
         // A clock that went back earns nothing.
@@ -67,13 +64,13 @@ impl Bucket {
             if tokens >= size / 2 {
                 refused = 0;
             }
-            Admission::Welcome
+            Throttle::Allow
         } else {
             refused = (refused + 1).min(MOST_REFUSALS + 1);
             if refused <= settings.refusals.min(MOST_REFUSALS) {
-                Admission::Refused
+                Throttle::Refuse
             } else {
-                Admission::HangUp
+                Throttle::HangUp
             }
         };
         *self = Bucket { updated: now, packed: refused << TOKEN_BITS | tokens };
@@ -99,20 +96,20 @@ mod tests {
         let limits = settings(3, 10, 5);
         let mut bucket = Bucket::full(&limits, 0);
         for _ in 0..3 {
-            assert_eq!(bucket.admit(&limits, 0), Admission::Welcome);
+            assert_eq!(bucket.admit(&limits, 0), Throttle::Allow);
         }
-        assert_eq!(bucket.admit(&limits, 99), Admission::Refused);
-        assert_eq!(bucket.admit(&limits, 100), Admission::Welcome);
-        assert_eq!(bucket.admit(&limits, 150), Admission::Refused);
+        assert_eq!(bucket.admit(&limits, 99), Throttle::Refuse);
+        assert_eq!(bucket.admit(&limits, 100), Throttle::Allow);
+        assert_eq!(bucket.admit(&limits, 150), Throttle::Refuse);
     }
 
     #[test]
     fn a_reader_that_goes_on_is_hung_up_on() {
         let limits = settings(1, 1, 2);
         let mut bucket = Bucket::full(&limits, 0);
-        let seen: Vec<Admission> = (0..5).map(|_| bucket.admit(&limits, 0)).collect();
-        use Admission::{HangUp, Refused, Welcome};
-        assert_eq!(seen, [Welcome, Refused, Refused, HangUp, HangUp]);
+        let seen: Vec<Throttle> = (0..5).map(|_| bucket.admit(&limits, 0)).collect();
+        use Throttle::{Allow, HangUp, Refuse};
+        assert_eq!(seen, [Allow, Refuse, Refuse, HangUp, HangUp]);
     }
 
     #[test]
@@ -122,12 +119,12 @@ mod tests {
         for _ in 0..4 {
             bucket.admit(&limits, 0);
         }
-        assert_eq!(bucket.admit(&limits, 0), Admission::Refused);
-        assert_eq!(bucket.admit(&limits, 3_000), Admission::Welcome);
+        assert_eq!(bucket.admit(&limits, 0), Throttle::Refuse);
+        assert_eq!(bucket.admit(&limits, 3_000), Throttle::Allow);
         for _ in 0..2 {
             bucket.admit(&limits, 3_000);
         }
-        assert_eq!(bucket.admit(&limits, 3_000), Admission::Refused);
+        assert_eq!(bucket.admit(&limits, 3_000), Throttle::Refuse);
     }
 
     #[test]
@@ -139,9 +136,9 @@ mod tests {
     fn a_clock_that_wraps_or_goes_back_does_no_harm() {
         let limits = settings(1, 1, 5);
         let mut bucket = Bucket::full(&limits, u32::MAX - 500);
-        assert_eq!(bucket.admit(&limits, u32::MAX - 500), Admission::Welcome);
-        assert_eq!(bucket.admit(&limits, 499), Admission::Welcome);
-        assert_eq!(bucket.admit(&limits, 498), Admission::Refused);
+        assert_eq!(bucket.admit(&limits, u32::MAX - 500), Throttle::Allow);
+        assert_eq!(bucket.admit(&limits, 499), Throttle::Allow);
+        assert_eq!(bucket.admit(&limits, 498), Throttle::Refuse);
     }
 
     proptest! {
@@ -163,10 +160,10 @@ mod tests {
                     if tokens * 2 >= u64::from(verbs) * 1_000 {
                         refused = 0;
                     }
-                    Admission::Welcome
+                    Throttle::Allow
                 } else {
                     refused += 1;
-                    if refused <= refusals { Admission::Refused } else { Admission::HangUp }
+                    if refused <= refusals { Throttle::Refuse } else { Throttle::HangUp }
                 };
                 prop_assert_eq!(bucket.admit(&limits, now), expected);
             }

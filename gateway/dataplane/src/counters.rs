@@ -3,73 +3,54 @@
 //! Each thread writes its own cache lines, so counting costs what adding to a field costs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::delays::{Delays, Names};
 
-/// Something that is counted; the names are those of `docs/dataplane-protocol.md`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names below say it")]
-pub enum Count {
-    ReadersWebSocket,
-    ReadersSockJs,
-    Closing,
-    ConnectsWebSocket,
-    ConnectsSockJs,
-    RejectedCapacity,
-    RejectedDraining,
-    RejectedOrigin,
-    RejectedAddress,
-    RejectedHandovers,
-    BadRequests,
-    HandshakeTimeouts,
-    Abandoned,
-    Handovers,
-    Unavailable,
-    Accepts,
-    AcceptPauses,
-    DeliveriesWebSocket,
-    DeliveriesSockJs,
-    HeldDeliveries,
-    Error105,
-    Error106,
-    Error111,
-    Pings,
-    DroppedDisconnect,
-    DroppedConflate,
-    DroppedOldest,
+macro_rules! counts {
+    ($($count:ident = $name:literal,)+) => {
+        /// Something that is counted; the names are those of `docs/dataplane-protocol.md`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the names say it")]
+        pub enum Count {
+            $($count,)+
+        }
+
+        const NAMES: &[&str] = &[$($name,)+];
+    };
 }
 
-const NAMES: [&str; 27] = [
-    "readers.websocket",
-    "readers.sockjs-websocket",
-    "closing",
-    "connects.websocket",
-    "connects.sockjs-websocket",
-    "rejected.capacity",
-    "rejected.draining",
-    "rejected.origin",
-    "rejected.address",
-    "rejected.handovers",
-    "bad_requests",
-    "handshake_timeouts",
-    "abandoned",
-    "handovers",
-    "unavailable",
-    "accepts",
-    "accept_pauses",
-    "deliveries.websocket",
-    "deliveries.sockjs-websocket",
-    "held_deliveries",
-    "errors.105",
-    "errors.106",
-    "errors.111",
-    "verbs.ping",
-    "dropped.disconnect",
-    "dropped.conflate",
-    "dropped.drop_oldest",
-];
+counts! {
+    ReadersWebSocket = "readers.websocket",
+    ReadersSockJs = "readers.sockjs-websocket",
+    Closing = "closing",
+    ConnectsWebSocket = "connects.websocket",
+    ConnectsSockJs = "connects.sockjs-websocket",
+    RejectedCapacity = "rejected.capacity",
+    RejectedDraining = "rejected.draining",
+    RejectedOrigin = "rejected.origin",
+    RejectedAddress = "rejected.address",
+    RejectedHandovers = "rejected.handovers",
+    BadRequests = "bad_requests",
+    HandshakeTimeouts = "handshake_timeouts",
+    Abandoned = "abandoned",
+    Handovers = "handovers",
+    Unavailable = "unavailable",
+    Accepts = "accepts",
+    AcceptPauses = "accept_pauses",
+    DeliveriesWebSocket = "deliveries.websocket",
+    DeliveriesSockJs = "deliveries.sockjs-websocket",
+    HeldDeliveries = "held_deliveries",
+    Error105 = "errors.105",
+    Error106 = "errors.106",
+    Error111 = "errors.111",
+    Pings = "verbs.ping",
+    DroppedDisconnect = "dropped.disconnect",
+    DroppedConflate = "dropped.conflate",
+    DroppedOldest = "dropped.drop_oldest",
+}
 
 /// One thread's counters.
 #[derive(Debug, Default)]
@@ -78,30 +59,52 @@ pub struct Counters {
     values: [AtomicU64; NAMES.len()],
     /// Connections in any phase.
     pub connections: AtomicU64,
-    /// Topics, bytes and identities that this thread's hub remembers.
-    pub topics: AtomicU64,
-    /// See `topics`.
-    pub memory_bytes: AtomicU64,
-    /// See `topics`.
+    /// Identities that this thread's hub remembers.
     pub identities: AtomicU64,
     /// Bytes of verbs that wait or are asked.
     pub held_bytes: AtomicU64,
     /// What all outboxes of this thread take.
     pub outbox_bytes: AtomicU64,
-    /// Publications and copies that this thread's hub was offered; every thread is offered all.
+    /// Publications that were news to this thread's hub; every thread is offered all.
     pub publications: AtomicU64,
-    /// See `publications`.
+    /// Copies of publications that this thread's hub was offered.
     pub copies: AtomicU64,
     /// Identities that this thread's hub has forgotten before their time.
     pub evicted_early: AtomicU64,
     /// How long messages were under way to this thread's readers.
     pub delays: Delays,
     closes: Mutex<BTreeMap<String, u64>>,
-    /// Bytes of long commands that the thread hasn't obeyed yet.
+    /// Bytes of long commands that the thread hasn't carried out yet.
     owed: AtomicU64,
 }
 
-/// A command that is as long counts until it is obeyed; thousands of short ones are soon.
+/// The counters of all threads, seen by the one that writes to its own.
+pub struct OwnCounters {
+    all: Arc<Vec<Counters>>,
+    thread: usize,
+}
+
+impl OwnCounters {
+    /// As the thread of this number sees them.
+    pub fn new(all: Arc<Vec<Counters>>, thread: u16) -> OwnCounters {
+        OwnCounters { all, thread: thread.into() }
+    }
+
+    /// Those of all threads.
+    pub fn all(&self) -> &[Counters] {
+        &self.all
+    }
+}
+
+impl Deref for OwnCounters {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        &self.all[self.thread]
+    }
+}
+
+/// A command that is as long counts until it is carried out; thousands of short ones are soon.
 const LONG: usize = 16 * 1024;
 
 impl Counters {
@@ -139,14 +142,14 @@ impl Counters {
         }
     }
 
-    /// It has obeyed it.
-    pub fn obeyed(&self, bytes: usize) {
+    /// It has carried it out.
+    pub fn carried_out(&self, bytes: usize) {
         if bytes >= LONG {
             self.owed.fetch_sub(bytes as u64, Relaxed);
         }
     }
 
-    /// How many bytes of long commands it has yet to obey.
+    /// How many bytes of long commands it has yet to carry out.
     pub fn owed(&self) -> u64 {
         self.owed.load(Relaxed)
     }
@@ -188,8 +191,6 @@ pub fn report(
     out.push(("publications".to_owned(), most(|one| &one.publications)));
     out.push(("copies".to_owned(), most(|one| &one.copies)));
     out.push(("evicted_early".to_owned(), most(|one| &one.evicted_early)));
-    out.push(("topics".to_owned(), most(|one| &one.topics)));
-    out.push(("memory_bytes".to_owned(), most(|one| &one.memory_bytes)));
     out.push(("identities".to_owned(), most(|one| &one.identities)));
     let held = threads.iter().map(|one| one.held_bytes.load(Relaxed)).sum();
     out.push(("held_bytes".to_owned(), held));
@@ -205,7 +206,6 @@ pub fn report(
 }
 
 /// Those of a report that are new, or have another value than in an earlier one.
-#[must_use]
 pub fn changes(earlier: &[(String, u64)], now: &[(String, u64)]) -> Vec<(String, u64)> {
     let known: HashMap<&str, u64> = earlier.iter().map(|(name, value)| (&**name, *value)).collect();
     now.iter().filter(|(name, value)| known.get(&**name) != Some(value)).cloned().collect()
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn long_commands_are_owed_until_they_are_obeyed() {
+    fn long_commands_are_owed_until_they_are_carried_out() {
         let counters = Counters::default();
         counters.owe(LONG);
         counters.owe(LONG - 1);
         assert_eq!(counters.owed(), LONG as u64);
-        counters.obeyed(LONG - 1);
-        counters.obeyed(LONG);
+        counters.carried_out(LONG - 1);
+        counters.carried_out(LONG);
         assert_eq!(counters.owed(), 0);
     }
 

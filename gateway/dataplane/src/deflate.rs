@@ -28,7 +28,6 @@ impl Agreement {
     /// The `Sec-WebSocket-Extensions` of the answer (RFC 7692 section 7.1).
     ///
     /// `client_no_context_takeover` may be demanded of every client (section 7.1.1.2).
-    #[must_use]
     pub fn answer(self) -> String {
         let plain = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
         match self.window_bits {
@@ -38,19 +37,16 @@ impl Agreement {
     }
 
     /// Whether a message of `size` bytes, before compression, may go to this reader compressed.
-    #[must_use]
     pub fn may_compress(self, size: usize) -> bool {
         self.window_bits.is_none_or(|bits| size <= 1 << bits)
     }
 
     /// The agreement as a byte, for a take-over: 0 or the window's bits.
-    #[must_use]
     pub fn to_byte(self) -> u8 {
         self.window_bits.unwrap_or(0)
     }
 
     /// What [`Agreement::to_byte`] made; `None` for any other byte.
-    #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         let window_bits = match byte {
             0 => None,
@@ -134,7 +130,6 @@ pub struct Deflater {
 
 impl Deflater {
     /// A compressor of `level` 1 (fast) to 9 (small).
-    #[must_use]
     pub fn new(level: u8) -> Self {
         let level = Compression::new(level.clamp(1, 9).into());
         Self { stream: Compress::new(level, false) }

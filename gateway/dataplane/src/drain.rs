@@ -15,7 +15,6 @@ pub struct Pace {
 
 impl Pace {
     /// So many `readers` from `now_ms` on, over `spread_ms`, but at most `per_second`.
-    #[must_use]
     pub fn new(readers: u64, now_ms: u64, spread_ms: u32, per_second: u32) -> Pace {
         let least_ms = readers * 1_000 / u64::from(per_second.max(1));
         let duration_ms = if readers == 0 { 0 } else { least_ms.max(u64::from(spread_ms)) };
@@ -36,7 +35,6 @@ impl Pace {
     }
 
     /// Whether everyone has been told.
-    #[must_use]
     pub fn is_over(&self, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.start_ms) >= self.duration_ms
     }
@@ -44,7 +42,6 @@ impl Pace {
 
 /// How many of `count` each thread has to send away that has so many `readers`: in proportion, as
 /// many as there are at most.
-#[must_use]
 pub fn shares(count: u32, readers: &[u64]) -> Vec<u32> {
     let all: u64 = readers.iter().sum();
     let count = u64::from(count).min(all);

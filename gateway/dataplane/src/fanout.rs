@@ -15,7 +15,7 @@ const BATCH: usize = 32;
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// Where a publication came from: the attachment and its number.
-pub type Mark = (u32, u64);
+pub type PublishNumber = (u32, u64);
 
 #[derive(Debug)]
 struct Job {
@@ -52,21 +52,25 @@ pub struct Fanout {
     /// Whether the last turn was a first one.
     was_first: bool,
     /// From the oldest publication under way on; whether it is over.
-    marks: VecDeque<(Mark, bool)>,
+    numbers: VecDeque<(PublishNumber, bool)>,
     first_order: u64,
-    reached: Option<Mark>,
+    reached: Option<PublishNumber>,
 }
 
 impl Fanout {
     /// Whether something is under way.
-    #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.fresh.is_empty() || !self.turns.is_empty()
     }
 
     /// Begin to send a publication to the readers that the hub named.
-    pub fn publish(&mut self, publication: &Arc<Publication>, cursor: Cursor, mark: Mark) {
-        let order = self.begin(mark);
+    pub fn publish(
+        &mut self,
+        publication: &Arc<Publication>,
+        cursor: Cursor,
+        number: PublishNumber,
+    ) {
+        let order = self.begin(number);
         let topic = cursor.topic();
         let line = self.lines.entry(topic).or_default();
         if line.jobs.is_empty() {
@@ -76,18 +80,18 @@ impl Fanout {
     }
 
     /// A publication that nobody gets.
-    pub fn skip(&mut self, mark: Mark) {
-        let order = self.begin(mark);
+    pub fn skip(&mut self, number: PublishNumber) {
+        let order = self.begin(number);
         self.finish(order);
     }
 
-    /// The mark up to which everything is over, if it has moved since the last call.
-    pub fn take_reached(&mut self) -> Option<Mark> {
+    /// The number up to which everything is over, if it has moved since the last call.
+    pub fn take_reached(&mut self) -> Option<PublishNumber> {
         self.reached.take()
     }
 
     /// What to send next, to `budget` readers at most; the topic goes to the end of the line then.
-    /// False if nothing is under way. Send it before another command is obeyed.
+    /// False if nothing is under way. Send it before another command is carried out.
     pub fn next_chunk(&mut self, hub: &mut Hub, budget: usize, chunk: &mut Chunk) -> bool {
         chunk.publications.clear();
         chunk.slots.clear();
@@ -133,16 +137,16 @@ impl Fanout {
         }
     }
 
-    fn begin(&mut self, mark: Mark) -> u64 {
-        self.marks.push_back((mark, false));
-        self.first_order + self.marks.len() as u64 - 1
+    fn begin(&mut self, number: PublishNumber) -> u64 {
+        self.numbers.push_back((number, false));
+        self.first_order + self.numbers.len() as u64 - 1
     }
 
     fn finish(&mut self, order: u64) {
-        self.marks[(order - self.first_order) as usize].1 = true;
-        while let Some((mark, true)) = self.marks.front() {
-            self.reached = Some(*mark);
-            self.marks.pop_front();
+        self.numbers[(order - self.first_order) as usize].1 = true;
+        while let Some((number, true)) = self.numbers.front() {
+            self.reached = Some(*number);
+            self.numbers.pop_front();
             self.first_order += 1;
         }
     }
@@ -172,17 +176,16 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Slow;
     use crate::hub::{Limits, Offer};
-    use crate::publication::tests::{keeping, message};
+    use crate::publication::tests::message;
 
     fn hub() -> Hub {
-        let limits =
-            Limits { topics: 10, bytes: 1 << 20, keys: 10, identities: 100, identity_ms: 1_000 };
-        Hub::new(limits)
+        Hub::new(Limits { identities: 100, identity_ms: 1_000 })
     }
 
     fn publish(fanout: &mut Fanout, hub: &mut Hub, topic: &str, number: u64) {
-        let one = Arc::new(Publication::new(topic.into(), keeping(1), &message(1, number)));
+        let one = Arc::new(Publication::new(topic.into(), Slow::Disconnect, &message(1, number)));
         match hub.publish(&one, 1) {
             Offer::Readers(cursor) => fanout.publish(&one, cursor, (1, number)),
             Offer::Nobody | Offer::Copy => fanout.skip((1, number)),
@@ -204,7 +207,7 @@ mod tests {
         publish(&mut fanout, &mut hub, "small", 2);
         assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
         assert_eq!(chunk.slots, [200]);
-        // The mark stays behind the one that is still under way.
+        // The number stays behind the one that is still under way.
         assert_eq!(fanout.take_reached(), None);
     }
 

@@ -45,7 +45,6 @@ pub struct SeenIdentities {
 
 impl SeenIdentities {
     /// None seen yet.
-    #[must_use]
     pub fn new(window_ms: u64, limit: usize) -> SeenIdentities {
         SeenIdentities {
             window_ms,
@@ -65,25 +64,21 @@ impl SeenIdentities {
     }
 
     /// How many there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// How many had to go before their time.
-    #[must_use]
     pub fn evicted_early(&self) -> u64 {
         self.evicted_early
     }
 
     /// Whether it was seen.
-    #[must_use]
     pub fn contains(&self, identity: &Identity) -> bool {
         self.table[self.find(identity)] != NONE
     }

@@ -1,44 +1,42 @@
 //! The data plane of a newsfabric gateway: it owns the readers' sockets, a control plane decides.
 //!
-//! Modules without I/O come first; each can be tested by itself. The others are a thin shell.
+//! Modules without I/O come first; each can be tested by itself. The others are a thin shell. Public is
+//! what the program, the tests of whole modules and the fuzz targets use.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod addresses;
-pub mod audience;
-pub mod badge;
+mod addresses;
+mod audience;
+mod auth;
 pub mod bucket;
+mod clock;
+mod closing;
 pub mod control;
-pub mod counters;
+mod counters;
 pub mod deflate;
-pub mod delays;
-pub mod drain;
-pub mod fanout;
+mod delays;
+mod drain;
+mod fanout;
 pub mod frame;
 pub mod head;
 pub mod hub;
 pub mod identities;
-pub mod memory;
 pub mod outbox;
 pub mod ping;
-pub mod policy;
+mod policy;
 pub mod proxy;
-pub mod publication;
+mod publication;
 pub mod sockjs;
 pub mod wheel;
 
-pub mod attach;
-pub mod budget;
-mod desk;
-pub mod door;
-mod echo;
-pub mod inherit;
+mod control_thread;
 pub mod log;
-pub mod mailbox;
-pub mod orders;
-pub mod reactor;
-mod reader;
+mod mailbox;
+mod orders;
+mod reactor;
+mod readers;
 pub mod run;
-pub mod slab;
+mod slab;
 pub mod sys;
-mod writer;
+pub mod take_over;
+mod thread_parts;

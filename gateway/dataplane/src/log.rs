@@ -7,7 +7,8 @@
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::clock::{Utc, unix_ms};
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +58,7 @@ pub fn say(level: Level, text: fmt::Arguments<'_>) {
     });
     let line = match who {
         None => format!("{text}\n"),
-        Some(who) => {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            object(since.as_millis() as u64, level, &text.to_string(), &who.process, &who.region)
-        }
+        Some(who) => object(unix_ms(), level, &text.to_string(), &who.process, &who.region),
     };
     // Whoever reads it may be gone.
     let _ = std::io::stderr().write_all(line.as_bytes());
@@ -90,28 +88,9 @@ fn put(line: &mut String, letter: char) {
 
 /// UTC, to the millisecond.
 fn rfc3339(at_ms: u64) -> String {
-    let (seconds, ms) = (at_ms / 1_000, at_ms % 1_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let Utc { year, month, day, hour, minute, second, .. } = Utc::of_unix(at_ms / 1_000);
+    let ms = at_ms % 1_000;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-}
-
-/// The Gregorian date so many days after 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
-    let (mut year, mut left) = (1970, days);
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    while left >= 365 + u64::from(leap(year)) {
-        left -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while left >= months[month] {
-        left -= months[month];
-        month += 1;
-    }
-    (year, month as u64 + 1, left + 1)
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::control::{ConnectionId, Uncovered};
-use crate::inherit::Yielding;
+use crate::control::ConnectionId;
 use crate::policy::Policy;
-use crate::publication::{Publication, TopicPolicy};
+use crate::publication::Publication;
+use crate::take_over::Attempt;
 
-/// What an I/O thread is told. Orders are obeyed one after the other.
+/// What an I/O thread has to do. Orders are carried out one after the other.
 #[derive(Debug, Clone)]
 pub enum Order {
     /// Other limits.
@@ -19,8 +19,6 @@ pub enum Order {
     Detached,
     /// A message for its topic's readers.
     Publish(u64, Arc<Publication>),
-    /// What was known of a topic before.
-    Seed(Arc<Seed>),
     /// Messages that many readers will be given, by this number.
     Batch(u64, Batch),
     /// A command to one connection of this thread: its type and its body, which is well formed.
@@ -32,7 +30,7 @@ pub enum Order {
     /// Send so many readers away for this reason, to come again within so many ms.
     Shed(Arc<str>, u32, u32),
     /// Give everything to a newer data plane.
-    Yield(Arc<Yielding>),
+    GiveAll(Arc<Attempt>),
 }
 
 /// Messages of one topic, oldest first, shared by all threads.
@@ -43,36 +41,19 @@ pub type Batch = Arc<[Arc<Publication>]>;
 pub struct Eviction {
     /// The reason's name.
     pub reason: String,
-    /// By user: when their badges were issued at the latest, ms since the epoch.
+    /// By user: when their logins were issued at the latest, ms since the epoch.
     pub users: HashMap<String, u64>,
 }
 
-/// A topic's past.
-#[derive(Debug)]
-pub struct Seed {
-    /// The topic.
-    pub topic: Arc<str>,
-    /// Its policy.
-    pub policy: TopicPolicy,
-    /// Whether nothing older exists.
-    pub complete: bool,
-    /// Oldest first.
-    pub history: Vec<Arc<Publication>>,
-    /// Newest versions by key.
-    pub latest: Vec<Arc<Publication>>,
-}
-
-/// What an I/O thread tells.
+/// What an I/O thread reports.
 #[derive(Debug)]
 pub enum Report {
-    /// A reader's badge (empty for none) and verb, in this attachment.
+    /// A reader's auth state (its blob; empty for an anonymous one) and verb, in this attachment.
     Verb(u32, ConnectionId, Box<[u8]>, Box<[u8]>),
-    /// Memory isn't enough for a command with this token, which was to answer this verb.
-    Uncovered(u32, ConnectionId, u32, Uncovered, Box<[u8]>),
     /// All fan-outs of this thread are over up to a number of this attachment.
     Published(u32, u16, u64),
     /// Everything was given in this attempt of a newer data plane, or couldn't be.
-    Yielded(u32, bool),
+    Given(u32, bool),
     /// Drained: the thread has ended.
-    Gone,
+    Ended,
 }

@@ -59,7 +59,6 @@ pub struct Limits {
 
 impl Limits {
     /// Those of the settings.
-    #[must_use]
     pub fn of(settings: &Settings) -> Limits {
         let Settings { hard_bytes, soft_bytes, soft_ms, .. } = *settings;
         Limits { hard_bytes, soft_bytes, soft_ms }
@@ -123,7 +122,6 @@ pub struct Outbox {
 
 impl Outbox {
     /// An empty one.
-    #[must_use]
     pub fn new(limits: Limits) -> Outbox {
         Outbox {
             limits,
@@ -141,19 +139,16 @@ impl Outbox {
     }
 
     /// How many frames wait.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len() - self.holes
     }
 
     /// Whether nothing waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// What waits, with [`ENTRY_BYTES`] for each frame.
-    #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
@@ -174,7 +169,7 @@ impl Outbox {
         now: u64,
         account: &mut Account,
     ) -> bool {
-        let slow = publication.policy().slow;
+        let slow = publication.slow();
         if slow == Slow::Disconnect {
             return self.push_firm(frame, now, account);
         }
@@ -275,9 +270,7 @@ impl Outbox {
         let newest = known.into_iter().flatten().any(|number| {
             let known = self.entries[self.index(number)].publication.clone().map(Story);
             known.is_some_and(|known| {
-                known == *story
-                    && known.0.policy().slow == Slow::Conflate
-                    && !story.0.supersedes(&known.0)
+                known == *story && known.0.slow() == Slow::Conflate && !story.0.supersedes(&known.0)
             })
         });
         if newest {
@@ -298,7 +291,7 @@ impl Outbox {
                 return false;
             };
             if let Some(publication) = &self.entries[self.index(number)].publication {
-                let slow = publication.policy().slow;
+                let slow = publication.slow();
                 self.count_dropped(slow);
             }
             self.remove(number, account);

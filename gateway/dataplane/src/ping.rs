@@ -17,7 +17,6 @@ const REF_DIGITS: usize = 15;
 
 /// The `pong` push, if `verb` is a plain ping: `{"action":"ping"}`, or `{"action":"ping","ref":R}` where
 /// R is a string of printable ASCII without escapes, or a whole number that isn't negative.
-#[must_use]
 pub fn pong(verb: &[u8]) -> Option<String> {
     let rest = verb.strip_prefix(br#"{"action":"ping""#)?.strip_suffix(b"}")?;
     if rest.is_empty() {
@@ -61,7 +60,6 @@ impl Pulse {
     }
 
     /// How long ago that was, in ms.
-    #[must_use]
     pub fn silent_ms(&self) -> u64 {
         self.now_ms().saturating_sub(self.heard_ms.load(Relaxed))
     }

@@ -1,5 +1,6 @@
 //! The control plane's settings in the forms that an I/O thread uses. Made once for each `settings`.
 
+use crate::closing::CloseReason;
 use crate::control::{Reason, Settings};
 use crate::{frame, head};
 
@@ -19,7 +20,6 @@ pub struct Policy {
 
 impl Policy {
     /// Derive everything from `settings`.
-    #[must_use]
     pub fn new(settings: Settings) -> Policy {
         let origins = if settings.origins.is_empty() {
             head::Origins::any()
@@ -40,21 +40,19 @@ impl Policy {
     }
 
     /// The decoder's rules for a connection.
-    #[must_use]
     pub fn frames(&self, deflate: bool) -> &frame::Rules {
         if deflate { &self.deflating } else { &self.plain }
     }
 
-    /// The reason of this name; `internal` if the settings have none.
-    #[must_use]
-    pub fn reason(&self, name: &str) -> Reason {
-        let found = self.settings.reason(name).or_else(|| self.settings.reason("internal"));
+    /// The code and text of a reason; those of `internal` if the settings have none.
+    pub fn reason(&self, reason: CloseReason<'_>) -> Reason {
+        let of = |one: CloseReason<'_>| self.settings.reason(one.name());
+        let found = of(reason).or_else(|| of(CloseReason::Internal));
         found.cloned().unwrap_or_default()
     }
 }
 
 /// The `disconnect` push that goes before every close of ours (proxies eat close frames).
-#[must_use]
 pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
     format!(
         r#"{{"type":"disconnect","code":{},"reason":"{}","reconnect":{},"retry_after_ms":{retry_after_ms}}}"#,
@@ -63,7 +61,6 @@ pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
 }
 
 /// An `error` push. `reference` is JSON text, `topic` a topic's name; both may be empty.
-#[must_use]
 pub fn error_push(
     reference: &str,
     topic: &str,

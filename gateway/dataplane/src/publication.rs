@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::control::{Message, Settings, Slow, Topic};
+use crate::control::{Message, Settings, Slow};
 use crate::deflate::{Agreement, Deflater};
 use crate::delays::Stamp;
 use crate::frame::{FrameHead, TEXT, put_frame};
@@ -21,26 +21,6 @@ pub type Frame = Arc<[u8]>;
 
 /// zlib's level 6 costs twice the time of this one and saves a few per cent of a push.
 const DEFLATE_LEVEL: u8 = 3;
-/// What remembering a message costs beside its push: its fields, and what points to it.
-const OVERHEAD: usize = 512;
-
-/// What topics.toml says of a topic, as far as it matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopicPolicy {
-    /// How many recent messages are remembered.
-    pub keep: u32,
-    /// What happens to its messages when a reader doesn't keep up.
-    pub slow: Slow,
-    /// Whether a subscribe also gets the newest version of each key.
-    pub latest: bool,
-}
-
-impl From<&Topic<'_>> for TopicPolicy {
-    fn from(topic: &Topic<'_>) -> TopicPolicy {
-        TopicPolicy { keep: topic.keep, slow: topic.slow, latest: topic.latest }
-    }
-}
-
 /// Which message this is: copies of it have the same one. 74 random bits and 6 fixed ones.
 pub type Identity = [u8; 10];
 
@@ -48,9 +28,8 @@ pub type Identity = [u8; 10];
 #[derive(Debug)]
 pub struct Publication {
     topic: Arc<str>,
-    policy: TopicPolicy,
+    slow: Slow,
     id: [u8; 16],
-    expires_ms: u64,
     version: i64,
     stamp: Option<Stamp>,
     key: Option<Box<str>>,
@@ -62,15 +41,14 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// A message of the control plane's. The push is copied, once.
-    #[must_use]
-    pub fn new(topic: Arc<str>, policy: TopicPolicy, message: &Message<'_>) -> Publication {
+    /// A message of the control plane's, of a topic with this policy for slow readers. The push is
+    /// copied, once.
+    pub fn new(topic: Arc<str>, slow: Slow, message: &Message<'_>) -> Publication {
         let head = FrameHead::new(TEXT, false, message.push.len());
         Publication {
             topic,
-            policy,
+            slow,
             id: message.id,
-            expires_ms: message.expires_ms,
             version: message.version,
             stamp: None,
             key: (!message.key.is_empty()).then(|| message.key.into()),
@@ -83,38 +61,32 @@ impl Publication {
     }
 
     /// The same, to be measured.
-    #[must_use]
     pub fn stamped(mut self, stamp: Option<Stamp>) -> Publication {
         self.stamp = stamp;
         self
     }
 
     /// When it was published, if its deliveries are measured.
-    #[must_use]
     pub fn stamp(&self) -> Option<Stamp> {
         self.stamp
     }
 
     /// Its topic's name.
-    #[must_use]
     pub fn topic(&self) -> &Arc<str> {
         &self.topic
     }
 
-    /// Its topic's policy when it was published.
-    #[must_use]
-    pub fn policy(&self) -> TopicPolicy {
-        self.policy
+    /// What happens to it when a reader doesn't keep up.
+    pub fn slow(&self) -> Slow {
+        self.slow
     }
 
     /// The UUIDv7.
-    #[must_use]
     pub fn id(&self) -> &[u8; 16] {
         &self.id
     }
 
     /// The id without its time.
-    #[must_use]
     pub fn identity(&self) -> Identity {
         let mut identity = [0; 10];
         identity.copy_from_slice(&self.id[6..]);
@@ -122,29 +94,24 @@ impl Publication {
     }
 
     /// When it was routed, by the router's clock: the id's first 48 bits (RFC 9562 section 5.7).
-    #[must_use]
     pub fn routed_ms(&self) -> u64 {
         self.id[..6].iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte))
     }
 
     /// Groups the versions of one story.
-    #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
     /// The `message` push as JSON text.
-    #[must_use]
     pub fn push(&self) -> &[u8] {
         &self.raw[usize::from(self.head_bytes)..]
     }
 
     /// As it was sent down.
-    #[must_use]
     pub fn message(&self) -> Message<'_> {
         Message {
             id: self.id,
-            expires_ms: self.expires_ms,
             version: self.version,
             key: self.key().unwrap_or_default(),
             push: self.push(),
@@ -152,21 +119,8 @@ impl Publication {
     }
 
     /// Whether this is a newer version of the key than `other`.
-    #[must_use]
     pub fn supersedes(&self, other: &Publication) -> bool {
         (self.version, &self.id) > (other.version, &other.id)
-    }
-
-    /// Whether nobody wants it any more (ms since the epoch).
-    #[must_use]
-    pub fn expired(&self, now: u64) -> bool {
-        self.expires_ms != 0 && self.expires_ms <= now
-    }
-
-    /// Bytes that remembering it costs, roughly.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        2 * self.push().len() + OVERHEAD
     }
 
     /// The frame for a reader of this kind: always the same one, so that readers share it.
@@ -207,7 +161,6 @@ pub struct FrameMaker {
 
 impl FrameMaker {
     /// One that compresses messages of `settings.deflate_bytes` and more; 0 is never.
-    #[must_use]
     pub fn new(settings: &Settings) -> FrameMaker {
         FrameMaker { deflate_bytes: settings.deflate_bytes as usize, ..FrameMaker::default() }
     }
@@ -268,11 +221,6 @@ fn payload_of(frame: &[u8]) -> &[u8] {
 pub(crate) mod tests {
     use super::*;
 
-    /// A policy for tests: `keep` messages, no latest.
-    pub(crate) fn keeping(keep: u32) -> TopicPolicy {
-        TopicPolicy { keep, slow: Slow::Disconnect, latest: false }
-    }
-
     /// An id of this time and identity.
     pub(crate) fn id(ms: u64, identity: u64) -> [u8; 16] {
         let mut id = [0; 16];
@@ -283,12 +231,12 @@ pub(crate) mod tests {
 
     /// A message for tests.
     pub(crate) fn message(ms: u64, identity: u64) -> Message<'static> {
-        Message { id: id(ms, identity), expires_ms: 0, version: -1, key: "", push: b"{}" }
+        Message { id: id(ms, identity), version: -1, key: "", push: b"{}" }
     }
 
     /// It, published under `news.x`.
-    pub(crate) fn publication(policy: TopicPolicy, message: &Message<'_>) -> Arc<Publication> {
-        Arc::new(Publication::new("news.x".into(), policy, message))
+    pub(crate) fn publication(message: &Message<'_>) -> Arc<Publication> {
+        Arc::new(Publication::new("news.x".into(), Slow::Disconnect, message))
     }
 
     fn maker(deflate_bytes: u32) -> FrameMaker {
@@ -297,7 +245,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_raw_frame_is_the_push_behind_a_head() {
-        let one = publication(keeping(1), &message(5, 1));
+        let one = publication(&message(5, 1));
         let frame = one.frame(Framing::Raw, None, &mut maker(0)).clone();
         assert_eq!(&frame[..], b"\x81\x02{}");
         assert_eq!(one.push(), b"{}");
@@ -305,7 +253,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sockjs_frame_is_an_array_of_one_string() {
-        let one = publication(keeping(1), &Message { push: br#"{"a":1}"#, ..message(5, 1) });
+        let one = publication(&Message { push: br#"{"a":1}"#, ..message(5, 1) });
         let frame = one.frame(Framing::SockJs, None, &mut maker(0));
         assert_eq!(&frame[..], b"\x81\x0ea[\"{\\\"a\\\":1}\"]");
     }
@@ -313,7 +261,7 @@ pub(crate) mod tests {
     #[test]
     fn readers_of_one_kind_share_one_frame() {
         let push = [b'x'; 300];
-        let one = publication(keeping(1), &Message { push: &push, ..message(5, 1) });
+        let one = publication(&Message { push: &push, ..message(5, 1) });
         let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
         for framing in [Framing::Raw, Framing::SockJs] {
             for deflate in [None, agreed] {
@@ -326,7 +274,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_compression_makes_no_shorter_is_sent_as_it_is() {
-        let one = publication(keeping(1), &message(5, 1));
+        let one = publication(&message(5, 1));
         let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
         let plain = one.frame(Framing::Raw, None, &mut maker(1)).clone();
         assert!(Arc::ptr_eq(&plain, one.frame(Framing::Raw, agreed, &mut maker(1))));
@@ -346,18 +294,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_version_is_newer_by_number_and_then_by_id() {
-        let of = |version, ms| publication(keeping(1), &Message { version, ..message(ms, 1) });
+        let of = |version, ms| publication(&Message { version, ..message(ms, 1) });
         assert!(of(2, 1).supersedes(&of(1, 9)));
         assert!(of(1, 2).supersedes(&of(1, 1)));
         assert!(of(0, 1).supersedes(&of(-1, 9)));
         assert!(!of(1, 1).supersedes(&of(1, 1)));
-    }
-
-    #[test]
-    fn a_message_expires_at_its_time() {
-        let one = publication(keeping(1), &Message { expires_ms: 10, ..message(5, 1) });
-        assert!(!one.expired(9));
-        assert!(one.expired(10));
-        assert!(!publication(keeping(1), &message(5, 1)).expired(u64::MAX));
     }
 }

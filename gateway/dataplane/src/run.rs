@@ -8,15 +8,16 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::addresses::Addresses;
-use crate::attach::{Attachment, End, Heritage, Threads};
 use crate::control::Settings;
+use crate::control_thread::{ControlState, ControlThread, End, Threads};
 use crate::counters::Counters;
-use crate::inherit::{self, Estate};
 use crate::mailbox::Mailbox;
 use crate::ping::Pulse;
 use crate::policy::Policy;
-use crate::reactor::{Parts, Reactor};
+use crate::reactor::Reactor;
 use crate::sys;
+use crate::take_over::{self, TakenOver};
+use crate::thread_parts::ThreadParts;
 
 /// A crowd that comes at once waits here; the kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 32_768;
@@ -62,7 +63,7 @@ impl Default for Options {
 
 /// What kind of data plane it is, beyond its settings.
 #[derive(Debug, Clone, Copy)]
-pub struct Nature {
+pub struct ThreadOptions {
     /// How many I/O threads it has.
     pub threads: u16,
     /// Whether connections begin with a PROXY header.
@@ -72,45 +73,45 @@ pub struct Nature {
 }
 
 /// The I/O threads before they run, and the other end of each.
-pub struct Crew {
-    /// What each is made of.
-    pub parts: Vec<Parts>,
+pub struct IoThreads {
+    /// What each is threads_made of.
+    pub parts: Vec<ThreadParts>,
     /// How the thread that talks to the control plane sees them.
     pub threads: Threads,
 }
 
-impl Crew {
+impl IoThreads {
     /// So many threads, for listeners on `ports`.
-    pub fn new(nature: &Nature, ports: Vec<u16>) -> io::Result<Crew> {
-        let count = usize::from(nature.threads);
+    pub fn new(thread_options: &ThreadOptions, ports: Vec<u16>) -> io::Result<IoThreads> {
+        let count = usize::from(thread_options.threads);
         let counters: Arc<Vec<Counters>> =
             Arc::new((0..count).map(|_| Counters::default()).collect());
         let reports = Arc::new(Mailbox::new()?);
         let (addresses, pulse) = (Arc::new(Addresses::default()), Arc::new(Pulse::default()));
-        let (mut parts, mut orders, mut hatches) = (Vec::new(), Vec::new(), Vec::new());
-        for number in 0..nature.threads {
+        let (mut parts, mut orders, mut handovers) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..thread_options.threads {
             let mailbox = Arc::new(Mailbox::new()?);
-            let (hatch, other_end) = sys::packet_pair()?;
+            let (end, other_end) = sys::packet_pair()?;
             orders.push(mailbox.clone());
-            hatches.push(hatch);
-            parts.push(Parts {
+            handovers.push(end);
+            parts.push(ThreadParts {
                 number,
                 orders: mailbox,
                 reports: reports.clone(),
-                hatch: other_end,
+                handovers: other_end,
                 counters: counters.clone(),
                 pulse: pulse.clone(),
                 addresses: addresses.clone(),
-                proxied: nature.proxied,
-                echo: nature.echo,
+                proxied: thread_options.proxied,
+                echo: thread_options.echo,
             });
         }
         let pending = vec![Vec::new(); count];
-        let Nature { proxied, echo, .. } = *nature;
+        let ThreadOptions { proxied, echo, .. } = *thread_options;
         let threads = Threads {
             orders,
             reports,
-            hatches,
+            handovers,
             counters,
             pulse,
             addresses,
@@ -119,7 +120,7 @@ impl Crew {
             echo,
             pending,
         };
-        Ok(Crew { parts, threads })
+        Ok(IoThreads { parts, threads })
     }
 }
 
@@ -127,21 +128,21 @@ impl Crew {
 pub fn run(options: &Options) -> io::Result<()> {
     let limit = sys::raise_descriptor_limit()?;
     let signals = sys::termination_signals()?;
-    let (door, threads, heritage) = if options.take_over {
-        let Estate { door, threads, heritage, pid, took } =
-            inherit::take_over(&options.control, options.private_tables)?;
+    let (control_listener, threads, state) = if options.take_over {
+        let TakenOver { control_listener, threads, state, pid, took } =
+            take_over::take_over(&options.control, options.private_tables)?;
         let (readers, ms) = (threads.readers(), took.as_millis());
         crate::tell!(Info, "took {readers} readers over from data plane {pid} in {ms} ms");
         // For whoever has started us. One that doesn't listen any more need not know.
         let _ = writeln!(io::stdout(), "serving");
-        (door, threads, heritage)
+        (control_listener, threads, state)
     } else {
-        let (door, threads) = begin(options)?;
-        (door, threads, Heritage::default())
+        let (control_listener, threads) = begin(options)?;
+        (control_listener, threads, ControlState::default())
     };
     let (port, count) = (threads.ports.first().copied().unwrap_or(0), threads.orders.len());
     crate::tell!(Info, "readers on port {port}: {count} threads of {limit} descriptors");
-    let served = Attachment::new(door, signals, threads, heritage)?.run();
+    let served = ControlThread::new(control_listener, signals, threads, state)?.run();
     if !matches!(served, Ok(End::TakenOver)) {
         // Nobody attaches to a path without a process behind it.
         let _ = std::fs::remove_file(&options.control);
@@ -155,18 +156,14 @@ fn begin(options: &Options) -> io::Result<(OwnedFd, Threads)> {
         Some(count) => count.max(1),
         None => u16::try_from(thread::available_parallelism()?.get()).unwrap_or(u16::MAX),
     };
-    let nature = Nature { threads, proxied: options.proxied, echo: options.echo };
+    let thread_options = ThreadOptions { threads, proxied: options.proxied, echo: options.echo };
     let listeners = listeners(options, usize::from(threads))?;
     let port = sys::local_address(listeners[0].as_raw_fd())?.port();
-    let door = sys::listen_unix(&options.control)?;
-    let crew = Crew::new(&nature, vec![port])?;
+    let control_listener = sys::listen_unix(&options.control)?;
+    let threads_made = IoThreads::new(&thread_options, vec![port])?;
     let policy = Arc::new(Policy::new(Settings::default()));
-    let mut reactors = Vec::new();
-    for (parts, listener) in crew.parts.into_iter().zip(listeners) {
-        reactors.push(Reactor::new(parts, listener, policy.clone(), 0)?);
-    }
-    start(reactors, options.private_tables)?;
-    Ok((door, crew.threads))
+    start(threads_made.parts, listeners, &policy, options.private_tables)?;
+    Ok((control_listener, threads_made.threads))
 }
 
 fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
@@ -198,14 +195,20 @@ fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// Start the I/O threads. When this returns, each has its own descriptor table if it shall have one.
-fn start(reactors: Vec<Reactor>, private_tables: bool) -> io::Result<()> {
-    let ready = Arc::new(Barrier::new(reactors.len() + 1));
+fn start(
+    parts: Vec<ThreadParts>,
+    listeners: Vec<OwnedFd>,
+    policy: &Arc<Policy>,
+    private_tables: bool,
+) -> io::Result<()> {
+    let ready = Arc::new(Barrier::new(parts.len() + 1));
     let mut own = Vec::new();
-    for reactor in reactors {
+    for (parts, listener) in parts.into_iter().zip(listeners) {
+        let (number, shared) = (parts.number, parts.shared_descriptors());
+        let reactor = Reactor::empty(parts, listener, policy.clone())?;
         let mut keep = reactor.own_descriptors();
         own.extend_from_slice(&keep);
-        keep.extend(reactor.parts().shared_descriptors());
-        let number = reactor.parts().number;
+        keep.extend(shared);
         spawn(number, keep, private_tables, ready.clone(), move || reactor.run())?;
     }
     ready.wait();

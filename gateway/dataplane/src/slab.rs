@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use crate::bucket::Bucket;
+use crate::closing::Ending;
 use crate::control::Settings;
 use crate::deflate::Agreement;
 use crate::frame::Decoder;
@@ -27,18 +28,6 @@ pub enum Phase {
     Open,
     /// A goodbye is on its way, ours or the answer to the reader's.
     Closing(Ending),
-}
-
-/// What follows the last byte of a goodbye.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The reader answers, then TCP is closed (RFC 6455 section 7.1.1).
-    Wait,
-    /// No more comes from us. What the reader still sends is dropped: after a violation its
-    /// answer can't be told from it, and a reset would destroy the goodbye.
-    HalfClose,
-    /// TCP is closed.
-    HangUp,
 }
 
 /// One connection.
@@ -66,6 +55,20 @@ pub struct Connection {
     pub decoder: Decoder,
     /// What an idle reader doesn't have.
     pub extra: Option<Box<Extra>>,
+}
+
+impl Connection {
+    /// What waits to be written.
+    pub fn outbox_bytes(&self) -> usize {
+        self.extra.as_ref().map_or(0, |extra| extra.outbox.pending_bytes())
+    }
+
+    /// Give back what an idle connection doesn't need.
+    pub fn shrink(&mut self) {
+        if self.extra.as_ref().is_some_and(|extra| extra.is_empty()) {
+            self.extra = None;
+        }
+    }
 }
 
 /// The unit of [`Connection::heard`].
@@ -105,7 +108,6 @@ pub struct Extra {
 
 impl Extra {
     /// One with nothing in it.
-    #[must_use]
     pub fn new(outbox: Outbox) -> Extra {
         Extra {
             outbox,
@@ -120,7 +122,6 @@ impl Extra {
     }
 
     /// Whether it may be thrown away.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
             && self.asked.is_none()
@@ -174,7 +175,6 @@ impl Slab {
     ///
     /// # Panics
     /// There never was such a slot. Ask [`Slab::find`] about slots that others name.
-    #[must_use]
     pub fn at(&mut self, slot: u32) -> &mut Connection {
         &mut self.connections[slot as usize]
     }
@@ -193,26 +193,22 @@ impl Slab {
     }
 
     /// How many slots there are, free ones included.
-    #[must_use]
     pub fn slots(&self) -> u32 {
         self.connections.len() as u32
     }
 
     /// How many connections there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 /// A connection whose request is awaited.
-#[must_use]
 pub fn fresh(fd: RawFd, generation: u32) -> Connection {
     Connection {
         fd,

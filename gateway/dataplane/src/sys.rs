@@ -6,12 +6,11 @@
 mod batch;
 mod passing;
 
-use std::ffi::CString;
 use std::io;
-use std::mem::{self, MaybeUninit};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::ptr;
 use std::time::Instant;
@@ -243,24 +242,21 @@ fn from_storage(storage: &libc::sockaddr_storage) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(ip), u16::from_be(v4.sin_port))
 }
 
-/// The address that a socket is bound to.
+/// The address that a TCP socket is bound to.
 pub fn local_address(fd: RawFd) -> io::Result<SocketAddr> {
-    // SAFETY: all zeros is a valid value of this type.
-    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
-    let mut length = mem::size_of_val(&storage) as libc::socklen_t;
-    // SAFETY: pointer and length describe `storage`.
-    check(unsafe { libc::getsockname(fd, (&raw mut storage).cast(), &mut length) })?;
-    Ok(from_storage(&storage))
+    as_stream(fd).local_addr()
 }
 
-/// The address at the other end.
+/// The address at the other end of a TCP socket; IPv4 also where it came to a socket of IPv6.
 pub fn peer_address(fd: RawFd) -> io::Result<SocketAddr> {
-    // SAFETY: all zeros is a valid value of this type.
-    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
-    let mut length = mem::size_of_val(&storage) as libc::socklen_t;
-    // SAFETY: pointer and length describe `storage`.
-    check(unsafe { libc::getpeername(fd, (&raw mut storage).cast(), &mut length) })?;
-    Ok(from_storage(&storage))
+    let address = as_stream(fd).peer_addr()?;
+    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+/// The descriptor of a socket, lent to the standard library.
+fn as_stream(fd: RawFd) -> ManuallyDrop<TcpStream> {
+    // SAFETY: it is never dropped, so the descriptor stays its owner's.
+    ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) })
 }
 
 /// The next connection, non-blocking, and who it is from.
@@ -349,53 +345,25 @@ pub fn close(fd: RawFd) {
 
 /// A listening unix socket at `path`, for this user alone. What is there is replaced.
 pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: takes no pointers.
-    let socket = owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-    let address = unix_address(path)?;
-    let name =
-        CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: `name` is a string that ends in NUL. Failing is fine: then bind says what is wrong.
-    let _ = unsafe { libc::unlink(name.as_ptr()) };
-    let length = mem::size_of_val(&address) as libc::socklen_t;
+    // Of a path that no socket can have nothing may be removed.
+    std::os::unix::net::SocketAddr::from_pathname(path)?;
+    // Failing is fine: then bind says what is wrong.
+    let _ = std::fs::remove_file(path);
     // SAFETY: takes no pointers. Nobody may connect between bind and chmod, so umask it is.
     let mask = unsafe { libc::umask(0o177) };
-    // SAFETY: pointer and length describe `address`.
-    let bound =
-        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) });
+    let bound = UnixListener::bind(path);
     // SAFETY: takes no pointers.
     unsafe { libc::umask(mask) };
-    bound?;
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::listen(socket.as_raw_fd(), 8) })?;
-    Ok(socket)
+    let listener = bound?;
+    listener.set_nonblocking(true)?;
+    Ok(listener.into())
 }
 
 /// A connection to the socket at `path`, non-blocking.
 pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    // SAFETY: takes no pointers.
-    let socket = owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-    let address = unix_address(path)?;
-    let length = mem::size_of_val(&address) as libc::socklen_t;
-    // SAFETY: pointer and length describe `address`.
-    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
-    set_nonblocking(socket.as_raw_fd())?;
-    Ok(socket)
-}
-
-fn unix_address(path: &Path) -> io::Result<libc::sockaddr_un> {
-    // SAFETY: all zeros is a valid value of this type.
-    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.len() >= address.sun_path.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control path is too long"));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = *from as libc::c_char;
-    }
-    Ok(address)
+    let stream = UnixStream::connect(path)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream.into())
 }
 
 /// The next control plane, non-blocking.

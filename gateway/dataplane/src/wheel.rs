@@ -42,7 +42,6 @@ pub struct Wheel {
 impl Wheel {
     /// A wheel that starts at `now_ms`. `tick_ms` is its precision; `buckets` is rounded up to a
     /// power of two, and with `tick_ms` should cover the usual timer in one turn.
-    #[must_use]
     pub fn new(now_ms: u64, tick_ms: u32, buckets: u16) -> Self {
         let count = usize::from(buckets.max(1)).next_power_of_two();
         Self {
@@ -80,13 +79,11 @@ impl Wheel {
     }
 
     /// Whether `slot` has a timer that hasn't fired.
-    #[must_use]
     pub fn is_set(&self, slot: u32) -> bool {
         self.nodes.get(slot as usize).is_some_and(|node| node.prev != NONE)
     }
 
     /// When the timer of `slot` fires at the earliest, in ms; `None` if it has none.
-    #[must_use]
     pub fn due_ms(&self, slot: u32) -> Option<u64> {
         let node = self.nodes.get(slot as usize).filter(|node| node.prev != NONE)?;
         Some(self.start_ms.saturating_add(u64::from(node.due).saturating_mul(self.tick_ms)))
@@ -113,19 +110,16 @@ impl Wheel {
     }
 
     /// How many timers are set.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.armed
     }
 
     /// Whether no timer is set.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.armed == 0
     }
 
     /// Milliseconds until [`Wheel::pop`] should be called again; `None` while no timer is set.
-    #[must_use]
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         let next = self.start_ms.saturating_add((u64::from(self.tick) + 1) * self.tick_ms);
         (!self.is_empty()).then(|| next.saturating_sub(now_ms))
@@ -195,7 +189,6 @@ impl Wheel {
 
 /// When a heartbeat of every `interval_ms` is due first: between a fifth of it and all of it, as
 /// `random` says, so that a crowd that came at once spreads out.
-#[must_use]
 pub fn first_beat(now_ms: u64, interval_ms: u32, random: u32) -> u64 {
     let interval = u64::from(interval_ms);
     let shortest = interval / 5;

@@ -1,7 +1,7 @@
 //! Request heads: what is ours, what is refused and how, what is handed over.
 
 use dataplane::head::{
-    Decision, Framing, Info, Origins, Refusal, Rules, accept_key, decide, login_verb,
+    Busy, Decision, Framing, Info, Origins, Refusal, Rules, accept_key, decide, login_verb,
 };
 use proptest::prelude::*;
 
@@ -340,7 +340,7 @@ fn what_is_not_http_is_refused() {
 
 #[test]
 fn refusals_end_the_connection() {
-    let draining = Refusal::NotNow { why: "draining", retry_after_ms: 2_500 };
+    let draining = Refusal::NotNow { why: Busy::Draining, retry_after_ms: 2_500 };
     assert_eq!(
         answer(|out| draining.put(out)),
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\

@@ -15,7 +15,7 @@ const PONG: &[u8] = br#"{"type":"pong"}"#;
 #[test]
 fn a_plain_ping_never_reaches_the_control_plane() {
     let data_plane = DataPlane::start("ping");
-    let (mut plane, port) = data_plane.attach_with(3, LONG_MS);
+    let (mut plane, port) = data_plane.attach_with(LONG_MS);
     let mut reader = Reader::connect(port);
     reader.say(PING);
     assert_eq!(reader.frame(), text(PONG));
@@ -34,7 +34,7 @@ fn a_plain_ping_never_reaches_the_control_plane() {
 #[test]
 fn it_waits_for_the_answers_to_the_verbs_before_it() {
     let data_plane = DataPlane::start("ping-waits");
-    let (mut plane, port) = data_plane.attach_with(3, LONG_MS);
+    let (mut plane, port) = data_plane.attach_with(LONG_MS);
     let mut reader = Reader::connect(port);
     for verb in [b"first", PING, b"second", PING, PING] {
         reader.say(verb);
@@ -51,13 +51,13 @@ fn it_waits_for_the_answers_to_the_verbs_before_it() {
 #[test]
 fn it_keeps_its_turn_when_the_control_plane_dies() {
     let data_plane = DataPlane::start("ping-alone");
-    let (mut plane, port) = data_plane.attach_with(3, LONG_MS);
+    let (mut plane, port) = data_plane.attach_with(LONG_MS);
     let mut reader = Reader::connect(port);
     reader.say(b"first");
     reader.say(PING);
     plane.verb();
     drop(plane);
-    let (mut plane, _) = data_plane.attach_with(3, LONG_MS);
+    let (mut plane, _) = data_plane.attach_with(LONG_MS);
     let (connection, verb) = plane.verb();
     assert_eq!(verb, b"first");
     plane.reply(connection);
@@ -68,14 +68,14 @@ fn it_keeps_its_turn_when_the_control_plane_dies() {
 #[test]
 fn it_goes_to_a_control_plane_that_has_been_silent_until_that_one_says_something() {
     let data_plane = DataPlane::start("ping-silent");
-    let (mut plane, port) = data_plane.attach_with(3, 1);
+    let (mut plane, port) = data_plane.attach_with(1);
     let mut reader = Reader::connect(port);
     sleep(Duration::from_millis(20));
     reader.say(PING);
     let (connection, verb) = plane.verb();
     assert_eq!(verb, PING);
     // So that what comes next is soon enough, however busy the machine is.
-    plane.settle(3, LONG_MS);
+    plane.settle(LONG_MS);
     plane.reply(connection);
     assert_eq!(reader.frame(), text(b"[]"));
     reader.say(PING);
@@ -85,18 +85,16 @@ fn it_goes_to_a_control_plane_that_has_been_silent_until_that_one_says_something
 #[test]
 fn to_a_control_plane_that_does_not_want_that_it_is_a_verb() {
     let data_plane = DataPlane::start("ping-unwanted");
-    for version in [1, 2, 3] {
-        let (mut plane, port) = data_plane.attach_with(version, 0);
-        let mut reader = Reader::connect(port);
-        reader.say(PING);
-        assert_eq!(plane.verb().1, PING, "version {version}");
-    }
+    let (mut plane, port) = data_plane.attach_with(0);
+    let mut reader = Reader::connect(port);
+    reader.say(PING);
+    assert_eq!(plane.verb().1, PING);
 }
 
 #[test]
 fn it_counts_as_a_verb_for_the_flood_limit() {
     let data_plane = DataPlane::start("ping-flood");
-    let (_plane, port) = data_plane.attach_with(3, LONG_MS);
+    let (_plane, port) = data_plane.attach_with(LONG_MS);
     let mut reader = Reader::connect(port);
     for _ in 0..320 {
         reader.say(PING);

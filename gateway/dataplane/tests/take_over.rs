@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use dataplane::control::{COMMIT, Event, Offer};
-use dataplane::inherit::record::Record;
 use dataplane::sys;
+use dataplane::take_over::record::Record;
 use driver::{DataPlane, Plane, Reader, text};
 
 const TAKE_OVER: &[u8] = b"nfdp\x01\0\x02\0";
@@ -39,7 +39,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
         assert_eq!(farewell, b"\x0ataken_over");
         let socket = data_plane.connect();
         plane = Plane::on(socket);
-        plane.send(1, b"nfdp\x02\0");
+        plane.send(1, b"nfdp\x07\0");
         let attached = plane.wait_for(129);
         assert_eq!(attached[2..6], data_plane.process.id().to_le_bytes());
         assert_eq!(attached[6..14], [attachment, 0, 0, 0, 1, 0, 0, 0]);
@@ -253,7 +253,7 @@ fn the_newer_one_drains_like_any_other() {
 struct Older {
     newer: std::process::Child,
     path: PathBuf,
-    parley: UnixStream,
+    handshake: UnixStream,
 }
 
 impl Older {
@@ -262,8 +262,8 @@ impl Older {
         let path = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
         let door = UnixListener::bind(&path).expect("a socket");
         let newer = driver::newer(&path);
-        let (mut parley, _) = door.accept().expect("the newer one");
-        parley.read_exact(&mut [0; 13]).expect("take_over");
+        let (mut handshake, _) = door.accept().expect("the newer one");
+        handshake.read_exact(&mut [0; 13]).expect("take_over");
         let mut bytes = Vec::new();
         let offer = Offer {
             pid: 1,
@@ -277,11 +277,11 @@ impl Older {
             blob: b"",
         };
         Event::Offer(offer).encode(&mut bytes);
-        sys::send_descriptor(parley.as_raw_fd(), &bytes, door.as_raw_fd()).expect("sent");
+        sys::send_descriptor(handshake.as_raw_fd(), &bytes, door.as_raw_fd()).expect("sent");
         let (ours, theirs) = sys::stream_pair().expect("a pair");
         bytes.clear();
         Event::Lane(0).encode(&mut bytes);
-        sys::send_descriptor(parley.as_raw_fd(), &bytes, theirs.as_raw_fd()).expect("sent");
+        sys::send_descriptor(handshake.as_raw_fd(), &bytes, theirs.as_raw_fd()).expect("sent");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         bytes.clear();
         Record::Thread { number: 0, now_ms: 0 }.put(&mut bytes);
@@ -291,18 +291,18 @@ impl Older {
             None => Record::End(0).put(&mut bytes),
         }
         sys::send_descriptor(ours.as_raw_fd(), &bytes, listener.as_raw_fd()).expect("sent");
-        Older { newer, path, parley }
+        Older { newer, path, handshake }
     }
 
     fn hears_commit(&mut self) {
         let mut commit = [0; 5];
-        self.parley.read_exact(&mut commit).expect("commit");
+        self.handshake.read_exact(&mut commit).expect("commit");
         assert_eq!(commit, COMMIT);
     }
 
     /// What the newer one says when it ends.
     fn said(self) -> Output {
-        drop(self.parley);
+        drop(self.handshake);
         let output = self.newer.wait_with_output().expect("an exit");
         let _ = std::fs::remove_file(self.path);
         output
@@ -313,8 +313,8 @@ impl Older {
 fn when_the_older_one_dies_after_the_commit_the_newer_one_serves() {
     let mut older = Older::yielding("dies", None);
     older.hears_commit();
-    let Older { newer, path, parley } = older;
-    drop(parley);
+    let Older { newer, path, handshake } = older;
+    drop(handshake);
     let mut line = [0; 8];
     let mut newer = newer;
     newer.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("a line");
@@ -331,7 +331,7 @@ fn when_the_older_one_changes_its_mind_the_newer_one_ends() {
     older.hears_commit();
     let mut refused = Vec::new();
     Event::Refused("we are told to end").encode(&mut refused);
-    older.parley.write_all(&refused).expect("sent");
+    older.handshake.write_all(&refused).expect("sent");
     let output = older.said();
     assert!(!output.status.success());
     assert_eq!(output.stdout, b"failed: the older one serves on: we are told to end\n");

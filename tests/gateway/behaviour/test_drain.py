@@ -43,7 +43,7 @@ async def test_a_drain_is_paced_and_lets_nobody_in(engine: str) -> None:
             watching = [asyncio.create_task(watch(reader)) for reader in readers]
 
             async def look_inside() -> tuple[int, int, int]:
-                await until(lambda: box.gateway.core.draining)
+                await until(lambda: box.gateway.core.admission.draining)
                 ready = await box.request("GET", "/healthz/ready", port=box.gateway.admin_port)
                 page = await box.request("GET", "/events?topic=news.a")
                 async with box.opened() as raw:

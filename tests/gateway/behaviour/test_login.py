@@ -14,7 +14,7 @@ from gateways import Box, Reader, Response, opened_box, until
 from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 from sockjs_sessions import sockjs_session
 
-from gateway.gate import TokenSettings
+from gateway.settings import TokenSettings
 from newsfabric.control import revocation
 from newsfabric.envelope import Envelope
 from newsfabric.store.memory import MemoryStore

@@ -19,7 +19,7 @@ from gateway.hub import HubLimits
 from newsfabric.amqp import Message
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreUnavailable
-from newsfabric.mailbox import ANNOUNCEMENT, Kept, Mark, MarkKind, encode_mark
+from newsfabric.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 
@@ -227,7 +227,9 @@ async def test_what_comes_while_the_mailbox_is_read_comes_once_and_in_order(
 
 
 def _mark_of(letter: Envelope, kind: MarkKind) -> Message:
-    return encode_mark(Mark(topic=letter.topic, id=letter.id, kind=kind, at_ms=letter.published_ms))
+    return encode_mark(
+        UserMark(topic=letter.topic, id=letter.id, kind=kind, at_ms=letter.published_ms)
+    )
 
 
 def _is_mark(region: Region) -> bool:

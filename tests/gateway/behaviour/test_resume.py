@@ -473,6 +473,25 @@ async def test_pages_go_on_at_another_gateway(engine: str, store: CountingStore)
         assert (rest["recovered"], rest["more"]) == (True, False)
 
 
+async def test_a_history_that_cant_be_read_says_why_and_is_whole_when_asked_again(
+    engine: str, store: CountingStore
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        begin = (await get_history(box, topic=TOPIC))["position"]
+        await publish(box, 1, 2)
+    async with opened_box(engine, store=store) as other:
+        store.away = True
+        page = await get_history(other, topic=TOPIC, after=begin)
+        assert (page["recovered"], page["reason"]) == (False, "store")
+        store.away = False
+        # It is left alone for a second first.
+        while (page := await get_history(other, topic=TOPIC, after=begin)).get("reason"):
+            assert page["reason"] == "store"
+            await asyncio.sleep(0.05)
+        assert [message["body"] for message in page["messages"]] == [1, 2]
+        assert page["recovered"] is True
+
+
 @pytest.mark.parametrize(
     ("query", "status", "code"),
     [
@@ -500,7 +519,7 @@ async def test_pages_of_other_origins_may_ask_if_they_are_let_in(engine: str) ->
         other = await box.request("GET", f"/history?topic={TOPIC}", Origin="https://b.example")
         assert other.status == 403
         assert decode((await get_history(box, topic=TOPIC))["position"]).time_ms > 0
-        await until(lambda: not box.gateway.core.connections)
+        await until(lambda: not box.gateway.core.readers.open)
 
 
 async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> None:

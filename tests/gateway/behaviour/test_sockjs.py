@@ -89,7 +89,7 @@ async def test_polling_opens_says_and_hears(box: Box) -> None:
     (reply,) = pushes_of(await poll(box))
     assert (reply["type"], reply["ref"]) == ("subscribed", 1)
     waiting = asyncio.create_task(poll(box))
-    await until(lambda: any(not c.blocked for c in box.gateway.core.connections))
+    await until(lambda: any(not c.blocked for c in box.gateway.core.readers.open))
     box.publish(body=TRICKY)
     (push,) = pushes_of(await waiting)
     assert push["body"] == TRICKY
@@ -112,7 +112,7 @@ async def test_two_messages_in_one_turn_are_both_heard(box: Box) -> None:
     await say(box, action="subscribe", topic="news.breaking")
     await poll(box)
     waiting = asyncio.create_task(poll(box))
-    await until(lambda: any(not c.blocked for c in box.gateway.core.connections))
+    await until(lambda: any(not c.blocked for c in box.gateway.core.readers.open))
     for n in range(3):
         box.publish(body=n)
     bodies = [p["body"] for p in pushes_of(await waiting)]
@@ -124,7 +124,7 @@ async def test_two_messages_in_one_turn_are_both_heard(box: Box) -> None:
 async def test_a_second_poll_is_told_that_there_is_one(box: Box) -> None:
     await poll(box)
     first = asyncio.create_task(poll(box))
-    await until(lambda: any(not c.blocked for c in box.gateway.core.connections))
+    await until(lambda: any(not c.blocked for c in box.gateway.core.readers.open))
     assert await poll(box) == 'c[2010,"Another connection still open"]'
     await say(box, action="ping")
     assert pushes_of(await first) == [{"type": "pong"}]
@@ -134,17 +134,17 @@ async def test_a_poll_that_breaks_off_ends_the_session(box: Box) -> None:
     await poll(box)
     async with box.opened() as raw:
         raw.send_request("POST", f"{SESSION}/xhr")
-        await until(lambda: any(not c.blocked for c in box.gateway.core.connections))
+        await until(lambda: any(not c.blocked for c in box.gateway.core.readers.open))
         raw.reset()
-        await until(lambda: not box.gateway.core.connections)
+        await until(lambda: not box.gateway.core.readers.open)
     assert await poll(box) == 'c[1002,"Connection interrupted"]'
 
 
 async def test_a_session_that_is_not_polled_is_forgotten(engine: str) -> None:
     async with opened_box(engine, sockjs_disconnect_delay=0.05) as box:
         await poll(box)
-        await until(lambda: not box.gateway.core.connections)
-        await until(lambda: not box.gateway.core.closing)
+        await until(lambda: not box.gateway.core.readers.open)
+        await until(lambda: not box.gateway.core.readers.closing)
         response = await box.request("POST", f"{SESSION}/xhr_send", verb(action="ping"))
         assert response.status == 404
 
@@ -324,7 +324,7 @@ async def test_a_drain_tells_streaming_and_polling_readers(engine: str) -> None:
         lines = await stack.enter_async_context(streaming(box))
         await lines.next()
         waiting = asyncio.create_task(poll(box, "/sockjs/0/polling"))
-        await until(lambda: all(not c.blocked for c in box.gateway.core.connections))
+        await until(lambda: all(not c.blocked for c in box.gateway.core.readers.open))
     assert pushes_of(await waiting)[0]["code"] == 1012
     assert pushes_of(await lines.next())[0]["code"] == 1012
     assert await lines.next() == 'c[1012,"this box is being drained"]'

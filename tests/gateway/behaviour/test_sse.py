@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gateways import Box, RawSocket, Response, opened_box, until
 
-from gateway.core import Welcome
+from gateway.admission import Welcome
 from gateway.outbox import OutboxLimits
 
 
@@ -114,7 +114,7 @@ async def test_a_stream_that_takes_nothing_is_given_up(engine: str) -> None:
         await next_event(raw)
         for _ in range(20):
             box.publish("video.feed", body="x" * 60_000)
-        await until(lambda: not box.gateway.core.connections)
+        await until(lambda: not box.gateway.core.readers.open)
 
 
 async def test_pages_of_other_origins(engine: str) -> None:
@@ -164,21 +164,21 @@ async def test_a_reader_who_breaks_off_before_the_answer_leaves_nothing(
 ) -> None:
     """The reset comes when the request was read, and nobody has looked at the socket since."""
     core, left = box.gateway.core, asyncio.Event()
-    welcome = core.welcome
+    ask = core.admission.ask
 
     def reset_first(origin: str | None, host: str | None) -> Welcome:
         reader.close()
         left.set()
-        return welcome(origin, host)
+        return ask(origin, host)
 
-    monkeypatch.setattr(core, "welcome", reset_first)
+    monkeypatch.setattr(core.admission, "ask", reset_first)
     reader = socket.create_connection(("127.0.0.1", box.gateway.port))
     linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
     reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     reader.sendall(b"GET /events?topic=news.breaking HTTP/1.1\r\nHost: x\r\n\r\n")
     await asyncio.wait_for(left.wait(), 60)
-    monkeypatch.setattr(core, "welcome", welcome)
+    monkeypatch.setattr(core.admission, "ask", ask)
     async with box.reader("news.breaking") as other:
         await other.is_up_to_date()
-    assert not core.connections
-    assert not core.closing
+    assert not core.readers.open
+    assert not core.readers.closing

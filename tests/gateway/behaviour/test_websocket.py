@@ -439,7 +439,7 @@ async def test_a_message_left_unfinished_is_closed_with_1008(
         disconnect, close = await end
         assert b'"code":1008,"reason":"message left unfinished","reconnect":true' in disconnect
         assert close == (1008).to_bytes(2, "big") + b"message left unfinished"
-        await until(lambda: not box.gateway.core.connections)
+        await until(lambda: not box.gateway.core.readers.open)
 
 
 async def last_frames(raw: RawSocket) -> tuple[bytes, bytes]:
@@ -475,7 +475,7 @@ async def test_a_readers_goodbye_is_answered_with_its_code(box: Box) -> None:
         assert reader.connection.close_code == 3001
         assert reader.connection.protocol.close_rcvd is not None
         assert reader.connection.protocol.close_rcvd.code == 3001
-    await until(lambda: not box.gateway.core.connections)
+    await until(lambda: not box.gateway.core.readers.open)
 
 
 async def test_a_ping_frame_is_answered(box: Box) -> None:
@@ -553,7 +553,7 @@ async def test_a_dead_reader_doesnt_break_a_broadcast(box: Box) -> None:
         for n in range(3):
             box.publish(body=n)
         assert await alive.hear_bodies(3) == [0, 1, 2]
-    await until(lambda: not box.gateway.core.connections)
+    await until(lambda: not box.gateway.core.readers.open)
 
 
 async def test_a_replay_that_is_cut_has_no_gap(engine: str) -> None:

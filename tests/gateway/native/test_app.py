@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dataplanes import plane_of
 from envelopes import START_MS, envelope
 from fake_dataplane import (
     FakeDataplane,
@@ -29,11 +30,11 @@ from fake_dataplane import attached as greets
 from gateways import TABLE, Box, Response, settle, until
 
 import gateway.app
+from gateway.core import Core
 from gateway.known_log import Left
 from gateway.logs import LeftLogs
 from gateway.native.app import running
-from gateway.native.core import NativeCore
-from gateway.native.marks import decode_marks, encode_marks
+from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.wire import MAX_BLOB
 from gateway.position import log_of
 from gateway.settings import GatewaySettings, NativeSettings
@@ -66,10 +67,8 @@ class Attached:
     shed: dict[str, Any]
 
     @property
-    def core(self) -> NativeCore:
-        core = self.box.gateway.core
-        assert isinstance(core, NativeCore)
-        return core
+    def core(self) -> Core:
+        return self.box.gateway.core
 
     async def serve(self, request: bytes) -> Response:
         """Hand a connection with ``request`` over; what is answered on it."""
@@ -153,7 +152,7 @@ async def test_what_the_feed_brings_is_published_once_and_acknowledged_when_it_i
         attached.box.publish(identity=sent.identity, id=sent.id, router="another", body="x")
         attached.box.publish(body="y")
         first = await attached.visit.hear_named("publish")
-        assert first["topic"] == ("news.breaking", 10, 0, 0)
+        assert first["topic"] == ("news.breaking", 0)
         message = first["message"]
         assert message["id"] == sent.id.replace("-", "")
         assert (message["key"], message["version"]) == ("k", 4)
@@ -161,7 +160,7 @@ async def test_what_the_feed_brings_is_published_once_and_acknowledged_when_it_i
         second = await attached.visit.hear_named("publish")
         assert json.loads(second["message"]["push"])["body"] == "y"
         await attached.visit.say(published(first["number"]) + counters(accepts=1))
-        await until(lambda: attached.core.plane.unfinished == 1)
+        await until(lambda: plane_of(attached.core).unfinished == 1)
         attached.box.broker.cut()
         assert attached.box.broker.depth("gateway") == 1
 
@@ -181,7 +180,7 @@ async def test_readers_here_and_there_share_the_capacity(fake: FakeDataplane) ->
         assert (await attached.serve(request % b"a")).status == 200
         assert (await attached.visit.hear_named("settings"))["capacity"] == 1
         assert (await attached.serve(request % b"b")).status == 503
-        assert attached.core.readers == 2
+        assert attached.core.reader_count == 2
 
 
 async def test_without_a_data_plane_it_isnt_ready(fake: FakeDataplane) -> None:
@@ -245,6 +244,23 @@ async def test_of_a_log_that_the_first_one_didnt_know_the_next_one_publishes_eve
         assert bodies == [{"headline": 1}, {"headline": 2}]
 
 
+async def test_what_the_first_one_published_last_the_next_one_doesnt_publish_again(
+    fake: FakeDataplane,
+) -> None:
+    store = MemoryStore(TABLE)
+    made = [routed(n) for n in (1, 2, 3)]
+    await store.write(made)
+    await settle(store, made[-1])
+    left = LeftLogs((left_of(log_of(made[0]), 1),), EPOCH)
+    # It had the time to publish the third one, and not to say that it did so.
+    blob = encode_marks(left, MAX_BLOB) + encode_mark(made[2])
+    async with control_plane(fake, attachment=2, blob=blob, store=store) as second:
+        assert await bodies_published(second.visit, 1) == [{"headline": 2}]
+        known = second.core.hub.logs.find(log_of(made[0]))
+        assert known is not None
+        assert (known.mark, known.missing()) == (3, [])
+
+
 async def test_what_is_settled_when_the_first_control_plane_comes_is_past(
     fake: FakeDataplane,
 ) -> None:
@@ -293,14 +309,14 @@ class LateStore(MemoryStore):
 async def test_until_it_is_known_where_logs_begin_nothing_is_left_and_nothing_is_heard(
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway.app, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(gateway.app, "START_SECONDS", 0.05)
     store = LateStore()
     old = routed(4)
     await settle(store, old)
     async with control_plane(fake, store=store) as attached:
         assert attached.core.readiness().waiting_for == ("feed", "logs")
         await attached.visit.say(verbs(b'{"action":"ping"}'))
-        assert (await attached.visit.hear("gone", "kept", "stamp")).name == "reply"
+        assert (await attached.visit.hear("gone", "kept", "mark", "stamp")).name == "reply"
         store.there.set()
         assert await left_by(attached.visit, 4) == [left_of(log_of(old), 4)]
         attached.box.tick(seq=4, low=4)
@@ -310,7 +326,7 @@ async def test_until_it_is_known_where_logs_begin_nothing_is_left_and_nothing_is
 async def test_one_that_finds_what_another_has_left_doesnt_wait_for_the_directory(
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway.app, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(gateway.app, "START_SECONDS", 0.05)
     blob = encode_marks(
         LeftLogs((left_of(Log("oregon", "oregon-router-1", EPOCH), 4),), EPOCH), MAX_BLOB
     )
@@ -324,7 +340,7 @@ async def test_one_that_finds_what_another_has_left_doesnt_wait_for_the_director
 async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_read(
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway.app, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(gateway.app, "START_SECONDS", 0.05)
     store = LateStore()
     async with control_plane(fake, store=store, capacity=5) as attached:
         assert attached.settings["capacity"] == 0

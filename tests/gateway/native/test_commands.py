@@ -10,35 +10,30 @@ from fake_dataplane import READER, decoded
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.auth_state import AuthState, decode_auth
 from gateway.frames import Variant
-from gateway.gate import TokenSettings
 from gateway.native import commands
-from gateway.native.commands import Replay
 from gateway.native.wire import WireError
 from gateway.publication import Publication
-from gateway.settings import GatewaySettings, NativeSettings
-from gateway.standing import Standing, decode_badge
+from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
 from newsfabric.tokens import Login
-from newsfabric.topics import TopicPolicy
+from newsfabric.topics import SlowPolicy, TopicPolicy
 
 POLICY = TopicPolicy(pattern="news.*", topic_class="gold", keep=10, slow="conflate", latest=True)
-TOPIC = ("news.breaking", 10, 1, 1)
+TOPIC = ("news.breaking", 1)
 # The same as bytes.
-TOPIC_BYTES = b"\x0dnews.breaking" + b"\x0a\0\0\0" + b"\x01\x01"
+TOPIC_BYTES = b"\x0dnews.breaking" + b"\x01"
 
 
 def publication(number: int = 1, **fields: object) -> Publication:
     return Publication(envelope(number, **fields), POLICY, "AQ")
 
 
-def message_bytes(
-    of: Publication, *, expires_ms: int = 0, version: int = -1, key: bytes = b""
-) -> bytes:
+def message_bytes(of: Publication, *, version: int = -1, key: bytes = b"") -> bytes:
     push = of.frame(Variant.RAW)
     return (
         bytes.fromhex(of.envelope.id.replace("-", ""))
-        + expires_ms.to_bytes(8, "little")
         + version.to_bytes(8, "little", signed=True)
         + struct.pack("<H", len(key)) + key
         + struct.pack("<I", len(push)) + push
@@ -50,16 +45,17 @@ def command(kind: int, body: bytes) -> bytes:
 
 
 def test_hello() -> None:
-    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x05\0"
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x07\0"
 
 
 def test_publish() -> None:
     made = publication(key="k\u00fc", version=3, expires_ms=77)
     key = "k\u00fc".encode()
-    expected = message_bytes(made, expires_ms=77, version=3, key=key)
+    expected = message_bytes(made, version=3, key=key)
+    mark = b'\n["oregon","oregon-router-1",%d,1]' % made.envelope.epoch
     assert commands.publish(258, made) == command(
-        3, b"\x02\x01\0\0\0\0\0\0" + TOPIC_BYTES + expected
-    )
+        24, struct.pack("<H", len(mark)) + mark
+    ) + command(3, b"\x02\x01\0\0\0\0\0\0" + TOPIC_BYTES + expected)
 
 
 def test_what_is_measured_has_a_stamp_before_it() -> None:
@@ -78,29 +74,44 @@ def test_a_series_with_too_long_a_name_is_not_measured() -> None:
     assert commands.publish(1, made) == plain
 
 
-def test_a_message_without_key_version_and_end() -> None:
+def test_a_message_without_key_and_version() -> None:
     made = publication(key=None, version=None)
     assert commands.message(made) == message_bytes(made)
 
 
-def test_seed() -> None:
+def test_batch() -> None:
     old, new = publication(1), publication(2)
-    made = commands.seed("news.breaking", POLICY, [old], [old, new], complete=True)
-    one, two = commands.message(old), commands.message(new)
-    body = TOPIC_BYTES + b"\x01" + b"\x01\0\0\0" + one + b"\x02\0\0\0" + one + two
-    assert made == command(4, body)
+    made = commands.batch(258, "news.breaking", POLICY, [old, new])
+    messages = b"\x02\0\0\0" + message_bytes(old) + message_bytes(new)
+    assert made == command(15, b"\x02\x01\0\0\0\0\0\0" + TOPIC_BYTES + messages)
+
+
+def test_subscribe_with_its_messages() -> None:
+    one = publication(1)
+    made = commands.subscribe(
+        READER, "news.breaking", POLICY, batch=0, seen=True, ref=b'"r"', push=b"{}", messages=[one]
+    )
+    rest = bytes(8) + b"\x01" + b"\x03\0" + b'"r"' + b"\x02\0\0\0{}"
+    assert made == command(5, READER + TOPIC_BYTES + rest + b"\x01\0\0\0" + message_bytes(one))
+
+
+def test_subscribe_with_a_batch() -> None:
+    made = commands.subscribe(
+        READER, "news.breaking", POLICY, batch=513, seen=False, ref=b"", push=b"{}"
+    )
+    rest = b"\x01\x02\0\0\0\0\0\0" + b"\0" + b"\0\0" + b"\x02\0\0\0{}" + b"\0\0\0\0"
+    assert made == command(5, READER + TOPIC_BYTES + rest)
 
 
 @pytest.mark.parametrize(
-    ("token", "bytes_"), [(None, b"\0\0\0\0"), (513, b"\x01\x02\0\0")], ids=["any", "covered"]
+    ("slow", "number"), [("disconnect", 0), ("conflate", 1), ("drop_oldest", 2)]
 )
-def test_subscribe(token: int | None, bytes_: bytes) -> None:
-    made = commands.subscribe(
-        READER, "news.breaking", POLICY, token=token, replay=Replay(1, 5), ref=b'"r"', push=b"{}"
-    )
-    covered = b"\0" if token is None else b"\x01"
-    rest = b"\x01\x05\0\0\0\0\0\0\0" + b"\x03\0" + b'"r"' + b"\x02\0\0\0{}" + b"\0\0\0\0"
-    assert made == command(5, READER + bytes_ + TOPIC_BYTES + covered + rest)
+def test_of_a_topics_policy_it_is_told_what_becomes_of_slow_readers(
+    slow: SlowPolicy, number: int
+) -> None:
+    policy = TopicPolicy(pattern="news.*", slow=slow)
+    (made,) = decoded(commands.batch(1, "news.breaking", policy, []))
+    assert made.fields["topic"] == ("news.breaking", number)
 
 
 def test_a_subscribe_can_be_sent_again_for_somebody_else() -> None:
@@ -108,9 +119,11 @@ def test_a_subscribe_can_be_sent_again_for_somebody_else() -> None:
 
     def made(connection: bytes) -> bytes:
         return commands.subscribe(
-            connection, "news.a", POLICY, token=7, replay=Replay(), ref=b"", push=b"{}"
+            connection, "news.a", POLICY, batch=7, seen=True, ref=b"", push=b"{}"
         )
 
+    for_anybody = made(commands.ANY_CONNECTION)
+    assert commands.subscribe_again(for_anybody, other) == made(other)
     assert commands.subscribe_again(made(READER), other) == made(other)
 
 
@@ -124,20 +137,6 @@ def test_unsubscribe_reply_and_close() -> None:
     )
 
 
-def test_history() -> None:
-    before = envelope(1).id
-
-    def made(before: str | None) -> bytes:
-        return commands.history(
-            READER, "news.breaking", POLICY, token=1, limit=300, before=before, head=b"{"
-        )
-
-    start = READER + b"\x01\0\0\0" + TOPIC_BYTES + b"\x2c\x01"
-    assert made(None) == command(8, start + bytes(17) + b"\x01\0\0\0{")
-    id_ = bytes.fromhex(before.replace("-", ""))
-    assert made(before) == command(8, start + b"\x01" + id_ + b"\x01\0\0\0{")
-
-
 def test_remember_drain_and_count() -> None:
     assert commands.remember(b"xyz") == command(10, b"\x03\0\0\0xyz")
     assert commands.drain(0.0, 9) == command(11, bytes(4) + b"\x09\0\0\0")
@@ -145,18 +144,18 @@ def test_remember_drain_and_count() -> None:
     assert commands.count() == command(12, b"")
 
 
-def test_a_badge_says_whose_it_is_and_when_it_ends() -> None:
+def test_an_auth_state_says_whose_it_is_and_when_it_ends() -> None:
     login = Login(user="42", topics=("a.#",), issued_ms=1, expires_ms=2, ends_ms=3)
-    standing = Standing(login, 2)
-    (made,) = decoded(commands.badge(READER, standing, b"{}"))
-    assert made.name == "badge"
+    auth = AuthState(login, 2)
+    (made,) = decoded(commands.auth(READER, auth, b"{}"))
+    assert made.name == "auth"
     blob = made.fields.pop("blob")
-    assert decode_badge(blob) == standing
+    assert decode_auth(blob) == auth
     assert made.fields == {
-        "connection": READER, "user": "42", "issued_ms": 1, "expires_ms": 3, "push": b"{}"
+        "connection": READER, "user": "42", "issued_ms": 1, "ends_ms": 3, "push": b"{}"
     }  # fmt: skip
-    (nobodys,) = decoded(commands.badge(READER, Standing(None, 1), b"{}"))
-    assert (nobodys.fields["user"], nobodys.fields["expires_ms"]) == ("", 0)
+    (nobodys,) = decoded(commands.auth(READER, AuthState(None, 1), b"{}"))
+    assert (nobodys.fields["user"], nobodys.fields["ends_ms"]) == ("", 0)
 
 
 def test_an_eviction_names_users_and_times() -> None:
@@ -193,8 +192,8 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
     wanted = {
         "capacity": 7, "heartbeat_ms": 50, "linger_ms": 5_000, "message_bytes": 16_384,
         "verbs": 256, "verbs_per_second": 10, "hard_bytes": 4 << 20, "soft_ms": 10_000,
-        "replay_bytes": 1 << 20, "fanout_chunk": 32, "hub_topics": 20_000,
-        "hub_bytes": 256 << 20, "identity_ms": 900_000, "alone_ms": 60_000, "drain_ms": 0,
+        "fanout_chunk": 32, "deflate_bytes": 256, "identities": 1_550_000,
+        "identity_ms": 900_000, "alone_ms": 60_000, "drain_ms": 0,
         "drain_per_second": 2_000, "origins": ["https://a.example"],
         "cookie": "session", "pong_ms": 2_000, "per_address": 3,
         "websocket": True, "sockjs_cookie": False, "handovers": 9,
@@ -207,6 +206,12 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
     ]
 
 
+def test_a_data_plane_of_version_6_takes_over_with_the_settings_that_came_last() -> None:
+    # It had a memory, and refuses one of no topics.
+    (made,) = decoded(commands.settings(GatewaySettings(name="b", region="r"), capacity=1))
+    assert made.fields["once_hub_topics"] > 0
+
+
 def test_any_origin_is_an_empty_list() -> None:
     (made,) = decoded(commands.settings(GatewaySettings(name="b", region="r"), capacity=1))
     assert made.fields["origins"] == []
@@ -217,7 +222,7 @@ def test_any_origin_is_an_empty_list() -> None:
 )
 def test_the_other_end_reads_what_was_written(push: bytes, key: str, version: int | None) -> None:
     made = publication(key=key or None, version=version)
-    (read,) = decoded(commands.publish(1, made))
+    _, read = decoded(commands.publish(1, made))
     assert read.fields["topic"] == TOPIC
     message = read.fields["message"]
     assert (message["key"], message["version"]) == (key, -1 if version is None else version)
@@ -228,11 +233,3 @@ def test_the_other_end_reads_what_was_written(push: bytes, key: str, version: in
 def test_a_command_that_is_too_long_is_an_error_here() -> None:
     with pytest.raises(WireError):
         commands.reply(READER, bytes(16 << 20))
-
-
-def test_the_newest_that_fit() -> None:
-    three = [publication(n) for n in range(3)]
-    size = len(three[0].frame(Variant.RAW))
-    assert commands.that_fit(three, 2 * size) == three[1:]
-    assert commands.that_fit(three, 3 * size) == three
-    assert commands.that_fit(three, size - 1) == []

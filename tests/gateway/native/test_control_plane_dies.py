@@ -271,7 +271,7 @@ AFTER_HELLO = {
     "an event": struct.pack("<IBQ", 9, 132, 1),
     "settings cut short": struct.pack("<I", 20) + SETTINGS[4:24],
     "settings too long": struct.pack("<I", len(SETTINGS) - 3) + SETTINGS[4:] + b"x",
-    "a count that lies": struct.pack("<IBB", 2 + 6, 4, 1) + b"t" + bytes(5),
+    "a count that lies": struct.pack("<IBQB2sI", 1 + 15, 15, 1, 1, b"t\0", 2**32 - 1),
     "close for no reader with half a name": struct.pack("<IB", 12, 9) + bytes(10) + b"\xff",
 }
 

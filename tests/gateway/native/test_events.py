@@ -9,14 +9,13 @@ import pytest
 from fake_dataplane import (
     READER,
     attached,
-    badged,
     counters,
     event,
     handover,
     published,
     refused,
-    uncovered,
     verbs,
+    verbs_with_auth,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +28,6 @@ from gateway.native.events import (
     Handover,
     Published,
     Refused,
-    Uncovered,
     Verbs,
 )
 from gateway.native.wire import WireError
@@ -40,10 +38,8 @@ ALL: list[tuple[bytes, Event]] = [
         Attached(pid=7, attachment=2, readers=3, ports=(8080,), blob=b"marks"),
     ),
     (verbs(b"{}", b""), Verbs(((READER, b"", b"{}"), (READER, b"", b"")))),
-    (badged(b"me", b"{}"), Verbs(((READER, b"me", b"{}"),))),
+    (verbs_with_auth(b"me", b"{}"), Verbs(((READER, b"me", b"{}"),))),
     (verbs(), Verbs(())),
-    (uncovered(b"{}", 9, why=0), Uncovered(READER, 9, True, b"{}")),
-    (uncovered(b"", 9, why=1), Uncovered(READER, 9, False, b"")),
     (published(2**40), Published(2**40)),
     (handover("2001:db8::1"), Handover("2001:db8::1")),
     (counters(readers__websocket=3, accepts=9), Counters({"readers.websocket": 3, "accepts": 9})),
@@ -91,12 +87,11 @@ def test_a_body_cut_short_or_too_long_is_refused(data: bytes, expected: Event) -
         struct.pack("<I", (16 << 20) + 1),
         event(128, b""),
         event(1, b"nfdp\x01\0"),
-        event(129, struct.pack("<H", 2) + bytes(20)),
+        event(129, struct.pack("<H", 6) + bytes(19)),
         event(130, struct.pack("<I", 2**32 - 1)),
-        uncovered(b"{}", why=2),
         event(133, b"\x01\xff"),
     ],
-    ids=["empty", "endless", "unknown", "a command", "version 2", "count", "why", "not UTF-8"],
+    ids=["empty", "endless", "unknown", "a command", "version 6", "count", "not UTF-8"],
 )
 def test_what_is_not_the_protocol_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from dataplanes import (
 )
 from gateways import Response
 
+from gateway.native import commands
+from gateway.outbox import OutboxLimits
 from gateway.settings import GatewaySettings
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
@@ -313,6 +316,25 @@ async def test_out_of_descriptors_it_pauses_and_goes_on(
         await control.counted(accepts=9)
 
 
+async def test_a_pause_ends_in_a_drain_too(tmp_path: Path) -> None:
+    async with (
+        driven(tmp_path, "--threads=1") as (plane, control),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        staying = await stack.enter_async_context(plane.reader())
+        await subscribed(staying, "news.breaking")
+        plane.leave_room_for(3)
+        for _ in range(8):
+            await stack.enter_async_context(plane.reader())
+        await control.until_counter("accept_pauses", 1)
+        # Nobody is told for some hours yet: it only doesn't let readers in any more.
+        control.send(commands.drain(10_000.0, 1))
+        before = plane.cpu
+        # What would spin in this time is what is asked for.
+        await asyncio.sleep(1.5)
+        assert plane.cpu - before < 0.2
+
+
 async def test_a_control_plane_that_comes_while_descriptors_are_out_is_let_in_later(
     tmp_path: Path,
 ) -> None:
@@ -367,3 +389,28 @@ async def test_a_newer_data_plane_has_the_options_of_the_older_one(
                     passed, address = await handed(control)
                     with passed:
                         assert (address, passed.recv(4096)) == (ADDRESSES["v1"], PAGE)
+
+
+async def test_a_take_over_closes_nobody_who_was_let_wait(tmp_path: Path) -> None:
+    roomy = told(outbox=OutboxLimits(soft_bytes=32 << 20, hard_bytes=32 << 20))
+    async with (
+        dataplane(tmp_path, "--threads=1") as plane,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        async with attached(plane, roomy) as control:
+            for topic in ("news.a", "news.b", "news.c"):
+                raw = await stack.enter_async_context(plane.reader(receive_buffer=4096))
+                await subscribed(raw, topic)
+                for _ in range(40):
+                    control.publish(topic, "x" * 200_000)
+            await control.flushed()
+            waits = (await control.count())["outbox_bytes"]
+            # Smaller settings close nobody: what waits already may wait on.
+            small = dataclasses.replace(roomy, outbox_memory=waits * 95 // 100)
+            control.settle(small)
+            await control.counted(readers__websocket=3, closes__slow_reader=0)
+        async with taking_over(plane) as newer:
+            await newer.serves()
+            async with attached(plane, small) as control:
+                await control.flushed()
+                await control.counted(readers__websocket=3, closes__slow_reader=0)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dataplanes import plane_of
 from gateways import Box, Reader, until
 from places import Place
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.gate import TokenSettings
-from gateway.native.core import NativeCore
 from gateway.native.program import find_program
+from gateway.settings import TokenSettings
 from newsfabric.control import revocation
 from newsfabric.errors import SetupError
 from newsfabric.topics import REVOKED
@@ -44,9 +44,7 @@ async def logged_in(box: Box, user: str = "42", **claims: Any) -> AsyncIterator[
 
 def die(box: Box) -> None:
     """Leave the data plane without a word, as a killed process does."""
-    core = box.gateway.core
-    assert isinstance(core, NativeCore)
-    core.plane.close()
+    plane_of(box.gateway.core).close()
 
 
 async def test_a_login_outlives_control_planes_and_data_planes(place: Place) -> None:

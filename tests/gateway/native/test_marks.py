@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import orjson
 import pytest
+from envelopes import envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.known_log import Left
 from gateway.logs import LeftLogs, Logs
-from gateway.native.marks import decode_marks, encode_marks
+from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.wire import MAX_BLOB
-from gateway.position import MAX_SEQ
-from newsfabric.envelope import MAX_MS
+from gateway.position import MAX_SEQ, Position
+from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.store.logs import DirectoryRow, Log
 
 LOG = Log("oregon", "oregon-router-1", 1_000_000)
@@ -95,6 +96,25 @@ def test_a_directory_row_that_was_known_before_is_learned_again(logs: Logs) -> N
     assert known.missing() == [(4, 4), (6, 7)]
 
 
+def message(log: Log, seq: int) -> Envelope:
+    return envelope(seq, origin=log.region, router=log.router, epoch=log.epoch)
+
+
+def test_what_was_published_since_counts_as_seen(logs: Logs) -> None:
+    marks = b"".join(encode_mark(message(LOG, seq)) for seq in (6, 4, 6))
+    (told,) = decode_marks(encode_marks(logs.left(), MAX_BLOB) + marks).logs
+    assert (told.start, told.seen, told.low) == (2, ((1, 6),), 6)
+
+
+def test_so_does_what_was_published_of_a_log_that_wasnt_left(logs: Logs) -> None:
+    blob = encode_marks(logs.left(), MAX_BLOB) + encode_mark(message(OTHER, 2))
+    later = Logs(9_000_000)
+    later.take(decode_marks(blob), now=500.0)
+    known = later.learn(DirectoryRow(OTHER, version=3, low=3), now=500.0)
+    assert known is not None
+    assert (known.start, known.missing()) == (0, [(1, 1), (3, 3)])
+
+
 def test_several_logs_are_left_and_none() -> None:
     logs = Logs(9_000_000)
     assert decode_marks(encode_marks(logs.left(), MAX_BLOB)) == LeftLogs((), 9_000_000)
@@ -117,6 +137,31 @@ def test_of_too_many_runs_the_first_are_left_and_the_rest_is_read_once_more() ->
     known = later.find(LOG)
     assert known is not None
     assert known.missing() == [*((seq, seq) for seq in range(2, 127, 2)), (128, 400)]
+
+
+def test_of_too_many_logs_those_that_ended_first_are_left_out_and_not_read_again() -> None:
+    logs = Logs(9_000_000)
+    for n in range(40):
+        log = Log("oregon", "oregon-router-1", 1_000_000 + n)
+        for seq in (1, 2):
+            logs.saw(log, seq)
+        logs.learn(DirectoryRow(log, version=3, low=2, ended=2), now=100.0)
+    open_log = Log("oregon", "oregon-router-1", 999_999)
+    logs.saw(open_log, 1)
+    whole = encode_marks(logs.left(), MAX_BLOB)
+    left = decode_marks(encode_marks(logs.left(), len(whole) // 2))
+    epochs = [one.log.epoch for one in left.logs]
+    # What more may come of is left, however old.
+    assert epochs[-1] == 999_999
+    oldest = min(epochs[:-1])
+    assert epochs[:-1] == list(range(oldest, 1_000_040))
+    assert left.forgotten_ms == oldest - 1
+    later = Logs(9_000_000)
+    later.take(left, now=500.0)
+    gone = Log("oregon", "oregon-router-1", 1_000_000)
+    assert later.learn(DirectoryRow(gone, version=3, low=2, ended=2), now=500.0) is None
+    # And who may lack something of it is told.
+    assert later.forgot_what_lacks(Position(1_000_000, {}))
 
 
 def test_more_logs_than_there_is_room_for_are_not_left() -> None:
@@ -143,6 +188,9 @@ FIELDS = ["oregon", "r", 7, 0, [[1, 2], [5, 5]], [[2, 2]], 2, 6, [[2, 2]], 9]
         orjson.dumps([4, 0, 0, [FIELDS[:-1]]]),
         orjson.dumps([4, 0, 0, [[*FIELDS, 1]]]),
         orjson.dumps([3, 0, 0, [FIELDS]]),
+        b"[4,0,0,[]]\n", b"[4,0,0,[]]\n7", b'[4,0,0,[]]\n["oregon","r",7]',
+        b'[4,0,0,[]]\n["oregon","r",7,0]', b'[4,0,0,[]]\n["oregon",null,7,1]',
+        b'\n["oregon","r",7,1]',
     ],
 )  # fmt: skip
 def test_what_isnt_marks_is_refused(blob: bytes) -> None:

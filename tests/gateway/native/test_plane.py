@@ -21,13 +21,12 @@ from fake_dataplane import (
     handover,
     published,
     refused,
-    uncovered,
     verbs,
 )
 from gateways import until
 
 from gateway.native import commands
-from gateway.native.events import TAKEN_OVER, Attached, Uncovered
+from gateway.native.events import OTHER_VERSION, TAKEN_OVER, Attached
 from gateway.native.plane import Plane, State
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
@@ -64,11 +63,8 @@ class Listener:
     def replaced(self) -> None:
         self._add("replaced")
 
-    def verb(self, connection: bytes, badge: bytes, text: bytes) -> None:
+    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
         self._add((connection, text))
-
-    def uncovered(self, event: Uncovered) -> None:
-        self._add(event)
 
     def handed_over(
         self, connection: socket.socket, address: str, closed: Callable[[], None]
@@ -82,26 +78,26 @@ class Listener:
 
 
 class Pair:
-    """A plane with its guest, attached to a data plane of ours."""
+    """A plane with its handler, attached to a data plane of ours."""
 
-    def __init__(self, fake: FakeDataplane, plane: Plane, guest: Listener) -> None:
-        self.fake, self.plane, self.guest = fake, plane, guest
+    def __init__(self, fake: FakeDataplane, plane: Plane, handler: Listener) -> None:
+        self.fake, self.plane, self.handler = fake, plane, handler
         self.visit: Visit
 
     async def attached(self, attachment: int = 1, blob: bytes = b"") -> None:
         self.visit = await self.fake.visited()
         await self.visit.greet(attachment=attachment, blob=blob)
-        await self.guest.hear(("attached", attachment, blob))
+        await self.handler.hear(("attached", attachment, blob))
 
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
-        guest = Listener()
-        plane = Plane(TOLD, Path("/nowhere"), path, guest)
-        pair = Pair(fake, plane, guest)
-        staying = asyncio.create_task(plane.stay_attached())
+        handler = Listener()
+        plane = Plane(TOLD, Path("/nowhere"), path)
+        pair = Pair(fake, plane, handler)
+        staying = asyncio.create_task(plane.stay_attached(handler))
         await pair.attached(attachment=3, blob=b"marks")
         yield pair
         plane.close()
@@ -116,18 +112,16 @@ async def test_attaching_tells_the_settings_and_learns_port_and_pid(pair: Pair) 
     assert (pair.plane.state, pair.plane.port, pair.plane.pid) == (State.ATTACHED, 8080, 99)
 
 
-async def test_what_readers_say_is_told_to_the_guest(pair: Pair) -> None:
-    await pair.visit.say(verbs(b"{}", b"[]") + uncovered(b"[]", 4) + counters(accepts=1))
-    await pair.guest.hear(
-        (READER, b"{}"), (READER, b"[]"), Uncovered(READER, 4, True, b"[]"), {"accepts": 1}
-    )
+async def test_what_readers_say_is_told_to_the_handler(pair: Pair) -> None:
+    await pair.visit.say(verbs(b"{}", b"[]") + counters(accepts=1))
+    await pair.handler.hear((READER, b"{}"), (READER, b"[]"), {"accepts": 1})
 
 
 async def handed_over(pair: Pair, address: str) -> None:
     ours, theirs = socket.socketpair()
     theirs.send(b"GET /")
     pair.visit.hand_over(handover(address), ours.fileno())
-    await pair.guest.hear((b"GET /", address))
+    await pair.handler.hear((b"GET /", address))
     ours.close()
     theirs.close()
 
@@ -140,19 +134,19 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(pair: Pair
     await handed_over(pair, "192.0.2.1")
     await handed_over(pair, "192.0.2.1")
     await handed_over(pair, "192.0.2.2")
-    pair.guest.closings.pop()()
+    pair.handler.closings.pop()()
     assert await pair.visit.hear_named("gone") == {"address": "192.0.2.2"}
     pair.visit.leave()
     await until(lambda: pair.plane.state is State.AWAY)
     # Nobody hears of this one, so nobody may be told that it is there.
-    pair.guest.closings.pop()()
+    pair.handler.closings.pop()()
     pair.visit = await pair.fake.visited()
     await pair.visit.hear_named("hello")
     await pair.visit.say(attached(attachment=4))
     assert await pair.visit.hear_named("kept") == {"connections": {"192.0.2.1": 1}}
     assert (await pair.visit.hear()).name == "settings"
-    await pair.guest.hear(("attached", 4, b""))
-    pair.guest.closings.pop()()
+    await pair.handler.hear(("attached", 4, b""))
+    pair.handler.closings.pop()()
     assert await pair.visit.hear_named("gone") == {"address": "192.0.2.1"}
 
 
@@ -161,8 +155,8 @@ async def test_how_many_may_be_handed_over_leaves_descriptors_for_the_rest(
 ) -> None:
     with Descriptors.bounded():
         async with fake_dataplane(tmp_path / "control") as fake:
-            plane = Plane(TOLD, Path("/nowhere"), fake.path, Listener())
-            attaching = asyncio.create_task(plane.attach())
+            plane = Plane(TOLD, Path("/nowhere"), fake.path)
+            attaching = asyncio.create_task(plane.attach(Listener()))
             visit = await fake.visited()
             assert (await visit.greet())["handovers"] == 128
             await asyncio.wait_for(attaching, 60)
@@ -175,7 +169,7 @@ async def test_a_publication_is_done_when_its_fan_out_is_over(pair: Pair) -> Non
         pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
     numbers = [(await pair.visit.hear_named("publish"))["number"] for _ in range(3)]
     await pair.visit.say(published(numbers[1]) + counters())
-    await pair.guest.hear({})
+    await pair.handler.hear({})
     assert done == [0, 1]
 
 
@@ -191,7 +185,7 @@ async def test_unfinished_publications_are_sent_again_after_the_settings(pair: P
     again = [await pair.visit.hear_named("publish") for _ in range(2)]
     assert [command["number"] for command in again] == [2, 3]
     await pair.visit.say(published(3) + counters())
-    await pair.guest.hear({})
+    await pair.handler.hear({})
     assert done == [0, 1, 2]
 
 
@@ -217,7 +211,7 @@ async def test_who_is_replaced_stays_away_and_finishes_nothing(pair: Pair) -> No
     done: list[int] = []
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.say(refused("replaced"))
-    await pair.guest.hear("replaced")
+    await pair.handler.hear("replaced")
     pair.visit.leave()
     pair.plane.publish(publication(2), lambda: done.append(2))
     pair.plane.close()
@@ -233,14 +227,14 @@ async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: P
     await pair.attached(attachment=4, blob=b"marks")
     number = (await pair.visit.hear_named("publish"))["number"]
     await pair.visit.say(published(number) + counters())
-    await pair.guest.hear({})
+    await pair.handler.hear({})
     assert (pair.plane.state, done) == (State.ATTACHED, [1])
 
 
 async def test_room_is_told_when_it_changes(pair: Pair) -> None:
-    pair.plane.resize(10)
-    pair.plane.resize(9)
-    assert (await pair.visit.hear_named("settings"))["capacity"] == 9
+    for room in (9, 9, 8):
+        pair.plane.resize(room)
+    assert [(await pair.visit.hear_named("settings"))["capacity"] for _ in "ab"] == [9, 8]
 
 
 async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
@@ -253,7 +247,7 @@ async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
 
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     done: list[int] = []
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, patience=5.0))
+    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
     assert await pair.visit.hear_named("drain") == {"seconds_ms": 0, "per_second": 5}
     # Readers who weren't told yet still get what is published.
     pair.plane.publish(publication(1), lambda: done.append(1))
@@ -262,11 +256,11 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
     assert (pair.plane.state, done) == (State.GONE, [1])
-    await pair.plane.drain(0.0, 5, patience=5.0)
+    await pair.plane.drain(0.0, 5, within=5.0)
 
 
 async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair: Pair) -> None:
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, patience=5.0))
+    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
     for attachment in (4, 5):
         await pair.visit.hear_named("drain")
         await pair.visit.say(refused(TAKEN_OVER))
@@ -283,7 +277,7 @@ async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair:
     await pair.visit.say(refused(TAKEN_OVER))
     pair.visit.leave()
     await until(lambda: pair.plane.state is State.AWAY)
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, patience=5.0))
+    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
     await pair.attached(4)
     await pair.visit.hear_named("drain")
     pair.visit.leave()
@@ -292,8 +286,8 @@ async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair:
 
 async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_path: Path) -> None:
     async with fake_dataplane(tmp_path / "control") as fake:
-        plane = Plane(TOLD, Path("/nowhere"), tmp_path / "control", Listener())
-        attaching = asyncio.create_task(plane.attach())
+        plane = Plane(TOLD, Path("/nowhere"), tmp_path / "control")
+        attaching = asyncio.create_task(plane.attach(Listener()))
         for _ in range(2):
             visit = await fake.visited()
             await visit.hear_named("hello")
@@ -306,40 +300,81 @@ async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_pa
 
 
 async def test_a_program_that_ends_at_once_is_said_so(tmp_path: Path) -> None:
-    plane = Plane(TOLD, Path("/bin/false"), tmp_path / "control", Listener())
+    plane = Plane(TOLD, Path("/bin/false"), tmp_path / "control")
     with pytest.raises(ConfigError, match="ended with code 1"):
-        await plane.attach()
+        await plane.attach(Listener())
 
 
-async def test_a_data_plane_of_another_release_is_said_so_with_what_helps(tmp_path: Path) -> None:
+async def test_why_a_data_plane_refuses_us_is_said(tmp_path: Path) -> None:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
-        plane = Plane(TOLD, Path("/opt/newsfabric-dataplane"), path, Listener())
-        attaching = asyncio.create_task(plane.attach())
+        plane = Plane(TOLD, Path("/nowhere"), path)
+        attaching = asyncio.create_task(plane.attach(Listener()))
         visit = await fake.visited()
         await visit.hear_named("hello")
-        await visit.say(refused("bad version"))
+        await visit.say(refused("no room"))
         visit.leave()
         with pytest.raises(ConfigError) as refusal:
             await asyncio.wait_for(attaching, 60)
-        assert str(refusal.value) == (
-            f"the data plane at {path} refuses us (bad version); if it is of an older release, have"
-            f" one of this release take over from it: newsfabric-dataplane --take-over"
-            f" --control {path}"
-        )
+        assert str(refusal.value) == f"the data plane at {path} refuses us: no room"
+        plane.close()
+
+
+def program_of(tmp_path: Path, *lines: str) -> Path:
+    """A program that does what ``lines`` say."""
+    program = tmp_path / "program"
+    program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+    program.chmod(0o755)
+    return program
+
+
+async def attaching_to_another_version(fake: FakeDataplane, plane: Plane) -> asyncio.Task[None]:
+    """Has ``plane`` attach to a data plane that speaks another version of the protocol."""
+    attaching = asyncio.create_task(plane.attach(Listener()))
+    visit = await fake.visited()
+    await visit.hear_named("hello")
+    await visit.say(refused(OTHER_VERSION))
+    visit.leave()
+    return attaching
+
+
+async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path: Path) -> None:
+    path = tmp_path / "control"
+    program = program_of(tmp_path, 'echo "$$ $@" > "$0.said"', "echo serving", "exec sleep 60")
+    async with fake_dataplane(path) as fake:
+        plane = Plane(TOLD, program, path)
+        attaching = await attaching_to_another_version(fake, plane)
+        visit = await fake.visited()
+        pid, _, options = program.with_name("program.said").read_text().partition(" ")
+        await visit.greet(pid=int(pid))
+        await asyncio.wait_for(attaching, 60)
+        assert options == f"--take-over --control {path}\n"
+        assert (plane.state, plane.pid) == (State.ATTACHED, int(pid))
+        visit.leave()
+        await plane.drain(0.0, 1, within=0.0)
+
+
+async def test_if_our_own_cant_take_over_from_it_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "control"
+    program = program_of(tmp_path, 'echo "failed: it is too old"')
+    async with fake_dataplane(path) as fake:
+        plane = Plane(TOLD, program, path)
+        attaching = await attaching_to_another_version(fake, plane)
+        with pytest.raises(ConfigError) as failure:
+            await asyncio.wait_for(attaching, 60)
+        assert str(failure.value) == "the new data plane didn't take over: it is too old"
+        assert plane.state is State.AWAY
         plane.close()
 
 
 async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_text('#!/bin/sh\necho "$@" > "$0.said"\nexec sleep 60\n')
-    program.chmod(0o755)
+    program = program_of(tmp_path, 'echo "$@" > "$0.said"', "exec sleep 60")
     path = tmp_path / "control"
     # A socket that a killed data plane left.
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
-    plane = Plane(TOLD, program, path, Listener())
-    attaching = asyncio.create_task(plane.attach())
+    plane = Plane(TOLD, program, path)
+    attaching = asyncio.create_task(plane.attach(Listener()))
     async with asyncio.timeout(60):
         while not (said := program.with_name("program.said")).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -349,4 +384,4 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
         await asyncio.wait_for(attaching, 60)
         assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
         visit.leave()
-        await plane.drain(0.0, 1, patience=0.0)
+        await plane.drain(0.0, 1, within=0.0)

@@ -22,7 +22,7 @@ from gateways import Reader, settle
 
 from bench.soak.messages import Router
 from newsfabric import topology
-from newsfabric.amqp import Publisher
+from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.link import connect
 from newsfabric.control import Tick, encode_tick
 from newsfabric.envelope import Envelope, encode
@@ -95,7 +95,7 @@ class Gateway:
 class Feed:
     """One router on the box's broker, whose queue outlives gateways."""
 
-    def __init__(self, store: Store, publisher: Publisher) -> None:
+    def __init__(self, store: Store, publisher: ConfirmingPublisher) -> None:
         self.store, self._publisher = store, publisher
         self._router = Router()
 

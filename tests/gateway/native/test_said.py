@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.native.said import SHORT, Said, Sayings
-from gateway.protocol import Ping
-from gateway.resume import Recalled
+from gateway.protocol import Ping, Subscribed
+from gateway.recalled import Recalled
 
 ANSWER = b"x" * 1_000
 
@@ -44,9 +44,6 @@ def test_an_answer_that_grows_is_weighed_again() -> None:
     assert (sayings.find(b"1"), sayings.find(b"2")) == (None, other)
     sayings.weigh(one)
     assert sayings.find(b"1") is None, "what is forgotten stays so"
-    other.answer = bytes(20_000)
-    sayings.weigh(other)
-    assert (len(sayings), sayings.kept_bytes) == (0, 0)
 
 
 def test_a_long_text_is_not_remembered() -> None:
@@ -56,12 +53,18 @@ def test_a_long_text_is_not_remembered() -> None:
     assert sayings.find(long.text) is None
 
 
-def test_what_was_missed_is_not_kept_alive() -> None:
+def test_what_was_replayed_is_not_kept_alive() -> None:
     one = said(1)
-    missed = Recalled([])
-    one.note_missed(missed)
-    assert one.misses(missed)
-    assert not one.misses(Recalled([]))
-    del missed
-    assert one.missed is not None
-    assert one.missed() is None
+    replay, told = Recalled([]), Subscribed("AQ")
+    one.note(replay, told, 7, b"answer")
+    assert (one.told, one.batch, one.answer) == (told, 7, b"answer")
+    assert one.replays(replay)
+    # Another one, though it holds the same.
+    assert not one.replays(Recalled([]))
+    del replay
+    assert one.replay is not None
+    assert one.replay() is None
+
+
+def test_what_was_never_answered_replays_nothing() -> None:
+    assert not said(1).replays(Recalled([]))

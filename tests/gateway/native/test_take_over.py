@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dataplanes import plane_of
 from gateways import Box, until
 from places import Place
 
-from gateway.native.core import NativeCore
 from gateway.native.program import find_program
 from newsfabric.errors import SetupError
 
@@ -28,12 +28,6 @@ except SetupError as exc:
     pytest.skip(str(exc), allow_module_level=True)
 
 TOPIC = "news.breaking"
-
-
-def core_of(box: Box) -> NativeCore:
-    core = box.gateway.core
-    assert isinstance(core, NativeCore)
-    return core
 
 
 async def take_over(box: Box) -> dict[str, Any]:
@@ -79,10 +73,10 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
             raise AssertionError
 
         publishing = asyncio.create_task(publish())
-        before = core_of(one).plane.pid
+        before = plane_of(one.gateway.core).pid
         for _ in range(3):
             after = (await take_over(one))["dataplane_pid"]
-            assert (after != before, core_of(one).plane.pid) == (True, after)
+            assert (after != before, plane_of(one.gateway.core).pid) == (True, after)
             before = after
         saying = False
         count = await publishing
@@ -94,7 +88,7 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
             first, _ = await deflating.read_frame()
             assert first == 0xC1
         await raw.is_up_to_date()
-        assert core_of(one).readers == 3
+        assert one.gateway.core.reader_count == 3
 
 
 async def test_requests_that_come_meanwhile_are_served_or_told_to_come_again(
@@ -153,10 +147,10 @@ async def test_one_that_fails_is_said_so_and_changes_nothing(
     box: tuple[Place, Box], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, one = box
-    plane = core_of(one).plane
+    plane = plane_of(one.gateway.core)
     async with one.reader(TOPIC) as reader:
         for program, why in (("/bin/false", "said nothing"), ("/bin/echo", "--take-over")):
-            monkeypatch.setattr(plane, "_program", Path(program))
+            monkeypatch.setattr(plane._child, "_program", Path(program))
             answer = await one.request("POST", "/take-over", port=one.gateway.admin_port)
             assert answer.status == 409
             assert why in answer.json()["error"]
@@ -166,7 +160,7 @@ async def test_one_that_fails_is_said_so_and_changes_nothing(
 
 async def test_one_that_an_operator_starts_by_hand_is_found(box: tuple[Place, Box]) -> None:
     place, one = box
-    plane = core_of(one).plane
+    plane = plane_of(one.gateway.core)
     async with one.reader(TOPIC) as reader:
         attachment, before = plane.attachment, plane.pid
         command = [str(find_program()), "--take-over", "--control", str(place.socket)]
@@ -190,9 +184,9 @@ async def test_a_control_plane_that_dies_meanwhile_is_followed_by_another(tmp_pa
             reader = await stack.enter_async_context(first.reader(TOPIC))
             await place.say(first, 0)
             assert await reader.hear_bodies(1) == [0]
-            taking = asyncio.create_task(core_of(first).plane.take_over())
+            taking = asyncio.create_task(plane_of(first.gateway.core).take_over())
             await asyncio.sleep(0)
-            core_of(first).plane.close()
+            plane_of(first.gateway.core).close()
             taking.cancel()
             await asyncio.wait([taking])
             await place.lose(first, 1)
@@ -207,6 +201,6 @@ async def test_without_a_data_plane_there_is_nothing_to_take_over(
     box: tuple[Place, Box], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, one = box
-    monkeypatch.setattr(core_of(one).plane, "_taking_over", True)
+    monkeypatch.setattr(plane_of(one.gateway.core), "_taking_over", True)
     answer = await one.request("POST", "/take-over", port=one.gateway.admin_port)
     assert answer.status == 409

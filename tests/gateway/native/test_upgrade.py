@@ -7,10 +7,10 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from dataplanes import plane_of
 from gateways import Box, until
 from places import Place
 
-from gateway.native.core import NativeCore
 from gateway.native.program import find_program
 from newsfabric.errors import SetupError
 
@@ -22,9 +22,7 @@ except SetupError as exc:
 
 def die(box: Box) -> None:
     """Leave the data plane without a word, as a killed process does."""
-    core = box.gateway.core
-    assert isinstance(core, NativeCore)
-    core.plane.close()
+    plane_of(box.gateway.core).close()
 
 
 @pytest.fixture
@@ -78,15 +76,14 @@ async def test_alone_for_too_long_the_data_plane_drains(place: Place) -> None:
 async def test_a_data_plane_that_dies_is_started_again_on_its_port(place: Place) -> None:
     async with place.control_plane() as box:
         async with box.reader() as reader:
-            core = box.gateway.core
-            assert isinstance(core, NativeCore)
-            process = core.plane._process
+            plane = plane_of(box.gateway.core)
+            process = plane._child._process
             assert process is not None
-            attachment = core.plane.attachment
+            attachment = plane.attachment
             process.kill()
             code, _ = await reader.hear_close()
             assert code is None
-        await until(lambda: core.plane.attachment > attachment)
+        await until(lambda: plane.attachment > attachment)
         async with box.reader("news.breaking") as reader:
             await place.say(box, "again")
             assert await reader.hear_bodies(1) == ["again"]

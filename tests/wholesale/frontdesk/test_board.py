@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from authorities import certify
-from core_desk import until
+from core_cluster import until
 from house import DUBLIN, FABRIC, JSON, SETTINGS, House, open_house
 from pictures import BOX, ROUTER
 from signing import AUDIENCE, ISSUER, keys_file, token

@@ -31,7 +31,7 @@ def boxes(*reports: LoadReport, now: float = 0.0) -> Boxes:
 
 
 def offered(known: Boxes, now: float = 0.0) -> list[str]:
-    return [offer.report.box for offer in known.offer(now=now)]
+    return [offer.report.box for offer in known.offers(now=now)]
 
 
 def test_who_takes_the_first_box_has_chosen_by_weight():
@@ -48,7 +48,7 @@ def test_a_box_that_has_just_become_ready_begins_with_its_even_share():
         state = "ready" if now >= 60 else "starting"
         known.report(report("a", 900, sent_ms=now), now=now)
         known.report(report("b", 0, state=state, sent_ms=now), now=now)
-        shares = {offer.report.box: offer.weight for offer in known.offer(now=now)}
+        shares = {offer.report.box: offer.weight for offer in known.offers(now=now)}
         if now == 60:
             assert shares["b"] == pytest.approx(0.5)
     assert shares["b"] == pytest.approx(0.75)
@@ -114,7 +114,7 @@ def test_whoever_is_offered_reported_lately_is_ready_and_has_room(
         sent = report(box, connections, state=state, capacity=100, sent_ms=n)
         assert known.report(sent, now=now)
         last[box] = (sent, now)
-        found = known.offer(now=now)
+        found = known.offers(now=now)
         for each in (offer.report for offer in found):
             assert last[each.box][0] == each
             assert now - last[each.box][1] <= 5.0

@@ -16,11 +16,11 @@ from typing import Any
 import orjson
 import pytest
 from clusters import client_cluster, core_cluster, reported
-from core_desk import EPOCH, Desk, running
+from core_cluster import EPOCH, CoreCluster, running
 from loads import load
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
-from newsfabric.amqp import Consumer, Delivery, Publisher
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.pace import Rate
@@ -59,7 +59,7 @@ class Shovels:
 
     async def carry(self, source: StubBroker, exchange: str, to: StubBroker, into: str) -> None:
         link = to.connect()
-        publisher: Publisher = await link.publisher()
+        publisher: ConfirmingPublisher = await link.publisher()
         queue = source.tap(exchange)
         taken: list[Consumer] = []
 
@@ -80,8 +80,8 @@ async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
     """The URL of a frontdesk with a router behind it."""
     client, core = client_cluster(), core_cluster()
     store = MemoryStore(topics, now_ms=lambda: EPOCH)
-    desk = Desk(core, core.connect(), store, topics)
-    await desk.open()
+    cluster = CoreCluster(core, core.connect(), store, topics)
+    await cluster.open()
     service = FrontdeskService(
         FrontdeskSettings(
             name="oregon-frontdesk-1", region="oregon", api_keys=keys, history_rate=OFTEN
@@ -99,7 +99,7 @@ async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
     await shovels.carry(client, "publish", core, "intake")
     await shovels.carry(core, "receipts", client, "receipts")
     reporting = asyncio.create_task(report_a_box(core))
-    async with running(desk):
+    async with running(cluster):
         yield f"http://127.0.0.1:{service.port}"
         stop.set()
         await serving

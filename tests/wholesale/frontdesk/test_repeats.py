@@ -12,7 +12,7 @@ from newsfabric.errors import StoreUnavailable
 from wholesale.frontdesk.repeats import Name, Repeats
 
 
-class Desk:
+class Frontdesk:
     """Publishes as its ``says`` do, one after the other, and knows what time it is."""
 
     def __init__(self, *says: str | Exception) -> None:
@@ -42,77 +42,77 @@ class Desk:
 
 
 async def test_the_same_again_is_answered_with_the_first_id() -> None:
-    desk = Desk("one", "two")
-    assert await desk.ask() == ("one", False)
-    assert await desk.ask() == ("one", True)
-    assert desk.published == 1
+    frontdesk = Frontdesk("one", "two")
+    assert await frontdesk.ask() == ("one", False)
+    assert await frontdesk.ask() == ("one", True)
+    assert frontdesk.published == 1
 
 
 async def test_another_publishers_message_of_that_name_is_another() -> None:
-    desk = Desk("one", "two")
-    assert await desk.ask(app_id="cms") == ("one", False)
-    assert await desk.ask(app_id="web") == ("two", False)
+    frontdesk = Frontdesk("one", "two")
+    assert await frontdesk.ask(app_id="cms") == ("one", False)
+    assert await frontdesk.ask(app_id="web") == ("two", False)
 
 
 async def test_another_body_under_the_same_name_is_for_the_router_to_judge() -> None:
-    desk = Desk("one", "the router's word")
-    await desk.ask()
-    assert await desk.ask(body=b"[]") == ("the router's word", False)
-    assert await desk.ask() == ("one", True)
+    frontdesk = Frontdesk("one", "the router's word")
+    await frontdesk.ask()
+    assert await frontdesk.ask(body=b"[]") == ("the router's word", False)
+    assert await frontdesk.ask() == ("one", True)
 
 
 async def test_after_ten_minutes_it_is_a_new_message() -> None:
-    desk = Desk("one", "two")
-    await desk.ask()
-    desk.now = 599.9
-    assert await desk.ask() == ("one", True)
-    desk.now = 600.0
-    assert await desk.ask() == ("two", False)
+    frontdesk = Frontdesk("one", "two")
+    await frontdesk.ask()
+    frontdesk.now = 599.9
+    assert await frontdesk.ask() == ("one", True)
+    frontdesk.now = 600.0
+    assert await frontdesk.ask() == ("two", False)
 
 
 async def test_of_many_the_oldest_is_forgotten() -> None:
-    desk = Desk("one", "two", "three", "again")
+    frontdesk = Frontdesk("one", "two", "three", "again")
     for message_id in ("m-1", "m-2", "m-3"):
-        await desk.ask(message_id)
-    assert len(desk.repeats) == 2
-    assert await desk.ask("m-3") == ("three", True)
-    assert await desk.ask("m-1") == ("again", False)
+        await frontdesk.ask(message_id)
+    assert len(frontdesk.repeats) == 2
+    assert await frontdesk.ask("m-3") == ("three", True)
+    assert await frontdesk.ask("m-1") == ("again", False)
 
 
 async def test_two_at_once_are_one_message() -> None:
-    desk = Desk("one", "two")
-    desk.gate.clear()
-    asking = [asyncio.create_task(desk.ask()) for _ in range(3)]
+    frontdesk = Frontdesk("one", "two")
+    frontdesk.gate.clear()
+    asking = [asyncio.create_task(frontdesk.ask()) for _ in range(3)]
     await asyncio.sleep(0)
-    desk.gate.set()
+    frontdesk.gate.set()
     assert await asyncio.gather(*asking) == [("one", False), ("one", True), ("one", True)]
-    assert desk.published == 1
+    assert frontdesk.published == 1
 
 
 async def test_a_rejection_isnt_kept() -> None:
-    desk = Desk("rejected", "one")
-    assert await desk.ask() == ("rejected", False)
-    assert await desk.ask() == ("one", False)
+    frontdesk = Frontdesk("rejected", "one")
+    assert await frontdesk.ask() == ("rejected", False)
+    assert await frontdesk.ask() == ("one", False)
 
 
 async def test_what_failed_is_tried_again_and_those_who_waited_are_told() -> None:
-    desk = Desk(StoreUnavailable("away"), "one")
-    desk.gate.clear()
-    asking = [asyncio.create_task(desk.ask()) for _ in range(2)]
+    frontdesk = Frontdesk(StoreUnavailable("away"), "one")
+    frontdesk.gate.clear()
+    asking = [asyncio.create_task(frontdesk.ask()) for _ in range(2)]
     await asyncio.sleep(0)
-    desk.gate.set()
+    frontdesk.gate.set()
     for asked in asking:
         with pytest.raises(StoreUnavailable):
             await asked
-    assert await desk.ask() == ("one", False)
+    assert await frontdesk.ask() == ("one", False)
 
 
 async def test_nobody_else_waits_when_one_goes_away() -> None:
-    desk = Desk("one", "two")
-    desk.gate.clear()
-    first = asyncio.create_task(desk.ask())
-    second = asyncio.create_task(desk.ask())
+    frontdesk = Frontdesk("one", "two")
+    frontdesk.gate.clear()
+    first = asyncio.create_task(frontdesk.ask())
+    second = asyncio.create_task(frontdesk.ask())
     await asyncio.sleep(0)
     second.cancel()
-    desk.gate.set()
+    frontdesk.gate.set()
     assert await first == ("one", False)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from clusters import client_cluster, core_cluster, reported
-from core_desk import until
+from core_cluster import until
 from envelopes import envelope
 from gateways import opened_box
 from house import DUBLIN, FABRIC, JSON, LOAD, SETTINGS, House, open_house
@@ -20,7 +20,7 @@ from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
-from gateway.gate import TokenSettings
+from gateway.settings import TokenSettings
 from newsfabric import control
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker

@@ -165,7 +165,7 @@ class City:
     def _come(self, number: int, count: int) -> None:
         made, offers = self.caches[number]
         if self.now - made >= 5.0 or not offers:
-            offers = self.rng.choice(self.desks).offer(now=self.now)
+            offers = self.rng.choice(self.desks).offers(now=self.now)
             self.caches[number] = (self.now, offers)
         if not offers:
             return

@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from core_desk import EPOCH, Desk, running, until
+from core_cluster import EPOCH, CoreCluster, running, until
 from envelopes import START_MS, envelope
 
 from newsfabric import metrics, topology
 from newsfabric.amqp import Message, Properties
 from newsfabric.envelope import Envelope
 from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
-from newsfabric.mailbox import MARK, MARK_KEY, Kept, Mark, MarkKind, encode_mark
+from newsfabric.mailbox import MARK, MARK_KEY, Kept, MarkKind, UserMark, encode_mark
 from newsfabric.store import Store
 from newsfabric.store.memory import MemoryStore
 from wholesale.mailbox import counters
@@ -44,7 +44,7 @@ class FailingStore(MemoryStore):
         self._fail("kept")
         return await super().kept(topic, id)
 
-    async def mark(self, marks: Sequence[Mark]) -> None:
+    async def mark(self, marks: Sequence[UserMark]) -> None:
         self._fail("mark")
         await super().mark(marks)
 
@@ -53,26 +53,26 @@ class FailingStore(MemoryStore):
 
 
 @pytest.fixture
-async def desk(desk: Desk) -> Desk:
+async def core(core: CoreCluster) -> CoreCluster:
     """A core with a letter in the store, and a tap on what is published to its routers."""
-    desk.store = FailingStore(desk.topics, now_ms=lambda: EPOCH)
-    await desk.store.write([LETTER])
-    desk.taps["intake"] = desk.broker.tap("intake")
-    desk.seen["intake"] = []
-    return desk
+    core.store = FailingStore(core.topics, now_ms=lambda: EPOCH)
+    await core.store.write([LETTER])
+    core.taps["intake"] = core.broker.tap("intake")
+    core.seen["intake"] = []
+    return core
 
 
 @contextlib.asynccontextmanager
-async def marking(desk: Desk, *, store: Store | None = None) -> AsyncIterator[Marking]:
-    link = desk.broker.connect()
+async def marking(core: CoreCluster, *, store: Store | None = None) -> AsyncIterator[Marking]:
+    link = core.broker.connect()
     made = Marking(
-        store=store or desk.store,
-        topics=desk.topics,
+        store=store or core.store,
+        topics=core.topics,
         publisher=await link.publisher(),
         now_ms=lambda: NOW_MS,
     )
     source = QueueSource()
-    consumer = await link.consumer("mailbox.1", functools.partial(made.offer, source))
+    consumer = await link.consumer("mailbox.1", functools.partial(made.take_delivery, source))
     source.attach(consumer)
     task = asyncio.create_task(made.run())
     try:
@@ -84,28 +84,30 @@ async def marking(desk: Desk, *, store: Store | None = None) -> AsyncIterator[Ma
         await link.close()
 
 
-def marked(kind: MarkKind = "read", at: int = 10, letter: Envelope = LETTER) -> Mark:
-    return Mark(topic=letter.topic, id=letter.id, kind=kind, at_ms=START_MS + at)
+def marked(kind: MarkKind = "read", at: int = 10, letter: Envelope = LETTER) -> UserMark:
+    return UserMark(topic=letter.topic, id=letter.id, kind=kind, at_ms=START_MS + at)
 
 
-def send(desk: Desk, *marks: Mark | Message) -> None:
+def send(core: CoreCluster, *marks: UserMark | Message) -> None:
     for each in marks:
-        message = encode_mark(each) if isinstance(each, Mark) else each
-        desk.broker.publish(topology.UPSTREAM, message)
+        message = encode_mark(each) if isinstance(each, UserMark) else each
+        core.broker.publish(topology.UPSTREAM, message)
 
 
-async def settled(desk: Desk, made: Marking) -> None:
-    await until(lambda: desk.broker.depth("mailbox.1") == 0)
+async def settled(core: CoreCluster, made: Marking) -> None:
+    await until(lambda: core.broker.depth("mailbox.1") == 0)
     async with asyncio.timeout(60):
         await made.settled()
 
 
-async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_tools(desk: Desk):
-    async with marking(desk) as made:
-        send(desk, marked())
-        await settled(desk, made)
-    assert await desk.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
-    told, noted = desk.arrived("intake")
+async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_tools(
+    core: CoreCluster,
+):
+    async with marking(core) as made:
+        send(core, marked())
+        await settled(core, made)
+    assert await core.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
+    told, noted = core.arrived("intake")
     assert told.topic == "user.42"
     assert told.properties.type == "_fabric.mark"
     said = {"id": LETTER.id, "mark": "read", "at": START_MS + 10}
@@ -115,14 +117,14 @@ async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_
     assert json.loads(noted.body) == said | {"user": "42", "message_id": "bill-7"}
 
 
-async def test_what_waits_is_told_while_the_store_doesnt_answer(desk: Desk):
-    assert isinstance(desk.store, FailingStore)
-    desk.store.fails = [("mark", StoreUnavailable("away"))] * 1000
-    async with marking(desk):
-        send(desk, marked())
+async def test_what_waits_is_told_while_the_store_doesnt_answer(core: CoreCluster):
+    assert isinstance(core.store, FailingStore)
+    core.store.fails = [("mark", StoreUnavailable("away"))] * 1000
+    async with marking(core):
+        send(core, marked())
         # The first is under way.
-        await until(lambda: len(desk.store.fails) < 1000)  # type: ignore[attr-defined]
-        send(desk, *[marked("dismiss")] * 5)
+        await until(lambda: len(core.store.fails) < 1000)  # type: ignore[attr-defined]
+        send(core, *[marked("dismiss")] * 5)
         await until(lambda: waiting() == 5)
 
 
@@ -131,12 +133,12 @@ def waiting() -> float | None:
     return metrics.REGISTRY.get_sample_value("newsfabric_mailbox_waiting_marks")
 
 
-async def test_a_router_takes_both_and_neither_hides_the_other(desk: Desk):
-    async with running(desk) as router, marking(desk) as made:
-        send(desk, marked("read"), marked("dismiss"))
-        await settled(desk, made)
-        await desk.none_owed(router)
-        assert [(e.topic, e.type) for e in desk.envelopes()] == [
+async def test_a_router_takes_both_and_neither_hides_the_other(core: CoreCluster):
+    async with running(core) as router, marking(core) as made:
+        send(core, marked("read"), marked("dismiss"))
+        await settled(core, made)
+        await core.none_owed(router)
+        assert [(e.topic, e.type) for e in core.envelopes()] == [
             ("user.42", "_fabric.mark"),
             ("marks.billing", None),
             ("user.42", "_fabric.mark"),
@@ -144,54 +146,54 @@ async def test_a_router_takes_both_and_neither_hides_the_other(desk: Desk):
         ]
 
 
-async def test_an_announcement_ends_with_the_message(desk: Desk):
+async def test_an_announcement_ends_with_the_message(core: CoreCluster):
     ttl_ms = 7 * 86_400_000
     soon = envelope(2, at=1, topic="user.42", app_id="billing", expires_ms=START_MS + 5_000)
-    await desk.store.write([soon])
-    async with marking(desk) as made:
-        send(desk, marked(at=10), marked(at=20, letter=soon))
-        await settled(desk, made)
-    found = [message.properties.expiration for message in desk.arrived("intake")]
+    await core.store.write([soon])
+    async with marking(core) as made:
+        send(core, marked(at=10), marked(at=20, letter=soon))
+        await settled(core, made)
+    found = [message.properties.expiration for message in core.arrived("intake")]
     assert found == [str(ttl_ms - 10)] * 2 + ["4980"] * 2
 
 
-async def test_a_mark_that_is_there_is_announced_again_as_it_was_made(desk: Desk):
+async def test_a_mark_that_is_there_is_announced_again_as_it_was_made(core: CoreCluster):
     repeated = counters.REPEATED._value.get()
-    async with marking(desk) as made:
-        send(desk, marked(at=10))
-        await settled(desk, made)
-        send(desk, marked(at=5_000))
-        await settled(desk, made)
-    told = desk.arrived("intake")
+    async with marking(core) as made:
+        send(core, marked(at=10))
+        await settled(core, made)
+        send(core, marked(at=5_000))
+        await settled(core, made)
+    told = core.arrived("intake")
     assert told[:2] == told[2:]
-    assert (await desk.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
+    assert (await core.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
     assert counters.REPEATED._value.get() == repeated + 1
 
 
-async def test_two_services_do_a_mark_twice_and_readers_see_it_once(desk: Desk):
-    async with running(desk) as router:
+async def test_two_services_do_a_mark_twice_and_readers_see_it_once(core: CoreCluster):
+    async with running(core) as router:
         for _ in range(2):
-            async with marking(desk) as made:
-                send(desk, marked())
-                await settled(desk, made)
-        await desk.none_owed(router)
-        assert len(desk.envelopes()) == 2
+            async with marking(core) as made:
+                send(core, marked())
+                await settled(core, made)
+        await core.none_owed(router)
+        assert len(core.envelopes()) == 2
 
 
-async def test_the_earlier_of_two_marks_stands_though_it_comes_later(desk: Desk):
-    async with marking(desk) as made:
-        send(desk, marked(at=5_000))
-        await settled(desk, made)
-        send(desk, marked(at=10))
-        await settled(desk, made)
-    assert (await desk.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
+async def test_the_earlier_of_two_marks_stands_though_it_comes_later(core: CoreCluster):
+    async with marking(core) as made:
+        send(core, marked(at=5_000))
+        await settled(core, made)
+        send(core, marked(at=10))
+        await settled(core, made)
+    assert (await core.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
 
 
-async def test_a_gateway_whose_clock_is_ahead_marks_nothing_in_the_future(desk: Desk):
-    async with marking(desk) as made:
-        send(desk, marked(at=3_600_000))
-        await settled(desk, made)
-    kept = await desk.store.kept("user.42", LETTER.id)
+async def test_a_gateway_whose_clock_is_ahead_marks_nothing_in_the_future(core: CoreCluster):
+    async with marking(core) as made:
+        send(core, marked(at=3_600_000))
+        await settled(core, made)
+    kept = await core.store.kept("user.42", LETTER.id)
     assert kept is not None
     assert [mark.at_ms for mark in kept.marks] == [NOW_MS]
 
@@ -208,14 +210,14 @@ async def test_a_gateway_whose_clock_is_ahead_marks_nothing_in_the_future(desk: 
     ],
 )
 async def test_the_note_goes_to_the_topic_of_its_publisher_if_that_can_be_one(
-    desk: Desk, app_id: str | None, told: list[str]
+    core: CoreCluster, app_id: str | None, told: list[str]
 ):
     letter = envelope(3, topic="user.42", app_id=app_id)
-    await desk.store.write([letter])
-    async with marking(desk) as made:
-        send(desk, marked(letter=letter))
-        await settled(desk, made)
-    assert [message.topic for message in desk.arrived("intake")] == told
+    await core.store.write([letter])
+    async with marking(core) as made:
+        send(core, marked(letter=letter))
+        await settled(core, made)
+    assert [message.topic for message in core.arrived("intake")] == told
 
 
 GOOD = {"topic": "user.42", "id": LETTER.id, "mark": "read", "at": START_MS}
@@ -245,114 +247,114 @@ BAD = {
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
-async def test_what_is_no_mark_is_counted_and_dropped(desk: Desk, body: Any):
+async def test_what_is_no_mark_is_counted_and_dropped(core: CoreCluster, body: Any):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     bad = counters.BAD._value.get()
-    async with marking(desk) as made:
-        send(desk, Message(MARK_KEY, raw, Properties(type=MARK)), marked("ack"))
-        await settled(desk, made)
+    async with marking(core) as made:
+        send(core, Message(MARK_KEY, raw, Properties(type=MARK)), marked("ack"))
+        await settled(core, made)
     assert counters.BAD._value.get() == bad + 1
-    assert [json.loads(m.body)["mark"] for m in desk.arrived("intake")] == ["ack", "ack"]
+    assert [json.loads(m.body)["mark"] for m in core.arrived("intake")] == ["ack", "ack"]
 
 
-async def test_a_message_that_says_it_is_something_else_is_no_mark(desk: Desk):
+async def test_a_message_that_says_it_is_something_else_is_no_mark(core: CoreCluster):
     stranger = dataclasses.replace(encode_mark(marked()), properties=Properties(type="load"))
-    async with marking(desk) as made:
-        send(desk, stranger, marked("ack"))
-        await settled(desk, made)
-    assert len(desk.arrived("intake")) == 2
+    async with marking(core) as made:
+        send(core, stranger, marked("ack"))
+        await settled(core, made)
+    assert len(core.arrived("intake")) == 2
 
 
-async def test_a_mark_on_what_comes_a_little_later_is_carried_out_then(desk: Desk):
+async def test_a_mark_on_what_comes_a_little_later_is_carried_out_then(core: CoreCluster):
     late = envelope(9, topic="user.42", app_id="billing")
     later = counters.LATER._value.get()
-    async with marking(desk) as made:
-        send(desk, marked(letter=late), marked("ack"))
+    async with marking(core) as made:
+        send(core, marked(letter=late), marked("ack"))
         await until(lambda: counters.LATER._value.get() > later)
         # Others don't wait for it.
-        await until(lambda: len(desk.arrived("intake")) == 2)
-        await desk.store.write([late])
-        await settled(desk, made)
-    assert await desk.store.kept("user.42", late.id) == Kept(late, (marked(letter=late),))
-    assert len(desk.arrived("intake")) == 4
+        await until(lambda: len(core.arrived("intake")) == 2)
+        await core.store.write([late])
+        await settled(core, made)
+    assert await core.store.kept("user.42", late.id) == Kept(late, (marked(letter=late),))
+    assert len(core.arrived("intake")) == 4
 
 
 async def test_a_mark_on_what_isnt_there_comes_to_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("wholesale.mailbox.waiting.DELAYS", (0.0, 0.0))
     unknown = counters.UNKNOWN._value.get()
     theirs = envelope(5, topic="user.43")
-    await desk.store.write([theirs])
-    async with marking(desk) as made:
+    await core.store.write([theirs])
+    async with marking(core) as made:
         # One that never was, and another user's.
-        send(desk, marked(letter=envelope(9, topic="user.42")))
-        send(desk, marked(letter=dataclasses.replace(theirs, topic="user.42")))
-        await settled(desk, made)
+        send(core, marked(letter=envelope(9, topic="user.42")))
+        send(core, marked(letter=dataclasses.replace(theirs, topic="user.42")))
+        await settled(core, made)
     assert counters.UNKNOWN._value.get() == unknown + 2
-    assert desk.arrived("intake") == []
-    assert await desk.store.mailboxes(["user.43"], limit=9) == [[Kept(theirs)]]
+    assert core.arrived("intake") == []
+    assert await core.store.mailboxes(["user.43"], limit=9) == [[Kept(theirs)]]
 
 
 @pytest.mark.parametrize("problem", [StoreError("garbage"), RecursionError("garbage")])
 @pytest.mark.parametrize(("call", "times"), [("kept", 3), ("mark", 1)])
 async def test_one_that_the_store_cant_do_or_we_cant_doesnt_hold_up_the_others(
-    desk: Desk, call: str, times: int, problem: Exception, caplog: pytest.LogCaptureFixture
+    core: CoreCluster, call: str, times: int, problem: Exception, caplog: pytest.LogCaptureFixture
 ):
-    assert isinstance(desk.store, FailingStore)
+    assert isinstance(core.store, FailingStore)
     # For the batch, and then for the one that comes first alone.
-    desk.store.fails = [(call, problem)] * (times + 1)
+    core.store.fails = [(call, problem)] * (times + 1)
     failed = counters.FAILED._value.get()
-    async with marking(desk) as made:
-        send(desk, marked("read"), marked("dismiss"), marked("ack"))
-        await settled(desk, made)
+    async with marking(core) as made:
+        send(core, marked("read"), marked("dismiss"), marked("ack"))
+        await settled(core, made)
     assert counters.FAILED._value.get() == failed + 1
-    assert [json.loads(m.body)["mark"] for m in desk.arrived("intake")[::2]] == ["dismiss", "ack"]
+    assert [json.loads(m.body)["mark"] for m in core.arrived("intake")[::2]] == ["dismiss", "ack"]
     assert "garbage" in caplog.text
 
 
-async def test_a_store_that_is_ill_is_waited_for_whatever_it_says(desk: Desk):
-    assert isinstance(desk.store, FailingStore)
-    desk.store.fails = [("kept", StoreError("no such table")), ("check", StoreError("ill"))]
-    async with marking(desk) as made:
-        send(desk, marked())
-        await settled(desk, made)
-    assert len(desk.arrived("intake")) == 2
+async def test_a_store_that_is_ill_is_waited_for_whatever_it_says(core: CoreCluster):
+    assert isinstance(core.store, FailingStore)
+    core.store.fails = [("kept", StoreError("no such table")), ("check", StoreError("ill"))]
+    async with marking(core) as made:
+        send(core, marked())
+        await settled(core, made)
+    assert len(core.arrived("intake")) == 2
 
 
 @pytest.mark.parametrize("call", ["kept", "mark"])
-async def test_while_the_store_is_away_marks_wait(desk: Desk, call: str):
-    assert isinstance(desk.store, FailingStore)
-    desk.store.fails = [(call, StoreUnavailable("away"))] * 2
-    async with marking(desk) as made:
-        send(desk, marked())
-        await settled(desk, made)
+async def test_while_the_store_is_away_marks_wait(core: CoreCluster, call: str):
+    assert isinstance(core.store, FailingStore)
+    core.store.fails = [(call, StoreUnavailable("away"))] * 2
+    async with marking(core) as made:
+        send(core, marked())
+        await settled(core, made)
         assert made.store_answers
-    assert len(desk.arrived("intake")) == 2
+    assert len(core.arrived("intake")) == 2
 
 
-async def test_what_a_dead_service_had_begun_another_does_again(desk: Desk):
-    assert isinstance(desk.store, FailingStore)
-    desk.store.fails = [("mark", StoreUnavailable("away"))] * 50
-    async with marking(desk) as made:
-        send(desk, marked(), marked("dismiss"))
+async def test_what_a_dead_service_had_begun_another_does_again(core: CoreCluster):
+    assert isinstance(core.store, FailingStore)
+    core.store.fails = [("mark", StoreUnavailable("away"))] * 50
+    async with marking(core) as made:
+        send(core, marked(), marked("dismiss"))
         await until(lambda: not made.store_answers)
-    desk.store.fails = []
-    assert desk.broker.depth("mailbox.1") == 2
-    async with marking(desk) as other:
-        await settled(desk, other)
-    assert await desk.store.mailboxes(["user.42"], limit=9) == [[]]
+    core.store.fails = []
+    assert core.broker.depth("mailbox.1") == 2
+    async with marking(core) as other:
+        await settled(core, other)
+    assert await core.store.mailboxes(["user.42"], limit=9) == [[]]
 
 
-async def test_announcements_are_sent_again_until_the_broker_has_them(desk: Desk):
-    async with marking(desk) as made:
-        send(desk, marked())
-        await settled(desk, made)
-        desk.broker.cut()
-        send(desk, marked("dismiss"))
-        await desk.broker.heal()
-        await settled(desk, made)
-    kinds = {json.loads(message.body)["mark"] for message in desk.arrived("intake")}
+async def test_announcements_are_sent_again_until_the_broker_has_them(core: CoreCluster):
+    async with marking(core) as made:
+        send(core, marked())
+        await settled(core, made)
+        core.broker.cut()
+        send(core, marked("dismiss"))
+        await core.broker.heal()
+        await settled(core, made)
+    kinds = {json.loads(message.body)["mark"] for message in core.arrived("intake")}
     assert kinds == {"read", "dismiss"}
 
 
@@ -378,28 +380,28 @@ class Forbidding:
         await self._publisher.ready()
 
 
-async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(desk: Desk):
+async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(core: CoreCluster):
     failed = counters.FAILED._value.get()
     others = [envelope(n, topic=f"user.{n}", app_id="billing") for n in range(3, 6)]
-    await desk.store.write(others)
-    link = desk.broker.connect()
+    await core.store.write(others)
+    link = core.broker.connect()
     made = Marking(
-        store=desk.store,
-        topics=desk.topics,
+        store=core.store,
+        topics=core.topics,
         publisher=Forbidding(await link.publisher(), "user.42"),
         now_ms=lambda: NOW_MS,
     )
     source = QueueSource()
-    consumer = await link.consumer("mailbox.1", functools.partial(made.offer, source))
+    consumer = await link.consumer("mailbox.1", functools.partial(made.take_delivery, source))
     source.attach(consumer)
-    send(desk, marked(), *(marked(letter=other) for other in others))
+    send(core, marked(), *(marked(letter=other) for other in others))
     task = asyncio.create_task(made.run())
-    await settled(desk, made)
+    await settled(core, made)
     task.cancel()
     await link.close()
-    told = {message.topic for message in desk.arrived("intake")}
+    told = {message.topic for message in core.arrived("intake")}
     assert told >= {"user.3", "user.4", "user.5"}
     assert "user.42" not in told
     # It is in the store all the same.
-    assert await desk.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
+    assert await core.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
     assert counters.FAILED._value.get() == failed + 1

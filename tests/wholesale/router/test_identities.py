@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from core_desk import EPOCH, message
+from core_cluster import EPOCH, message
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from core_desk import EPOCH, Desk, message, running, until
+from core_cluster import EPOCH, CoreCluster, message, running, until
 
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
@@ -79,44 +79,44 @@ def awake() -> Awake:
 
 
 @pytest.fixture
-async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+async def core(monkeypatch: pytest.MonkeyPatch) -> CoreCluster:
     # As in life, a hundred times faster.
     for module, name in ((listing, "BEAT"), (closer, "LOOK"), (router_module, "TICK_SECONDS")):
         monkeypatch.setattr(module, name, 0.01)
     broker = StubBroker()
-    desk = Desk(broker, broker.connect(), Store(), TOPICS)
-    await desk.open()
-    return desk
+    core = CoreCluster(broker, broker.connect(), Store(), TOPICS)
+    await core.open()
+    return core
 
 
-def store_of(desk: Desk) -> Store:
-    assert isinstance(desk.store, Store)
-    return desk.store
+def store_of(core: CoreCluster) -> Store:
+    assert isinstance(core.store, Store)
+    return core.store
 
 
-async def test_nothing_is_numbered_before_the_log_is_in_the_directory(desk: Desk):
-    store = store_of(desk)
+async def test_nothing_is_numbered_before_the_log_is_in_the_directory(core: CoreCluster):
+    store = store_of(core)
     store.directory_is_away = True
-    async with running(desk) as router:
-        desk.publish(message(message_id="1", reply_to="me"))
+    async with running(core) as router:
+        core.publish(message(message_id="1", reply_to="me"))
         await until(lambda: router.under_way == 1)
         await asyncio.sleep(0.05)
         assert router.stream.seq == 0
         store.directory_is_away = False
-        await until(lambda: len(desk.receipts()) == 1)
+        await until(lambda: len(core.receipts()) == 1)
     assert await store.states() == {1: State.MESSAGE}
     assert [row.log for row in await store.rows()] == [LOG]
 
 
 async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_ready(
-    desk: Desk, awake: Awake, caplog: pytest.LogCaptureFixture
+    core: CoreCluster, awake: Awake, caplog: pytest.LogCaptureFixture
 ):
-    store = store_of(desk)
+    store = store_of(core)
     caplog.set_level("INFO", "wholesale.router.listing")
-    async with running(desk, awake=awake) as router:
+    async with running(core, awake=awake) as router:
         await until(lambda: router.store_answers)
         store.directory_is_away = True
-        desk.publish(message(message_id="1"))
+        core.publish(message(message_id="1"))
         retries = counters.LISTING_RETRIES._value.get()
         await until(lambda: counters.LISTING_RETRIES._value.get() > retries + 1)
         # It has a lease yet, and routes.
@@ -134,30 +134,30 @@ async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_read
     ]
 
 
-async def test_low_gets_into_the_directory(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(*(message(message_id=str(n)) for n in range(5)))
+async def test_low_gets_into_the_directory(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(*(message(message_id=str(n)) for n in range(5)))
         await until(lambda: router.stream.numbering.low == 5)
-        await until(lambda: store_of(desk).changes)
-        await until(lambda: store_of(desk).changes[-1].low == 5)
-    assert (await store_of(desk).rows())[0].ended is None
+        await until(lambda: store_of(core).changes)
+        await until(lambda: store_of(core).changes[-1].low == 5)
+    assert (await store_of(core).rows())[0].ended is None
 
 
-async def test_a_router_that_stops_says_where_its_log_ends(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(*(message(message_id=str(n)) for n in range(5)))
+async def test_a_router_that_stops_says_where_its_log_ends(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(*(message(message_id=str(n)) for n in range(5)))
         await until(lambda: router.stream.numbering.low == 5)
     await router.end_log()
-    (row,) = await store_of(desk).rows()
+    (row,) = await store_of(core).rows()
     assert (row.low, row.ended, row.voids) == (5, 5, ())
 
 
-async def test_what_isnt_settled_leaves_the_log_open(desk: Desk):
-    store = store_of(desk)
-    async with running(desk) as router:
+async def test_what_isnt_settled_leaves_the_log_open(core: CoreCluster):
+    store = store_of(core)
+    async with running(core) as router:
         await until(lambda: router.stream.numbering.is_listed)
         store.is_away = True
-        desk.publish(message(message_id="1"))
+        core.publish(message(message_id="1"))
         await until(lambda: router.stream.seq == 1)
     await router.end_log()
     (row,) = await store.rows()
@@ -165,54 +165,54 @@ async def test_what_isnt_settled_leaves_the_log_open(desk: Desk):
 
 
 async def test_without_a_lease_nothing_is_published_and_with_one_it_goes_on(
-    desk: Desk, awake: Awake
+    core: CoreCluster, awake: Awake
 ):
-    store = store_of(desk)
-    async with running(desk, awake=awake) as router:
-        desk.publish(message(message_id="1", reply_to="me"))
-        await until(lambda: len(desk.receipts()) == 1)
+    store = store_of(core)
+    async with running(core, awake=awake) as router:
+        core.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: len(core.receipts()) == 1)
         store.directory_is_away = True
         awake.at += 14.0
-        desk.publish(message(message_id="2", reply_to="me"))
-        await until(lambda: len(desk.receipts()) == 2)
+        core.publish(message(message_id="2", reply_to="me"))
+        await until(lambda: len(core.receipts()) == 2)
         awake.at += 1.1
-        desk.publish(message(message_id="3", reply_to="me"))
+        core.publish(message(message_id="3", reply_to="me"))
         await until(lambda: router.under_way == 1)
         await asyncio.sleep(0.05)
-        assert len(desk.envelopes()) == 2
+        assert len(core.envelopes()) == 2
         assert router.stream.seq == 2
         store.directory_is_away = False
-        await until(lambda: len(desk.receipts()) == 3)
+        await until(lambda: len(core.receipts()) == 3)
         # The same log: nobody could close it.
         assert router.stream.log == LOG
 
 
 async def test_what_was_stored_before_the_lease_ended_waits_for_the_next_one(
-    desk: Desk, awake: Awake
+    core: CoreCluster, awake: Awake
 ):
-    store = store_of(desk)
-    async with running(desk, awake=awake) as router:
+    store = store_of(core)
+    async with running(core, awake=awake) as router:
         await until(lambda: router.stream.numbering.is_listed)
         store.is_away = store.directory_is_away = True
-        desk.publish(message(message_id="1", reply_to="me"))
+        core.publish(message(message_id="1", reply_to="me"))
         await until(lambda: router.stream.seq == 1)
         awake.at += 20.0
         store.is_away = False
         await until(lambda: store._rows)
         await asyncio.sleep(0.05)
-        assert desk.envelopes() == []
+        assert core.envelopes() == []
         store.directory_is_away = False
-        await until(lambda: len(desk.receipts()) == 1)
+        await until(lambda: len(core.receipts()) == 1)
 
 
 async def test_a_router_whose_log_was_closed_gives_back_what_it_has_and_begins_another(
-    desk: Desk, awake: Awake
+    core: CoreCluster, awake: Awake
 ):
-    store = store_of(desk)
-    async with running(desk, awake=awake) as router:
+    store = store_of(core)
+    async with running(core, awake=awake) as router:
         await until(lambda: router.stream.numbering.is_listed)
         store.is_away = store.directory_is_away = True
-        desk.publish(message(message_id="1", reply_to="me"))
+        core.publish(message(message_id="1", reply_to="me"))
         await until(lambda: router.stream.seq == 1)
         # It slept for a minute, and somebody else closed its log.
         awake.at += 60.0
@@ -220,71 +220,75 @@ async def test_a_router_whose_log_was_closed_gives_back_what_it_has_and_begins_a
         closed = dataclasses.replace(row, version=row.version + 1, ended=0)
         assert await MemoryStore.change_log(store, closed)
         store.is_away = store.directory_is_away = False
-        await until(lambda: len(desk.receipts()) == 1)
-        await desk.none_owed(router)
+        await until(lambda: len(core.receipts()) == 1)
+        await core.none_owed(router)
         later = router.stream.log
         assert later.epoch > EPOCH
-        assert [(e.epoch, e.seq) for e in desk.envelopes()] == [(later.epoch, 1)]
+        assert [(e.epoch, e.seq) for e in core.envelopes()] == [(later.epoch, 1)]
         assert [row.log.epoch for row in await store.rows()] == [EPOCH, later.epoch]
 
 
-async def test_a_name_and_an_epoch_that_are_taken_make_the_next_epoch(desk: Desk):
-    await store_of(desk).list_log(LOG)
-    async with running(desk) as router:
-        desk.publish(message(message_id="1", reply_to="me"))
-        await until(lambda: len(desk.receipts()) == 1)
+async def test_a_name_and_an_epoch_that_are_taken_make_the_next_epoch(core: CoreCluster):
+    await store_of(core).list_log(LOG)
+    async with running(core) as router:
+        core.publish(message(message_id="1", reply_to="me"))
+        await until(lambda: len(core.receipts()) == 1)
         assert router.stream.log == LOG._replace(epoch=EPOCH + 1)
 
 
-async def test_what_was_written_and_is_too_old_is_settled_and_never_published(desk: Desk):
-    store, now = store_of(desk), 0.0
-    async with running(desk, now=lambda: now) as router:
+async def test_what_was_written_and_is_too_old_is_settled_and_never_published(core: CoreCluster):
+    store, now = store_of(core), 0.0
+    async with running(core, now=lambda: now) as router:
         await until(lambda: router.stream.numbering.is_listed)
         store.is_away = True
-        desk.publish(message(message_id="1", reply_to="me"))
+        core.publish(message(message_id="1", reply_to="me"))
         await until(lambda: router.stream.seq == 1)
         now = 151.0
         await asyncio.sleep(0.05)
         assert router.under_way == 1
         store.is_away = False
         await until(lambda: router.stream.numbering.low == 1)
-        await desk.none_owed(router)
-    assert desk.envelopes() == []
-    assert desk.receipts() == []
+        await core.none_owed(router)
+    assert core.envelopes() == []
+    assert core.receipts() == []
     assert await store.states() == {1: State.MESSAGE}
 
 
 async def test_what_has_no_number_yet_is_given_up_in_its_time_though_nothing_can_be_written(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(storing, "_LOOK_SECONDS", 0.01)
-    store, now = store_of(desk), 0.0
+    store, now = store_of(core), 0.0
     store.directory_is_away = True
-    async with running(desk, now=lambda: now) as router:
-        desk.publish(message(message_id="1", reply_to="me"))
+    async with running(core, now=lambda: now) as router:
+        core.publish(message(message_id="1", reply_to="me"))
         await until(lambda: router.under_way == 1)
         now = 149.0
         await asyncio.sleep(0.05)
         assert router.under_way == 1
         now = 150.0
-        await desk.none_owed(router)
-    assert (desk.envelopes(), desk.receipts()) == ([], [])
+        await core.none_owed(router)
+    assert (core.envelopes(), core.receipts()) == ([], [])
 
 
-async def test_a_message_that_the_store_cant_hold_is_a_void_number(desk: Desk, expect_error_log):
-    store = store_of(desk)
+async def test_a_message_that_the_store_cant_hold_is_a_void_number(
+    core: CoreCluster, expect_error_log
+):
+    store = store_of(core)
     store.poison = "2"
-    async with running(desk) as router:
-        desk.publish(*(message(message_id=str(n)) for n in (1, 2, 3)))
+    before = counters.VOID._value.get()
+    async with running(core) as router:
+        core.publish(*(message(message_id=str(n)) for n in (1, 2, 3)))
         await until(lambda: router.stream.numbering.low == 3)
     assert await store.states() == {1: State.MESSAGE, 2: State.VOID, 3: State.MESSAGE}
+    assert counters.VOID._value.get() == before + 1
     expect_error_log("it can't hold this")
 
 
 async def test_a_void_row_that_cant_be_written_yet_holds_low_back(
-    desk: Desk, expect_error_log, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, expect_error_log, monkeypatch: pytest.MonkeyPatch
 ):
-    store = store_of(desk)
+    store = store_of(core)
     store.poison = "2"
     refused = 0
 
@@ -295,30 +299,30 @@ async def test_a_void_row_that_cant_be_written_yet_holds_low_back(
 
     monkeypatch.setattr(store, "void", refuse)
     expect_error_log("it can't hold this")
-    async with running(desk) as router:
-        desk.publish(*(message(message_id=str(n), reply_to="me") for n in (1, 2, 3)))
+    async with running(core) as router:
+        core.publish(*(message(message_id=str(n), reply_to="me") for n in (1, 2, 3)))
         await until(lambda: refused >= 2)
         assert router.stream.numbering.low == 1
         # Those that follow it are routed all the same.
-        await until(lambda: {e.seq for e in desk.envelopes()} == {1, 3})
+        await until(lambda: {e.seq for e in core.envelopes()} == {1, 3})
         monkeypatch.delattr(store, "void")
         await until(lambda: router.stream.numbering.low == 3)
 
 
 async def test_a_message_that_nothing_follows_is_told_of_soon(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(router_module, "TICK_SECONDS", 30.0)
-    async with running(desk):
-        await until(lambda: any(tick.seq == 0 for tick in desk.ticks()))
-        desk.publish(message(message_id="1"))
-        await until(lambda: any(tick.seq == 1 for tick in desk.ticks()))
+    async with running(core):
+        await until(lambda: any(tick.seq == 0 for tick in core.ticks()))
+        core.publish(message(message_id="1"))
+        await until(lambda: any(tick.seq == 1 for tick in core.ticks()))
 
 
 async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_failed(
-    desk: Desk, awake: Awake, expect_error_log, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, awake: Awake, expect_error_log, monkeypatch: pytest.MonkeyPatch
 ):
-    store = store_of(desk)
+    store = store_of(core)
     expect_error_log("no AMQP form")
     encoded = router_routing.encode
 
@@ -335,13 +339,13 @@ async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_fai
 
     sends_at_once = router_routing.sent_at_once
     monkeypatch.setattr(router_routing, "encode", encode)
-    async with running(desk, awake=awake) as router:
+    async with running(core, awake=awake) as router:
         await until(lambda: router.stream.numbering.is_listed)
-        desk.publish(*(message(message_id=i, reply_to="me") for i in ("bad", "1", "2")))
+        core.publish(*(message(message_id=i, reply_to="me") for i in ("bad", "1", "2")))
         await until(lambda: router.stream.log.epoch > EPOCH)
         monkeypatch.setattr(router_routing, "sent_at_once", sends_at_once)
-        await until(lambda: {e.message_id for e in desk.envelopes()} == {"1", "2"})
-        await desk.none_owed(router)
+        await until(lambda: {e.message_id for e in core.envelopes()} == {"1", "2"})
+        await core.none_owed(router)
 
 
 # Closing.
@@ -349,14 +353,14 @@ async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_fai
 
 @contextlib.asynccontextmanager
 async def beside_a_dead_one(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Router, Store]]:
     """Router 1 has listed its log, settled two numbers and told so; it is dead. Router 2 lives."""
-    store = store_of(desk)
+    store = store_of(core)
     await store.list_log(LOG)
     await store.change_log(DirectoryRow(LOG, version=2, low=2))
-    monkeypatch.setattr(closing.Watch, "patience", 0.1)
-    async with running(desk, name="oregon-router-2", link=desk.broker.connect()) as router:
+    monkeypatch.setattr(closing.Watch, "close_after", 0.1)
+    async with running(core, name="oregon-router-2", link=core.broker.connect()) as router:
         yield router, store
 
 
@@ -366,7 +370,7 @@ async def _until_it_ended(store: Store) -> DirectoryRow:
 
 
 async def test_the_log_of_a_dead_router_is_closed_by_another_of_its_region(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     numbers = [
         Number(2, State.MESSAGE),
@@ -379,24 +383,26 @@ async def test_the_log_of_a_dead_router_is_closed_by_another_of_its_region(
         assert at_home
         return [n for n in numbers if first <= n.seq <= last][:limit] if log == LOG else []
 
-    monkeypatch.setattr(desk.store, "numbers", read)
-    async with beside_a_dead_one(desk, monkeypatch) as (_, store):
+    monkeypatch.setattr(core.store, "numbers", read)
+    async with beside_a_dead_one(core, monkeypatch) as (_, store):
         assert await _until_it_ended(store) == DirectoryRow(
             LOG, version=3, low=2, ended=7, voids=((3, 3), (5, 6))
         )
 
 
-async def test_a_living_routers_log_is_left_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    async with beside_a_dead_one(desk, monkeypatch) as (router, store):
+async def test_a_living_routers_log_is_left_alone(
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
+):
+    async with beside_a_dead_one(core, monkeypatch) as (router, store):
         await _until_it_ended(store)
         own = store._directory[router.stream.log]
         assert own.ended is None
 
 
 async def test_while_the_directory_cant_be_read_nothing_is_closed(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    async with beside_a_dead_one(desk, monkeypatch) as (_, store):
+    async with beside_a_dead_one(core, monkeypatch) as (_, store):
         store.directory_is_away = True
         looked = 0
 
@@ -410,7 +416,7 @@ async def test_while_the_directory_cant_be_read_nothing_is_closed(
         await until(lambda: looked > 3)
         assert store._directory[LOG].ended is None
         monkeypatch.undo()
-        monkeypatch.setattr(closing.Watch, "patience", 0.1)
+        monkeypatch.setattr(closing.Watch, "close_after", 0.1)
         monkeypatch.setattr(closer, "LOOK", 0.01)
         store.directory_is_away = False
         await _until_it_ended(store)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from core_desk import EPOCH, Desk, message, running, until
+from core_cluster import EPOCH, CoreCluster, message, running, until
 
 from newsfabric import metrics
 from newsfabric.amqp import Message
@@ -55,11 +55,11 @@ def topics() -> TopicTable:
 
 
 @pytest.fixture
-async def desk(topics: TopicTable) -> Desk:
+async def core(topics: TopicTable) -> CoreCluster:
     broker = StubBroker()
-    desk = Desk(broker, broker.connect(), GatedStore(topics), topics)
-    await desk.open()
-    return desk
+    core = CoreCluster(broker, broker.connect(), GatedStore(topics), topics)
+    await core.open()
+    return core
 
 
 def many(topic: str, count: int, first: int = 0) -> list[Message]:
@@ -69,41 +69,41 @@ def many(topic: str, count: int, first: int = 0) -> list[Message]:
     ]
 
 
-async def overloaded(desk: Desk) -> GatedStore:
+async def overloaded(core: CoreCluster) -> GatedStore:
     """The store holds its first batch, which is one silver message."""
-    assert isinstance(desk.store, GatedStore)
-    store = desk.store
-    desk.publish(*many("silver", 1))
+    assert isinstance(core.store, GatedStore)
+    store = core.store
+    core.publish(*many("silver", 1))
     await until(lambda: store.waits == 1)
     return store
 
 
-def routed(desk: Desk) -> list[str]:
-    return [str(e.message_id) for e in desk.envelopes()]
+def routed(core: CoreCluster) -> list[str]:
+    return [str(e.message_id) for e in core.envelopes()]
 
 
 QUEUES = ("router.1", "router.2")
 
 
 @pytest.mark.promise("O1")
-async def test_gold_passes_whatever_waits_in_the_broker_before_it(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        store = await overloaded(desk)
-        desk.publish(*many("silver", 1000, first=1), *many("gold", 20))
-        await until(lambda: desk.broker.depth("router.2") == 0)
-        assert desk.broker.depth("router.1") > 800
+async def test_gold_passes_whatever_waits_in_the_broker_before_it(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(core)
+        core.publish(*many("silver", 1000, first=1), *many("gold", 20))
+        await until(lambda: core.broker.depth("router.2") == 0)
+        assert core.broker.depth("router.1") > 800
         store.open()
-        await until(lambda: len(desk.receipts()) >= 21)
-        assert routed(desk)[:21] == ["silver-0", *(f"gold-{n}" for n in range(20))]
-        await desk.none_owed(router)
+        await until(lambda: len(core.receipts()) >= 21)
+        assert routed(core)[:21] == ["silver-0", *(f"gold-{n}" for n in range(20))]
+        await core.none_owed(router)
         # The copies of gold in the other queue are known by then.
-        assert sorted(set(routed(desk))) == sorted(routed(desk))
+        assert sorted(set(routed(core))) == sorted(routed(core))
 
 
-async def test_what_waits_is_told_while_the_store_holds_a_write(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH):
-        store = await overloaded(desk)
-        desk.publish(*many("silver", 30, first=1))
+async def test_what_waits_is_told_while_the_store_holds_a_write(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH):
+        store = await overloaded(core)
+        core.publish(*many("silver", 30, first=1))
         await until(lambda: told_to_wait() == 31)
         store.open()
         await until(lambda: told_to_wait() == 0)
@@ -117,102 +117,101 @@ def told_to_wait() -> float:
 
 
 @pytest.mark.promise("O2")
-async def test_bronze_over_its_room_is_dropped_oldest_first_counted_and_answered(desk: Desk):
+async def test_bronze_over_its_room_is_dropped_oldest_first_counted_and_answered(core: CoreCluster):
     before = counters.SHED._value.get()
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        store = await overloaded(desk)
-        desk.publish(*many("bronze", 1000))
-        await until(lambda: len(desk.receipts()) == 1000 - KEPT)
-        assert {(r.status, r.reason) for r in desk.receipts()} == {("rejected", "overload")}
-        dropped = [r.message_id for r in desk.receipts()]
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(core)
+        core.publish(*many("bronze", 1000))
+        await until(lambda: len(core.receipts()) == 1000 - KEPT)
+        assert {(r.status, r.reason) for r in core.receipts()} == {("rejected", "overload")}
+        dropped = [r.message_id for r in core.receipts()]
         assert dropped == [f"bronze-{n}" for n in range(1000 - KEPT)]
         assert counters.SHED._value.get() - before == 1000 - KEPT
         store.open()
-        await desk.none_owed(router)
-        assert routed(desk) == ["silver-0", *(f"bronze-{n}" for n in range(1000 - KEPT, 1000))]
+        await core.none_owed(router)
+        assert routed(core) == ["silver-0", *(f"bronze-{n}" for n in range(1000 - KEPT, 1000))]
         # It isn't evidence of anything bad.
-        assert desk.arrived("rejected") == []
+        assert core.arrived("rejected") == []
 
 
-async def test_a_flood_of_bronze_keeps_no_silver_waiting(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        store = await overloaded(desk)
-        desk.publish(*many("bronze", 5000), *many("silver", 10, first=1))
-        await until(lambda: desk.broker.depth("router.1") == 0)
+async def test_a_flood_of_bronze_keeps_no_silver_waiting(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(core)
+        core.publish(*many("bronze", 5000), *many("silver", 10, first=1))
+        await until(lambda: core.broker.depth("router.1") == 0)
         store.open()
-        await desk.none_owed(router)
-        assert routed(desk)[:11] == [f"silver-{n}" for n in range(11)]
+        await core.none_owed(router)
+        assert routed(core)[:11] == [f"silver-{n}" for n in range(11)]
 
 
-async def test_where_silver_is_too_much_already_no_bronze_takes_its_place(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        store = await overloaded(desk)
+async def test_where_silver_is_too_much_already_no_bronze_takes_its_place(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(core)
         mixed = zip(many("silver", 500, first=1), many("bronze", 500), strict=True)
-        desk.publish(*(each for pair in mixed for each in pair))
+        core.publish(*(each for pair in mixed for each in pair))
         # Once it holds nothing but silver, the bronze that came between is gone.
-        await until(lambda: desk.broker.depth("router.1") == 1000 - 2 * (PREFETCH - 1) + 1)
-        assert {r.message_id for r in desk.receipts()} == {
+        await until(lambda: core.broker.depth("router.1") == 1000 - 2 * (PREFETCH - 1) + 1)
+        assert {r.message_id for r in core.receipts()} == {
             f"bronze-{n}" for n in range(PREFETCH - 2)
         }
         store.open()
-        await desk.none_owed(router)
-        assert [name for name in routed(desk) if name.startswith("silver")] == [
+        await core.none_owed(router)
+        assert [name for name in routed(core) if name.startswith("silver")] == [
             f"silver-{n}" for n in range(501)
         ]
 
 
 @pytest.mark.promise("O3")
-async def test_silver_waits_in_the_broker_and_none_of_it_is_dropped(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        store = await overloaded(desk)
-        desk.publish(*many("silver", 1000, first=1))
+async def test_silver_waits_in_the_broker_and_none_of_it_is_dropped(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(core)
+        core.publish(*many("silver", 1000, first=1))
         await until(lambda: router.under_way == PREFETCH)
-        assert desk.broker.depth("router.1") == 1001 - PREFETCH
+        assert core.broker.depth("router.1") == 1001 - PREFETCH
         store.open()
-        await desk.none_owed(router)
-        assert routed(desk) == [f"silver-{n}" for n in range(1001)]
+        await core.none_owed(router)
+        assert routed(core) == [f"silver-{n}" for n in range(1001)]
 
 
 @pytest.mark.promise("O4")
-async def test_what_a_router_holds_is_bounded_by_its_prefetch_whatever_comes(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        await overloaded(desk)
+async def test_what_a_router_holds_is_bounded_by_its_prefetch_whatever_comes(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        await overloaded(core)
         most = 0
         for start in range(1, 5000, 500):
             for topic in ("bronze", "gold", "silver"):
-                desk.publish(*many(topic, 500, first=start))
+                core.publish(*many(topic, 500, first=start))
             await asyncio.sleep(0)
             most = max(most, router.under_way)
         assert most <= PREFETCH * len(QUEUES)
 
 
 @pytest.mark.promise("O2", "R2")
-async def test_a_dropped_message_that_is_sent_again_is_new(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        store = await overloaded(desk)
-        desk.publish(*many("bronze", ROOM + 1))
-        await until(lambda: any(r.reason == "overload" for r in desk.receipts()))
+async def test_a_dropped_message_that_is_sent_again_is_new(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(core)
+        core.publish(*many("bronze", ROOM + 1))
+        await until(lambda: any(r.reason == "overload" for r in core.receipts()))
         store.open()
-        await desk.none_owed(router)
-        assert "bronze-0" not in routed(desk)
-        desk.publish(*many("bronze", 1))
-        await desk.none_owed(router)
-        assert routed(desk)[-1] == "bronze-0"
-        last = desk.receipts()[-1]
+        await core.none_owed(router)
+        assert "bronze-0" not in routed(core)
+        core.publish(*many("bronze", 1))
+        await core.none_owed(router)
+        assert routed(core)[-1] == "bronze-0"
+        last = core.receipts()[-1]
         assert (last.status, last.message_id, last.repeated) == ("routed", "bronze-0", False)
 
 
 @pytest.mark.promise("O2")
-async def test_what_is_dropped_had_no_number_so_readers_see_no_hole(desk: Desk):
-    async with running(desk, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
-        store = await overloaded(desk)
-        desk.publish(*many("bronze", 500))
-        await until(lambda: desk.broker.depth("router.1") == 0)
+async def test_what_is_dropped_had_no_number_so_readers_see_no_hole(core: CoreCluster):
+    async with running(core, queues=QUEUES, prefetch=PREFETCH, bronze_room=ROOM) as router:
+        store = await overloaded(core)
+        core.publish(*many("bronze", 500))
+        await until(lambda: core.broker.depth("router.1") == 0)
         store.open()
-        await desk.none_owed(router)
-        assert [e.seq for e in desk.envelopes()] == list(range(1, KEPT + 2))
-        await router.tick()
-        assert desk.ticks()[-1].void == ()
+        await core.none_owed(router)
+        assert [e.seq for e in core.envelopes()] == list(range(1, KEPT + 2))
+        assert router.stream.seq == KEPT + 1
 
 
 def test_a_room_for_bronze_that_would_fill_the_prefetch_is_refused():

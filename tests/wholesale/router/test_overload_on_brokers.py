@@ -16,6 +16,7 @@ import pika
 import pytest
 from brokers import Brokers as Nodes
 
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Message
 from newsfabric.amqp.link import connect
 from newsfabric.cli.messages import make_message
@@ -27,7 +28,6 @@ from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics
 from newsfabric.topology import parts
 from newsfabric.topology.values import ROUTER_BOUNDS
-from newsfabric.world.rabbitmq_home import RabbitmqHome
 from shovels.apply import Brokers, carry_out, look
 from wholesale.router import counters
 from wholesale.router.service import RouterService, RouterSettings

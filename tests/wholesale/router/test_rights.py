@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from core_desk import EPOCH, Desk, message, running
+from core_cluster import EPOCH, CoreCluster, message, running
 
 from newsfabric.amqp import Message
 from newsfabric.amqp.fields import encode_table
@@ -36,12 +36,12 @@ def shovelled(
 
 async def answers(messages: Sequence[Message]) -> list[str]:
     broker = StubBroker()
-    desk = Desk(broker, broker.connect(), MemoryStore(TOPICS, now_ms=lambda: EPOCH), TOPICS)
-    await desk.open()
-    async with running(desk) as router:
-        desk.publish(*messages)
-        await desk.none_owed(router)
-    found = {receipt.topic: receipt.reason or receipt.status for receipt in desk.receipts()}
+    core = CoreCluster(broker, broker.connect(), MemoryStore(TOPICS, now_ms=lambda: EPOCH), TOPICS)
+    await core.open()
+    async with running(core) as router:
+        core.publish(*messages)
+        await core.none_owed(router)
+    found = {receipt.topic: receipt.reason or receipt.status for receipt in core.receipts()}
     return [found[m.topic] for m in messages]
 
 
@@ -61,10 +61,10 @@ async def test_who_doesnt_say_whom_it_logged_in_as_publishes_nothing() -> None:
 
 
 async def test_a_frontdesk_vouches_for_whom_it_knows_by_a_key_within_their_rights() -> None:
-    desk = "frontdesk.dublin"
-    sent = [shovelled(topic, app_id="cms", user_id=desk) for topic in ("news.world", "news.sport")]
+    user = "frontdesk.dublin"
+    sent = [shovelled(topic, app_id="cms", user_id=user) for topic in ("news.world", "news.sport")]
     assert await answers(sent) == ["routed", "publisher_not_allowed"]
-    assert await answers([shovelled(user_id=desk)]) == ["publisher_not_allowed"]
+    assert await answers([shovelled(user_id=user)]) == ["publisher_not_allowed"]
 
 
 async def test_no_other_of_the_fabrics_users_vouches_for_anyone() -> None:

@@ -7,7 +7,7 @@ import functools
 import logging
 
 import pytest
-from core_desk import EPOCH, Desk, message, running, until
+from core_cluster import EPOCH, CoreCluster, message, running, until
 from shovelled import shovelled
 
 from gateway.hub import Hub
@@ -24,147 +24,149 @@ from wholesale.router import router as router_module
 from wholesale.router.window import Window
 
 
-async def test_a_message_is_stored_routed_here_and_to_the_others_and_acknowledged(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(message(body=b'{"headline":1}', headers={"key": "k"}, message_id="m1"))
-        await desk.none_owed(router)
-        (here,) = desk.envelopes("postoffice")
+async def test_a_message_is_stored_routed_here_and_to_the_others_and_acknowledged(
+    core: CoreCluster,
+):
+    async with running(core) as router:
+        core.publish(message(body=b'{"headline":1}', headers={"key": "k"}, message_id="m1"))
+        await core.none_owed(router)
+        (here,) = core.envelopes("postoffice")
         assert (here.topic, here.body, here.seq) == ("news.world", b'{"headline":1}', 1)
-        assert desk.envelopes("outbound") == [here]
-        assert await desk.store.history("news.world", limit=10) == [here]
-    desk.link.lose()
-    assert desk.broker.depth("router.1") == 0
+        assert core.envelopes("outbound") == [here]
+        assert await core.store.history("news.world", limit=10) == [here]
+    core.link.lose()
+    assert core.broker.depth("router.1") == 0
 
 
-async def test_a_thousand_messages_leave_in_the_order_of_their_numbers(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(*(message(message_id=str(n)) for n in range(1000)))
-        await desk.none_owed(router)
-        assert [e.seq for e in desk.envelopes("postoffice")] == list(range(1, 1001))
-        assert [e.message_id for e in desk.envelopes("outbound")] == list(map(str, range(1000)))
+async def test_a_thousand_messages_leave_in_the_order_of_their_numbers(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(*(message(message_id=str(n)) for n in range(1000)))
+        await core.none_owed(router)
+        assert [e.seq for e in core.envelopes("postoffice")] == list(range(1, 1001))
+        assert [e.message_id for e in core.envelopes("outbound")] == list(map(str, range(1000)))
 
 
 @pytest.mark.promise("R1", "R5")
-async def test_a_receipt_comes_when_it_is_stored_and_routed(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(message(reply_to="me", correlation_id="c1", message_id="m1"))
-        await desk.none_owed(router)
-        (receipt,) = desk.receipts()
-        (routed,) = desk.envelopes()
+async def test_a_receipt_comes_when_it_is_stored_and_routed(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(message(reply_to="me", correlation_id="c1", message_id="m1"))
+        await core.none_owed(router)
+        (receipt,) = core.receipts()
+        (routed,) = core.envelopes()
         assert (receipt.status, receipt.id, receipt.repeated) == ("routed", routed.id, False)
-        assert desk.arrived("receipts")[0].topic == "me"
+        assert core.arrived("receipts")[0].topic == "me"
 
 
-async def test_without_reply_to_there_is_no_receipt(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(message())
-        await desk.none_owed(router)
-        assert desk.receipts() == []
+async def test_without_reply_to_there_is_no_receipt(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(message())
+        await core.none_owed(router)
+        assert core.receipts() == []
 
 
-async def test_a_revocation_of_the_operators_is_stored_and_routed_as_gold(desk: Desk):
-    async with running(desk) as router:
+async def test_a_revocation_of_the_operators_is_stored_and_routed_as_gold(core: CoreCluster):
+    async with running(core) as router:
         properties = {"reply_to": "me", "correlation_id": "c1"}
         made = revocation("42", EPOCH)
-        desk.publish(
+        core.publish(
             dataclasses.replace(made, properties=dataclasses.replace(made.properties, **properties))
         )
-        await desk.none_owed(router)
-        (routed,) = desk.envelopes()
-        assert desk.envelopes("outbound") == await desk.store.history(REVOKED, limit=9) == [routed]
-        assert [receipt.status for receipt in desk.receipts()] == ["routed"]
+        await core.none_owed(router)
+        (routed,) = core.envelopes()
+        assert core.envelopes("outbound") == await core.store.history(REVOKED, limit=9) == [routed]
+        assert [receipt.status for receipt in core.receipts()] == ["routed"]
 
 
 async def test_a_revocation_of_a_publishers_is_rejected_whatever_it_has_put_into_its_headers(
-    desk: Desk,
+    core: CoreCluster,
 ):
-    async with running(desk) as router:
+    async with running(core) as router:
         made = revocation("42", EPOCH)
         marks = ({SHOVELLED: []}, {SHOVELLED: "no"}, {SHOVELLED: None})
         for headers in (*marks, shovelled("publish.oregon.1")):
             properties = dataclasses.replace(made.properties, headers=headers)
-            desk.publish(dataclasses.replace(made, properties=properties))
-        await desk.none_owed(router)
-        assert desk.envelopes() == []
-        assert len(desk.arrived("rejected")) == 4
+            core.publish(dataclasses.replace(made, properties=properties))
+        await core.none_owed(router)
+        assert core.envelopes() == []
+        assert len(core.arrived("rejected")) == 4
 
 
 @pytest.mark.promise("S1", "R3")
-async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(desk: Desk):
+async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(core: CoreCluster):
     clock = [EPOCH]
-    async with running(desk, now_ms=lambda: clock[0]) as router:
-        desk.publish(message(reply_to="me", message_id="m1"))
-        await desk.none_owed(router)
+    async with running(core, now_ms=lambda: clock[0]) as router:
+        core.publish(message(reply_to="me", message_id="m1"))
+        await core.none_owed(router)
         clock[0] += 9 * 60_000
-        desk.publish(message(reply_to="me", message_id="m1"))
-        await desk.none_owed(router)
-        first, second = desk.receipts()
-        assert len(desk.envelopes()) == 1
+        core.publish(message(reply_to="me", message_id="m1"))
+        await core.none_owed(router)
+        first, second = core.receipts()
+        assert len(core.envelopes()) == 1
         assert second.repeated
         assert second.id == first.id
         assert ms_of_id(first.id or "") == EPOCH
 
 
 @pytest.mark.promise("S3")
-async def test_after_a_quarter_of_an_hour_it_is_routed_again(desk: Desk):
+async def test_after_a_quarter_of_an_hour_it_is_routed_again(core: CoreCluster):
     clock = [EPOCH]
-    async with running(desk, now_ms=lambda: clock[0]) as router:
+    async with running(core, now_ms=lambda: clock[0]) as router:
         for _ in range(2):
-            desk.publish(message(message_id="m1"))
-            await desk.none_owed(router)
+            core.publish(message(message_id="m1"))
+            await core.none_owed(router)
             clock[0] += 15 * 60_000
-        first, second = desk.envelopes()
+        first, second = core.envelopes()
         assert (first.identity, first.seq + 1) == (second.identity, second.seq)
 
 
 @pytest.mark.promise("S2")
 async def test_of_two_bodies_that_met_different_routers_readers_and_history_have_the_first(
-    desk: Desk,
+    core: CoreCluster,
 ):
-    async with running(desk) as first:
-        desk.publish(message(body=b'"first"', message_id="m1"))
-        await desk.none_owed(first)
-    other = {"name": "oregon-router-2", "link": desk.broker.connect()}
-    async with running(desk, now_ms=lambda: EPOCH + 5, **other) as second:
-        desk.publish(message(body=b'"second"', message_id="m1"))
-        await desk.none_owed(second)
-    hub = Hub(desk.topics, Logs(EPOCH))
-    given = [e.body for e in desk.envelopes() if hub.offer(e, EPOCH / 1000) is not None]
-    found = await desk.store.history("news.world", limit=10)
+    async with running(core) as first:
+        core.publish(message(body=b'"first"', message_id="m1"))
+        await core.none_owed(first)
+    other = {"name": "oregon-router-2", "link": core.broker.connect()}
+    async with running(core, now_ms=lambda: EPOCH + 5, **other) as second:
+        core.publish(message(body=b'"second"', message_id="m1"))
+        await core.none_owed(second)
+    hub = Hub(core.topics, Logs(EPOCH))
+    given = [e.body for e in core.envelopes() if hub.offer(e, EPOCH / 1000) is not None]
+    found = await core.store.history("news.world", limit=10)
     assert (given, [e.body for e in found]) == ([b'"first"'], [b'"first"'])
     assert hub.differing == 1
 
 
 async def test_identities_that_had_to_go_early_are_counted(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(router_module, "Window", functools.partial(Window, most=3))
     monkeypatch.setattr(router_module, "TICK_SECONDS", 0.01)
     before = counters.EVICTED_EARLY._value.get()
-    async with running(desk) as router:
-        desk.publish(*(message(message_id=str(n)) for n in range(5)))
-        await desk.none_owed(router)
+    async with running(core) as router:
+        core.publish(*(message(message_id=str(n)) for n in range(5)))
+        await core.none_owed(router)
         await until(lambda: counters.EVICTED_EARLY._value.get() == before + 2)
 
 
 @pytest.mark.promise("R3")
-async def test_copies_that_come_together_are_routed_once_and_each_is_answered(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(*(message(reply_to="me", message_id="m1") for _ in range(5)))
-        await desk.none_owed(router)
-        assert len(desk.envelopes()) == 1
-        assert [r.repeated for r in desk.receipts()] == [False, True, True, True, True]
+async def test_copies_that_come_together_are_routed_once_and_each_is_answered(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(*(message(reply_to="me", message_id="m1") for _ in range(5)))
+        await core.none_owed(router)
+        assert len(core.envelopes()) == 1
+        assert [r.repeated for r in core.receipts()] == [False, True, True, True, True]
 
 
 @pytest.mark.promise("S2")
 async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_once(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    core: CoreCluster, caplog: pytest.LogCaptureFixture
 ):
     before = counters.DIFFERING._value.get()
-    async with running(desk) as router:
-        desk.publish(*(message(body=b"%d" % n, message_id="m1") for n in range(4)))
-        await desk.none_owed(router)
-        assert [e.body for e in desk.envelopes()] == [b"0"]
+    async with running(core) as router:
+        core.publish(*(message(body=b"%d" % n, message_id="m1") for n in range(4)))
+        await core.none_owed(router)
+        assert [e.body for e in core.envelopes()] == [b"0"]
     assert counters.DIFFERING._value.get() == before + 3
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 1
@@ -172,34 +174,34 @@ async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_
 
 @pytest.mark.promise("S5")
 @pytest.mark.parametrize("hours", [-30, 30])
-async def test_a_publishers_clock_is_shown_and_decides_nothing(desk: Desk, hours: int):
+async def test_a_publishers_clock_is_shown_and_decides_nothing(core: CoreCluster, hours: int):
     said = EPOCH + hours * 3_600_000
-    async with running(desk) as router:
-        desk.publish(
+    async with running(core) as router:
+        core.publish(
             message(message_id="1"),
             message(message_id="2", headers={"timestamp_in_ms": said}),
             message(message_id="3"),
         )
-        await desk.none_owed(router)
-        routed = desk.envelopes()
+        await core.none_owed(router)
+        routed = core.envelopes()
     assert [e.message_id for e in routed] == ["1", "2", "3"]
     assert [ms_of_id(e.id) for e in routed] == [EPOCH] * 3
     assert [e.published_ms for e in routed] == [EPOCH, said, EPOCH]
-    assert await desk.store.history("news.world", limit=10) == sorted(routed, key=lambda e: e.id)
+    assert await core.store.history("news.world", limit=10) == sorted(routed, key=lambda e: e.id)
 
 
 @pytest.mark.promise("D7")
-async def test_a_router_started_twice_with_one_name_numbers_two_streams(desk: Desk):
-    other = desk.broker.connect()
+async def test_a_router_started_twice_with_one_name_numbers_two_streams(core: CoreCluster):
+    other = core.broker.connect()
     async with (
-        running(desk, prefetch=300) as first,
-        running(desk, prefetch=300, epoch=EPOCH + 1, link=other) as second,
+        running(core, prefetch=300) as first,
+        running(core, prefetch=300, epoch=EPOCH + 1, link=other) as second,
     ):
-        desk.publish(*(message(message_id=str(n), reply_to="me") for n in range(400)))
-        await until(lambda: len(desk.receipts()) == 400)
-        await desk.none_owed(first)
-        await desk.none_owed(second)
-        routed = desk.envelopes()
+        core.publish(*(message(message_id=str(n), reply_to="me") for n in range(400)))
+        await until(lambda: len(core.receipts()) == 400)
+        await core.none_owed(first)
+        await core.none_owed(second)
+        routed = core.envelopes()
         for router in (first, second):
             ours = [e.seq for e in routed if e.epoch == router.stream.log.epoch]
             assert ours == list(range(1, router.stream.seq + 1))
@@ -228,95 +230,97 @@ BAD: dict[str, tuple[str, Message]] = {
 @pytest.mark.promise("R2")
 @pytest.mark.parametrize(("reason", "bad"), BAD.values(), ids=BAD.keys())
 async def test_bad_input_is_rejected_with_its_bytes_counted_answered_and_gone(
-    desk: Desk, reason: str, bad: Message
+    core: CoreCluster, reason: str, bad: Message
 ):
     before = _rejected(reason)
     asked = dataclasses.replace(bad.properties, reply_to="me", correlation_id="c1")
     bad = dataclasses.replace(bad, properties=asked)
-    async with running(desk) as router:
-        desk.publish(bad, message(message_id="good"))
-        await desk.none_owed(router)
-        (evidence,) = desk.arrived("rejected")
+    async with running(core) as router:
+        core.publish(bad, message(message_id="good"))
+        await core.none_owed(router)
+        (evidence,) = core.arrived("rejected")
         assert (evidence.topic, evidence.body) == (reason, bad.body)
         assert evidence.properties.headers["reason"] == reason
-        (receipt,) = desk.receipts()
+        (receipt,) = core.receipts()
         assert (receipt.status, receipt.reason) == ("rejected", reason)
         assert _rejected(reason) == before + 1
-        assert [e.message_id for e in desk.envelopes()] == ["good"]
-    desk.link.lose()
-    assert desk.broker.depth("router.1") == 0
+        assert [e.message_id for e in core.envelopes()] == ["good"]
+    core.link.lose()
+    assert core.broker.depth("router.1") == 0
 
 
 def _rejected(reason: str) -> float:
     return counters.REJECTED[reason]._value.get()
 
 
-async def test_a_tick_names_the_last_number_in_both_exchanges(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(message())
-        await desk.none_owed(router)
-        desk.arrived("outbound")
+async def test_a_tick_names_the_last_number_in_both_exchanges(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(message())
+        await core.none_owed(router)
+        core.arrived("outbound")
         await router.tick()
-        (tick,) = desk.ticks()
+        (tick,) = core.ticks()
         assert (tick.origin, tick.router, tick.epoch) == ("oregon", "oregon-router-1", EPOCH)
-        assert (tick.seq, tick.void) == (1, ())
-        assert len(desk.broker.take(desk.taps["outbound"])) == 1
+        assert (tick.seq, tick.low) == (1, 1)
+        assert len(core.broker.take(core.taps["outbound"])) == 1
 
 
-async def test_two_routers_share_the_work_and_have_streams_of_their_own(desk: Desk):
-    other = desk.broker.connect()
+async def test_two_routers_share_the_work_and_have_streams_of_their_own(core: CoreCluster):
+    other = core.broker.connect()
     async with (
-        running(desk, prefetch=10) as first,
-        running(desk, name="oregon-router-2", link=other, prefetch=10) as second,
+        running(core, prefetch=10) as first,
+        running(core, name="oregon-router-2", link=other, prefetch=10) as second,
     ):
-        desk.publish(*(message(message_id=str(n)) for n in range(200)))
-        await until(lambda: len(desk.envelopes()) == 200)
-        await desk.none_owed(first)
-        await desk.none_owed(second)
+        core.publish(*(message(message_id=str(n)) for n in range(200)))
+        await until(lambda: len(core.envelopes()) == 200)
+        await core.none_owed(first)
+        await core.none_owed(second)
         assert first.stream.seq + second.stream.seq == 200
-        assert {e.message_id for e in desk.envelopes()} == set(map(str, range(200)))
-        by_router = [e.seq for e in desk.envelopes() if e.router == "oregon-router-2"]
+        assert {e.message_id for e in core.envelopes()} == set(map(str, range(200)))
+        by_router = [e.seq for e in core.envelopes() if e.router == "oregon-router-2"]
         assert by_router == list(range(1, second.stream.seq + 1))
         assert by_router
 
 
-async def test_copies_of_a_message_race_and_the_winners_way_is_in_its_path(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(
+async def test_copies_of_a_message_race_and_the_winners_way_is_in_its_path(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(
             *(
                 message("live.x", message_id="m1", headers=shovelled(way))
                 for way in ("publish.oregon.2", "publish.dublin.1")
             )
         )
-        await desk.none_owed(router)
-    (routed,) = desk.envelopes("postoffice")
+        await core.none_owed(router)
+    (routed,) = core.envelopes("postoffice")
     assert routed.path == (f"publish.oregon.2@{EPOCH}", f"oregon-router-1@{EPOCH}")
 
 
-async def test_what_a_publisher_wrote_where_shovels_write_is_no_hop(desk: Desk):
-    async with running(desk) as router:
+async def test_what_a_publisher_wrote_where_shovels_write_is_no_hop(core: CoreCluster):
+    async with running(core) as router:
         for n, forged in enumerate(("../../etc", "publish.oregon.1@0", "postoffice.1", "p" * 200)):
-            desk.publish(message("live.x", message_id=f"m{n}", headers=shovelled(forged)))
-        await desk.none_owed(router)
-    assert [e.path for e in desk.envelopes()] == [(f"oregon-router-1@{EPOCH}",)] * 4
+            core.publish(message("live.x", message_id=f"m{n}", headers=shovelled(forged)))
+        await core.none_owed(router)
+    assert [e.path for e in core.envelopes()] == [(f"oregon-router-1@{EPOCH}",)] * 4
 
 
 @pytest.mark.parametrize("way", ["publish.oregon.2", "publish.dublin.1", "publish.dublin.2"])
-async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(desk: Desk, way: str):
+async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(
+    core: CoreCluster, way: str
+):
     refused_before = counters.REJECTED["cc_not_allowed"]._value.get()
-    async with running(desk) as router:
+    async with running(core) as router:
         for topic in ("news.world", "live.x"):
             for shovel in ("publish.oregon.1", way):
                 headers = shovelled(shovel)
-                desk.publish(message(topic, message_id=topic, reply_to="me", headers=headers))
-        await desk.none_owed(router)
-    assert sorted(e.topic for e in desk.envelopes()) == ["live.x", "news.world"]
+                core.publish(message(topic, message_id=topic, reply_to="me", headers=headers))
+        await core.none_owed(router)
+    assert sorted(e.topic for e in core.envelopes()) == ["live.x", "news.world"]
     # The message is answered where it came as it should; its copy alone is refused.
-    assert {(r.topic, r.status) for r in desk.receipts()} == {
+    assert {(r.topic, r.status) for r in core.receipts()} == {
         ("news.world", "routed"),
         ("live.x", "routed"),
     }
-    (evidence,) = desk.arrived("rejected")
+    (evidence,) = core.arrived("rejected")
     assert evidence.properties.headers["topic"] == "news.world"
     assert counters.REJECTED["cc_not_allowed"]._value.get() == refused_before + 1
 
@@ -329,27 +333,27 @@ async def test_silver_within_a_pattern_of_gold_comes_by_golds_ways_too() -> None
         ]
     )
     broker = StubBroker()
-    desk = Desk(broker, broker.connect(), MemoryStore(topics, now_ms=lambda: EPOCH), topics)
-    await desk.open()
-    async with running(desk) as router:
+    core = CoreCluster(broker, broker.connect(), MemoryStore(topics, now_ms=lambda: EPOCH), topics)
+    await core.open()
+    async with running(core) as router:
         for shovel in ("publish.oregon.2", "publish.oregon.1"):
             headers = shovelled(shovel)
-            desk.publish(message("news.weather", message_id="m", reply_to="me", headers=headers))
-        await desk.none_owed(router)
-    assert [e.message_id for e in desk.envelopes()] == ["m"]
-    assert desk.arrived("rejected") == []
+            core.publish(message("news.weather", message_id="m", reply_to="me", headers=headers))
+        await core.none_owed(router)
+    assert [e.message_id for e in core.envelopes()] == ["m"]
+    assert core.arrived("rejected") == []
 
 
-async def test_canaries_end_here_and_are_no_ones_message(desk: Desk):
-    async with running(desk) as router:
-        desk.publish(
+async def test_canaries_end_here_and_are_no_ones_message(core: CoreCluster):
+    async with running(core) as router:
+        core.publish(
             encode_canary(Canary(region="oregon", token="t", sent_ms=1)),
             dataclasses.replace(message(), topic="_fabric.canary.oregon"),
         )
-        await desk.none_owed(router)
-        assert desk.envelopes() == []
+        await core.none_owed(router)
+        assert core.envelopes() == []
         # The second only had the address of one.
-        (refused,) = desk.arrived("rejected")
+        (refused,) = core.arrived("rejected")
         assert refused.topic == "topic_not_allowed"
-    desk.link.lose()
-    assert desk.broker.depth("router.1") == 0
+    core.link.lose()
+    assert core.broker.depth("router.1") == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_desk import EPOCH, message
+from core_cluster import EPOCH, message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ def test_gold_leaves_before_silver_and_silver_before_bronze():
     waiting = Waiting(bronze_room=5)
     jobs = [job(each) for each in ("bronze", "silver", "gold", "silver", "gold", "bronze")]
     for each in jobs:
-        waiting.put(each, under_way=1)
+        waiting.queue_job(each, under_way=1)
     first = waiting.take(3)
     assert first == [jobs[2], jobs[4], jobs[1]]
     assert waiting.take(100) == [jobs[3], jobs[0], jobs[5]]
@@ -38,16 +38,16 @@ def test_with_more_under_way_than_there_is_room_each_newcomer_costs_the_oldest_b
     waiting = Waiting(bronze_room=2)
     silver = [job("silver") for _ in range(2)]
     bronze = [job("bronze") for _ in range(3)]
-    assert [waiting.put(each, under_way=2) for each in bronze] == [None] * 3
-    assert [waiting.put(each, under_way=3) for each in silver] == [bronze[0], bronze[1]]
+    assert [waiting.queue_job(each, under_way=2) for each in bronze] == [None] * 3
+    assert [waiting.queue_job(each, under_way=3) for each in silver] == [bronze[0], bronze[1]]
     assert waiting.take(100) == [*silver, bronze[2]]
-    assert waiting.put(bronze[0], under_way=3) == bronze[0]
+    assert waiting.queue_job(bronze[0], under_way=3) == bronze[0]
 
 
 def test_without_bronze_nothing_goes_however_much_is_under_way():
     waiting = Waiting(bronze_room=2)
     jobs = [job("silver"), job("gold")]
-    assert [waiting.put(each, under_way=1000) for each in jobs] == [None, None]
+    assert [waiting.queue_job(each, under_way=1000) for each in jobs] == [None, None]
 
 
 def test_what_waits_for_nobody_can_be_taken_out():
@@ -55,7 +55,7 @@ def test_what_waits_for_nobody_can_be_taken_out():
     kept, gone = job("silver"), job("gold")
     gone.claims.clear()
     for each in (kept, gone):
-        waiting.put(each, under_way=1)
+        waiting.queue_job(each, under_way=1)
     assert waiting.remove_unclaimed() == [gone]
     assert waiting.take(10) == [kept]
 
@@ -77,7 +77,7 @@ def test_each_job_leaves_once_taken_or_dropped_and_only_bronze_is_dropped(
             left += waiting.take(step)
             continue
         put.append(job(step))
-        dropped = waiting.put(put[-1], under_way=len(waiting) + 1)
+        dropped = waiting.queue_job(put[-1], under_way=len(waiting) + 1)
         if dropped is not None:
             assert dropped.topic_class == "bronze"
             left.append(dropped)

@@ -15,7 +15,7 @@ from moto_cloud import moto_cloud
 from wholesale.scaler.drivers import DriverError, DriverLimit, aws
 from wholesale.scaler.drivers.aws import AwsDriver, Cloud
 from wholesale.scaler.drivers.cloudwatch import CloudWatch, metric_data
-from wholesale.scaler.options import Told
+from wholesale.scaler.options import ScalerOptions
 from wholesale.scaler.plan import Plan
 
 # Libraries of others, which aren't free of warnings.
@@ -101,7 +101,7 @@ async def test_a_machine_of_aws_is_told_its_region(
 ) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_ENDPOINT_URL", cloud)
-    told = Told(
+    options = ScalerOptions(
         plan=Plan(),
         driver="aws",
         command=None,
@@ -110,7 +110,7 @@ async def test_a_machine_of_aws_is_told_its_region(
         cloudwatch="newsfabric",
         world=None,
     )
-    async with told.opened("oregon") as (driver, watching):
+    async with options.opened("oregon") as (driver, watching):
         assert len(await driver.boxes() or ()) == 2
         assert watching is not None
 

@@ -10,7 +10,7 @@ import dataclasses
 from fleets import PLAN, Fleet, report
 
 from wholesale.scaler.choice import DRAIN_EVERY, LEAVING_AT_ONCE, REPLACE_EVERY, STEP_EVERY
-from wholesale.scaler.memory import FORGET, LASTING, REFUGE, SILENT_AFTER, SLOPE, Memory
+from wholesale.scaler.known_boxes import FORGET, LASTING, REFUGE, SILENT_AFTER, SLOPE, KnownBoxes
 from wholesale.scaler.plan import Plan
 
 ZONED = dataclasses.replace(PLAN, zones=3, least=6)
@@ -69,7 +69,7 @@ def test_of_many_boxes_a_tenth_goes_at_once_evenly_from_all_zones_and_then_there
         for name in new:
             # Gone as soon as it is told.
             del fleet.says[name], fleet.born[name]  # type: ignore[union-attr]
-            fleet.brain._memory._heard.pop(name)
+            fleet.brain._boxes._heard.pop(name)
     assert len(gone) == 2
     assert gone[1] - gone[0] >= DRAIN_EVERY
 
@@ -195,13 +195,13 @@ def test_a_silent_box_is_not_forgotten_because_the_driver_has_lost_its_list() ->
 
 
 def test_an_older_report_doesnt_count_however_long_the_scaler_runs() -> None:
-    memory = Memory("oregon", PLAN)
+    memory = KnownBoxes("oregon", PLAN)
     assert memory.hear(report(sent_ms=1000), now=5000.0)
     assert not memory.hear(report(sent_ms=999), now=5001.0)
 
 
 def test_of_those_that_are_silent_without_readers_the_longest_silent_makes_room() -> None:
-    memory = Memory("oregon", PLAN)
+    memory = KnownBoxes("oregon", PLAN)
     for n in range(1000):
         memory.hear(report(f"b{n}", 0), now=float(n) / 100)
     assert memory.hear(report("new"), now=100.0)
@@ -213,7 +213,7 @@ def test_the_memory_of_arrivals_is_bounded() -> None:
     fleet = Fleet()
     fleet.add(report("b0", 100))
     fleet.run(LASTING * 3)
-    assert len(fleet.brain._memory._history) <= LASTING + 2
+    assert len(fleet.brain._boxes._history) <= LASTING + 2
 
 
 def test_readers_who_come_back_slowly_are_no_growth() -> None:

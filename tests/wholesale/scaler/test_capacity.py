@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from newsfabric.errors import ConfigError, NewsfabricError
 from wholesale.commands import main
 from wholesale.scaler.capacity import capacity, capacity_for
-from wholesale.scaler.options import Told, only_plan_options
+from wholesale.scaler.options import ScalerOptions, only_plan_options
 from wholesale.scaler.plan import Plan
 from wholesale.scaler.wish import Demand, wish
 
-NOTHING = Told(
+NOTHING = ScalerOptions(
     plan=Plan(),
     driver="none",
     command=None,
@@ -111,9 +111,9 @@ def test_durations_have_units(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_driver_that_wasnt_told_enough_is_one_line(driver: str, text: str) -> None:
-    told = dataclasses.replace(NOTHING, driver=driver)
+    options = dataclasses.replace(NOTHING, driver=driver)
     with pytest.raises(ConfigError, match=text):
-        async with told.opened("oregon"):
+        async with options.opened("oregon"):
             pass
 
 
@@ -125,9 +125,9 @@ async def test_a_driver_that_wasnt_told_enough_is_one_line(driver: str, text: st
     ],
 )
 async def test_a_command_that_is_no_command_is_one_line(command: str, text: str) -> None:
-    told = dataclasses.replace(NOTHING, driver="command", command=command)
+    options = dataclasses.replace(NOTHING, driver="command", command=command)
     with pytest.raises(ConfigError, match=text):
-        async with told.opened("oregon"):
+        async with options.opened("oregon"):
             pass
 
 
@@ -140,8 +140,8 @@ async def test_without_a_driver_it_only_says(tmp_path: Path) -> None:
 
 
 async def test_a_world_that_isnt_there_is_the_drivers_trouble(tmp_path: Path) -> None:
-    told = dataclasses.replace(NOTHING, driver="world", world=tmp_path)
-    async with told.opened("oregon") as (driver, _):
+    options = dataclasses.replace(NOTHING, driver="world", world=tmp_path)
+    async with options.opened("oregon") as (driver, _):
         with pytest.raises(NewsfabricError, match="boxes: "):
             await driver.boxes()
 

@@ -15,7 +15,7 @@ from wholesale.scaler.choice import (
     REPLACE_EVERY,
     REPLACED,
 )
-from wholesale.scaler.memory import DOUBT_AFTER, FORGET
+from wholesale.scaler.known_boxes import DOUBT_AFTER, FORGET
 from wholesale.scaler.plan import Plan
 
 

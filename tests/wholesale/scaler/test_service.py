@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from clusters import core_cluster, reported
-from core_desk import until
+from core_cluster import until
 from fleets import report
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 

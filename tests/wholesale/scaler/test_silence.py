@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wholesale.scaler.brain import Brain
 from wholesale.scaler.choice import ENDED_AFTER, LISTEN, OBEY, OTHERS_ENDED_AFTER, Decision
 from wholesale.scaler.drivers import Instance
-from wholesale.scaler.memory import FORGET
+from wholesale.scaler.known_boxes import FORGET
 from wholesale.scaler.plan import Plan
 
 

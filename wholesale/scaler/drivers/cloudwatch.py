@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from newsfabric.seldom import Complaints
+from newsfabric.line_limits import RepeatedFailures
 from wholesale.scaler.drivers import DriverError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class CloudWatch:
         self._namespace = namespace
         self._cloud = cloud
         self._every = every
-        self._complaints = Complaints()
+        self._failures = RepeatedFailures()
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
         while True:
@@ -58,10 +58,10 @@ class CloudWatch:
                     )
                 )
         except (DriverError, TimeoutError) as exc:
-            if self._complaints.is_news(str(exc), asyncio.get_running_loop().time()):
+            if self._failures.should_log(str(exc), asyncio.get_running_loop().time()):
                 logger.warning("CloudWatch: %s", exc)
             return False
-        self._complaints.over()
+        self._failures.ended()
         return True
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from localfabric.world import growing
+from localfabric.world.options import MAX_BOXES
 from newsfabric.errors import NewsfabricError
-from newsfabric.world import growing
-from newsfabric.world.layout import MAX_BOXES
 from wholesale.scaler.drivers import DriverError, DriverLimit, Instance, checked
 
 T = TypeVar("T")

@@ -382,7 +382,7 @@ impl Crowd {
     }
 
     fn stalls(&self, number: usize) -> bool {
-        self.stalled > 0 && number % self.stalled == 0
+        self.stalled > 0 && number.is_multiple_of(self.stalled)
     }
 
     /// A reader that has said all begins to read; or it stalls.
@@ -419,7 +419,7 @@ impl Crowd {
     fn on_compressed(&mut self, number: usize, payload: &[u8]) {
         self.compressed += 1;
         // What isn't looked into need not be inflated.
-        if self.numbered || number % self.sample == 0 {
+        if self.numbered || number.is_multiple_of(self.sample) {
             let text = match &mut self.readers[number].context {
                 Some(context) => inflated(context, payload),
                 None => {
@@ -456,7 +456,7 @@ impl Crowd {
         {
             self.note(number, message as usize, now);
         }
-        if number % self.sample == 0
+        if number.is_multiple_of(self.sample)
             && let Some(sent) = sent_at(payload)
         {
             self.delays.push(now.saturating_sub(sent));

@@ -19,7 +19,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 from newsfabric.errors import Disconnected
 from newsfabric.fetching import fetch
-from newsfabric.reader import Gateway, Reader, connect
+from newsfabric.reader import Endpoint, Reader, connect
 
 # The topic that everyone may publish to, and nobody reads.
 TOPIC = "fabric.canary"
@@ -30,9 +30,9 @@ LINGER = 2.0
 PAUSE = 1.0
 
 
-def gateway(address: str) -> Gateway:
+def gateway(address: str) -> Endpoint:
     """The gateway at ``host:port``."""
-    return Gateway(
+    return Endpoint(
         sockjs_url=f"http://{address}/sockjs",
         websocket_url=f"ws://{address}/websocket",
         sse_url=f"http://{address}/events",

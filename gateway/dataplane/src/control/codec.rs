@@ -95,23 +95,27 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn topic(&mut self) -> Result<Topic<'a>, Malformed> {
-        Ok(Topic {
-            name: self.topic_name()?,
-            keep: self.u32()?,
-            slow: match self.u8()? {
-                0 => Slow::Disconnect,
-                1 => Slow::Conflate,
-                2 => Slow::DropOldest,
-                _ => return Err(Malformed::Value("slow")),
-            },
-            latest: self.flag("latest")?,
-        })
+        Ok(Topic { name: self.topic_name()?, slow: self.slow()? })
+    }
+
+    pub(crate) fn slow(&mut self) -> Result<Slow, Malformed> {
+        match self.u8()? {
+            0 => Ok(Slow::Disconnect),
+            1 => Ok(Slow::Conflate),
+            2 => Ok(Slow::DropOldest),
+            _ => Err(Malformed::Value("slow")),
+        }
     }
 
     pub(crate) fn message(&mut self) -> Result<Message<'a>, Malformed> {
+        let id = self.array()?;
+        self.message_after(id)
+    }
+
+    /// The rest of a message.
+    pub(crate) fn message_after(&mut self, id: [u8; 16]) -> Result<Message<'a>, Malformed> {
         Ok(Message {
-            id: self.array()?,
-            expires_ms: self.u64()?,
+            id,
             version: i64::from_le_bytes(self.array()?),
             key: text(self.bytes16()?, "key")?,
             push: self.bytes32()?,
@@ -149,23 +153,4 @@ pub(crate) fn put_text8(out: &mut Vec<u8>, text: &str) {
 pub(crate) fn put_bytes16(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
     out.extend_from_slice(bytes);
-}
-
-pub(crate) fn put_topic(out: &mut Vec<u8>, topic: &Topic<'_>) {
-    put_text8(out, topic.name);
-    out.extend_from_slice(&topic.keep.to_le_bytes());
-    let slow = match topic.slow {
-        Slow::Disconnect => 0,
-        Slow::Conflate => 1,
-        Slow::DropOldest => 2,
-    };
-    out.extend([slow, topic.latest.into()]);
-}
-
-pub(crate) fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
-    out.extend_from_slice(&message.id);
-    out.extend_from_slice(&message.expires_ms.to_le_bytes());
-    out.extend_from_slice(&message.version.to_le_bytes());
-    put_bytes16(out, message.key.as_bytes());
-    put_bytes32(out, message.push);
 }

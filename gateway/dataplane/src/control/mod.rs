@@ -6,34 +6,30 @@
 mod codec;
 mod commands;
 mod events;
-mod parley;
+mod handshake;
+mod kinds;
 mod settings;
 
 use std::fmt;
 
-pub(crate) use codec::{Reader, put_bytes16, put_bytes32, put_message, put_text8, put_topic};
-pub use commands::{Badge, Command, History, Replay, Split, Subscribe, split};
-pub use events::{Event, Uncovered};
-pub use parley::{Answer, COMMIT, Offer, take_over};
-pub use settings::{OWN_REASONS, Reason, Settings};
+pub(crate) use codec::{Reader, put_bytes16, put_bytes32, put_text8};
+pub use commands::{Auth, Command, Split, Subscribe, split};
+pub use events::Event;
+pub use handshake::{Answer, COMMIT, Offer, take_over};
+pub use settings::{Reason, Settings};
 
-/// The version of the protocol that this data plane speaks; to a control plane of an older one it
-/// speaks that.
-pub const VERSION: u16 = 5;
-/// The first version with badges.
-pub const BADGES: u16 = 2;
-/// The first version in which the control plane says what becomes of what was handed over.
-pub const GONE: u16 = 4;
-/// What two data planes say to each other is as it was in this version.
-pub const PARLEY: u16 = 1;
+/// The version of the protocol, which both ends must speak.
+pub const VERSION: u16 = 7;
+/// The version of what two data planes say to each other, which both must speak.
+pub const TAKE_OVER_VERSION: u16 = 1;
 /// The first bytes of a `hello`.
 pub const MAGIC: [u8; 4] = *b"nfdp";
 /// The longest message, without its length.
 pub const MAX_MESSAGE: usize = 16 << 20;
-/// The longest blob that `remember` may store.
+/// The longest blob that is kept: of `remember` and of each `mark` since.
 pub const MAX_BLOB: usize = 1 << 20;
-/// The longest that may be in a badge.
-pub const MAX_BADGE: usize = 1 << 10;
+/// The longest blob of an `auth`.
+pub const MAX_AUTH: usize = 1 << 10;
 
 /// Why the other end's bytes mean nothing. Cut it off; readers have nothing to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,17 +80,13 @@ pub enum Slow {
     DropOldest,
 }
 
-/// A topic's name and policy.
+/// A topic, as commands name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topic<'a> {
     /// Its name, as in the push.
     pub name: &'a str,
-    /// How many recent messages are remembered.
-    pub keep: u32,
-    /// The policy for slow readers.
+    /// What happens to its messages when a reader doesn't keep up.
     pub slow: Slow,
-    /// Whether a subscribe also gets the newest version of each key.
-    pub latest: bool,
 }
 
 /// One message as it is sent down.
@@ -102,8 +94,6 @@ pub struct Topic<'a> {
 pub struct Message<'a> {
     /// UUIDv7: 48 bits of time in ms, then the identity.
     pub id: [u8; 16],
-    /// ms since the epoch after which nobody wants it; 0 is never.
-    pub expires_ms: u64,
     /// Orders the versions of one key, before the id does; -1 is none.
     pub version: i64,
     /// Groups the versions of one story; empty is none.
@@ -121,9 +111,8 @@ mod tests {
 
     fn publish_body() -> Vec<u8> {
         let mut body = 7u64.to_le_bytes().to_vec();
-        body.extend_from_slice(b"\x06news.x\x0a\0\0\0\x01\x01");
+        body.extend_from_slice(b"\x06news.x\x01");
         body.extend_from_slice(&[9; 16]);
-        body.extend_from_slice(&5u64.to_le_bytes());
         body.extend_from_slice(&(-1i64).to_le_bytes());
         body.extend_from_slice(b"\x01\0k\x02\0\0\0{}");
         body
@@ -132,8 +121,8 @@ mod tests {
     #[test]
     fn a_publish_is_read_field_by_field() {
         let body = publish_body();
-        let topic = Topic { name: "news.x", keep: 10, slow: Slow::Conflate, latest: true };
-        let message = Message { id: [9; 16], expires_ms: 5, version: -1, key: "k", push: b"{}" };
+        let topic = Topic { name: "news.x", slow: Slow::Conflate };
+        let message = Message { id: [9; 16], version: -1, key: "k", push: b"{}" };
         assert_eq!(Command::decode(3, &body), Ok(Command::Publish { number: 7, topic, message }));
     }
 
@@ -172,9 +161,9 @@ mod tests {
 
     #[test]
     fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
-        let mut body = b"\x01x\0\0\0\0\0\0\0".to_vec();
+        let mut body = b"\x01\0\0\0\0\0\0\0\x01x\0".to_vec();
         body.extend_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Command::decode(4, &body), Err(Malformed::Short));
+        assert_eq!(Command::decode(15, &body), Err(Malformed::Short));
     }
 
     #[test]
@@ -198,13 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn verbs_of_those_with_badges_are_written_with_them() {
+    fn verbs_of_those_with_auth_states_are_written_with_them() {
         let mut out = Vec::new();
-        Event::Badged(&[(SUBSCRIBER, b"me", b"{}")]).encode(&mut out);
+        Event::VerbsWithAuth(&[(SUBSCRIBER, b"me", b"{}")]).encode(&mut out);
         assert_eq!(out, b"\x19\0\0\0\x8b\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0me\x02\0\0\0{}");
     }
 
-    fn badge_body(blob: &[u8]) -> Vec<u8> {
+    #[test]
+    fn a_mark_is_whatever_bytes_there_are() {
+        assert_eq!(Command::decode(24, b"\x03\0one"), Ok(Command::Mark(b"one")));
+        assert_eq!(Command::decode(24, b"\x04\0one"), Err(Malformed::Short));
+    }
+
+    fn auth_body(blob: &[u8]) -> Vec<u8> {
         let mut body = b"\x01\0\x02\0\0\0\x03\0\0\0\x0242".to_vec();
         body.extend_from_slice(&5u64.to_le_bytes());
         body.extend_from_slice(&6u64.to_le_bytes());
@@ -215,20 +210,20 @@ mod tests {
     }
 
     #[test]
-    fn a_badge_is_read_field_by_field_and_has_a_bound() {
-        let badge = Badge {
+    fn an_auth_state_is_read_field_by_field_and_has_a_bound() {
+        let auth = Auth {
             connection: SUBSCRIBER,
             user: "42",
             issued_ms: 5,
-            expires_ms: 6,
+            ends_ms: 6,
             blob: b"me",
             push: b"{}",
         };
-        assert_eq!(Command::decode(16, &badge_body(b"me")), Ok(Command::Badge(badge)));
-        let longest = badge_body(&[7; MAX_BADGE]);
+        assert_eq!(Command::decode(16, &auth_body(b"me")), Ok(Command::Auth(auth)));
+        let longest = auth_body(&[7; MAX_AUTH]);
         assert!(Command::decode(16, &longest).is_ok());
-        let longer = badge_body(&[7; MAX_BADGE + 1]);
-        assert_eq!(Command::decode(16, &longer), Err(Malformed::Value("badge")));
+        let longer = auth_body(&[7; MAX_AUTH + 1]);
+        assert_eq!(Command::decode(16, &longer), Err(Malformed::Value("auth")));
     }
 
     #[test]

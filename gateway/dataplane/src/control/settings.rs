@@ -3,6 +3,7 @@
 use super::Malformed;
 use super::codec::{Reader, text};
 use crate::addresses::Network;
+use crate::closing::CloseReason;
 
 /// One way for a connection to end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,13 +39,9 @@ pub struct Settings {
     pub hard_bytes: u32,
     pub soft_bytes: u32,
     pub soft_ms: u32,
-    pub replay_bytes: u32,
     pub fanout_chunk: u32,
     pub deflate_bytes: u32,
     pub per_address: u32,
-    pub hub_topics: u32,
-    pub hub_bytes: u64,
-    pub hub_keys: u32,
     pub identities: u32,
     pub identity_ms: u32,
     pub alone_ms: u32,
@@ -53,23 +50,21 @@ pub struct Settings {
     /// In lower case; none lets all in.
     pub origins: Vec<String>,
     pub reasons: Vec<Reason>,
-    /// The cookie that may hold a reader's token; empty for none. Version 1 ends before it.
+    /// The cookie that may hold a reader's token; empty for none.
     pub cookie: String,
     /// A control plane that was heard in the last so many ms has plain pings answered for it; 0: never.
-    /// Version 2 ends before it.
     pub pong_ms: u32,
-    /// Whether readers may come over WebSocket. Version 3 ends before it.
+    /// Whether readers may come over WebSocket.
     pub websocket: bool,
-    /// Whether SockJS readers are told to keep a cookie. Version 3 ends before it.
+    /// Whether SockJS readers are told to keep a cookie.
     pub sockjs_cookie: bool,
-    /// Connections that may be handed over at once; 0: any number. Version 3 ends before it.
+    /// Connections that may be handed over at once; 0: any number.
     pub handovers: u32,
-    /// Where PROXY headers may come from, if they are spoken at all. Version 3 ends before it (`None`),
-    /// and means everywhere.
-    pub proxy_from: Option<Vec<Network>>,
-    /// Version 3 ends before it: no bound.
+    /// Where PROXY headers may come from, if they are spoken at all.
+    pub proxy_from: Vec<Network>,
+    /// 0: no bound.
     pub outbox_bytes: u64,
-    /// Likewise: a reader may take nothing for as long as it likes.
+    /// 0: a reader may take nothing for as long as it likes.
     pub stalled_ms: u32,
 }
 
@@ -87,19 +82,6 @@ impl Settings {
         self.reasons.iter().find(|reason| reason.name == name)
     }
 }
-
-/// The reasons that the data plane itself closes connections for.
-pub const OWN_REASONS: [&str; 9] = [
-    "protocol_error",
-    "invalid_payload",
-    "too_big",
-    "drain",
-    "overload",
-    "internal",
-    "slow_reader",
-    "too_many_requests",
-    "no_pong",
-];
 
 impl Reader<'_> {
     pub(super) fn settings(&mut self) -> Result<Settings, Malformed> {
@@ -119,63 +101,43 @@ impl Reader<'_> {
             hard_bytes: self.u32()?,
             soft_bytes: self.u32()?,
             soft_ms: self.u32()?,
-            replay_bytes: self.u32()?,
-            fanout_chunk: self.u32()?,
+            fanout_chunk: self.behind_unused(4)?,
             deflate_bytes: self.u32()?,
             per_address: self.u32()?,
-            hub_topics: self.u32()?,
-            hub_bytes: self.u64()?,
-            hub_keys: self.u32()?,
-            identities: self.u32()?,
+            identities: self.behind_unused(16)?,
             identity_ms: self.u32()?,
             alone_ms: self.u32()?,
             drain_ms: self.u32()?,
             drain_per_second: self.u32()?,
             origins: self.origins()?,
             reasons: self.reasons()?,
-            cookie: self.cookie()?,
-            pong_ms: self.u32_of_later()?,
-            websocket: self.flag_or("websocket", true)?,
-            sockjs_cookie: self.flag_or("sockjs_cookie", false)?,
-            handovers: self.u32_of_later()?,
+            cookie: self.text8("cookie")?.to_owned(),
+            pong_ms: self.u32()?,
+            websocket: self.flag("websocket")?,
+            sockjs_cookie: self.flag("sockjs_cookie")?,
+            handovers: self.u32()?,
             proxy_from: self.proxy_from()?,
-            outbox_bytes: self.u64_of_later()?,
-            stalled_ms: self.u32_of_later()?,
+            outbox_bytes: self.u64()?,
+            stalled_ms: self.u32()?,
         };
         check(&settings)?;
         Ok(settings)
     }
 
-    fn cookie(&mut self) -> Result<String, Malformed> {
-        if self.end().is_ok() {
-            return Ok(String::new());
-        }
-        Ok(self.text8("cookie")?.to_owned())
+    /// A number behind so many bytes that mean nothing. To version 6 they were the limits of a memory,
+    /// and a data plane of that time hands them on with its settings.
+    fn behind_unused(&mut self, bytes: usize) -> Result<u32, Malformed> {
+        self.take(bytes)?;
+        self.u32()
     }
 
-    /// A number that earlier versions end before.
-    fn u32_of_later(&mut self) -> Result<u32, Malformed> {
-        if self.end().is_ok() { Ok(0) } else { self.u32() }
-    }
-
-    fn flag_or(&mut self, name: &'static str, missing: bool) -> Result<bool, Malformed> {
-        if self.end().is_ok() { Ok(missing) } else { self.flag(name) }
-    }
-
-    fn proxy_from(&mut self) -> Result<Option<Vec<Network>>, Malformed> {
-        if self.end().is_ok() {
-            return Ok(None);
-        }
+    fn proxy_from(&mut self) -> Result<Vec<Network>, Malformed> {
         let count = self.u16()?;
         let network = |_| {
             let text = self.text8("proxy_from")?;
             text.parse().map_err(|_| Malformed::Value("proxy_from"))
         };
-        (0..count).map(network).collect::<Result<_, _>>().map(Some)
-    }
-
-    fn u64_of_later(&mut self) -> Result<u64, Malformed> {
-        if self.end().is_ok() { Ok(0) } else { self.u64() }
+        (0..count).map(network).collect()
     }
 
     fn origins(&mut self) -> Result<Vec<String>, Malformed> {
@@ -220,7 +182,6 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
         (settings.message_bytes, "message_bytes"),
         (settings.hard_bytes, "hard_bytes"),
         (settings.fanout_chunk, "fanout_chunk"),
-        (settings.hub_topics, "hub_topics"),
         (settings.identities, "identities"),
         (settings.drain_per_second, "drain_per_second"),
     ];
@@ -229,7 +190,8 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
             return Err(Malformed::Value(name));
         }
     }
-    if OWN_REASONS.iter().any(|name| settings.reason(name).is_none()) {
+    let mut needed = CloseReason::OWN.iter().filter(|reason| !reason.is_optional());
+    if needed.any(|reason| settings.reason(reason.name()).is_none()) {
         return Err(Malformed::Value("reasons"));
     }
     Ok(())
@@ -240,15 +202,13 @@ mod tests {
     use super::*;
     use crate::control::codec::{put_bytes16, put_text8};
 
-    /// Settings of version 3.
-    fn body() -> Vec<u8> {
-        let mut body = [1u32.to_le_bytes(); 20].concat();
-        body.extend(1u64.to_le_bytes());
-        body.extend([1u32.to_le_bytes(); 6].concat());
+    /// Settings with one network.
+    fn body(network: &str) -> Vec<u8> {
+        let mut body = [1u32.to_le_bytes(); 28].concat();
         body.extend(1u16.to_le_bytes());
         put_bytes16(&mut body, b"http://x");
-        body.push(OWN_REASONS.len() as u8);
-        for name in OWN_REASONS {
+        body.push(CloseReason::OWN.len() as u8);
+        for name in CloseReason::OWN.iter().map(|reason| reason.name()) {
             put_text8(&mut body, name);
             body.extend(1000u16.to_le_bytes());
             put_text8(&mut body, name);
@@ -257,12 +217,6 @@ mod tests {
         }
         put_text8(&mut body, "cookie");
         body.extend(7u32.to_le_bytes());
-        body
-    }
-
-    /// What version 4 has behind that, with one network.
-    fn later_body(network: &str) -> Vec<u8> {
-        let mut body = body();
         body.extend([0, 1]);
         body.extend(8u32.to_le_bytes());
         body.extend(1u16.to_le_bytes());
@@ -273,28 +227,24 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_an_earlier_version_end_before_what_later_ones_have() {
-        let earlier = Settings::decode(&body()).expect("settings");
-        assert_eq!((earlier.pong_ms, earlier.handovers, earlier.proxy_from), (7, 0, None));
-        assert_eq!((earlier.websocket, earlier.sockjs_cookie), (true, false));
-        assert_eq!((earlier.outbox_bytes, earlier.stalled_ms), (0, 0));
-    }
-
-    #[test]
-    fn settings_of_version_4_have_them() {
-        let mut body = later_body("10.0.0.0/8");
-        let later = Settings::decode(&body).expect("settings");
+    fn settings_are_read_field_by_field() {
+        let mut body = body("10.0.0.0/8");
+        let settings = Settings::decode(&body).expect("settings");
         let network = "10.0.0.0/8".parse().expect("a network");
-        assert_eq!((later.pong_ms, later.handovers, later.proxy_from), (7, 8, Some(vec![network])));
-        assert_eq!((later.websocket, later.sockjs_cookie), (false, true));
-        assert_eq!((later.outbox_bytes, later.stalled_ms), (9, 10));
+        assert_eq!(
+            (settings.pong_ms, settings.handovers, &settings.proxy_from),
+            (7, 8, &vec![network])
+        );
+        assert_eq!((settings.websocket, settings.sockjs_cookie), (false, true));
+        assert_eq!((settings.outbox_bytes, settings.stalled_ms), (9, 10));
         body.push(0);
         assert_eq!(Settings::decode(&body), Err(Malformed::Long));
+        body.truncate(body.len() - 2);
+        assert_eq!(Settings::decode(&body), Err(Malformed::Short));
     }
 
     #[test]
     fn what_is_no_network_is_refused() {
-        let body = later_body("10.0.0.0/33");
-        assert_eq!(Settings::decode(&body), Err(Malformed::Value("proxy_from")));
+        assert_eq!(Settings::decode(&body("10.0.0.0/33")), Err(Malformed::Value("proxy_from")));
     }
 }

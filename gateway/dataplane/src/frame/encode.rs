@@ -17,7 +17,6 @@ pub struct FrameHead {
 
 impl FrameHead {
     /// The head of a whole message of `size` bytes; `compressed` sets RSV1 (RFC 7692 section 6).
-    #[must_use]
     pub fn new(opcode: u8, compressed: bool, size: usize) -> Self {
         let mut bytes = [0; 10];
         bytes[0] = 0x80 | (u8::from(compressed) << 6) | (opcode & 0x0F);
@@ -37,7 +36,6 @@ impl FrameHead {
     }
 
     /// The bytes to send.
-    #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -71,21 +69,18 @@ impl SmallFrame {
     }
 
     /// The bytes to send.
-    #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
 /// The answer to a ping; more than 125 bytes are cut off (no ping has them).
-#[must_use]
 pub fn pong_frame(payload: &[u8]) -> SmallFrame {
     SmallFrame::new(PONG, [payload, &[]])
 }
 
 /// A close frame; `None` echoes one that had no code. A reason of more than 123 bytes is cut
 /// off at a character.
-#[must_use]
 pub fn close_frame(code: Option<u16>, reason: &str) -> SmallFrame {
     let Some(code) = code else {
         return SmallFrame::new(CLOSE, [&[], &[]]);

@@ -74,7 +74,6 @@ pub enum Violation {
 
 impl Violation {
     /// The close code (RFC 6455 section 7.4.1).
-    #[must_use]
     pub const fn code(self) -> u16 {
         match self {
             Self::Protocol => 1002,
@@ -87,7 +86,6 @@ impl Violation {
 /// Whether a close frame may carry `code` (RFC 6455 section 7.4 and the IANA registry).
 ///
 /// 1004–1006 and 1015 must not be sent; 3000–4999 belong to libraries and applications.
-#[must_use]
 pub const fn may_be_sent(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

@@ -65,7 +65,6 @@ impl Upgrade<'_> {
 }
 
 /// The verb `login` with this token. One with bytes that no token has becomes an empty one.
-#[must_use]
 pub fn login_verb(token: &[u8]) -> Vec<u8> {
     // RFC 7515 section 2: base64url and dots. What else is in here needs no care in JSON.
     let fine = |byte: &u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(byte);
@@ -74,7 +73,6 @@ pub fn login_verb(token: &[u8]) -> Vec<u8> {
 }
 
 /// `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
-#[must_use]
 pub fn accept_key(key: &[u8]) -> [u8; 28] {
     let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
     let mut accept = [0; 28];

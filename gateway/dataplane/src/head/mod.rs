@@ -18,7 +18,7 @@ mod reply;
 
 pub use handshake::{Framing, Upgrade, accept_key, login_verb};
 pub use origin::Origins;
-pub use reply::{Info, Refusal, put_greeting};
+pub use reply::{Busy, Info, Refusal, put_greeting};
 
 use fields::Fields;
 
@@ -74,7 +74,6 @@ enum Route {
 }
 
 /// Decide by `bytes`, everything that has come of a connection yet.
-#[must_use]
 pub fn decide<'a>(bytes: &'a [u8], rules: &Rules) -> Decision<'a> {
     let mut storage = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut storage);

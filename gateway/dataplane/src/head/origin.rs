@@ -9,7 +9,6 @@ pub struct Origins {
 
 impl Origins {
     /// Pages of any origin may connect.
-    #[must_use]
     pub fn any() -> Self {
         Self { listed: None }
     }
@@ -28,13 +27,11 @@ impl Origins {
     }
 
     /// Whether a page of `origin` may connect to `host` (RFC 6455 section 10.2).
-    #[must_use]
     pub fn allow(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
         self.listed.is_none() || self.own(origin, host)
     }
 
     /// Whether a page of `origin` is one of ours: listed by name, or of our own host.
-    #[must_use]
     pub fn own(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
         let listed = self.listed.iter().flatten().any(|one| one.eq_ignore_ascii_case(origin));
         let named = authority(origin);

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use crate::clock::Utc;
+
 const YEAR: u64 = 365 * 86_400;
 const GREETING: &str = "Welcome to SockJS!\n";
 
@@ -20,16 +22,39 @@ pub enum Refusal {
     HeadTooLarge,
     /// 503: the box is full or drained, or the control plane, whose request it is, isn't there.
     NotNow {
-        /// `capacity`, `draining`, `control`.
-        why: &'static str,
+        /// What there is too little of.
+        why: Busy,
         /// When to ask again; at least a second is said.
         retry_after_ms: u32,
     },
 }
 
+/// Why a request that is fine can't be served now.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Busy {
+    /// There are as many readers as there may be.
+    Capacity,
+    /// The box is being drained.
+    Draining,
+    /// The control plane serves as many connections as it may.
+    Handovers,
+    /// There is no control plane.
+    Control,
+}
+
+impl Busy {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Draining => "draining",
+            Self::Handovers => "handovers",
+            Self::Control => "control",
+        }
+    }
+}
+
 impl Refusal {
     /// The HTTP status.
-    #[must_use]
     pub const fn status(self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,
@@ -58,7 +83,7 @@ impl Refusal {
             Self::NotNow { why, retry_after_ms } => (
                 "Service Unavailable",
                 format!("Retry-After: {}\r\n", (retry_after_ms / 1000).max(1)),
-                format!("not now: {why}"),
+                format!("not now: {}", why.word()),
             ),
         };
         put(
@@ -152,25 +177,13 @@ impl std::fmt::Display for Date {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
         const MONTHS: [&str; 12] =
-            ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
-        let days = self.0 / 86_400;
-        // Years of this reckoning begin in March, so that leap days come last; day 0 is in year 0.
-        let day = days + 719_468;
-        let (era, day_of_era) = (day / 146_097, day % 146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month = (5 * day_of_year + 2) / 153;
-        let year = era * 400 + year_of_era + u64::from(month >= 10);
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let Utc { days, year, month, day, hour, minute, second } = Utc::of_unix(self.0);
+        let weekday = WEEKDAYS[(days % 7) as usize];
+        let month = MONTHS[month as usize - 1];
         write!(
             formatter,
-            "{}, {:02} {} {year} {:02}:{:02}:{:02} GMT",
-            WEEKDAYS[(days % 7) as usize],
-            day_of_year - (153 * month + 2) / 5 + 1,
-            MONTHS[month as usize],
-            self.0 / 3_600 % 24,
-            self.0 / 60 % 60,
-            self.0 % 60,
+            "{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT"
         )
     }
 }

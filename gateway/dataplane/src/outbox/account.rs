@@ -26,7 +26,6 @@ pub struct Account {
 
 impl Account {
     /// What all of it takes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -19,7 +19,6 @@ pub struct Saved {
 
 impl Outbox {
     /// What [`Outbox::restore`] needs.
-    #[must_use]
     pub fn save(&self) -> Saved {
         let entries = self.entries.iter().filter_map(|entry| {
             entry.frame.as_ref().map(|frame| (frame.clone(), entry.publication.clone()))
@@ -28,7 +27,6 @@ impl Outbox {
     }
 
     /// An outbox like the one that was saved; `None` if there is none like that.
-    #[must_use]
     pub fn restore(limits: Limits, saved: Saved, account: &mut Account) -> Option<Outbox> {
         let first = saved.entries.first().map_or(0, |(frame, _)| frame.len());
         if saved.written >= first.max(1) {
@@ -38,7 +36,7 @@ impl Outbox {
         for (frame, publication) in saved.entries {
             let story = publication
                 .clone()
-                .filter(|one| one.policy().slow == Slow::Conflate && one.key().is_some())
+                .filter(|one| one.slow() == Slow::Conflate && one.key().is_some())
                 .map(Story);
             let number = outbox.append(frame, publication, account);
             if let Some(story) = story {

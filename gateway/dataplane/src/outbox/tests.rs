@@ -1,7 +1,6 @@
 use super::*;
 use crate::control::Message;
-use crate::publication::TopicPolicy;
-use crate::publication::tests::{keeping, message, publication};
+use crate::publication::tests::message;
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { hard_bytes: 2_000, soft_bytes: 1_000, soft_ms: 100 };
@@ -11,8 +10,7 @@ fn frame(text: &str) -> Frame {
 }
 
 fn of(slow: Slow, key: &'static str, version: i64) -> Arc<Publication> {
-    let policy = TopicPolicy { slow, ..keeping(1) };
-    publication(policy, &Message { key, version, ..message(1, 1) })
+    Arc::new(Publication::new("news.x".into(), slow, &Message { key, version, ..message(1, 1) }))
 }
 
 fn waiting(outbox: &Outbox) -> String {
@@ -203,7 +201,7 @@ impl Naive {
                 return false;
             };
             let gone = self.entries.remove(at).1.expect("droppable");
-            self.count(gone.policy().slow);
+            self.count(gone.slow());
         }
         true
     }
@@ -226,14 +224,13 @@ impl Naive {
     }
 
     fn push(&mut self, text: &str, publication: &Arc<Publication>, now: u64) -> bool {
-        let slow = publication.policy().slow;
+        let slow = publication.slow();
         if slow == Slow::Disconnect {
             return self.push_firm(text, now);
         }
         if slow == Slow::Conflate && publication.key().is_some() {
-            let same = |one: &Arc<Publication>| {
-                one.policy().slow == slow && one.key() == publication.key()
-            };
+            let same =
+                |one: &Arc<Publication>| one.slow() == slow && one.key() == publication.key();
             let found = self.entries.iter().rposition(|one| one.1.as_ref().is_some_and(same));
             if let Some(at) = found {
                 let known = self.entries[at].1.as_ref().expect("found");

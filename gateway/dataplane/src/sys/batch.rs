@@ -34,7 +34,6 @@ pub struct Send<'a> {
 
 impl<'a> Send<'a> {
     /// One that wasn't tried yet.
-    #[must_use]
     pub fn new(fd: RawFd, bytes: &'a [u8]) -> Send<'a> {
         Send { fd, bytes, taken: Err(libc::EAGAIN) }
     }
@@ -54,7 +53,6 @@ pub struct Sender {
 
 impl Sender {
     /// One for this thread, in batches if possible; else why not.
-    #[must_use]
     pub fn new() -> (Sender, Option<io::Error>) {
         match Ring::new() {
             Ok(ring) => (Sender { ring: Some(ring) }, None),

@@ -41,17 +41,17 @@ impl DataPlane {
     }
 
     pub fn attach(&self) -> (Plane, u16) {
-        self.attach_with(3, 0)
+        self.attach_with(0)
     }
 
-    /// A control plane that speaks this version, and in it wants pings to be answered.
-    pub fn attach_with(&self, version: u8, pong_ms: u32) -> (Plane, u16) {
+    /// A control plane that was heard in the last `pong_ms` has pings answered for it; 0: never.
+    pub fn attach_with(&self, pong_ms: u32) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
-        plane.send(1, &[b'n', b'f', b'd', b'p', version, 0]);
+        plane.send(1, b"nfdp\x07\0");
         let attached = plane.wait_for(129);
-        assert_eq!(attached[..2], [version, 0]);
+        assert_eq!(attached[..2], [7, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
-        plane.settle(version, pong_ms);
+        plane.settle(pong_ms);
         plane.wait_for(134);
         (plane, port)
     }
@@ -189,24 +189,18 @@ impl Plane {
         }
     }
 
-    /// Send the settings that this version has.
-    pub fn settle(&mut self, version: u8, pong_ms: u32) {
+    /// Send settings with this `pong_ms`.
+    pub fn settle(&mut self, pong_ms: u32) {
         let mut settings = settings();
-        if version > 1 {
-            settings.extend(b"\x07session");
-        }
-        if version > 2 {
-            settings.extend(pong_ms.to_le_bytes());
-        }
-        if version > 3 {
-            // WebSocket is served, no cookie is wanted.
-            settings.extend([1, 0]);
-            // Two may be handed over, and PROXY headers come from nowhere.
-            settings.extend(2u32.to_le_bytes());
-            settings.extend(0u16.to_le_bytes());
-            settings.extend(u64::MAX.to_le_bytes());
-            settings.extend(30_000u32.to_le_bytes());
-        }
+        settings.extend(b"\x07session");
+        settings.extend(pong_ms.to_le_bytes());
+        // WebSocket is served, no cookie is wanted.
+        settings.extend([1, 0]);
+        // Two may be handed over, and PROXY headers come from nowhere.
+        settings.extend(2u32.to_le_bytes());
+        settings.extend(0u16.to_le_bytes());
+        settings.extend(u64::MAX.to_le_bytes());
+        settings.extend(30_000u32.to_le_bytes());
         self.send(2, &settings);
     }
 
@@ -251,28 +245,28 @@ impl Plane {
         (connection, body[18..].to_vec())
     }
 
-    /// The next verb of a reader with a badge: its connection, the badge, the text.
-    pub fn badged(&mut self) -> ([u8; 10], Vec<u8>, Vec<u8>) {
+    /// The next verb of a reader with an auth state: its connection, the auth state, the text.
+    pub fn verbs_with_auth(&mut self) -> ([u8; 10], Vec<u8>, Vec<u8>) {
         let body = self.wait_for(139);
         let connection = body[4..14].try_into().expect("a connection");
         let size = usize::from(u16::from_le_bytes([body[14], body[15]]));
         (connection, body[16..16 + size].to_vec(), body[20 + size..].to_vec())
     }
 
-    /// Answer a verb with a badge of `user`, issued in ms 5.
-    pub fn badge(&mut self, connection: [u8; 10], user: &[u8], expires_ms: u64, blob: &[u8]) {
+    /// Answer a verb with an auth state of `user`, issued in ms 5.
+    pub fn auth(&mut self, connection: [u8; 10], user: &[u8], ends_ms: u64, blob: &[u8]) {
         let mut body = connection.to_vec();
         body.push(user.len() as u8);
         body.extend(user);
         body.extend(5u64.to_le_bytes());
-        body.extend(expires_ms.to_le_bytes());
+        body.extend(ends_ms.to_le_bytes());
         body.extend((blob.len() as u16).to_le_bytes());
         body.extend(blob);
         body.extend(b"\x02\0\0\0{}");
         self.send(16, &body);
     }
 
-    /// Evict users whose badges were issued until then.
+    /// Evict users whose auth states were issued until then.
     pub fn evict(&mut self, users: &[(&[u8], u64)]) {
         let mut body = b"\x04gone".to_vec();
         body.extend((users.len() as u32).to_le_bytes());
@@ -285,10 +279,15 @@ impl Plane {
     }
 
     pub fn subscribe(&mut self, connection: [u8; 10]) {
+        self.subscribe_to(connection, 0, true);
+    }
+
+    /// Subscribe with this batch; 0: nothing is replayed. Whether copies of it are dropped later.
+    pub fn subscribe_to(&mut self, connection: [u8; 10], batch: u64, seen: bool) {
         let mut body = connection.to_vec();
-        body.extend([0; 4]);
         body.extend(topic());
-        body.extend([0; 12]);
+        body.extend(batch.to_le_bytes());
+        body.extend([seen.into(), 0, 0]);
         body.extend(4u32.to_le_bytes());
         body.extend(b"subs");
         body.extend([0; 4]);
@@ -298,19 +297,25 @@ impl Plane {
     pub fn publish(&mut self, number: u64, push: &[u8]) {
         let mut body = number.to_le_bytes().to_vec();
         body.extend(topic());
-        body.extend(u128::from(number).to_be_bytes());
-        body.extend([0; 8]);
-        body.extend((-1i64).to_le_bytes());
-        body.extend([0; 2]);
-        body.extend((push.len() as u32).to_le_bytes());
-        body.extend(push);
+        body.extend(message(number, push));
         self.send(3, &body);
     }
 }
 
+/// The record of a message that was routed in 2096, so it isn't too old to be known again.
+pub fn message(number: u64, push: &[u8]) -> Vec<u8> {
+    let routed_ms = 4_000_000_000_000_u128;
+    let mut record = (routed_ms << 80 | u128::from(number)).to_be_bytes().to_vec();
+    record.extend((-1i64).to_le_bytes());
+    record.extend([0; 2]);
+    record.extend((push.len() as u32).to_le_bytes());
+    record.extend(push);
+    record
+}
+
 /// The record of the one topic there is.
 pub fn topic() -> Vec<u8> {
-    b"\x04news\x0a\0\0\0\0\0".to_vec()
+    b"\x04news\0".to_vec()
 }
 
 /// A reader on a raw WebSocket.

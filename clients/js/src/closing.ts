@@ -1,0 +1,71 @@
+/**
+ * What the end of a connection asks for, and how long to wait before the next one.
+ *
+ * Pure: randomness (`random`, in [0, 1)) and durations are arguments. The range of a code decides, so that
+ * codes added later are obeyed too; the table of codes is docs/protocol.md.
+ */
+
+import type { Push } from "./wire.ts";
+
+export const TOKEN_EXPIRED = 4202;
+/** The code of a connection that ended without a close frame. */
+export const BROKEN = 1006;
+
+const MOST_ASKED_MS = 600_000;
+
+// RFC 6455 7.4.1: the other side takes what we send for broken, so the same again would end the same way.
+const HOPELESS = [1002, 1007, 1009];
+
+/** What a close code asks for. */
+export function closeAdvice(code: number): "stop" | "now" | "back off" {
+  if ((code >= 4000 && code <= 4099) || HOPELESS.includes(code)) return "stop";
+  if (code >= 4200 && code <= 4299) return "now";
+  return "back off";
+}
+
+/** What a gateway's `disconnect` push asks for, in ms, as far as it makes sense. */
+export function askedWait(notice?: Push | null): number {
+  const asked = notice?.retry_after_ms;
+  return Number.isFinite(asked) ? Math.min(MOST_ASKED_MS, Math.max(0, asked)) : 0;
+}
+
+/** Waits between attempts, with full jitter: anything from 0 to a bound that doubles, in ms. */
+export class Backoff {
+  readonly base: number;
+  readonly cap: number;
+  readonly stable: number;
+  #attempts = 0;
+
+  constructor({ base = 500, cap = 30_000, stable = 60_000 } = {}) {
+    this.base = base;
+    this.cap = cap;
+    this.stable = stable;
+  }
+
+  /** The next wait. A connection that was open for `stable` ms has earned a fresh start. */
+  next(random: number, openFor = 0): number {
+    if (openFor >= this.stable) this.#attempts = 0;
+    const bound = Math.min(this.cap, this.base * 2 ** this.#attempts);
+    this.#attempts = Math.min(this.#attempts + 1, 30);
+    return Math.round(random * bound);
+  }
+}
+
+/**
+ * How long to wait after a loss, in ms; null means never try again.
+ *
+ * `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
+ * counts before the socket's. "At once" is granted to connections that lasted a second, or a gateway
+ * that closes each of them would be hammered.
+ */
+export function waitAfterLoss(
+  { code, notice = null, openFor = 0 }: { code: number; notice?: Push | null; openFor?: number },
+  backoff: Backoff,
+  random: number,
+): number | null {
+  const advice = closeAdvice(notice?.code ?? code);
+  if (advice === "stop" || notice?.reconnect === false) return null;
+  const asked = askedWait(notice);
+  if (advice === "now" && openFor >= 1000) return asked;
+  return asked + backoff.next(random, openFor);
+}

@@ -1,0 +1,175 @@
+/**
+ * What a connection and its gateway say to each other: who the reader is, what its tabs follow, what they ask. Pure.
+ *
+ * Who we are is said first on each connection, then what we follow, then what is still to be asked.
+ */
+
+import { Login } from "./login.ts";
+import { dispatch } from "./notes.ts";
+import type { Handlers, Output, ToConnection } from "./notes.ts";
+import type { Random } from "./regions.ts";
+import { Requests } from "./requests.ts";
+import type { Timers } from "./timers.ts";
+import { Topics } from "./topics.ts";
+import { isError } from "./wire.ts";
+import type { Push, Verb } from "./wire.ts";
+
+const TOKEN_MS = 5000; // so long a page's function may take to make a token before topics that need none are asked for
+const TOO_MANY = 111;
+
+type Note = Exclude<ToConnection, { t: "look" }>;
+
+interface Options {
+  timers: Timers;
+  random: Random;
+  out: Output;
+  /** Tells the tabs how things are. */
+  tellState: () => void;
+}
+
+export class Conversation {
+  #options: Options;
+  #timers: Timers;
+  #login: Login;
+  #topics: Topics;
+  #requests: Requests;
+  #isOpen = false;
+
+  constructor(options: Options) {
+    const { out, timers } = options;
+    this.#options = options;
+    this.#timers = timers;
+    this.#login = new Login(out);
+    this.#topics = new Topics(out);
+    this.#requests = new Requests(out, timers, (topic) => this.#topics.isServed(topic));
+    timers.when({
+      token: () => this.#goOn(),
+      refresh: () => this.#login.askForToken(),
+      again: () => this.#again(),
+    });
+  }
+
+  /** Who is logged in. */
+  get user(): string | null {
+    return this.#login.user?.user ?? null;
+  }
+
+  connected(now: number): void {
+    this.#isOpen = true;
+    this.#begin(now);
+  }
+
+  disconnected(): void {
+    this.#isOpen = false;
+    this.#login.disconnected();
+    this.#topics.disconnected();
+    this.#requests.disconnected();
+  }
+
+  /** The token has run out: the next one must be another. */
+  tokenExpired(): void {
+    this.#login.expired();
+  }
+
+  /** The clock was set by `ms`. */
+  shift(ms: number): void {
+    this.#requests.shift(ms);
+  }
+
+  #begin(now: number): void {
+    if (this.#login.lacksToken) {
+      this.#login.askForToken();
+      this.#timers.set("token", now + TOKEN_MS);
+    } else {
+      this.#login.say();
+      this.#goOn();
+    }
+  }
+
+  /** With what may need a login. */
+  #goOn(): void {
+    this.#timers.delete("token");
+    this.#topics.connected();
+    this.#requests.connected();
+  }
+
+  get #isReady(): boolean {
+    return this.#isOpen && !this.#timers.has("token");
+  }
+
+  /* ---- What the gateway pushes ---- */
+
+  push(push: Push, now: number): void {
+    this.#requests.pushed(push);
+    if (this.#topics.push(push)) {
+      // A refusal may be mended by a login, and one that is temporary by time.
+      if (isError(push)) this.#tryAgain(push, now);
+      return;
+    }
+    const outcome = this.#login.reply(push);
+    if (outcome === "in") this.#loggedIn(push, now);
+    else if (outcome === "refused") this.#tryAgain(push, now);
+    else this.#answer(push, now);
+  }
+
+  #loggedIn({ expires_at: expiresAt }: Push, now: number): void {
+    if (Number.isFinite(expiresAt)) {
+      this.#timers.set("refresh", now + Math.max(1000, (expiresAt - now) * (0.7 + 0.2 * this.#options.random())));
+    }
+    this.#options.tellState();
+    this.#topics.loggedIn();
+  }
+
+  #answer(push: Push, now: number): void {
+    if (this.#requests.reply(push, now) || !isError(push)) return;
+    this.#tryAgain(push, now);
+    if (push.code === TOO_MANY) this.#requests.unread(now + 1000 + 4000 * this.#options.random());
+    this.#options.out.tell({ t: "error", error: push });
+  }
+
+  #tryAgain({ temporary }: Push, now: number): void {
+    if (temporary) this.#timers.soon("again", now + 1000 + this.#options.random() * 4000);
+  }
+
+  /** Say again what was refused for the moment, or may not have been read; who we are comes first. */
+  #again(): void {
+    this.#login.again();
+    this.#topics.again();
+  }
+
+  /* ---- What tabs ask for ---- */
+
+  note(note: Note, now: number): void {
+    dispatch(this.#notes, note, now);
+  }
+
+  #notes: Handlers<Note, [now: number]> = {
+    hello: ({ wishes, token }, now) => {
+      if (token && this.#login.want() && this.#isOpen) this.#begin(now);
+      for (const wish of wishes) this.#topics.follow(wish, this.#isReady);
+      this.#options.tellState();
+    },
+    follow: ({ wish }) => this.#topics.follow(wish, this.#isReady),
+    leave: ({ key }) => this.#topics.leave(key, this.#isReady),
+    ask: ({ key, verb }) => {
+      if (isLogin(verb)) this.#logIn(key, verb);
+      else this.#requests.ask(key, verb, this.#isReady);
+    },
+    token: ({ token }) => {
+      if (this.#login.bring(token) && this.#isOpen) this.#login.say();
+      if (this.#timers.has("token")) this.#goOn();
+    },
+    bye: ({ tab }) => this.#topics.leaveAll(tab, this.#isReady),
+  };
+
+  #logIn(key: string, { token }: Verb): void {
+    this.#login.ask(key, token);
+    if (this.#isOpen) this.#login.say();
+    if (this.#timers.has("token")) this.#goOn();
+  }
+}
+
+/** Whether a page logs in, or goes on with a newer token. */
+export function isLogin({ action }: Verb): boolean {
+  return action === "login" || action === "refresh";
+}

@@ -1,0 +1,52 @@
+/** Asks every region for its endpoints at once, and those that the answers name as well, until patience ends. */
+
+import { parseEndpoints } from "./regions.ts";
+import type { Answer, Endpoints, Regions } from "./regions.ts";
+
+const ANSWER_MS = 4000;
+
+/**
+ * What the regions answered, endpoints null where no usable answer came (in time). Never rejects.
+ * `now` is the time as `regions` knows it, `clock` runs meanwhile.
+ */
+export function discover(
+  regions: Regions,
+  now: number,
+  { ask = askEndpoints, clock = () => performance.now() } = {},
+): Promise<Answer[]> {
+  const answers = new Map<string, Answer & { isIn?: boolean }>(); // by url
+  const { home } = regions;
+  return new Promise((resolve) => {
+    const begun = clock();
+    let first: number | null = null; // how long the first healthy answer took
+    let timer = 0;
+    const look = () => {
+      clearTimeout(timer);
+      const left = first === null ? Infinity : first + regions.patience(first, !answers.get(home)?.isIn, now) - (clock() - begun);
+      if (left <= 0 || [...answers.values()].every(({ isIn }) => isIn)) resolve([...answers.values()]);
+      else if (first !== null) timer = setTimeout(look, left);
+    };
+    const askOne = async (url: string, isLate: boolean) => {
+      answers.set(url, { url, ms: Infinity, isLate, endpoints: null });
+      const start = clock();
+      const endpoints = await ask(url);
+      answers.set(url, { url, ms: clock() - start, isLate, endpoints, isIn: true });
+      if (endpoints) for (const named of regions.learn(endpoints)) askOne(named, true);
+      if (endpoints?.gateways.length) first ??= clock() - begun;
+      look();
+    };
+    for (const url of regions.urls.slice()) askOne(url, false);
+  });
+}
+
+/** The endpoints at `url`, or null when there is no usable answer in time. */
+async function askEndpoints(url: string): Promise<Endpoints | null> {
+  try {
+    const signal = AbortSignal.timeout(ANSWER_MS);
+    const answer = await fetch(url, { cache: "no-store", credentials: "omit", signal });
+    // A region without a ready gateway says 503, and in the same document who has one.
+    return answer.ok || answer.status === 503 ? parseEndpoints(await answer.json(), url) : null;
+  } catch {
+    return null;
+  }
+}

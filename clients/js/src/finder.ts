@@ -1,0 +1,74 @@
+/** Finds gateways to try: asks the regions, once more while it is open which is home, and now and then whether home is back. Pure. */
+
+import type { State } from "./api.ts";
+import type { Answer, Candidate, Random, Regions } from "./regions.ts";
+import type { Loss } from "./retries.ts";
+import type { Timers } from "./timers.ts";
+
+const HOME_MS = 300_000;
+const MOST_ROUNDS = 3; // one that names the regions, two that compare them
+
+interface Options {
+  regions: Regions;
+  timers: Timers;
+  random: Random;
+  /** Asks every region for its endpoints; then discovered(). */
+  discover: () => void;
+  /** Takes the gateways to try, the best first. */
+  onFound: (candidates: Candidate[], now: number) => void;
+  /** There are none. */
+  onNone: (loss: Loss, now: number) => void;
+}
+
+export class Finder {
+  /** The other regions, by the last answers. */
+  alternates: State["alternates"];
+  #options: Options;
+  #url = ""; // of the region where we are, or were last
+  #rounds = 0;
+
+  constructor(options: Options) {
+    this.#options = options;
+    options.timers.when({ home: options.discover });
+  }
+
+  start(): void {
+    this.#rounds = 1;
+    this.#options.discover();
+  }
+
+  /** What the regions answered, to a session in this `state`. */
+  discovered(answers: Answer[], state: State["state"], now: number): void {
+    const { regions, random } = this.#options;
+    const candidates = regions.candidates(answers, now, random);
+    if (state === "finding") this.#choose(answers, candidates, now);
+    else if (state === "open") this.#compareWithHome(candidates, now);
+  }
+
+  #choose(answers: Answer[], candidates: Candidate[], now: number): void {
+    if (this.#options.regions.undecided && this.#rounds < MOST_ROUNDS) {
+      this.#rounds += 1;
+      return this.#options.discover();
+    }
+    const named = answers.flatMap(({ endpoints }) => endpoints ?? []);
+    this.alternates = named[0]?.alternates ?? this.alternates;
+    if (candidates.length) return this.#options.onFound(candidates, now);
+    // Nobody at all answers when the network is away: that is nobody's fault.
+    const floor = Math.max(0, ...named.map(({ retryMs }) => retryMs));
+    return this.#options.onNone({ reason: named.length ? "no gateway" : "no answer", floor }, now);
+  }
+
+  #compareWithHome(candidates: Candidate[], now: number): void {
+    const { home } = this.#options.regions;
+    const isBetter = candidates[0]?.url === home && this.#url !== home;
+    if (isBetter) this.#options.onFound(candidates, now);
+    else this.opened(this.#url, now);
+  }
+
+  /** We are in the region of this `url`; if that isn't home, ask in some minutes whether home has a gateway again. */
+  opened(url: string, now: number): void {
+    this.#url = url;
+    const { regions, timers, random } = this.#options;
+    if (url !== regions.home) timers.set("home", now + HOME_MS * (0.5 + random()));
+  }
+}

@@ -1,0 +1,89 @@
+/** Whether the gateway still answers: one that is silent for too long is asked for a sign of life, and given up without one. Pure. */
+
+import type { Timers } from "./timers.ts";
+
+/** ms of silence before a gateway is asked, in pages that are seen and in others. */
+export interface Heartbeat {
+  visible: number;
+  hidden: number;
+}
+
+/**
+ * How long a connection may be silent, in ms, before it is asked for a sign of life. Hidden pages can wait: longer than
+ * the 25 s between a gateway's heartbeats, which can be seen over SockJS, so that nothing need be asked. A page that is
+ * seen is to have news from another region within 8 s: silence, `SLACK.least` and a pause of up to 0.5 s take 6 of them.
+ */
+export const HEARTBEAT: Heartbeat = { visible: 3000, hidden: 30_000 };
+const SLACK = { least: 2500, most: 10_000 };
+const LOOKED_MS = 15_000;
+
+interface Options {
+  heartbeat: Heartbeat;
+  timers: Timers;
+  /** Asks the gateway for a sign of life. */
+  ping: () => void;
+  /** There was none. */
+  onDead: (now: number) => void;
+}
+
+export class Liveness {
+  #options: Options;
+  #isHidden = false;
+  #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
+  #heardAt = 0;
+  #pingedAt = 0; // 0 while no pong is awaited
+  #roundTrip = 0; // 0 until one was measured
+  #answerMs = 0; // what a request to this region takes
+
+  constructor(options: Options) {
+    this.#options = options;
+    options.timers.when({ quiet: (now) => (this.#pingedAt ? options.onDead(now) : this.ping(now)) });
+  }
+
+  /** A connection is open, to a region that answers requests within `ms`. */
+  opened(ms: number, now: number): void {
+    this.#answerMs = ms;
+    this.heard(now);
+  }
+
+  disconnected(): void {
+    this.#pingedAt = 0;
+  }
+
+  /** Anything at all has come in. */
+  heard(now: number): void {
+    if (this.#pingedAt) this.#roundTrip = this.#roundTrip ? (this.#roundTrip + now - this.#pingedAt) / 2 : now - this.#pingedAt;
+    this.#pingedAt = 0;
+    this.#heardAt = now;
+    this.#options.timers.set("quiet", now + this.#interval(now));
+  }
+
+  ping(now: number): void {
+    this.#pingedAt = now;
+    this.#options.ping();
+    // Until there was an answer, endpoints.json says what a request takes here: over SockJS a ping may be one.
+    const slack = this.#interval(now) === this.#options.heartbeat.hidden ? SLACK.most : 4 * (this.#roundTrip || this.#answerMs);
+    this.#options.timers.set("quiet", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
+  }
+
+  #interval(now: number): number {
+    const isSeen = !this.#isHidden || now - this.#lookedAt < LOOKED_MS;
+    const { visible, hidden } = this.#options.heartbeat;
+    return isSeen ? visible : hidden;
+  }
+
+  hide(isHidden: boolean): void {
+    this.#isHidden = isHidden;
+  }
+
+  /** Another tab, that is seen, wants to be sure of its connection; it can, as its timers aren't slowed down. */
+  looked(now: number): void {
+    this.#lookedAt = now;
+    if (this.#options.timers.has("quiet") && !this.#pingedAt) this.#options.timers.soon("quiet", this.#heardAt + this.#interval(now));
+  }
+
+  /** The clock was set by `ms`. */
+  shift(ms: number): void {
+    this.#heardAt += ms;
+  }
+}

@@ -1,0 +1,83 @@
+/**
+ * Notes: what tabs and the connection that they share send each other, over a BroadcastChannel or by a call.
+ *
+ * Tabs of one site may run different versions of this library: what a note is called (`t`) and what it holds stays as it is.
+ */
+
+import type { FabricError, Login, State } from "./api.ts";
+import type { Push, Refusal, Verb } from "./wire.ts";
+
+/** What a subscription wants. Its key is "tab/number". */
+export interface Wish {
+  key: string;
+  topic: string;
+  position: string | null;
+  rewind?: number | string | null;
+}
+
+/**
+ * From a tab to the connection. "hello": all that the tab follows, and whether it has a token to offer; "token" brings
+ * one, or null; "look" asks whether the connection is alive, "bye" says that the tab is gone.
+ */
+export type ToConnection =
+  | { t: "hello"; wishes: Wish[]; token: boolean }
+  | { t: "follow"; wish: Wish }
+  | { t: "leave"; key: string }
+  | { t: "ask"; key: string; verb: Verb }
+  | { t: "token"; token: unknown }
+  | { t: "look" }
+  | { t: "bye"; tab: string };
+
+/** From the connection to its tabs. `keys` names the subscriptions that it is for; null means all of the topic. */
+export type ToTabs =
+  | { t: "state"; state: State["state"]; details: Details }
+  | { t: "login"; user: string; expires_at: number | null }
+  | { t: "error"; error: Refusal }
+  | { t: "token?" }
+  | { t: "answer"; key: string; push: Push }
+  | { t: "push"; push: Push; keys: string[] | null }
+  | ({ t: "subscribed" } & Subscribed)
+  | { t: "refused"; topic: string; keys: string[] | null; error: Refusal };
+
+/** A topic is served from `position` on; `isNews` says whether pages hear of it. */
+export interface Subscribed {
+  topic: string;
+  keys: string[] | null;
+  recovered: boolean;
+  resumed: boolean;
+  position: string | null;
+  isNews: boolean;
+}
+
+/** From the tab that has the connection to all others: it has come, or it is there. */
+export type Lead = { t: "lead" } | { t: "here" };
+
+/** What `state` events say beside the state. */
+export type Details = Omit<State, "state" | "tab" | "transport"> & { transport?: string };
+
+/** Where goes what a connection has to say: verbs to the gateway, notes to the tabs. */
+export interface Output {
+  send: (verb: Verb) => void;
+  tell: (note: ToTabs) => void;
+}
+
+/** What a page may hear. */
+export interface Events {
+  state: State;
+  login: Login;
+  error: FabricError;
+}
+
+/** One function for each kind of note. */
+export type Handlers<Notes extends { t: string }, Rest extends unknown[] = []> = {
+  [T in Notes["t"]]: (note: Extract<Notes, { t: T }>, ...rest: Rest) => void;
+};
+
+/** Call the handler of this kind of note; a note of a newer version may have none. */
+export function dispatch<Notes extends { t: string }, Rest extends unknown[]>(
+  handlers: Handlers<Notes, Rest>,
+  note: Notes,
+  ...rest: Rest
+): void {
+  handlers[note.t as Notes["t"]]?.(note as Extract<Notes, { t: Notes["t"] }>, ...rest);
+}

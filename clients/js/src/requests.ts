@@ -1,0 +1,149 @@
+/**
+ * What pages have asked for and await an answer to: history, and marks on the messages of a mailbox. Pure.
+ *
+ * All of it may be said twice, and is, until it is answered: on the next connection, and when a gateway in a hurry
+ * doesn't say what it left unread.
+ *
+ * The decision to question: `marked` isn't taken for the answer to a mark. It says that the mark is on its way, where it
+ * may be lost without a word; the push that tells all of the user's devices is the answer, wherever its topic is
+ * followed. Repeats of a push are swallowed on the way, so what was pushed before is remembered here.
+ */
+
+import type { Mark } from "./api.ts";
+import type { Output } from "./notes.ts";
+import { identityOf } from "./seen.ts";
+import type { Timers } from "./timers.ts";
+import type { Push, Verb } from "./wire.ts";
+
+interface Request {
+  verb: Verb;
+  /** Null until it has been said on this connection. */
+  ref: string | null;
+  /** When it is to be said again. */
+  due: number;
+  /** How often the gateway has taken it, and no push came. */
+  marked: number;
+}
+
+/** The `type` of what is pushed when a message was marked → the verb that does so. */
+export const MARKS: Record<string, Mark["mark"]> = { acked: "ack", read: "read", dismissed: "dismiss" };
+
+const MOST = 256;
+const MOST_MARKS = 1024;
+const AT_ONCE = { verbs: 10, ms: 1000 }; // what a gateway lets in, after the first rush
+const PUSH_MS = 2000; // a push comes within a second
+const SAYINGS = 3;
+
+const TOO_MANY = { type: "error", code: 111, reason: "too many requests wait for a connection", temporary: true };
+const NO_PUSH = { type: "error", code: 100, reason: "the gateway took the mark, but no push says that it is there", temporary: true };
+
+export class Requests {
+  #requests = new Map<string, Request>(); // by key
+  #marks = new Set<string>(); // that are known to be there, oldest first
+  #refs = 0;
+  #out: Output;
+  #timers: Timers;
+  #isServed;
+
+  /** `isServed` says whether pushes of a topic come. */
+  constructor(out: Output, timers: Timers, isServed: (topic: string) => boolean) {
+    this.#out = out;
+    this.#timers = timers;
+    this.#isServed = isServed;
+    timers.when({ requests: (now) => this.#sayDue(now) });
+  }
+
+  /** A page asks `verb` and awaits the answer under `key`; `ready` says whether verbs can be sent. */
+  ask(key: string, verb: Verb, ready: boolean): void {
+    if (this.#requests.has(key)) return;
+    if (this.#requests.size >= MOST) return void this.#out.tell({ t: "answer", key, push: TOO_MANY });
+    const request: Request = { verb, ref: null, due: Infinity, marked: 0 };
+    this.#requests.set(key, request);
+    if (ready) this.#say(request);
+  }
+
+  /** Verbs can be sent: say what hasn't been said. */
+  connected(): void {
+    for (const request of this.#requests.values()) if (request.ref === null) this.#say(request);
+  }
+
+  disconnected(): void {
+    for (const request of this.#requests.values()) Object.assign(request, { ref: null, due: Infinity, marked: 0 });
+  }
+
+  /** Take what may be the answer to one of these, and say whether it was. */
+  reply(push: Push, now: number): boolean {
+    if (push.ref === undefined || push.ref === null) return false;
+    for (const [key, request] of this.#requests) {
+      if (request.ref !== push.ref) continue;
+      if (push.type === "marked" && this.#isServed(request.verb.topic ?? "") && !this.#marks.has(markOf(request.verb))) {
+        request.due = now + PUSH_MS * 2 ** request.marked;
+        request.marked += 1;
+        this.#await();
+      } else this.#answer(key, push);
+      return true;
+    }
+    return false;
+  }
+
+  /** Something was pushed: if it is a mark, it is there, whoever awaits it. */
+  pushed(push: Push): void {
+    const action = MARKS[push.type];
+    if (typeof action !== "string") return;
+    const mark = markOf({ ...push, action });
+    this.#marks.add(mark);
+    for (const oldest of this.#marks) {
+      if (this.#marks.size <= MOST_MARKS) break;
+      this.#marks.delete(oldest);
+    }
+    for (const [key, { verb }] of this.#requests) if (markOf(verb) === mark) this.#answer(key, push);
+  }
+
+  /** The gateway left verbs unread, and doesn't say which: whatever has no answer is to be said again at `at`. */
+  unread(at: number): void {
+    for (const request of this.#requests.values()) if (request.ref !== null) request.due = Math.min(request.due, at);
+    this.#await();
+  }
+
+  #await(): void {
+    const due = Math.min(Infinity, ...Array.from(this.#requests.values(), (request) => request.due));
+    if (due < Infinity) this.#timers.soon("requests", due);
+  }
+
+  /** Say again what is due, little by little; give up what no push ever came of. */
+  #sayDue(now: number): void {
+    let left = AT_ONCE.verbs;
+    for (const [key, request] of this.#requests) {
+      if (request.due > now) continue;
+      if (request.marked >= SAYINGS) this.#answer(key, NO_PUSH);
+      else if (left > 0) this.#say(request);
+      else request.due = now + AT_ONCE.ms;
+      left -= 1;
+    }
+    this.#await();
+  }
+
+  /** The clock was set by `ms`: what was due in a second is so still. */
+  shift(ms: number): void {
+    for (const request of this.#requests.values()) request.due += ms;
+  }
+
+  #say(request: Request): void {
+    if (request.ref === null) {
+      this.#refs += 1;
+      request.ref = `r${this.#refs}`;
+    }
+    request.due = Infinity;
+    this.#out.send({ ...request.verb, ref: request.ref });
+  }
+
+  #answer(key: string, push: Push): void {
+    this.#requests.delete(key);
+    this.#out.tell({ t: "answer", key, push });
+  }
+}
+
+/** The same for all copies of a message. */
+function markOf({ action, topic, id = "" }: Verb): string {
+  return `${action} ${identityOf(id)} ${topic}`;
+}

@@ -1,0 +1,62 @@
+/** Whether to come back after a loss, and when: as the gateway said, and never sooner than it allows. Pure. */
+
+import { BROKEN, Backoff, askedWait, waitAfterLoss } from "./closing.ts";
+import type { Random } from "./regions.ts";
+import type { Push } from "./wire.ts";
+
+/** How an attempt or a connection ended. `floor` is the least wait in ms, if the region asked for one. */
+export interface Loss {
+  code?: number;
+  reason?: string;
+  floor?: number;
+}
+
+export class Retries {
+  /** The `disconnect` push of this connection's gateway, if there was one. */
+  notice: Push | null = null;
+  #random: Random;
+  #backoff = new Backoff();
+  #openedAt = 0; // 0 while no connection is open
+  #notBefore = 0; // when the gateway, or its region, lets us try again at the earliest
+
+  constructor(random: Random) {
+    this.#random = random;
+  }
+
+  opened(now: number): void {
+    this.#openedAt = now;
+  }
+
+  disconnected(): void {
+    this.#openedAt = 0;
+    this.notice = null;
+  }
+
+  /** How long the connection has been open, in ms; 0 if it isn't. */
+  openFor(now: number): number {
+    return this.#openedAt ? now - this.#openedAt : 0;
+  }
+
+  /** What becomes of the attempt or the connection: `wait` in ms; null means never. */
+  after({ code = BROKEN, reason = "", floor = 0 }: Loss, now: number) {
+    const { notice } = this;
+    const wait = waitAfterLoss({ code, notice, openFor: this.openFor(now) }, this.#backoff, this.#random());
+    if (wait !== null) this.#notBefore = now + Math.max(askedWait(notice), floor);
+    return {
+      code: notice?.code ?? code,
+      reason: notice?.reason || reason,
+      wait: wait === null ? null : Math.max(wait, floor),
+    };
+  }
+
+  /** When to try again if there is a reason not to wait any longer. */
+  soonest(now: number): number {
+    return Math.max(this.#notBefore, now + this.#random() * this.#backoff.base);
+  }
+
+  /** The clock was set by `ms`. */
+  shift(ms: number): void {
+    this.#openedAt += ms;
+    this.#notBefore += ms;
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * Which messages a subscription has had, so that none is handed over twice. Pure, and bounded by number and time.
+ *
+ * Time is that of the routers' clock inside the ids, not this device's: after a night's sleep the first
+ * messages replayed are as old as the last ones seen, and must still be known as repeats.
+ */
+
+/** At most what a gateway replays at once (docs/protocol.md, "Coming back"). */
+export const MOST = 10_000;
+export const KEPT_MS = 6 * 3_600_000;
+
+/** The identity in a message's id: all but the first 48 bits, which are a router's clock. */
+export function identityOf(id: string): string {
+  return String(id).slice(14);
+}
+
+/** When the message with this id was routed, ms since the epoch; 0 if the id says nothing. */
+export function routedAt(id: string): number {
+  const hex = String(id).slice(0, 13).replace("-", "");
+  return /^[0-9a-f]{12}$/i.test(hex) ? parseInt(hex, 16) : 0;
+}
+
+export class Seen {
+  #at = new Map<string, number>(); // identity → when it was routed, first seen first
+  #newest = 0;
+  #most: number;
+  #keptMs: number;
+
+  constructor({ most = MOST, keptMs = KEPT_MS } = {}) {
+    this.#most = most;
+    this.#keptMs = keptMs;
+  }
+
+  get size(): number {
+    return this.#at.size;
+  }
+
+  /** Note the message with this `id`; false if it was noted before. */
+  first(id: string): boolean {
+    const identity = identityOf(id);
+    if (this.#at.has(identity)) return false;
+    const at = routedAt(id);
+    this.#at.set(identity, at);
+    this.#newest = Math.max(this.#newest, at);
+    this.#forget();
+    return true;
+  }
+
+  #forget(): void {
+    for (const [identity, at] of this.#at) {
+      if (this.#at.size <= this.#most && at >= this.#newest - this.#keptMs) return;
+      this.#at.delete(identity);
+    }
+  }
+}

@@ -1,0 +1,189 @@
+/**
+ * One reader's connection: which gateway to try, when to give one up, when to come back.
+ *
+ * It owns no socket, no clock, no timer and no randomness: callers pass `now` (ms since the epoch), call
+ * `wake()` when `due()` has come, and carry out the effects that it emits. What is said on a connection is
+ * in conversation.ts.
+ *
+ * What a reader of this would question: there is no table of subscriptions beside the one of topics. A tab that
+ * comes late to a topic which another follows has it subscribed anew as it wishes, and then once more from where
+ * it was. The gateway obeys verbs one after the other, so replies say which messages are the newcomer's alone.
+ */
+
+import type { State } from "./api.ts";
+import { BROKEN, TOKEN_EXPIRED } from "./closing.ts";
+import { Conversation, isLogin } from "./conversation.ts";
+import { Dialler } from "./dialler.ts";
+import type { Effect } from "./effects.ts";
+import { Finder } from "./finder.ts";
+import { HEARTBEAT, Liveness } from "./liveness.ts";
+import type { Heartbeat } from "./liveness.ts";
+import type { Details, ToConnection, ToTabs } from "./notes.ts";
+import { keyOf } from "./regions.ts";
+import type { Answer, Candidate, Random, Regions } from "./regions.ts";
+import { Retries } from "./retries.ts";
+import type { Loss } from "./retries.ts";
+import { nextState } from "./states.ts";
+import { Timers } from "./timers.ts";
+import type { Push, Verb } from "./wire.ts";
+
+const CLOSING_MS = 1000; // from a `disconnect` push to the close that proxies may have eaten
+
+interface Options {
+  regions: Regions;
+  random: Random;
+  emit: (effect: Effect) => void;
+  transports: string[];
+  heartbeat?: Heartbeat;
+}
+
+export class Session {
+  state: State["state"] = "idle";
+  details: Details = {};
+  #emit;
+  #timers = new Timers();
+  #retries: Retries;
+  #finder: Finder;
+  #dialler: Dialler;
+  #liveness: Liveness;
+  #conversation: Conversation;
+
+  constructor({ regions, random, emit, transports, heartbeat = HEARTBEAT }: Options) {
+    this.#emit = emit;
+    this.#retries = new Retries(random);
+    const timers = this.#timers;
+    const discover = () => emit({ do: "discover" });
+    const send = (verb: Verb) => emit({ do: "send", verb });
+    const onFound = (candidates: Candidate[], now: number) => this.#found(candidates, now);
+    const onNone = (loss: Loss, now: number) => this.#lost(loss, now);
+    this.#finder = new Finder({ regions, timers, random, discover, onFound, onNone });
+    this.#dialler = new Dialler({ regions, timers, transports, emit, onNone });
+    const ping = () => send({ action: "ping" });
+    this.#liveness = new Liveness({ timers, heartbeat, ping, onDead: (now) => this.#giveUp("no sign of life", now) });
+    const out = { send, tell: (note: ToTabs) => emit({ do: "note", note }) };
+    this.#conversation = new Conversation({ timers, random, out, tellState: () => this.#tellState() });
+    timers.when({ retry: () => this.#find("retry"), closing: (now) => this.#giveUp("", now) });
+  }
+
+  /** When to call `wake()`: at the latest; null while there is nothing to wait for. */
+  due(): number | null {
+    return this.#timers.next();
+  }
+
+  /** Do what is due. Also right after the device has woken up: it may have slept through anything. */
+  wake(now: number): void {
+    const { setBack, hasSlept } = this.#timers.tick(now);
+    if (setBack) for (const part of [this.#conversation, this.#liveness, this.#retries]) part.shift(setBack);
+    if (hasSlept) this.recheck(now);
+    this.#timers.run(now);
+  }
+
+  /** The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket. */
+  recheck(now: number): void {
+    if (this.state === "open" && !this.#timers.has("closing")) this.#liveness.ping(now);
+    if (this.state === "waiting") this.#timers.soon("retry", this.#retries.soonest(now));
+  }
+
+  hide(isHidden: boolean, now: number): void {
+    this.#liveness.hide(isHidden);
+    if (!isHidden) this.recheck(now);
+  }
+
+  start(now: number): void {
+    this.#timers.tick(now);
+    this.#find("start");
+  }
+
+  #find(event: string): void {
+    this.#move(event);
+    this.#finder.start();
+  }
+
+  /** What the regions answered. */
+  discovered(answers: Answer[], now: number): void {
+    this.#finder.discovered(answers, this.state, now);
+  }
+
+  #found(candidates: Candidate[], now: number): void {
+    if (this.state === "open") {
+      this.#emit({ do: "hangup" });
+      this.#forgetConnection();
+    }
+    this.#move("found", { region: candidates[0]?.region });
+    this.#dialler.start(candidates, now);
+  }
+
+  opened(transport: string, now: number): void {
+    this.#timers.clear();
+    this.#retries.opened(now);
+    const { url, region, gateway, ms } = this.#dialler.target;
+    this.#move("opened", { region, transport, gateway: keyOf(gateway) });
+    this.#liveness.opened(ms, now);
+    this.#finder.opened(url, now);
+    this.#conversation.connected(now);
+  }
+
+  /** Anything at all has come in. */
+  heard(now: number): void {
+    this.#liveness.heard(now);
+  }
+
+  /** A push has come in, as an object. */
+  push(push: Push, now: number): void {
+    this.#dialler.hasSpoken = true;
+    if (push.type !== "disconnect") return this.#conversation.push(push, now);
+    this.#retries.notice = push;
+    return this.#timers.set("closing", now + CLOSING_MS);
+  }
+
+  /** The socket is closed, or never opened. */
+  closed(how: Loss, now: number): void {
+    if (this.state === "connecting") this.#dialler.refused(now);
+    else if (this.state === "open") this.#lost(how, now);
+  }
+
+  /** Whether the gateway answers over HTTP. */
+  probed(isAlive: boolean, now: number): void {
+    if (this.state === "connecting") this.#dialler.probed(isAlive, now);
+  }
+
+  #giveUp(reason: string, now: number): void {
+    this.#emit({ do: "hangup" });
+    this.#lost({ code: BROKEN, reason }, now);
+  }
+
+  /** The attempt or the connection is over: wait as the gateway asked, or stop. */
+  #lost(loss: Loss, now: number): void {
+    if (this.state === "open") this.#dialler.lost(this.#retries.openFor(now), now);
+    const { code, reason, wait } = this.#retries.after(loss, now);
+    this.#forgetConnection();
+    if (code === TOKEN_EXPIRED) this.#conversation.tokenExpired();
+    if (wait === null) return this.#move("stop", { reason, code });
+    this.#timers.set("retry", now + wait);
+    return this.#move("lost", { reason, wait });
+  }
+
+  #forgetConnection(): void {
+    this.#timers.clear();
+    this.#retries.disconnected();
+    this.#liveness.disconnected();
+    this.#conversation.disconnected();
+  }
+
+  /** A tab says something. */
+  note(note: ToConnection, now: number): void {
+    if (note.t === "look") return this.#liveness.looked(now);
+    this.#conversation.note(note, now);
+    if (note.t === "ask" && isLogin(note.verb) && this.state === "stopped") this.start(now);
+  }
+
+  #move(event: string, details: Details = {}): void {
+    this.state = nextState(this.state, event);
+    this.details = { region: this.details.region, alternates: this.#finder.alternates, ...details };
+    this.#tellState();
+  }
+
+  #tellState(): void {
+    this.#emit({ do: "note", note: { t: "state", state: this.state, details: { ...this.details, user: this.#conversation.user } } });
+  }
+}

@@ -1,0 +1,181 @@
+/** One tab's subscriptions and questions: what they wish, what they have had, and what to tell the page. Pure. */
+
+import { FabricError } from "./api.ts";
+import type { Message, State, SubscribeOptions, Subscription, Token } from "./api.ts";
+import { dispatch } from "./notes.ts";
+import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Wish } from "./notes.ts";
+import { MARKS } from "./requests.ts";
+import { Seen } from "./seen.ts";
+import { isError } from "./wire.ts";
+import type { Push, Refusal, Verb } from "./wire.ts";
+
+interface Followed {
+  wish: Wish;
+  handlers: Omit<SubscribeOptions<any>, "since" | "rewind">;
+  seen: Seen;
+  position: string | null;
+}
+
+interface Asked {
+  verb: Verb;
+  resolve: (push: Push) => void;
+  reject: (error: FabricError) => void;
+}
+
+interface Options {
+  /** Tells this tab from the others. */
+  id: string;
+  token?: Token | null;
+  /** Takes notes for the connection. */
+  say: (note: ToConnection) => void;
+  /** Takes what the page may hear. */
+  tell: <Event extends keyof Events>(event: Event, value: Events[Event]) => void;
+}
+
+export class Subscriber {
+  readonly id: string;
+  token: Token | null;
+  #followed = new Map<string, Followed>(); // by key
+  #asked = new Map<string, Asked>(); // by key
+  #made = 0;
+  #say;
+  #tell;
+
+  constructor({ id, token = null, say, tell }: Options) {
+    this.id = id;
+    this.token = token;
+    this.#say = say;
+    this.#tell = tell;
+  }
+
+  /** Everything this tab wishes and asks, for a connection that doesn't know it. Verbs may be repeated. */
+  hello(): void {
+    const wishes = [...this.#followed.values()].map(({ wish, position }) =>
+      // What was served goes on where it was; `rewind` is for beginnings.
+      position === null ? wish : { ...wish, rewind: null, position },
+    );
+    this.#say({ t: "hello", wishes, token: this.token !== null });
+    for (const [key, { verb }] of this.#asked) this.#say({ t: "ask", key, verb });
+  }
+
+  follow(topic: string, { since = null, rewind = null, ...handlers }: SubscribeOptions<any>): Subscription {
+    const key = this.#newKey();
+    const wish = { key, topic, position: since, rewind };
+    const followed: Followed = { wish, handlers, seen: new Seen(), position: since };
+    this.#followed.set(key, followed);
+    this.#say({ t: "follow", wish });
+    return {
+      topic,
+      get position() {
+        return followed.position;
+      },
+      unsubscribe: () => {
+        if (this.#followed.delete(key)) this.#say({ t: "leave", key });
+      },
+    };
+  }
+
+  /** The reply to `verb`; rejects with a FabricError. It waits for as long as there is no connection. */
+  ask(verb: Verb): Promise<Push> {
+    const key = this.#newKey();
+    return new Promise((resolve, reject) => {
+      this.#asked.set(key, { verb, resolve, reject });
+      this.#say({ t: "ask", key, verb });
+    });
+  }
+
+  #newKey(): string {
+    this.#made += 1;
+    return `${this.id}/${this.#made}`;
+  }
+
+  /** The present token; rejects if the page's function does. */
+  async currentToken(): Promise<string | null> {
+    return typeof this.token === "function" ? this.token() : this.token;
+  }
+
+  /** Nothing more will come. */
+  close(): void {
+    this.#say({ t: "bye", tab: this.id });
+    const error = new FabricError({ code: 0, reason: "the page has closed its connection" });
+    for (const { reject } of this.#asked.values()) reject(error);
+    this.#asked.clear();
+    this.#followed.clear();
+  }
+
+  /** The connection says something. */
+  note(note: ToTabs): void {
+    dispatch(this.#notes, note);
+  }
+
+  #notes: Handlers<ToTabs> = {
+    state: ({ state, details }) => this.#tell("state", { state, ...details } as State),
+    login: ({ user, expires_at: expiresAt }) => this.#tell("login", { user, expiresAt }),
+    error: ({ error }) => this.#tell("error", new FabricError(error)),
+    "token?": () => {
+      if (this.token !== null) this.#bringToken();
+    },
+    answer: ({ key, push }) => {
+      const asked = this.#asked.get(key);
+      this.#asked.delete(key);
+      if (isError(push)) asked?.reject(new FabricError(push));
+      else asked?.resolve(push);
+    },
+    push: ({ push, keys }) => {
+      for (const followed of this.#of(push.topic, keys)) pushed(followed, push);
+    },
+    subscribed: (note) => {
+      for (const followed of this.#of(note.topic, note.keys)) subscribed(followed, note);
+    },
+    refused: ({ topic, keys, error }) => {
+      for (const followed of this.#of(topic, keys)) this.#refused(followed, error);
+    },
+  };
+
+  async #bringToken(): Promise<void> {
+    let token: string | null = null;
+    try {
+      token = await this.currentToken();
+    } catch (error) {
+      const reason = `no token: ${(error as Error | undefined)?.message ?? error}`;
+      this.#tell("error", new FabricError({ code: 101, reason, temporary: true }));
+    }
+    this.#say({ t: "token", token });
+  }
+
+  #of(topic: string, keys: string[] | null): Followed[] {
+    const all = [...this.#followed.values()].filter(({ wish }) => wish.topic === topic);
+    return keys ? all.filter(({ wish }) => keys.includes(wish.key)) : all;
+  }
+
+  #refused({ wish, handlers }: Followed, error: Refusal): void {
+    const problem = new FabricError({ ...error, topic: wish.topic });
+    if (handlers.onError) call(handlers.onError, problem);
+    else this.#tell("error", problem);
+  }
+}
+
+function pushed(followed: Followed, push: Push): void {
+  const { handlers, seen } = followed;
+  if (typeof push.position === "string") followed.position = push.position;
+  if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) return;
+  if (push.type === "message") call(handlers.onMessage, push as Push & Message);
+  else call(handlers.onMark, { topic: push.topic, id: push.id, mark: MARKS[push.type]!, at: push.at });
+}
+
+function subscribed(followed: Followed, { topic, recovered, resumed, position, isNews }: Subscribed): void {
+  const { handlers } = followed;
+  if (position !== null) followed.position = position;
+  if (!isNews) return;
+  call(handlers.onSubscribed, { topic, resumed, recovered });
+  if (resumed && !recovered) call(handlers.onGap, { topic });
+}
+
+/** Call a function of the page's, if there is one; its faults are its own, and the browser's to report. */
+export function call<Value>(handler: ((value: Value) => void) | undefined, value: Value): void {
+  try {
+    handler?.(value);
+  } catch (error) {
+    reportError(error);
+  }
+}

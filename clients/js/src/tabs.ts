@@ -1,0 +1,179 @@
+/**
+ * One connection for all tabs of an origin: the tab that holds a Web Lock has it, the others speak with it over a
+ * BroadcastChannel. Without these, or when told so, each tab has its own.
+ *
+ * Locks outlive no tab, so a crash hands the connection on as surely as a goodbye: the next tab in the queue gets the
+ * lock, connects, and all tabs tell it where they are. Each tab also holds a lock of its own name, for the leader
+ * to notice that it is gone. A leader that the browser has frozen holds its lock but says nothing: a tab that
+ * is seen and gets no answer steals it.
+ */
+
+import type { State } from "./api.ts";
+import type { Connection } from "./connection.ts";
+import { LeadLock, holdLock } from "./locks.ts";
+import type { Lead, ToConnection, ToTabs } from "./notes.ts";
+import type { Subscriber } from "./subscriber.ts";
+
+const LOOK_MS = 5000;
+const ANSWER_MS = 2000;
+
+interface Options {
+  /** Of the lock and the channel. */
+  name: string;
+  /** This tab's. */
+  subscriber: Subscriber;
+  /** Makes a connection that says `tell(note)`. */
+  open: (tell: (note: ToTabs) => void) => Connection;
+  share: boolean;
+}
+
+export class Tabs {
+  #options: Options;
+  #isShared: boolean;
+  #lock: LeadLock;
+  #connection: Connection | null = null;
+  #channel: BroadcastChannel | null = null;
+  #leaving = new AbortController(); // of our wishes for locks
+  #others = new Set<string>(); // tabs that we, leading, have heard of
+  #looking = 0;
+  #isAnswered = true;
+
+  constructor(options: Options) {
+    this.#options = options;
+    this.#isShared = options.share && "locks" in navigator && "BroadcastChannel" in globalThis;
+    this.#lock = new LeadLock({
+      name: options.name,
+      mayLead: () => this.#channel !== null && this.#connection === null,
+      onWon: () => {
+        this.#lead();
+        this.#post("tabs", { t: "lead" });
+      },
+      onLost: () => this.#lostLead(),
+    });
+  }
+
+  get role(): NonNullable<State["tab"]> {
+    if (!this.#isShared) return "alone";
+    return this.#connection ? "leader" : "follower";
+  }
+
+  /** A note of our subscriber for the connection, wherever that is. What nobody hears now is said again in `hello`. */
+  say(note: ToConnection): void {
+    if (this.#connection) this.#connection.note(note);
+    else this.#post("leader", note);
+  }
+
+  /** Begin, or begin again. */
+  join(): void {
+    if (!this.#isShared) return this.#lead();
+    this.#leaving = new AbortController();
+    const { signal } = this.#leaving;
+    const own = holdLock(`${this.#options.name} ${this.#options.subscriber.id}`, { signal }, () => {
+      this.#arrive();
+      return new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    // Sandboxed frames have locks that can't be had.
+    own.catch(() => {
+      this.#isShared = false;
+      this.#lead();
+    });
+    return undefined;
+  }
+
+  /** Only now that we hold the lock of our own name may the leader hear of us: it asks for it to see whether we live. */
+  #arrive(): void {
+    this.#channel = new BroadcastChannel(this.#options.name);
+    this.#channel.onmessage = ({ data }) => this.#heard(data);
+    this.#lock.queue(this.#leaving.signal);
+    this.#options.subscriber.hello();
+  }
+
+  /** Give everything up; `join()` begins anew. */
+  leave(): void {
+    clearInterval(this.#looking);
+    this.say({ t: "bye", tab: this.#options.subscriber.id });
+    this.#resign();
+    this.#leaving.abort();
+    this.#channel?.close();
+    this.#channel = null;
+  }
+
+  /** The page is seen or hidden. */
+  hide(isHidden: boolean): void {
+    this.#connection?.hide(isHidden);
+    clearInterval(this.#looking);
+    if (isHidden || !this.#isShared) return;
+    this.#looking = setInterval(() => this.#look(), LOOK_MS);
+    this.#look();
+  }
+
+  /** The network is back, or the device awake. */
+  recheck(): void {
+    if (this.#connection) this.#connection.recheck();
+    else this.#look();
+  }
+
+  #post(to: "leader" | "tabs", note: ToConnection | ToTabs | Lead): void {
+    this.#channel?.postMessage({ to, note, from: this.#options.subscriber.id });
+  }
+
+  #heard({ to, note, from }: { to: string; note: any; from: string }): void {
+    if (to === "leader") {
+      if (this.#connection) this.#serve(this.#connection, note, from);
+    } else if (!this.#connection) {
+      this.#isAnswered = true;
+      if (note.t === "lead") this.#options.subscriber.hello();
+      else this.#options.subscriber.note(note);
+    }
+  }
+
+  #lead(): void {
+    this.#isAnswered = true;
+    this.#connection = this.#options.open((note) => this.#tell(note));
+    this.#connection.hide(document.hidden);
+    this.#options.subscriber.hello();
+  }
+
+  /** Our lock is gone; if we haven't left, another tab took us for dead. */
+  #lostLead(): void {
+    if (this.#channel === null || !this.#connection) return;
+    this.#resign();
+    this.#lock.queue(this.#leaving.signal);
+    this.#options.subscriber.hello();
+  }
+
+  #resign(): void {
+    this.#connection?.close();
+    this.#connection = null;
+    this.#others.clear();
+    this.#lock.release();
+  }
+
+  /** A note of our connection, for all. Not at once for our own page, which may answer by another note. */
+  #tell(note: ToTabs): void {
+    queueMicrotask(() => this.#options.subscriber.note(note));
+    if (this.#others.size) this.#post("tabs", note);
+  }
+
+  #serve(connection: Connection, note: ToConnection, from: string): void {
+    if (note.t === "look") this.#post("tabs", { t: "here" });
+    if (!this.#others.has(from) && note.t !== "bye") {
+      this.#others.add(from);
+      // Granted when that tab is gone, however it went.
+      holdLock(`${this.#options.name} ${from}`, { signal: this.#leaving.signal }, () => {
+        this.#others.delete(from);
+        connection.note({ t: "bye", tab: from });
+      });
+    }
+    connection.note(note);
+  }
+
+  #look(): void {
+    if (this.#connection || !this.#channel || !this.#isAnswered) return;
+    this.#isAnswered = false;
+    this.#post("leader", { t: "look" });
+    setTimeout(() => {
+      if (!this.#isAnswered && this.#channel && !document.hidden) this.#lock.steal();
+    }, ANSWER_MS);
+  }
+}

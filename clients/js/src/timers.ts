@@ -1,0 +1,64 @@
+/**
+ * What is due when, by name, on a clock that is told to it. Pure: whoever has it calls `pass()` when `next()` has come.
+ */
+
+const ASLEEP_MS = 45_000; // callers come each 30 s
+
+/** All that a session waits for. */
+export type Due = "retry" | "dial" | "quiet" | "closing" | "token" | "refresh" | "home" | "again" | "requests";
+
+export class Timers {
+  #due = new Map<Due, number>(); // what → when
+  #handlers: Partial<Record<Due, (now: number) => void>> = {};
+  #now = 0;
+
+  /** What to do when something is due. */
+  when(handlers: Partial<Record<Due, (now: number) => void>>): void {
+    Object.assign(this.#handlers, handlers);
+  }
+
+  set(what: Due, at: number): void {
+    this.#due.set(what, at);
+  }
+
+  /** At `at`, unless it is due sooner. */
+  soon(what: Due, at: number): void {
+    this.set(what, Math.min(at, this.#due.get(what) ?? Infinity));
+  }
+
+  has(what: Due): boolean {
+    return this.#due.has(what);
+  }
+
+  delete(what: Due): void {
+    this.#due.delete(what);
+  }
+
+  clear(): void {
+    this.#due.clear();
+  }
+
+  /** When the first thing is due; null while there is nothing to wait for. */
+  next(): number | null {
+    return this.#due.size ? Math.min(...this.#due.values()) : null;
+  }
+
+  /** It is `now`, nothing is done yet: by how much the clock was set back, and whether the device has slept since the last time. */
+  tick(now: number): { setBack: number; hasSlept: boolean } {
+    const passed = this.#now ? now - this.#now : 0;
+    this.#now = now;
+    const setBack = Math.min(0, passed);
+    // What was due in a second is so still.
+    for (const [what, at] of this.#due) this.#due.set(what, at + setBack);
+    return { setBack, hasSlept: passed > ASLEEP_MS };
+  }
+
+  /** Do what is due. */
+  run(now: number): void {
+    for (const [what, at] of [...this.#due]) {
+      if (at > now || this.#due.get(what) !== at) continue;
+      this.#due.delete(what);
+      this.#handlers[what]?.(now);
+    }
+  }
+}

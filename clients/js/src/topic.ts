@@ -1,0 +1,173 @@
+/**
+ * One topic of a connection, subscribed once at the gateway for any number of subscriptions in any number of tabs. Pure.
+ *
+ * phase → event → phase:
+ *
+ *   away  --connected-->  asked  --subscribed-->  live
+ *   live  --a wish comes late-->  asked            (left, subscribed for the newcomer, left, subscribed again)
+ *   asked --refused, a login may mend it-->  refused  --logged in-->  asked
+ *   asked --refused, temporary-->  again  --a moment later-->  asked
+ *   asked --refused for good-->  over
+ *   any   --disconnected-->  away
+ */
+
+import { Newcomers } from "./newcomers.ts";
+import type { Output, Subscribed, Wish } from "./notes.ts";
+import { isError } from "./wire.ts";
+import type { Push, Refusal, Verb } from "./wire.ts";
+
+const UNAUTHORIZED = 101;
+const ALREADY = 105;
+const EXPIRED = 109;
+const BAD_POSITION = 112;
+
+/** Why a verb was sent for a topic, until its reply comes. */
+export interface Asked {
+  what: "subscribe" | "catch up" | "make way" | "subscribe newcomer" | "go on";
+  /** Whether what is subscribed begins at a position. */
+  resumed?: boolean;
+  /** The newcomer's. */
+  key?: string;
+}
+
+export class Topic {
+  readonly name: string;
+  phase: "away" | "asked" | "live" | "refused" | "again" | "over" = "away";
+  readonly wishes = new Map<string, Wish>(); // by key
+  #first: Wish | null; // until it is served
+  #newcomers = new Newcomers();
+  #serving: string[] | null = null; // whom alone messages are for, at the moment
+  #position: string | null;
+  #isExact = true; // no message has come since this position
+  #error: Refusal | null = null; // the last one
+  #ask;
+  #tell;
+
+  /** `ask` takes verbs for the gateway, whose replies come to `reply()`; `tell` takes notes for the tabs. */
+  constructor(wish: Wish, ask: (verb: Verb, asked: Asked) => void, tell: Output["tell"]) {
+    this.name = wish.topic;
+    this.wishes.set(wish.key, wish);
+    this.#first = wish;
+    this.#position = wish.position ?? null;
+    this.#ask = ask;
+    this.#tell = tell;
+  }
+
+  /** Serve one more wish. */
+  join(wish: Wish): void {
+    this.wishes.set(wish.key, wish);
+    // Just where the topic is: whoever was told of everything has the position of the last message.
+    if (wish.position !== null && wish.position === this.#position && this.#isExact) return;
+    this.#newcomers.add(wish);
+    this.#catchUp();
+    if (this.phase === "refused" && this.#error) this.#tell({ t: "refused", topic: this.name, keys: [wish.key], error: this.#error });
+  }
+
+  leave(key: string): void {
+    this.wishes.delete(key);
+    this.#newcomers.leave(key);
+  }
+
+  disconnected(): void {
+    this.phase = "away";
+    this.#newcomers.disconnected(this.wishes);
+  }
+
+  /** Ask for it: what has a position comes back, or asked for `since`; anything else begins as the first one wished. */
+  subscribe(): void {
+    this.phase = "asked";
+    this.#serving = null;
+    const position = this.#position;
+    const resumed = position !== null;
+    this.#ask(subscribing(this.name, resumed ? { position } : { rewind: this.#first?.rewind }), { what: "subscribe", resumed });
+  }
+
+  /** Something is pushed to those who follow it. */
+  push(push: Push): void {
+    // While a newcomer is served, positions are of its subscription, not of the one that stays.
+    const position = this.phase === "live" ? push.position : null;
+    this.#isNowAt(position);
+    this.#tell({ t: "push", push: { ...push, position }, keys: this.#serving ?? this.#served() });
+  }
+
+  /** The gateway's reply to what was asked. */
+  reply(push: Push, asked: Asked): void {
+    if (push.type === "unsubscribed") this.#serving = asked.what === "make way" ? [asked.key!] : null;
+    else if (push.type === "subscribed") this.#subscribed(push.recovered, push.position, asked);
+    else if (push.type === "pong") this.#caughtUp();
+    else if (isError(push)) this.#refused(push, asked);
+  }
+
+  #isNowAt(position: unknown): void {
+    this.#isExact = typeof position === "string";
+    if (typeof position === "string") this.#position = position;
+  }
+
+  /** Whom messages are for; null means everyone. */
+  #served(): string[] | null {
+    const waiting = this.#newcomers.keys;
+    return waiting.length ? [...this.wishes.keys()].filter((key) => !waiting.includes(key)) : null;
+  }
+
+  /** Before a newcomer is served: let what the topic may still be catching up with come, so that it is where it seems. */
+  #catchUp(): void {
+    if (this.phase === "live" && this.#newcomers.await()) this.#ask({ action: "ping" }, { what: "catch up" });
+  }
+
+  #caughtUp(): void {
+    const newcomer = this.#newcomers.next(this.phase === "live");
+    if (!newcomer) return;
+    this.phase = "asked";
+    const { key } = newcomer;
+    const leave: Verb = { action: "unsubscribe", topic: this.name };
+    this.#ask(leave, { what: "make way", key });
+    this.#ask(subscribing(this.name, newcomer), { what: "subscribe newcomer", key, resumed: newcomer.position != null });
+    this.#ask(leave, { what: "go on" });
+    this.#ask(subscribing(this.name, { position: this.#position }), { what: "go on", resumed: true });
+  }
+
+  #subscribed(recovered: boolean, position: string | null = null, { what, key, resumed = false }: Asked): void {
+    if (what === "subscribe newcomer") {
+      this.#newcomers.servedFrom(position);
+      this.#tellSubscribed({ keys: [key!], recovered, resumed, position, isNews: true });
+      return;
+    }
+    this.phase = "live";
+    this.#newcomers.joined();
+    this.#first = null;
+    this.#isNowAt(position);
+    const isNews = what !== "go on" || !recovered;
+    this.#tellSubscribed({ keys: this.#served(), recovered, resumed, position: this.#position, isNews });
+    this.#catchUp();
+  }
+
+  #tellSubscribed(how: Omit<Subscribed, "topic">): void {
+    this.#tell({ t: "subscribed", topic: this.name, ...how });
+  }
+
+  #refused(error: Refusal, asked: Asked): void {
+    if (error.code === BAD_POSITION) return this.#withoutPosition(asked);
+    if (error.code === ALREADY) return this.phase === "live" ? undefined : this.#subscribed(true, null, asked);
+    if (asked.what === "subscribe newcomer") return this.#tell({ t: "refused", topic: this.name, keys: [asked.key!], error });
+    const isMendable = error.code === UNAUTHORIZED || error.code === EXPIRED;
+    this.phase = error.temporary ? "again" : isMendable ? "refused" : "over";
+    this.#newcomers.joined();
+    this.#error = error;
+    return this.#tell({ t: "refused", topic: this.name, keys: null, error });
+  }
+
+  /** Where we were is nothing that this fabric can have said: begin anew, and say that something may be missing. */
+  #withoutPosition({ what, key }: Asked): void {
+    this.#tellSubscribed({ keys: key ? [key] : this.#served(), recovered: false, resumed: true, position: null, isNews: true });
+    if (what === "subscribe newcomer") return;
+    this.#position = null;
+    this.subscribe();
+  }
+}
+
+function subscribing(topic: string, { position, rewind }: Partial<Wish>): Verb {
+  const verb: Verb = { action: "subscribe", topic };
+  if (position != null) verb.position = position;
+  if (rewind != null) verb.rewind = rewind;
+  return verb;
+}

@@ -1,0 +1,102 @@
+/** The topics of one connection by name, and whose reply each reply of the gateway is. Pure. */
+
+import type { Output, Wish } from "./notes.ts";
+import { Topic } from "./topic.ts";
+import type { Asked } from "./topic.ts";
+import type { Push, Verb } from "./wire.ts";
+
+const PUSHES = ["message", "acked", "read", "dismissed"];
+
+export class Topics {
+  #topics = new Map<string, Topic>(); // by name
+  #asked = new Map<string, { topic: Topic; asked: Asked }>(); // by ref
+  #refs = 0;
+  #out: Output;
+
+  constructor(out: Output) {
+    this.#out = out;
+  }
+
+  /** Serve `wish` from now on; `ready` says whether verbs can be sent. */
+  follow(wish: Wish, ready: boolean): void {
+    const known = this.#topics.get(wish.topic);
+    if (known?.wishes.has(wish.key)) return;
+    if (known) return known.join(wish);
+    const topic: Topic = new Topic(wish, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.tell);
+    this.#topics.set(wish.topic, topic);
+    if (ready) topic.subscribe();
+  }
+
+  leave(key: string, ready: boolean): void {
+    for (const topic of this.#topics.values()) {
+      if (!topic.wishes.has(key)) continue;
+      topic.leave(key);
+      if (topic.wishes.size) return;
+      this.#topics.delete(topic.name);
+      if (ready) this.#out.send({ action: "unsubscribe", topic: topic.name });
+      return;
+    }
+  }
+
+  /** Everything that a tab follows: it is gone. */
+  leaveAll(tab: string, ready: boolean): void {
+    const keys = [...this.#topics.values()].flatMap(({ wishes }) => [...wishes.keys()]);
+    for (const key of keys.filter((one) => one.startsWith(`${tab}/`))) this.leave(key, ready);
+  }
+
+  connected(): void {
+    this.#subscribe("away");
+  }
+
+  disconnected(): void {
+    this.#asked.clear();
+    for (const topic of this.#topics.values()) topic.disconnected();
+  }
+
+  /** Try the refused ones again. */
+  loggedIn(): void {
+    this.#subscribe("refused");
+  }
+
+  /** Try those again that were refused for the moment, or never answered: a gateway in a hurry doesn't say to whom. */
+  again(): void {
+    this.#subscribe("again");
+    this.#subscribe("asked");
+  }
+
+  #subscribe(phase: Topic["phase"]): void {
+    for (const topic of this.#topics.values()) if (topic.phase === phase) topic.subscribe();
+  }
+
+  /** Whether everything that is pushed to topic `name` comes, now or when it is caught up with. */
+  isServed(name: string): boolean {
+    const phase = this.#topics.get(name)?.phase;
+    return phase === "live" || phase === "asked";
+  }
+
+  /** Take a push that is about a topic of ours, and say whether it was. */
+  push(push: Push): boolean {
+    if (push.ref !== undefined && push.ref !== null) return this.#reply(push);
+    if (!PUSHES.includes(push.type)) return false;
+    this.#topics.get(push.topic)?.push(push);
+    return true;
+  }
+
+  #reply(push: Push): boolean {
+    const found = this.#asked.get(push.ref);
+    if (!found) return false;
+    this.#asked.delete(push.ref);
+    const { topic, asked } = found;
+    if (this.#topics.get(topic.name) !== topic) return true;
+    topic.reply(push, asked);
+    if (topic.phase === "over") this.#topics.delete(topic.name);
+    return true;
+  }
+
+  #ask(verb: Verb, asked: { topic: Topic; asked: Asked }): void {
+    this.#refs += 1;
+    const ref = `t${this.#refs}`;
+    this.#asked.set(ref, asked);
+    this.#out.send({ ...verb, ref });
+  }
+}

@@ -1,0 +1,46 @@
+/** What goes over the wire between a page and its gateway: docs/protocol.md. */
+
+/** What a page asks of its gateway. */
+export interface Verb {
+  action: string;
+  topic?: string;
+  ref?: string;
+  token?: unknown;
+  position?: string | null;
+  rewind?: number | string | null;
+  id?: string;
+  limit?: number;
+  before?: string;
+}
+
+/** What a gateway sends: anything, with a `type`. */
+export interface Push {
+  type: string;
+  [field: string]: any;
+}
+
+/** What a push of type "error" says. */
+export interface Refusal {
+  code: number;
+  reason?: string;
+  temporary?: boolean;
+  topic?: string;
+}
+
+/** A push that refuses something, or one of ours that looks like it. */
+export type ErrorPush = Push & Refusal;
+
+/** Whether the gateway refuses something with this push. */
+export function isError(push: Push): push is ErrorPush {
+  return push.type === "error";
+}
+
+/** `text` from a gateway as an object with a string `type`, or null. */
+export function parsePush(text: string): Push | null {
+  try {
+    const push = JSON.parse(text);
+    return typeof push?.type === "string" ? push : null;
+  } catch {
+    return null;
+  }
+}

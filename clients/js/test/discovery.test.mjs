@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+
+import { Regions } from "../src/regions.ts";
+import { discover } from "../src/discovery.ts";
+import { AWAY, HOME, gatewayOf } from "./support.mjs";
+
+const NOW = 1_735_689_600_000;
+
+/** A discovery of regions whose answers the test gives, on a clock that the test moves. */
+class Asked {
+  constructor(regions) {
+    this.replies = new Map(); // url → resolve
+    this.result = null;
+    this.time = 1;
+    const ask = (url) => new Promise((resolve) => this.replies.set(url, resolve));
+    discover(regions, NOW, { ask, clock: () => this.time }).then((answers) => (this.result = answers));
+  }
+
+  async answer(url, alternates = []) {
+    const region = new URL(url).host;
+    this.replies.get(url)({ region, gateways: [gatewayOf(region)], alternates: alternates.map((other) => ({ url: other })), retryMs: 0 });
+    await settled();
+  }
+
+  async pass(ms) {
+    this.time += ms;
+    mock.timers.tick(ms);
+    await settled();
+  }
+
+  get regions() {
+    return this.result?.map(({ endpoints, isLate }) => [endpoints?.region ?? null, isLate]);
+  }
+}
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+test.beforeEach(() => mock.timers.enable({ apis: ["setTimeout"] }));
+test.afterEach(() => mock.timers.reset());
+
+test("it ends as soon as all have answered", async () => {
+  const asked = new Asked(new Regions([HOME, AWAY]));
+  await asked.answer(HOME);
+  assert.equal(asked.result, null);
+  await asked.answer(AWAY);
+  assert.deepEqual(asked.regions, [["oregon", false], ["dublin", false]]);
+});
+
+test("others are waited for as long as home took, and 100 ms at least", async () => {
+  const asked = new Asked(new Regions([HOME, AWAY]));
+  await asked.pass(20);
+  await asked.answer(HOME);
+  await asked.pass(99);
+  assert.equal(asked.result, null);
+  await asked.pass(1);
+  assert.deepEqual(asked.regions, [["oregon", false], [null, false]]);
+});
+
+test("home is waited for when another one was quicker", async () => {
+  const asked = new Asked(new Regions([HOME, AWAY]));
+  await asked.answer(AWAY);
+  await asked.pass(600);
+  assert.equal(asked.result, null);
+  await asked.answer(HOME);
+  assert.deepEqual(asked.regions, [["oregon", false], ["dublin", false]]);
+});
+
+test("home is not waited for without end", async () => {
+  const asked = new Asked(new Regions([HOME, AWAY]));
+  await asked.answer(AWAY);
+  await asked.pass(1000);
+  assert.deepEqual(asked.regions, [[null, false], ["dublin", false]]);
+});
+
+test("home is not waited for after one of its gateways has failed", async () => {
+  const regions = new Regions([HOME, AWAY]);
+  regions.failed({ url: HOME, gateway: gatewayOf("oregon") }, NOW);
+  const asked = new Asked(regions);
+  await asked.answer(AWAY);
+  await asked.pass(100);
+  assert.deepEqual(asked.regions, [[null, false], ["dublin", false]]);
+});
+
+test("a region that an answer names is asked too, and marked as asked later", async () => {
+  const asked = new Asked(new Regions([HOME]));
+  await asked.answer(HOME, [AWAY]);
+  assert.equal(asked.result, null);
+  await asked.answer(AWAY);
+  assert.deepEqual(asked.regions, [["oregon", false], ["dublin", true]]);
+});

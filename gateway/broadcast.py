@@ -1,0 +1,91 @@
+"""One message to all who are subscribed, whichever process holds their connections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gateway import measures
+from gateway.engine import Engine
+from gateway.fanout import Fanout
+from gateway.gate import Gate
+from gateway.hub import Hub
+from gateway.publication import Publication
+from gateway.spans import spans_of
+from newsfabric import otel_tracer
+from newsfabric.envelope import Envelope
+from newsfabric.races import STORE, Races
+from newsfabric.sightings import Sighting
+from newsfabric.store.rules import clock_ms
+from newsfabric.topics import REVOKED
+
+
+class Broadcast:
+    """Publishes what the hub has made of envelopes; ``box`` is the name in traces."""
+
+    def __init__(
+        self, *, hub: Hub, fanout: Fanout, engine: Engine, gate: Gate, races: Races, box: str
+    ) -> None:
+        self._hub = hub
+        self._fanout = fanout
+        self._engine = engine
+        self._gate = gate
+        self._races = races
+        self._box = box
+        self._tracer = otel_tracer.current()
+
+    def publish(self, publication: Publication, done: Callable[[], None] | None = None) -> None:
+        """Send what the hub has just made of an envelope to all who are subscribed.
+
+        ``done`` is called when it has been given to the last of them.
+        """
+        if publication.envelope.topic == REVOKED:
+            # Whichever way it came: for us, not for readers.
+            self._gate.apply_revocations([publication.envelope])
+            _published(publication, done)
+            return
+        audience = self._hub.audience(publication.envelope.topic)
+        left = 2
+
+        def given() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                _published(publication, done)
+
+        self._engine.publish(publication, given)
+        if audience:
+            self._fanout.publish(publication, audience, given)
+        else:
+            given()
+
+    def publish_found(self, envelope: Envelope, done: Callable[[], None]) -> bool:
+        """Publish what was found missing in the store; False if it is a copy after all."""
+        publication = self._hub.offer(envelope, time.time())
+        if publication is None:
+            return False
+        sighting = self._races.came(envelope, STORE, clock_ms())
+
+        def given() -> None:
+            self.trace(envelope, sighting)
+            done()
+
+        self.publish(publication, given)
+        return True
+
+    def trace(self, envelope: Envelope, sighting: Sighting) -> None:
+        """The last reader has been given ``envelope``: tell the collector of traces, if any."""
+        context = self._tracer.context(envelope.identity, envelope.traceparent)
+        if context is not None:
+            self._tracer.add(spans_of(envelope, sighting, context, self._box, now_ms=clock_ms()))
+
+
+def _published(publication: Publication, done: Callable[[], None] | None) -> None:
+    """``publication`` has reached its last reader: count it, then call ``done``."""
+    measures.PUBLICATIONS.labels(publication.policy.topic_class).inc()
+    delay = measures.delay_of(publication)
+    if delay is not None:
+        # Deliveries were measured where they were made; this only names one message of many.
+        delay.exemplify(measures.age(publication), {"id": publication.envelope.id})
+    if done is not None:
+        done()

@@ -1,0 +1,120 @@
+//! Who readers are, as the control plane's `auth` says it; given back with each of their verbs. Pure.
+//!
+//! An auth state is one piece of memory of its exact size, because most readers of a box may have one.
+//! They lie by slot beside the connections, so that an anonymous reader costs nothing as long as
+//! everybody is anonymous, and sixteen bytes otherwise.
+
+use crate::control;
+
+/// Who one reader is; see [`crate::control::Auth`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthState(Box<[u8]>);
+
+const USER: usize = 17;
+
+impl AuthState {
+    /// What the command says, without its answer.
+    pub fn of(told: &control::Auth<'_>) -> AuthState {
+        AuthState::new(told.user, told.issued_ms, told.ends_ms, told.blob)
+    }
+
+    /// One of these; of a `user` the first 255 bytes count.
+    pub fn new(user: &str, issued_ms: u64, ends_ms: u64, blob: &[u8]) -> AuthState {
+        let user = &user.as_bytes()[..user.len().min(usize::from(u8::MAX))];
+        let times = [issued_ms.to_le_bytes(), ends_ms.to_le_bytes()].concat();
+        AuthState([&times, &[user.len() as u8][..], user, blob].concat().into())
+    }
+
+    /// The user's name; empty for nobody.
+    pub fn user(&self) -> &str {
+        std::str::from_utf8(&self.0[USER..self.blob_at()]).unwrap_or_default()
+    }
+
+    /// When it was issued, in ms since the epoch.
+    pub fn issued_ms(&self) -> u64 {
+        self.number(0)
+    }
+
+    /// When it runs out, in ms since the epoch; 0: never.
+    pub fn ends_ms(&self) -> u64 {
+        self.number(8)
+    }
+
+    /// What it means to control planes.
+    pub fn blob(&self) -> &[u8] {
+        &self.0[self.blob_at()..]
+    }
+
+    fn blob_at(&self) -> usize {
+        USER + usize::from(self.0[USER - 1])
+    }
+
+    fn number(&self, at: usize) -> u64 {
+        self.0[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+/// The auth states of one I/O thread's readers, by slot.
+#[derive(Debug, Default)]
+pub struct AuthStates(Vec<Option<AuthState>>);
+
+impl AuthStates {
+    /// That of `slot`; `None` for an anonymous reader.
+    pub fn of(&self, slot: u32) -> Option<&AuthState> {
+        self.0.get(slot as usize)?.as_ref()
+    }
+
+    /// From now on `slot` has this one.
+    pub fn set(&mut self, slot: u32, state: AuthState) {
+        let slot = slot as usize;
+        if self.0.len() <= slot {
+            self.0.resize_with(slot + 1, || None);
+        }
+        self.0[slot] = Some(state);
+    }
+
+    /// From now on `slot` has none.
+    pub fn remove(&mut self, slot: u32) {
+        if let Some(place) = self.0.get_mut(slot as usize) {
+            *place = None;
+        }
+    }
+
+    /// All there are, with their slots.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &AuthState)> {
+        (0..).zip(&self.0).filter_map(|(slot, state)| Some((slot, state.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_auth_state_is_its_parts() {
+        for (user, blob) in [("42", &b"me"[..]), ("", b""), ("a", b""), ("", b"b")] {
+            let state = AuthState::new(user, 5, u64::MAX, blob);
+            assert_eq!((state.user(), state.blob()), (user, blob));
+            assert_eq!((state.issued_ms(), state.ends_ms()), (5, u64::MAX));
+        }
+    }
+
+    #[test]
+    fn a_slot_has_the_auth_state_that_was_set_last_until_it_is_removed() {
+        let mut states = AuthStates::default();
+        assert_eq!(states.of(7), None);
+        states.remove(7);
+        states.set(7, AuthState::new("42", 1, 0, b"first"));
+        states.set(7, AuthState::new("42", 2, 0, b"second"));
+        states.set(2, AuthState::new("7", 3, 0, b""));
+        assert_eq!(states.of(7).map(AuthState::blob), Some(&b"second"[..]));
+        assert_eq!(states.all().map(|(slot, _)| slot).collect::<Vec<_>>(), [2, 7]);
+        states.remove(7);
+        assert_eq!((states.of(7), states.of(6)), (None, None));
+    }
+
+    #[test]
+    fn a_place_for_an_auth_state_is_small() {
+        assert_eq!(size_of::<Option<AuthState>>(), 16);
+    }
+}

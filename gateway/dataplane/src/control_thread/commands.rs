@@ -1,0 +1,171 @@
+//! Commands of the control plane: checked here, and passed on to the I/O threads in their order.
+
+use std::sync::Arc;
+
+use super::ControlThread;
+use crate::control::{self, Command, ConnectionId, Event, Malformed, Message, Topic};
+use crate::counters::Counters;
+use crate::delays::{Names, Stamp};
+use crate::drain;
+use crate::orders::{Batch, Eviction, Order};
+use crate::policy::Policy;
+use crate::publication::Publication;
+
+/// What comes before a `publish` and is about it, and what stays from one to the next.
+#[derive(Default)]
+pub(super) struct Publishing {
+    /// The last name of a topic: feeds are often of one topic for a while.
+    name: Arc<str>,
+    series: Names,
+    stamp: Option<Stamp>,
+    mark: Vec<u8>,
+}
+
+impl Publishing {
+    /// What messages are measured under.
+    pub(super) fn series(&self) -> &Names {
+        &self.series
+    }
+
+    /// Another control plane begins anew.
+    pub(super) fn forget(&mut self) {
+        self.stamp = None;
+        self.mark.clear();
+    }
+
+    fn stamp(&mut self, published_ms: u64, series: &str) {
+        let published_us = published_ms.saturating_mul(1_000);
+        let series = self.series.number(series);
+        self.stamp = series.map(|series| Stamp { published_us, series });
+    }
+
+    fn one(&mut self, topic: &Topic<'_>, message: &Message<'_>) -> Arc<Publication> {
+        let publication = Publication::new(self.name(topic.name), topic.slow, message);
+        Arc::new(publication.stamped(self.stamp.take()))
+    }
+
+    fn many(&mut self, topic: &Topic<'_>, messages: &[Message<'_>]) -> Batch {
+        let name = self.name(topic.name);
+        let made = messages.iter().map(|one| Publication::new(name.clone(), topic.slow, one));
+        made.map(Arc::new).collect()
+    }
+
+    /// A topic's name to be shared.
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if *self.name != *name {
+            self.name = name.into();
+        }
+        self.name.clone()
+    }
+}
+
+impl ControlThread {
+    /// Carry out all commands that have come whole.
+    pub(super) fn serve_commands(&mut self) {
+        let Some(plane) = self.control_plane.as_mut() else {
+            return;
+        };
+        let incoming = std::mem::take(&mut plane.link.incoming);
+        let mut at = 0;
+        let mut result = Ok(());
+        while result.is_ok() && self.control_plane.is_some() {
+            match control::split(&incoming[at..]) {
+                Ok(Some((kind, body, used))) => {
+                    at += used;
+                    result = self.serve(kind, body);
+                }
+                Ok(None) => break,
+                Err(malformed) => result = Err(malformed),
+            }
+        }
+        match (result, self.control_plane.as_mut()) {
+            (Ok(()), Some(plane)) => plane.link.incoming.extend_from_slice(&incoming[at..]),
+            (Ok(()), None) => {}
+            (Err(malformed), plane) => {
+                let why = malformed.to_string();
+                if let Some(plane) = plane {
+                    plane.link.say(&Event::Refused(&why));
+                }
+                self.flush();
+                self.cut_off(&why);
+            }
+        }
+    }
+
+    fn serve(&mut self, kind: u8, body: &[u8]) -> Result<(), Malformed> {
+        match Command::decode(kind, body)? {
+            Command::Settings(settings) => {
+                self.state.settings = body.to_vec();
+                self.settle(Policy::new(*settings));
+            }
+            Command::Stamp { published_ms, series } => self.publishing.stamp(published_ms, series),
+            Command::Mark(mark) => self.publishing.mark = mark.to_vec(),
+            Command::Publish { number, topic, message } => {
+                let publication = self.publishing.one(&topic, &message);
+                self.threads.tell(&Order::Publish(number, publication));
+                self.state.add(&std::mem::take(&mut self.publishing.mark));
+            }
+            Command::Batch { number, topic, messages } => {
+                let batch = self.publishing.many(&topic, &messages);
+                self.threads.tell(&Order::Batch(number, batch));
+            }
+            Command::Subscribe(control::Subscribe { connection, .. })
+            | Command::Unsubscribe { connection, .. }
+            | Command::Reply { connection, .. }
+            | Command::Auth(control::Auth { connection, .. })
+            | Command::Close { connection, .. } => self.pass_on(connection, kind, body),
+            Command::Remember(blob) => self.state.blob = blob.to_vec(),
+            Command::Evict { reason, users } => {
+                let users = users.into_iter().map(|(user, ms)| (user.to_owned(), ms)).collect();
+                let eviction = Eviction { reason: reason.to_owned(), users };
+                self.threads.tell(&Order::Evict(Arc::new(eviction)));
+            }
+            Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
+            Command::Shed { reason, count, retry_ms } => self.shed(reason, count, retry_ms),
+            Command::Count => self.send_counters(),
+            Command::Gone(address) => self.threads.addresses.gone(address),
+            Command::Kept(all) => {
+                for (address, count) in all {
+                    self.threads.addresses.kept(address, count);
+                }
+            }
+            Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit => {
+                return Err(Malformed::Value("hello, which comes first and once"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each thread sends its share of `count` readers away.
+    fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
+        let reason: Arc<str> = reason.into();
+        let readers: Vec<u64> = self.threads.counters.iter().map(Counters::readers).collect();
+        let shares = drain::shares(count, &readers);
+        for (pending, share) in self.threads.pending.iter_mut().zip(shares) {
+            if share > 0 {
+                pending.push(Order::Shed(reason.clone(), share, retry_ms));
+            }
+        }
+    }
+
+    fn pass_on(&mut self, connection: ConnectionId, kind: u8, body: &[u8]) {
+        let thread = usize::from(connection.thread);
+        if let Some(pending) = self.threads.pending.get_mut(thread) {
+            self.threads.counters[thread].owe(body.len());
+            pending.push(Order::Command(kind, body.into()));
+        }
+    }
+
+    fn settle(&mut self, policy: Policy) {
+        let policy = Arc::new(policy);
+        self.policy = Some(policy.clone());
+        self.threads.tell(&Order::Policy(policy));
+        if self
+            .control_plane
+            .as_mut()
+            .is_some_and(|plane| std::mem::take(&mut plane.wants_counters))
+        {
+            self.send_counters();
+        }
+    }
+}

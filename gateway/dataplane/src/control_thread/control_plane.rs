@@ -1,0 +1,160 @@
+//! The connection to the control plane: it attaches, is read and written, and is cut off.
+
+use std::time::Duration;
+
+use super::link::Link;
+use super::{CONTROL_PLANE, ControlThread};
+use crate::control::{self, Event};
+use crate::counters::{self, Counters};
+use crate::orders::Order;
+use crate::sys;
+
+/// What may wait for the control plane. All verbs that readers wait for, with their connections and
+/// auth states, must fit: they are asked at once when it attaches.
+const OUTGOING_BYTES: usize = 192 << 20;
+/// While the I/O threads have more than this to do, the control plane has to wait: its answers can be
+/// a megabyte each, and no outbox counts them yet.
+const OWED_BYTES: u64 = 32 << 20;
+const NAP: Duration = Duration::from_millis(1);
+
+/// The attached control plane.
+pub(super) struct ControlPlane {
+    pub(super) link: Link,
+    pub(super) published: u64,
+    pub(super) wants_counters: bool,
+    /// As the last counters said.
+    pub(super) readers_told: u32,
+    told: Vec<(String, u64)>,
+}
+
+impl ControlThread {
+    pub(super) fn cut_off(&mut self, why: &str) {
+        if let Some(plane) = self.control_plane.take() {
+            for socket in plane.link.waiting_sockets() {
+                self.turn_away(socket);
+            }
+            self.threads.addresses.forget_handed_over();
+            crate::tell!(Info, "the control plane is gone: {why}");
+            self.alone_since = self.now_ms();
+            self.threads.tell(&Order::Detached);
+        }
+    }
+
+    pub(super) fn on_control_plane(&mut self, ready: u32, buffer: &mut [u8]) {
+        if ready & sys::WRITE != 0
+            && let Some(plane) = self.control_plane.as_mut()
+        {
+            plane.link.unblock(&self.epoll);
+            self.flush();
+        }
+        if ready & (sys::READ | sys::DEAD) == 0 {
+            return;
+        }
+        if self.threads.counters.iter().map(Counters::owed).sum::<u64>() > OWED_BYTES {
+            // epoll tells again that there is something to read.
+            std::thread::sleep(NAP);
+            return;
+        }
+        let Some(plane) = self.control_plane.as_mut() else {
+            return;
+        };
+        match plane.link.receive(buffer) {
+            Ok(()) => {
+                self.threads.pulse.beat();
+                self.serve_commands();
+            }
+            Err(why) => self.cut_off(&why),
+        }
+    }
+
+    /// A peer that has said `hello` is the control plane from now on.
+    pub(super) fn attach(&mut self, link: Link) {
+        if let Some(plane) = &mut self.control_plane {
+            // The newest wins: that is how a control plane is upgraded.
+            plane.link.say(&Event::Refused("replaced"));
+            self.flush();
+        }
+        self.cut_off("another control plane came");
+        if let Err(error) = self.epoll.modify(link.fd(), sys::READ, CONTROL_PLANE) {
+            crate::tell!(Warning, "a control plane couldn't attach: {error}");
+            return;
+        }
+        self.state.attachments += 1;
+        crate::tell!(Info, "control plane {} attached", self.state.attachments);
+        let mut plane = ControlPlane {
+            link,
+            published: 0,
+            wants_counters: true,
+            readers_told: 0,
+            told: Vec::new(),
+        };
+        plane.link.say(&Event::Attached {
+            version: control::VERSION,
+            pid: std::process::id(),
+            attachment: self.state.attachments,
+            readers: self.threads.readers(),
+            ports: &self.threads.ports,
+            blob: &self.state.blob,
+        });
+        self.control_plane = Some(plane);
+        self.publishing.forget();
+        // Numbers of publications begin anew.
+        self.published.fill(0);
+        self.threads.tell(&Order::Attached(self.state.attachments));
+        self.serve_commands();
+    }
+
+    /// All counters, changed or not.
+    pub(super) fn send_counters(&mut self) {
+        if let Some(plane) = self.control_plane.as_mut() {
+            plane.told.clear();
+        }
+        self.send_changes();
+    }
+
+    /// The counters that have changed since the last time; nothing if none has.
+    pub(super) fn send_changes(&mut self) {
+        let Some(plane) = self.control_plane.as_mut() else {
+            return;
+        };
+        let threads: Vec<&Counters> = self.threads.counters.iter().collect();
+        plane.readers_told = self.threads.readers();
+        let handed_over = self.threads.addresses.handed_over();
+        let counters =
+            counters::report(&threads, self.publishing.series(), self.draining, handed_over);
+        let changes = counters::changes(&plane.told, &counters);
+        if !changes.is_empty() {
+            plane.link.say(&Event::Counters(&changes));
+        }
+        plane.told = counters;
+    }
+
+    pub(super) fn send(&mut self, event: &Event<'_>) {
+        if let Some(plane) = &mut self.control_plane {
+            plane.link.say(event);
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        let Some(plane) = self.control_plane.as_mut() else {
+            return;
+        };
+        let link = &mut plane.link;
+        if !link.blocked
+            && let Err(error) = link.flush()
+        {
+            return self.cut_off(&error.to_string());
+        }
+        let waiting = link.waiting();
+        if waiting > OUTGOING_BYTES {
+            return self.cut_off("it doesn't read");
+        }
+        if link.blocked != (waiting > 0) {
+            link.blocked = waiting > 0;
+            let interest = if link.blocked { sys::READ | sys::WRITE } else { sys::READ };
+            if let Err(error) = self.epoll.modify(link.fd(), interest, CONTROL_PLANE) {
+                self.cut_off(&error.to_string());
+            }
+        }
+    }
+}

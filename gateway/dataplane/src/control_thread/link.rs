@@ -1,0 +1,140 @@
+//! A connected control socket: whole messages in, bytes and descriptors out.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Instant;
+
+use crate::control::Event;
+use crate::sys::{self, Epoll};
+
+/// So much that was sent is never worth moving the rest for.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// One end of the protocol. It decides nothing.
+pub(super) struct Link {
+    socket: OwnedFd,
+    /// What came and isn't a whole message yet.
+    pub(super) incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    /// How much of `outgoing` was sent.
+    sent: usize,
+    /// Descriptors that wait, each with the place in `outgoing` with which it goes.
+    descriptors: VecDeque<(usize, OwnedFd)>,
+    /// Whether the socket has taken nothing lately.
+    pub(super) blocked: bool,
+}
+
+impl Link {
+    pub(super) fn new(socket: OwnedFd) -> Link {
+        Link {
+            socket,
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            sent: 0,
+            descriptors: VecDeque::new(),
+            blocked: false,
+        }
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Take in what has come; why there will be no more, if so.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<(), String> {
+        match sys::receive(self.fd(), buffer) {
+            Ok(0) => Err("it hung up".to_owned()),
+            Ok(count) => {
+                self.incoming.extend_from_slice(&buffer[..count]);
+                Ok(())
+            }
+            Err(error) if sys::would_block(&error) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    pub(super) fn say(&mut self, event: &Event<'_>) {
+        event.encode(&mut self.outgoing);
+    }
+
+    /// Say it with a descriptor.
+    pub(super) fn pass(&mut self, event: &Event<'_>, descriptor: OwnedFd) {
+        self.descriptors.push_back((self.outgoing.len(), descriptor));
+        self.say(event);
+    }
+
+    /// How many bytes wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.outgoing.len() - self.sent
+    }
+
+    /// How many descriptors wait.
+    pub(super) fn waiting_descriptors(&self) -> usize {
+        self.descriptors.len()
+    }
+
+    /// They, if they are never sent.
+    pub(super) fn waiting_sockets(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.descriptors.iter().map(|(_, socket)| socket)
+    }
+
+    /// Send what the socket takes.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        while self.sent < self.outgoing.len() {
+            let fd = self.fd();
+            let mut places = self.descriptors.iter().map(|(at, _)| *at);
+            let carried = places.next().filter(|at| *at == self.sent);
+            // A descriptor goes with the first byte of its message, so a write ends before the next.
+            let end = match carried {
+                Some(_) => places.next(),
+                None => self.descriptors.front().map(|(at, _)| *at),
+            };
+            let bytes = &self.outgoing[self.sent..end.unwrap_or(self.outgoing.len())];
+            let sent = match (carried, self.descriptors.front()) {
+                (Some(_), Some((_, passed))) => sys::send_descriptor(fd, bytes, passed.as_raw_fd()),
+                _ => sys::send(fd, bytes),
+            };
+            match sent {
+                Ok(sent) => {
+                    if carried.is_some() {
+                        self.descriptors.pop_front();
+                    }
+                    self.sent += sent;
+                }
+                Err(error) if sys::would_block(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.compact();
+        Ok(())
+    }
+
+    /// There is room again.
+    pub(super) fn unblock(&mut self, epoll: &Epoll) {
+        self.blocked = false;
+        // It can only fail for want of memory; the socket is then written when there is news.
+        let _ = epoll.modify(self.fd(), sys::READ, super::CONTROL_PLANE);
+    }
+
+    /// Send everything, and wait for room until `deadline`.
+    pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
+        loop {
+            self.flush()?;
+            if self.waiting() == 0 {
+                return Ok(());
+            }
+            sys::wait_until(deadline, self.fd(), true)?;
+        }
+    }
+
+    fn compact(&mut self) {
+        if self.sent == self.outgoing.len() || self.sent > KEPT_BYTES {
+            self.outgoing.drain(..self.sent);
+            for (at, _) in &mut self.descriptors {
+                *at -= self.sent;
+            }
+            self.sent = 0;
+        }
+    }
+}

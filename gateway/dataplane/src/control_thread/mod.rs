@@ -1,0 +1,217 @@
+//! The thread that talks to the control plane: commands in, events out, descriptors with them.
+//!
+//! It holds no reader and no topic: commands are checked, and passed on to the I/O threads in the order in
+//! which they come. A control plane that breaks the protocol, or doesn't read, is cut off; readers don't
+//! notice. When there has been none for too long, readers are sent away.
+//!
+//! Whoever connects is unidentified until its first message: `hello` makes it the control plane in the place
+//! of the one before, `take_over` a newer data plane that gets everything.
+
+mod commands;
+mod control_plane;
+mod handovers;
+mod link;
+mod reports;
+mod state;
+mod take_over;
+mod threads;
+mod unidentified;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::orders::Order;
+use crate::policy::Policy;
+use crate::sys::{self, Epoll};
+
+use commands::Publishing;
+use control_plane::ControlPlane;
+use handovers::Complaint;
+use take_over::TakeOvers;
+use unidentified::UnidentifiedPeers;
+
+pub use state::ControlState;
+pub use threads::Threads;
+
+const READ_BYTES: usize = 256 * 1024;
+const COUNTERS_MS: u64 = 1_000;
+/// After everyone was told, a thread that doesn't end is not waited for longer than this.
+const GRACE_MS: u64 = 2_000;
+
+const LISTENER: u64 = 0;
+const CONTROL_PLANE: u64 = 1;
+const REPORTS: u64 = 2;
+const SIGNALS: u64 = 3;
+const HANDOVERS: u64 = 16;
+/// Who has connected and not spoken yet is numbered from here on.
+const UNIDENTIFIED: u64 = 1 << 32;
+
+/// How [`ControlThread::run`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All readers were sent away.
+    Drained,
+    /// They are another data plane's, and so is the control socket.
+    TakenOver,
+}
+
+/// The thread, with what it knows of the control plane and of the I/O threads.
+pub struct ControlThread {
+    epoll: Epoll,
+    listener: OwnedFd,
+    /// Until the next counters.
+    listener_paused: bool,
+    signals: OwnedFd,
+    threads: Threads,
+    control_plane: Option<ControlPlane>,
+    unidentified: UnidentifiedPeers,
+    state: ControlState,
+    publishing: Publishing,
+    /// Up to which number each thread's fan-outs are over.
+    published: Vec<u64>,
+    policy: Option<Arc<Policy>>,
+    alone_since: u64,
+    counters_at: u64,
+    draining: bool,
+    /// How many threads have ended.
+    ended: usize,
+    /// What was said last of requests that couldn't be handed over.
+    complaint: Complaint,
+    /// Drained or not, the process ends then.
+    ends_at: Option<u64>,
+    take_overs: TakeOvers,
+    started: Instant,
+}
+
+impl ControlThread {
+    /// Listen on `listener` for control planes. A data plane that wasn't taken over has no `state`.
+    ///
+    /// # Errors
+    /// The system's, or `InvalidData` for settings that are none.
+    pub fn new(
+        listener: OwnedFd,
+        signals: OwnedFd,
+        threads: Threads,
+        state: ControlState,
+    ) -> io::Result<ControlThread> {
+        let policy = state.policy().map_err(crate::take_over::malformed)?;
+        let epoll = Epoll::new()?;
+        epoll.add(listener.as_raw_fd(), sys::READ, LISTENER)?;
+        epoll.add(signals.as_raw_fd(), sys::READ, SIGNALS)?;
+        epoll.add(threads.reports.fd(), sys::READ, REPORTS)?;
+        for (number, socket) in threads.handovers.iter().enumerate() {
+            epoll.add(socket.as_raw_fd(), sys::READ, HANDOVERS + number as u64)?;
+        }
+        let published = vec![0; threads.orders.len()];
+        Ok(ControlThread {
+            epoll,
+            listener,
+            listener_paused: false,
+            signals,
+            threads,
+            control_plane: None,
+            unidentified: UnidentifiedPeers::default(),
+            state,
+            publishing: Publishing::default(),
+            published,
+            policy: policy.map(Arc::new),
+            alone_since: 0,
+            counters_at: 0,
+            draining: false,
+            ended: 0,
+            complaint: Complaint::default(),
+            ends_at: None,
+            take_overs: TakeOvers::default(),
+            started: Instant::now(),
+        })
+    }
+
+    /// Serve until everyone is gone.
+    pub fn run(mut self) -> io::Result<End> {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 64];
+        let mut reports = Vec::new();
+        let mut buffer = vec![0; READ_BYTES];
+        while !self.is_over() {
+            let wait = (self.counters_at + COUNTERS_MS).saturating_sub(self.now_ms());
+            let count = self.epoll.wait(&mut events, wait as i32)?.len();
+            for event in &events[..count] {
+                let token = event.u64;
+                match token {
+                    LISTENER => self.welcome(),
+                    CONTROL_PLANE => self.on_control_plane(event.events, &mut buffer),
+                    UNIDENTIFIED.. => self.on_unidentified(token, &mut buffer),
+                    REPORTS => self.on_reports(&mut reports),
+                    SIGNALS => self.on_signal(),
+                    _ => drop(self.on_handover((token - HANDOVERS) as usize)),
+                }
+            }
+            self.on_time();
+            self.threads.deliver();
+            self.flush();
+        }
+        if self.take_overs.is_done() {
+            crate::tell!(Info, "taken over");
+            return Ok(End::TakenOver);
+        }
+        crate::tell!(Info, "drained");
+        Ok(End::Drained)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn is_over(&self) -> bool {
+        let late = self.ends_at.is_some_and(|at| self.now_ms() >= at);
+        self.take_overs.is_done() || self.ended == self.threads.orders.len() || late
+    }
+
+    fn on_time(&mut self) {
+        let now_ms = self.now_ms();
+        if now_ms >= self.counters_at + COUNTERS_MS {
+            self.counters_at = now_ms;
+            self.send_changes();
+            self.complain_of_handovers(now_ms);
+            self.resume_listener();
+        }
+        self.unidentified.forget_silent(now_ms);
+        if let Some(policy) = self.policy.clone()
+            && self.control_plane.is_none()
+            && !self.draining
+            && now_ms >= self.alone_since + u64::from(policy.settings.alone_ms)
+        {
+            crate::tell!(Warning, "no control plane for {} s", policy.settings.alone_ms / 1_000);
+            self.drain(policy.settings.drain_ms, policy.settings.drain_per_second);
+        }
+    }
+
+    fn on_signal(&mut self) {
+        // One is enough. Those that follow stay where they are.
+        let _ = self.epoll.remove(self.signals.as_raw_fd());
+        match self.policy.clone() {
+            Some(policy) => {
+                self.drain(policy.settings.drain_ms, policy.settings.drain_per_second);
+            }
+            None => self.ends_at = Some(0),
+        }
+    }
+
+    fn drain(&mut self, spread_ms: u32, per_second: u32) {
+        if self.draining {
+            return;
+        }
+        self.draining = true;
+        crate::tell!(Info, "draining {} readers", self.threads.readers());
+        let readers = u64::from(self.threads.readers());
+        let linger = self.policy.as_ref().map_or(0, |policy| policy.settings.linger_ms);
+        // Every thread spreads its readers over the same time, whatever its share of them is: then
+        // the sum keeps to the pace.
+        let least_ms = (readers * 1_000).div_ceil(u64::from(per_second.max(1)));
+        let spread_ms = u64::from(spread_ms).max(least_ms);
+        self.ends_at = Some(self.now_ms() + spread_ms + u64::from(linger) + GRACE_MS);
+        let spread_ms = u32::try_from(spread_ms).unwrap_or(u32::MAX);
+        self.threads.tell(&Order::Drain(spread_ms, per_second));
+    }
+}

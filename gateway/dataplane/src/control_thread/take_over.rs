@@ -1,0 +1,172 @@
+//! The older data plane's side of a take-over, in the thread that talks to control planes.
+//!
+//! It does nothing else while that lasts: commands of the control plane, and whoever connects, wait
+//! in the kernel. So every thread has carried out the same orders when it gives what it has.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::ControlThread;
+use super::link::Link;
+use crate::control::{self, Command, Event, Offer};
+use crate::orders::Order;
+use crate::sys::{self, Epoll};
+use crate::take_over::{Attempt, malformed, record};
+
+/// A control plane that doesn't read isn't waited for longer when we go.
+const FAREWELL: Duration = Duration::from_secs(1);
+const READ_BYTES: usize = 4_096;
+
+const NEWER: u64 = 0;
+const REPORTS: u64 = 1;
+const SIGNALS: u64 = 2;
+
+/// Attempts of newer data planes to take over.
+#[derive(Default)]
+pub(super) struct TakeOvers {
+    attempts: u32,
+    /// How many threads have given everything in the last attempt; none if one couldn't.
+    given: Option<usize>,
+    done: bool,
+}
+
+impl TakeOvers {
+    /// Whether everything is another data plane's.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn begin(&mut self) -> Arc<Attempt> {
+        self.attempts += 1;
+        self.given = Some(0);
+        Arc::new(Attempt::new(self.attempts))
+    }
+
+    /// A thread has given everything in an attempt, or couldn't. Earlier attempts are over.
+    pub(super) fn on_given(&mut self, attempt: u32, given: bool) {
+        if attempt == self.attempts {
+            self.given = self.given.filter(|_| given).map(|count| count + 1);
+        }
+    }
+}
+
+impl ControlThread {
+    /// Give everything to `newer`, which reads states up to `format`; or serve on.
+    pub(super) fn give_to(&mut self, mut newer: Link, format: u16) {
+        let attempt = self.take_overs.begin();
+        match self.give(&mut newer, format, &attempt) {
+            Ok(()) => {
+                self.take_overs.done = true;
+                self.say_farewell();
+            }
+            Err(error) => {
+                crate::tell!(Warning, "a newer data plane couldn't take over: {error}");
+                attempt.fail();
+                newer.say(&Event::Refused(&error.to_string()));
+                // One that doesn't read is gone.
+                let _ = newer.flush();
+            }
+        }
+    }
+
+    fn give(&mut self, to: &mut Link, format: u16, attempt: &Arc<Attempt>) -> io::Result<()> {
+        if self.draining {
+            return Err(io::Error::other("readers are being sent away"));
+        }
+        if format < record::FORMAT {
+            return Err(io::Error::other("it doesn't read our format"));
+        }
+        let epoll = Epoll::new()?;
+        epoll.add(to.fd(), sys::READ, NEWER)?;
+        epoll.add(self.threads.reports.fd(), sys::READ, REPORTS)?;
+        epoll.add(self.signals.as_raw_fd(), sys::READ, SIGNALS)?;
+        self.offer(to)?;
+        self.make_lanes(to, attempt)?;
+        self.threads.tell(&Order::GiveAll(attempt.clone()));
+        self.threads.deliver();
+        to.flush_until(attempt.deadline)?;
+        self.wait_for_commit(to, &epoll, attempt.deadline)?;
+        // When these bytes are in the socket, everything is the newer one's.
+        to.say(&Event::Yours);
+        to.flush_until(attempt.deadline)
+    }
+
+    fn offer(&self, to: &mut Link) -> io::Result<()> {
+        let offer = Event::Offer(Offer {
+            pid: std::process::id(),
+            format: record::FORMAT,
+            threads: self.threads.orders.len() as u16,
+            proxied: self.threads.proxied,
+            echo: self.threads.echo,
+            attachments: self.state.attachments,
+            ports: self.threads.ports.clone(),
+            settings: &self.state.settings,
+            blob: &self.state.blob,
+        });
+        to.pass(&offer, self.listener.try_clone()?);
+        Ok(())
+    }
+
+    /// A socket between each thread and the newer one's.
+    fn make_lanes(&self, to: &mut Link, attempt: &Attempt) -> io::Result<()> {
+        let number = attempt.number.to_le_bytes();
+        for (thread, socket) in self.threads.handovers.iter().enumerate() {
+            let (ours, theirs) = sys::stream_pair()?;
+            sys::send_descriptor(socket.as_raw_fd(), &number, ours.as_raw_fd())?;
+            to.pass(&Event::Lane(thread as u16), theirs);
+        }
+        Ok(())
+    }
+
+    fn wait_for_commit(&mut self, to: &mut Link, epoll: &Epoll, by: Instant) -> io::Result<()> {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 4];
+        let mut reports = Vec::new();
+        let mut committed = false;
+        while !committed || self.take_overs.given != Some(self.threads.orders.len()) {
+            let left = by.saturating_duration_since(Instant::now()).as_millis() as i32;
+            let found = epoll.wait(&mut events, left)?;
+            if left == 0 && found.is_empty() {
+                return Err(io::Error::other("it wasn't ready in time"));
+            }
+            for event in found {
+                match event.u64 {
+                    NEWER => committed |= hear_commit(to)?,
+                    REPORTS => self.on_reports(&mut reports),
+                    SIGNALS => return Err(io::Error::other("we are told to end")),
+                    _ => {}
+                }
+            }
+            if self.take_overs.given.is_none() {
+                return Err(io::Error::other("not everything could be given"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was on its way to the control plane goes there still; then it shall attach again.
+    fn say_farewell(&mut self) {
+        for number in 0..self.threads.handovers.len() {
+            while self.on_handover(number) {}
+        }
+        if let Some(plane) = &mut self.control_plane {
+            plane.link.say(&Event::Refused("taken_over"));
+            if let Err(error) = plane.link.flush_until(Instant::now() + FAREWELL) {
+                self.cut_off(&error.to_string());
+            }
+        }
+    }
+}
+
+/// Whether the newer one has said that it is ready.
+fn hear_commit(newer: &mut Link) -> io::Result<bool> {
+    newer.receive(&mut [0; READ_BYTES]).map_err(io::Error::other)?;
+    let Some((kind, body, _)) = control::split(&newer.incoming).map_err(malformed)? else {
+        return Ok(false);
+    };
+    match Command::decode(kind, body).map_err(malformed)? {
+        Command::Commit => Ok(true),
+        _ => Err(io::Error::other("it said something else than commit")),
+    }
+}

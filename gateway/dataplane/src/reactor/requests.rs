@@ -1,0 +1,349 @@
+//! How connections come in: accept, request head, upgrade, or on to the control plane.
+//!
+//! A head is only looked at (`MSG_PEEK`) until it is clear whose it is, so that what isn't ours
+//! is handed over untouched. A head that isn't complete raises the socket's low-water mark: level-triggered
+//! epoll would call us for the same bytes again and again.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+use super::Reactor;
+use crate::clock::unix_ms;
+use crate::closing::CloseReason;
+use crate::closing::Ending;
+use crate::counters::Count;
+use crate::frame;
+use crate::head::{self, Busy, Decision, Framing, Refusal, Upgrade};
+use crate::proxy::{self, Proxied};
+use crate::slab::Phase;
+use crate::sockjs;
+use crate::sys;
+use crate::wheel;
+
+/// Accepted in one turn, so that a storm of readers doesn't stop the others.
+const AT_ONCE: usize = 64;
+/// Connections over capacity that are being told so; beyond them the answer is a bare 503.
+const TURNED_AWAY_AT_ONCE: u64 = 1_000;
+
+impl Reactor {
+    pub(super) fn accept_some(&mut self) {
+        for _ in 0..AT_ONCE {
+            match self.listener.accept() {
+                Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
+                Err(error) if sys::would_block(&error) => return,
+                Err(error) if sys::exhausted(&error) => return self.pause(),
+                // A connection that ended in the backlog, or a network error of its own (accept(2)).
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        self.count(Count::AcceptPauses);
+        self.listener.pause(self.readers.epoll(), self.readers.now_ms());
+    }
+
+    fn let_in(&mut self, fd: i32, address: SocketAddr) {
+        let slot = self.readers.insert(fd);
+        if !self.comes_from_proxy(address.ip()) {
+            if !self.admit_address(slot, address.ip()) {
+                return self.readers.forget(slot);
+            }
+            if self.proxied {
+                // It has no header, and who it is is known.
+                self.readers.extra(slot).proxied = Some(address);
+            }
+        }
+        if self.readers.watch(slot).is_err() {
+            // Out of memory, or of epoll watches.
+            self.readers.forget(slot);
+            return self.pause();
+        }
+        self.await_request(slot);
+    }
+
+    fn await_request(&mut self, slot: u32) {
+        let unfinished_ms = u64::from(self.readers.settings().unfinished_ms);
+        self.readers.set_timer(slot, self.readers.now_ms() + unfinished_ms);
+    }
+
+    fn count(&self, what: Count) {
+        self.readers.counters().add(what);
+    }
+
+    /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
+    fn comes_from_proxy(&self, address: IpAddr) -> bool {
+        let networks = &self.readers.settings().proxy_from;
+        self.proxied && networks.iter().any(|one| one.has(address))
+    }
+
+    fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
+        let most = self.readers.settings().per_address;
+        if most == 0 {
+            return true;
+        }
+        let fits = self.readers.addresses().enter(slot, address, most);
+        if !fits {
+            self.count(Count::RejectedAddress);
+        }
+        fits
+    }
+
+    /// Something came on a connection whose request isn't decided yet. After `ended` no more comes:
+    /// an incomplete head is dropped then, or it would wake us for ever.
+    pub(super) fn look_at_head(&mut self, slot: u32, ended: bool) {
+        let mut buffer = self.readers.lend_buffer();
+        self.look(slot, ended, &mut buffer);
+        self.readers.return_buffer(buffer);
+    }
+
+    fn look(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
+        let fd = self.readers.at(slot).fd;
+        let wanted =
+            (self.readers.settings().head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
+        let seen = match sys::peek(fd, &mut buffer[..wanted]) {
+            Ok(0) => return self.abandon(slot),
+            Ok(seen) => seen,
+            Err(error) if sys::would_block(&error) => return,
+            Err(_) => return self.abandon(slot),
+        };
+        let Some(start) = self.take_proxy_header(slot, ended, &mut buffer[..seen]) else {
+            return;
+        };
+        let policy = self.readers.policy().clone();
+        let (head, scratch) = buffer[start..].split_at_mut(seen - start);
+        match head::decide(head, &policy.head) {
+            Decision::Incomplete if ended => self.abandon(slot),
+            Decision::Incomplete => self.wait_for_more(slot, seen - start),
+            Decision::Refuse(refusal) => self.refuse(slot, refusal),
+            Decision::Upgrade(upgrade) => self.upgrade(slot, &upgrade),
+            Decision::Info(info) => {
+                let mut answer = Vec::with_capacity(512);
+                info.put(&mut answer, self.random.draw(), unix_ms() / 1_000);
+                self.answer(slot, info.head_bytes, &answer, scratch);
+            }
+            Decision::Greeting { head_bytes } => {
+                let mut answer = Vec::with_capacity(512);
+                head::put_greeting(&mut answer, unix_ms() / 1_000);
+                self.answer(slot, head_bytes, &answer, scratch);
+            }
+            Decision::HandOver => self.hand_over(slot),
+        }
+    }
+
+    /// Where the request begins in what was seen; `None` if it can't be looked at now.
+    fn take_proxy_header(&mut self, slot: u32, ended: bool, seen: &mut [u8]) -> Option<usize> {
+        let done = self.readers.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
+        if !self.proxied || done {
+            return Some(0);
+        }
+        match proxy::parse(seen) {
+            Ok(Proxied::Incomplete) if ended => {
+                self.abandon(slot);
+                None
+            }
+            Ok(Proxied::Incomplete) => {
+                self.wait_for_more(slot, seen.len());
+                None
+            }
+            Ok(Proxied::Header { bytes, reader }) => {
+                let fd = self.readers.at(slot).fd;
+                let peer = sys::peer_address(fd).ok();
+                let Some(address) = reader.or(peer) else {
+                    self.readers.forget(slot);
+                    return None;
+                };
+                if !self.admit_address(slot, address.ip()) || drop_bytes(fd, seen, bytes).is_err() {
+                    self.readers.forget(slot);
+                    return None;
+                }
+                self.readers.extra(slot).proxied = Some(address);
+                // Level-triggered: what follows the header wakes us in the next turn.
+                self.reset_low_water(slot);
+                None
+            }
+            Err(proxy::NotProxied) => {
+                self.count(Count::BadRequests);
+                self.readers.forget(slot);
+                None
+            }
+        }
+    }
+
+    /// It ended before its request was there.
+    fn abandon(&mut self, slot: u32) {
+        self.count(Count::Abandoned);
+        self.readers.forget(slot);
+    }
+
+    fn wait_for_more(&mut self, slot: u32, seen: usize) {
+        let connection = self.readers.at(slot);
+        connection.low_water = true;
+        if sys::set_low_water(connection.fd, seen + 1).is_err() {
+            self.readers.forget(slot);
+        }
+    }
+
+    fn reset_low_water(&mut self, slot: u32) {
+        let connection = self.readers.at(slot);
+        if connection.low_water {
+            connection.low_water = false;
+            // Only a socket that is gone fails; the next read finds that out.
+            let _ = sys::set_low_water(connection.fd, 1);
+        }
+    }
+
+    fn refuse(&mut self, slot: u32, refusal: Refusal) {
+        self.count(match refusal {
+            Refusal::BadOrigin => Count::RejectedOrigin,
+            Refusal::NotNow { why: Busy::Capacity, .. } => Count::RejectedCapacity,
+            Refusal::NotNow { why: Busy::Draining, .. } => Count::RejectedDraining,
+            Refusal::NotNow { why: Busy::Handovers, .. } => Count::RejectedHandovers,
+            Refusal::NotNow { why: Busy::Control, .. } => Count::Unavailable,
+            Refusal::BadRequest(_)
+            | Refusal::NotFound
+            | Refusal::WrongVersion
+            | Refusal::HeadTooLarge => Count::BadRequests,
+        });
+        let mut answer = Vec::with_capacity(256);
+        refusal.put(&mut answer);
+        self.reset_low_water(slot);
+        // An answer is small and the socket's buffer empty: what doesn't fit is no loss.
+        let fd = self.readers.at(slot).fd;
+        let _ = sys::send(fd, &answer);
+        sys::finish_writing(fd);
+        // What was not read would make a close a reset, which destroys the answer.
+        self.readers.at(slot).phase = Phase::Closing(Ending::HalfClose);
+        self.count(Count::Closing);
+        self.readers.linger(slot);
+    }
+
+    fn not_now(&mut self, slot: u32, why: Busy) {
+        let retry_after_ms = self.readers.settings().retry_after_ms;
+        self.refuse(slot, Refusal::NotNow { why, retry_after_ms });
+    }
+
+    /// Answer a request of ours, and wait for the next one.
+    fn answer(&mut self, slot: u32, head_bytes: usize, answer: &[u8], scratch: &mut [u8]) {
+        let fd = self.readers.at(slot).fd;
+        let eaten = drop_bytes(fd, scratch, head_bytes).is_ok();
+        // Only one who asks again and again without reading has no room for all of it.
+        if !eaten || !sys::send(fd, answer).is_ok_and(|sent| sent == answer.len()) {
+            return self.abandon(slot);
+        }
+        self.reset_low_water(slot);
+        self.await_request(slot);
+    }
+
+    fn upgrade(&mut self, slot: u32, upgrade: &Upgrade<'_>) {
+        if self.departures.is_draining() {
+            return self.not_now(slot, Busy::Draining);
+        }
+        let all = self.readers.counters().all().iter();
+        let readers: u64 = all.clone().map(|one| one.readers()).sum();
+        let full = readers >= u64::from(self.readers.settings().capacity);
+        if full && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE {
+            return self.not_now(slot, Busy::Capacity);
+        }
+        let mut answer = Vec::with_capacity(256);
+        upgrade.put(&mut answer);
+        if upgrade.framing == Framing::SockJs {
+            frame::put_frame(&mut answer, frame::TEXT, false, sockjs::OPEN);
+        }
+        let fd = self.readers.at(slot).fd;
+        let mut eaten = [0; 2048];
+        if drop_bytes(fd, &mut eaten, upgrade.head_bytes).is_err() {
+            return self.readers.forget(slot);
+        }
+        self.reset_low_water(slot);
+        let heartbeat_ms = self.readers.settings().heartbeat_ms;
+        let first_ms = wheel::first_beat(self.readers.now_ms(), heartbeat_ms, self.random.draw());
+        self.readers.open(slot, upgrade, first_ms);
+        self.readers.write(slot, &answer);
+        if full {
+            self.count(Count::RejectedCapacity);
+            // A page can't read a 503 of a WebSocket, but it can read a push.
+            self.readers.close(slot, CloseReason::Overload, None);
+        } else if let Some(token) = upgrade.token {
+            // As if that had been the reader's first verb.
+            self.readers.ask(slot, &head::login_verb(token));
+        }
+    }
+
+    fn hand_over(&mut self, slot: u32) {
+        // Also while draining: a session of the control plane's own hears of it by its next poll.
+        if !self.readers.has_control_plane() {
+            return self.not_now(slot, Busy::Control);
+        }
+        self.reset_low_water(slot);
+        let connection = self.readers.at(slot);
+        let fd = connection.fd;
+        let proxied = connection.extra.as_ref().and_then(|it| it.proxied);
+        let Some(address) = proxied.or_else(|| sys::peer_address(fd).ok()) else {
+            return self.readers.forget(slot);
+        };
+        let most = self.readers.settings().handovers;
+        let addresses = self.readers.addresses();
+        if !addresses.all().set_out(most) {
+            return self.not_now(slot, Busy::Handovers);
+        }
+        let note = Handover { address: address.ip(), counted: addresses.of(slot).is_some() };
+        // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
+        let passed = self.readers.epoll().remove(fd).and_then(|()| {
+            sys::send_descriptor(self.handovers.as_raw_fd(), note.to_text().as_bytes(), fd)
+        });
+        match passed {
+            Ok(_) => {
+                self.count(Count::Handovers);
+                self.readers.addresses().pass_on(slot);
+                self.readers.forget(slot);
+            }
+            Err(error) => {
+                self.readers.addresses().all().turned_away(note.address, false);
+                if self.readers.watch(slot).is_err() {
+                    return self.readers.forget(slot);
+                }
+                // A full socket is emptied at once, and the request is seen again in the next turn.
+                if !sys::would_block(&error) {
+                    self.not_now(slot, Busy::Control);
+                }
+            }
+        }
+    }
+}
+
+/// What goes with a connection to the thread that talks to the control plane.
+pub struct Handover {
+    /// The reader's.
+    pub address: IpAddr,
+    /// Whether it is counted here.
+    pub counted: bool,
+}
+
+impl Handover {
+    fn to_text(&self) -> String {
+        format!("{}{}", if self.counted { '+' } else { '-' }, self.address)
+    }
+
+    /// What [`Handover::to_text`] made of it.
+    pub fn from_text(text: &str) -> Option<Handover> {
+        let (counted, address) = match text.strip_prefix('+') {
+            Some(address) => (true, address),
+            None => (false, text.strip_prefix('-')?),
+        };
+        Some(Handover { address: address.parse().ok()?, counted })
+    }
+}
+
+/// Eat so many bytes that were looked at before.
+fn drop_bytes(fd: i32, scratch: &mut [u8], mut count: usize) -> io::Result<()> {
+    while count > 0 {
+        let room = count.min(scratch.len());
+        match sys::receive(fd, &mut scratch[..room])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            eaten => count -= eaten,
+        }
+    }
+    Ok(())
+}

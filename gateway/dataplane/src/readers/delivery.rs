@@ -1,0 +1,207 @@
+//! Messages to readers: to all of a topic, and those that one of them has asked for.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Readers;
+use super::sockets::Offers;
+use crate::clock::{unix_ms, unix_us};
+use crate::counters::Count;
+use crate::fanout::Chunk;
+use crate::head::Framing;
+use crate::hub::Offer;
+use crate::orders::Report;
+use crate::publication::{Frame, FrameMaker, Publication};
+use crate::slab::Phase;
+use crate::sys::MOST_SENDS;
+
+impl Readers {
+    /// Begin to send a message to the readers of its topic.
+    pub(crate) fn publish(&mut self, number: u64, publication: &Arc<Publication>) {
+        let publish = (self.verbs.attachment(), number);
+        match self.hub.publish(publication, unix_ms()) {
+            Offer::Readers(cursor) => self.fanout.publish(publication, cursor, publish),
+            Offer::Nobody => self.fanout.skip(publish),
+            Offer::Copy => return self.fanout.skip(publish),
+        }
+        let publications = &self.counters.publications;
+        publications.store(publications.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub(crate) fn has_fanouts(&self) -> bool {
+        self.fanout.is_busy()
+    }
+
+    /// Of what is under way as many sends as one turn has, of one topic or of several.
+    pub(crate) fn send_some(&mut self) {
+        let mut left = self.settings().fanout_chunk as usize;
+        let mut chunk = std::mem::take(&mut self.chunk);
+        while left > 0 && self.fanout.next_chunk(&mut self.hub, left, &mut chunk) {
+            self.send_chunk(&chunk);
+            left = left.saturating_sub(chunk.slots.len().max(1));
+        }
+        self.chunk = chunk;
+        if let Some((attachment, number)) = self.fanout.take_reached() {
+            self.report(Report::Published(attachment, self.thread, number));
+        }
+    }
+
+    fn send_chunk(&mut self, chunk: &Chunk) {
+        let all = &chunk.publications[..];
+        let joined = self.join_frames(chunk);
+        let (mut raw, mut sockjs, mut held) = (0, 0, 0);
+        for slots in chunk.slots.chunks(MOST_SENDS) {
+            let mut offers = Offers::default();
+            for &slot in slots {
+                let connection = self.slab.at(slot);
+                if connection.phase != Phase::Open {
+                    continue;
+                }
+                let (framing, deflate) = (connection.framing, connection.deflate);
+                match framing {
+                    Framing::Raw => raw += 1,
+                    Framing::SockJs => sockjs += 1,
+                }
+                let bytes = match all {
+                    [one] => &one.frame(framing, deflate, &mut self.maker)[..],
+                    _ if deflate.is_none() => joined.of(framing),
+                    _ => &[],
+                };
+                if connection.blocked || bytes.is_empty() {
+                    held += 1;
+                    self.keep(slot, all, 0);
+                } else {
+                    offers.add(slot, connection.fd, bytes);
+                }
+            }
+            for (slot, send) in self.sockets.make(offers) {
+                match self.sockets.taken(slot, self.slab.at(slot), send.taken) {
+                    Some(sent) if sent == send.bytes.len() => continue,
+                    Some(sent) => self.keep(slot, all, sent),
+                    None => {}
+                }
+                held += 1;
+            }
+        }
+        let many = all.len() as u64;
+        self.counters.add_many(Count::DeliveriesWebSocket, raw * many);
+        self.counters.add_many(Count::DeliveriesSockJs, sockjs * many);
+        self.counters.add_many(Count::HeldDeliveries, held * many);
+        self.measure(all, raw + sockjs - held);
+    }
+
+    /// The frames of several publications joined, for each framing that some reader has.
+    fn join_frames(&mut self, chunk: &Chunk) -> Joined {
+        let mut joined = Joined::default();
+        if let [_, _, ..] = chunk.publications[..] {
+            for slot in &chunk.slots {
+                let framing = self.slab.at(*slot).framing;
+                joined.add(framing, &chunk.publications, &mut self.maker);
+            }
+        }
+        joined
+    }
+
+    /// So many readers' sockets have just taken all of these. One look at the clock serves them all.
+    fn measure(&self, publications: &[Arc<Publication>], readers: u64) {
+        if readers == 0 {
+            return;
+        }
+        let now_us = unix_us();
+        for stamp in publications.iter().filter_map(|one| one.stamp()) {
+            self.counters.delays.delivered(stamp, now_us, readers);
+        }
+    }
+
+    /// Keep for a reader what its socket didn't take of these, of which it took the first `done` bytes.
+    fn keep(&mut self, slot: u32, all: &[Arc<Publication>], done: usize) {
+        self.keep_with(slot, all, done, Readers::queue);
+    }
+
+    /// Queue one message's frame behind what waits, under its topic's policy.
+    fn queue(&mut self, slot: u32, frame: Frame, publication: &Arc<Publication>) {
+        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        let now_ms = self.clock.now_ms();
+        let fits = outbox.push(frame, publication, now_ms, &mut self.budget.account);
+        self.queued(slot, fits);
+    }
+
+    /// Send messages that were asked for: none of them is dropped or conflated.
+    pub(super) fn replay(&mut self, slot: u32, replay: &[Arc<Publication>]) {
+        let connection = self.slab.at(slot);
+        let (framing, deflate) = (connection.framing, connection.deflate);
+        if replay.is_empty() || connection.phase != Phase::Open {
+            return;
+        }
+        let mut done = 0;
+        if !connection.blocked {
+            let mut bytes = Vec::with_capacity(
+                replay.iter().map(|one| one.frame(framing, None, &mut self.maker).len()).sum(),
+            );
+            for one in replay {
+                bytes.extend_from_slice(one.frame(framing, deflate, &mut self.maker));
+            }
+            match self.sockets.send(slot, connection, &bytes) {
+                Some(sent) => done = sent,
+                None => return,
+            }
+        }
+        // What the kernel doesn't take waits as the frames that others wait for too.
+        self.keep_with(slot, replay, done, |readers, slot, frame, _| {
+            readers.queue_firm(slot, frame);
+        });
+    }
+
+    /// Keep the frames of `all` behind the first `done` bytes: `queue` those behind the first of them.
+    fn keep_with(
+        &mut self,
+        slot: u32,
+        all: &[Arc<Publication>],
+        mut done: usize,
+        queue: impl Fn(&mut Readers, u32, Frame, &Arc<Publication>),
+    ) {
+        let connection = self.slab.at(slot);
+        let (framing, deflate) = (connection.framing, connection.deflate);
+        for one in all {
+            let frame = one.frame(framing, deflate, &mut self.maker);
+            let connection = self.slab.at(slot);
+            if done >= frame.len() {
+                done -= frame.len();
+            } else if connection.phase != Phase::Open {
+                return;
+            } else if connection.blocked {
+                queue(self, slot, frame.clone(), one);
+            } else {
+                self.keep_rest(slot, frame.clone(), std::mem::take(&mut done));
+            }
+        }
+    }
+}
+
+/// The frames of a batch one after the other, for each framing once.
+#[derive(Default)]
+struct Joined {
+    raw: Vec<u8>,
+    sockjs: Vec<u8>,
+}
+
+impl Joined {
+    fn add(&mut self, framing: Framing, all: &[Arc<Publication>], maker: &mut FrameMaker) {
+        let bytes = match framing {
+            Framing::Raw => &mut self.raw,
+            Framing::SockJs => &mut self.sockjs,
+        };
+        if bytes.is_empty() {
+            for one in all {
+                bytes.extend_from_slice(one.frame(framing, None, maker));
+            }
+        }
+    }
+
+    fn of(&self, framing: Framing) -> &[u8] {
+        match framing {
+            Framing::Raw => &self.raw,
+            Framing::SockJs => &self.sockjs,
+        }
+    }
+}

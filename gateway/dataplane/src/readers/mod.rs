@@ -1,0 +1,301 @@
+//! The readers of one I/O thread: their connections, what they are subscribed to and what waits for them.
+//!
+//! A connection comes as a request's head, which the reactor decides on; from [`Readers::open`] to its end it
+//! is served here. Not here: what happens when, and what the control plane's orders are about beside
+//! single readers; that is [`crate::reactor`]'s.
+//!
+//! The decision to question: writing, closing and asking verbs are one structure, not layers. Each can
+//! lead to the others (a push that finds an outbox full closes, and room for writing lets the next verb be
+//! asked), and deferring one of them would let others see what is between.
+
+mod budget;
+mod commands;
+mod delivery;
+mod echo;
+mod reading;
+mod reports;
+mod restoring;
+mod saving;
+mod sockets;
+mod timers;
+mod verbs;
+mod writing;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::addresses::SlotAddresses;
+use crate::auth::AuthStates;
+use crate::bucket::Bucket;
+use crate::clock::Clock;
+use crate::closing::{Ended, Ending};
+use crate::control::{ConnectionId, Settings};
+use crate::counters::{Count, OwnCounters};
+use crate::fanout::{Chunk, Fanout};
+use crate::head::{Framing, Upgrade};
+use crate::hub::Hub;
+use crate::orders::Report;
+use crate::policy::Policy;
+use crate::publication::FrameMaker;
+use crate::slab::{Connection, Extra, HEARD_MS, Phase, Slab};
+use crate::sys::{self, Epoll};
+use crate::thread_parts::ThreadParts;
+use crate::wheel::Wheel;
+
+use budget::Budget;
+use reading::Input;
+use reports::Reports;
+use sockets::Sockets;
+use verbs::Verbs;
+
+pub(crate) use commands::Batches;
+pub use restoring::Restoring;
+
+/// Also how many heartbeats leave in one go: the longer, the fewer turns for an idle reader.
+const TICK_MS: u32 = 100;
+/// With the tick, one turn of the wheel is longer than a usual heartbeat.
+const BUCKETS: u16 = 512;
+
+/// All connections of one I/O thread.
+pub struct Readers {
+    thread: u16,
+    /// Whether messages are sent back instead of being verbs.
+    echo: bool,
+    policy: Arc<Policy>,
+    clock: Clock,
+    counters: OwnCounters,
+    slab: Slab,
+    wheel: Wheel,
+    sockets: Sockets,
+    budget: Budget,
+    hub: Hub,
+    fanout: Fanout,
+    /// What is being sent; kept for its memory.
+    chunk: Chunk,
+    maker: FrameMaker,
+    auth: AuthStates,
+    addresses: SlotAddresses,
+    verbs: Verbs,
+    reports: Reports,
+    input: Input,
+    /// Who is to get a heartbeat; kept for its memory.
+    heartbeats: Vec<u32>,
+}
+
+impl Readers {
+    /// None yet. The clock goes on from `now_ms`.
+    pub(crate) fn new(
+        parts: &ThreadParts,
+        policy: Arc<Policy>,
+        now_ms: u64,
+    ) -> io::Result<Readers> {
+        let counters = OwnCounters::new(parts.counters.clone(), parts.number);
+        let mut readers = Readers {
+            thread: parts.number,
+            echo: parts.echo,
+            clock: Clock::new(now_ms),
+            slab: Slab::default(),
+            wheel: Wheel::new(now_ms, TICK_MS, BUCKETS),
+            sockets: Sockets::new()?,
+            budget: Budget::new(),
+            hub: Hub::new(crate::hub::Limits::of(&policy.settings)),
+            fanout: Fanout::default(),
+            chunk: Chunk::default(),
+            maker: FrameMaker::default(),
+            auth: AuthStates::default(),
+            addresses: SlotAddresses::new(parts.addresses.clone()),
+            verbs: Verbs::new(parts.pulse.clone(), counters.all().len()),
+            reports: Reports::new(parts.reports.clone()),
+            input: Input::default(),
+            heartbeats: Vec::new(),
+            policy: policy.clone(),
+            counters,
+        };
+        readers.set_policy(policy);
+        Ok(readers)
+    }
+
+    /// Other limits from now on.
+    pub(crate) fn set_policy(&mut self, policy: Arc<Policy>) {
+        self.hub.set_limits(crate::hub::Limits::of(&policy.settings));
+        self.maker = FrameMaker::new(&policy.settings);
+        self.budget.set_share(policy.settings.outbox_bytes, self.counters.all().len());
+        self.policy = policy;
+    }
+
+    /// Send in batches from now on if this kernel can; why it can't. On the thread that will serve.
+    pub(crate) fn begin_batches(&mut self) -> Option<io::Error> {
+        self.sockets.begin_batches()
+    }
+
+    pub(crate) fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.policy.settings
+    }
+
+    pub(crate) fn counters(&self) -> &OwnCounters {
+        &self.counters
+    }
+
+    pub(crate) fn addresses(&mut self) -> &mut SlotAddresses {
+        &mut self.addresses
+    }
+
+    pub(crate) fn epoll(&self) -> &Epoll {
+        self.sockets.epoll()
+    }
+
+    /// A turn begins: read the clock.
+    pub(crate) fn begin_turn(&mut self) {
+        self.clock.tick();
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// The connection in a slot that is known to be used.
+    pub(crate) fn at(&mut self, slot: u32) -> &mut Connection {
+        self.slab.at(slot)
+    }
+
+    /// The phase of the connection that epoll or the control plane names; `None` if it is gone.
+    pub(crate) fn phase_of(&mut self, slot: u32, generation: u32) -> Option<Phase> {
+        self.slab.find(slot, generation).map(|connection| connection.phase)
+    }
+
+    pub(crate) fn slots(&self) -> u32 {
+        self.slab.slots()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
+        self.slab.extra(slot, &self.policy)
+    }
+
+    fn id_of(&mut self, slot: u32) -> ConnectionId {
+        let generation = self.slab.at(slot).generation;
+        ConnectionId { thread: self.thread, slot, generation }
+    }
+
+    /// A socket whose request is awaited.
+    pub(crate) fn insert(&mut self, fd: i32) -> u32 {
+        self.counters.add(Count::Accepts);
+        let slot = self.slab.insert(fd);
+        self.note_connections();
+        slot
+    }
+
+    /// Be woken by its socket.
+    pub(crate) fn watch(&mut self, slot: u32) -> io::Result<()> {
+        self.sockets.add(slot, self.slab.at(slot))
+    }
+
+    /// A request has become a reader, whose first heartbeat is due at `first_ms`.
+    pub(crate) fn open(&mut self, slot: u32, upgrade: &Upgrade<'_>, first_ms: u64) {
+        let now_ms = self.clock.now_ms();
+        let connection = self.slab.at(slot);
+        connection.phase = Phase::Open;
+        connection.framing = upgrade.framing;
+        connection.deflate = upgrade.deflate;
+        connection.heard = (now_ms / HEARD_MS) as u32;
+        connection.bucket = Bucket::full(&self.policy.settings, now_ms as u32);
+        connection.extra = None;
+        self.wheel.set(slot, first_ms);
+        let (readers, connects) = match upgrade.framing {
+            Framing::Raw => (Count::ReadersWebSocket, Count::ConnectsWebSocket),
+            Framing::SockJs => (Count::ReadersSockJs, Count::ConnectsSockJs),
+        };
+        self.counters.add(readers);
+        self.counters.add(connects);
+    }
+
+    /// The transport is gone, and that wasn't our doing unless a goodbye was said.
+    pub(crate) fn lose(&mut self, slot: u32) {
+        if self.slab.at(slot).phase == Phase::Open {
+            self.leave(slot, Ended::Lost, Ending::HangUp);
+        }
+        self.forget(slot);
+    }
+
+    /// An open connection leaves the hub. It doesn't count as a reader any more.
+    fn leave(&mut self, slot: u32, ended: Ended<'_>, ending: Ending) {
+        self.hub.leave(slot);
+        self.auth.remove(slot);
+        let connection = self.slab.at(slot);
+        connection.phase = Phase::Closing(ending);
+        if let Some(extra) = connection.extra.as_deref_mut() {
+            self.verbs.drop_all(extra);
+            extra.ping = None;
+        }
+        self.counters.take(match connection.framing {
+            Framing::Raw => Count::ReadersWebSocket,
+            Framing::SockJs => Count::ReadersSockJs,
+        });
+        self.counters.closed(ended.label());
+        self.counters.add(Count::Closing);
+    }
+
+    /// Close the socket and free the slot.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        let connection = self.slab.at(slot);
+        sys::close(connection.fd);
+        if matches!(connection.phase, Phase::Closing(_)) {
+            self.counters.take(Count::Closing);
+        }
+        if let Some(extra) = &connection.extra {
+            extra.outbox.leave(&mut self.budget.account);
+        }
+        self.addresses.leave(slot);
+        self.wheel.cancel(slot);
+        self.slab.remove(slot);
+        self.note_connections();
+    }
+
+    /// End those whose sockets turned out to be broken while something else was under way.
+    pub(crate) fn end_broken(&mut self) {
+        while let Some((slot, generation)) = self.sockets.next_broken() {
+            if self.slab.find(slot, generation).is_some() {
+                self.lose(slot);
+            }
+        }
+    }
+
+    /// Something to report, at the end of a turn.
+    pub(crate) fn report(&mut self, report: Report) {
+        self.reports.add(report, self.clock.now_ms());
+    }
+
+    pub(crate) fn send_reports(&mut self) {
+        self.reports.send();
+    }
+
+    pub(crate) fn reports_are_due(&self) -> bool {
+        self.reports.are_due(self.clock.now_ms())
+    }
+
+    /// Whether there is more to do at once, whatever comes.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.reports.is_empty() || self.fanout.is_busy()
+    }
+
+    fn note_connections(&self) {
+        self.counters.connections.store(self.slab.len() as u64, Relaxed);
+    }
+
+    pub(crate) fn note_sizes(&mut self) {
+        let note = |to: &AtomicU64, value: usize| to.store(value as u64, Relaxed);
+        note(&self.counters.identities, self.hub.identities());
+        note(&self.counters.held_bytes, self.verbs.held_bytes());
+        note(&self.counters.outbox_bytes, self.budget.account.bytes());
+        note(&self.counters.copies, self.hub.copies() as usize);
+        note(&self.counters.evicted_early, self.hub.evicted_early() as usize);
+    }
+}

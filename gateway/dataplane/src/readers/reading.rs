@@ -1,0 +1,204 @@
+//! Bytes in: frames to messages, messages to verbs.
+
+use super::Readers;
+use crate::closing::{CloseReason, Ended, Ending};
+use crate::deflate::Inflater;
+use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
+use crate::head::Framing;
+use crate::slab::{HEARD_MS, Phase};
+use crate::sockjs::Texts;
+use crate::sys;
+
+/// Read at a time. Bigger than any message that may come, so that most come in one piece.
+const READ_BYTES: usize = 64 * 1024;
+/// So many pings of one read are answered one by one. RFC 6455 section 5.5.3: of those behind them the most
+/// recent is enough; 10,000 fit into a read, and everybody else would wait for their answers.
+const PONGS: u32 = 64;
+
+/// What is used for one connection after the other.
+pub(super) struct Input {
+    buffer: Vec<u8>,
+    texts: Texts,
+    inflater: Option<Inflater>,
+    /// How many more pings of this read are answered one by one.
+    pongs: u32,
+}
+
+impl Default for Input {
+    fn default() -> Input {
+        let buffer = vec![0; READ_BYTES];
+        Input { buffer, texts: Texts::default(), inflater: None, pongs: 0 }
+    }
+}
+
+impl Readers {
+    /// Lend the buffer that reads use. Give it back with [`Readers::return_buffer`].
+    pub(crate) fn lend_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.input.buffer)
+    }
+
+    pub(crate) fn return_buffer(&mut self, buffer: Vec<u8>) {
+        self.input.buffer = buffer;
+    }
+
+    /// Something is to be read from a reader, or from one who is saying goodbye.
+    pub(crate) fn read(&mut self, slot: u32) {
+        let mut buffer = self.lend_buffer();
+        self.read_into(slot, &mut buffer);
+        self.return_buffer(buffer);
+    }
+
+    fn read_into(&mut self, slot: u32, buffer: &mut [u8]) {
+        let connection = self.slab.at(slot);
+        let count = match sys::receive(connection.fd, buffer) {
+            Ok(0) => return self.lose(slot),
+            Ok(count) => count,
+            Err(error) if sys::would_block(&error) => return,
+            Err(_) => return self.lose(slot),
+        };
+        connection.heard = (self.clock.now_ms() / HEARD_MS) as u32;
+        if !matches!(connection.phase, Phase::Open | Phase::Closing(Ending::Wait)) {
+            return;
+        }
+        let (generation, deflate) = (connection.generation, connection.deflate.is_some());
+        // The decoder lends out what it holds while the connection is used.
+        let mut decoder = std::mem::take(&mut connection.decoder);
+        let policy = self.policy.clone();
+        let (mut at, mut end) = (0, None);
+        self.input.pongs = PONGS;
+        while end.is_none() {
+            match decoder.step(&mut buffer[at..count], policy.frames(deflate)) {
+                Ok((used, Some(event))) => {
+                    at += used;
+                    end = self.on_frame(slot, event).err();
+                    if self.slab.find(slot, generation).is_none() {
+                        return;
+                    }
+                }
+                Ok((_, None)) => break,
+                Err(violation) => end = Some(violation),
+            }
+        }
+        if let Some(violation) = end {
+            self.violated(slot, violation);
+        } else {
+            self.slab.at(slot).decoder = decoder;
+            self.watch_unfinished(slot);
+            if self.input.pongs == 0 {
+                self.answer_last_ping(slot);
+            }
+        }
+    }
+
+    /// Answer the ping that was put off, unless it must wait for the socket too.
+    pub(super) fn answer_last_ping(&mut self, slot: u32) {
+        let connection = self.slab.at(slot);
+        if connection.blocked || connection.phase != Phase::Open {
+            return;
+        }
+        let ping = connection.extra.as_deref_mut().and_then(|extra| extra.ping.take());
+        if let Some(payload) = ping {
+            self.write(slot, pong_frame(&payload).as_slice());
+            self.slab.at(slot).shrink();
+        }
+    }
+
+    fn violated(&mut self, slot: u32, violation: Violation) {
+        let connection = self.slab.at(slot);
+        match connection.phase {
+            Phase::Open => {
+                let reason = match violation {
+                    Violation::Protocol => CloseReason::ProtocolError,
+                    Violation::InvalidPayload => CloseReason::InvalidPayload,
+                    Violation::TooBig => CloseReason::TooBig,
+                };
+                self.close(slot, reason, None);
+            }
+            // It can't be told any more when the reader answers our goodbye.
+            Phase::Closing(Ending::Wait) => {
+                connection.phase = Phase::Closing(Ending::HalfClose);
+                if !connection.blocked {
+                    sys::finish_writing(connection.fd);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_frame(&mut self, slot: u32, event: Event<'_>) -> Result<(), Violation> {
+        let connection = self.slab.at(slot);
+        let open = connection.phase == Phase::Open;
+        match event {
+            Event::Close { code, .. } => self.on_close(slot, code),
+            _ if !open => {}
+            Event::Text(text) => self.on_message(slot, frame::TEXT, text.as_bytes()),
+            Event::Binary(payload) => self.on_message(slot, frame::BINARY, payload),
+            Event::Compressed { text, payload } => return self.inflate(slot, text, payload),
+            Event::Ping(payload) if connection.blocked || self.input.pongs == 0 => {
+                self.extra(slot).ping = Some(payload.into());
+            }
+            Event::Ping(payload) => {
+                self.input.pongs -= 1;
+                self.write(slot, pong_frame(payload).as_slice());
+            }
+            Event::Pong(_) => {}
+        }
+        Ok(())
+    }
+
+    fn on_close(&mut self, slot: u32, code: u16) {
+        match self.slab.at(slot).phase {
+            Phase::Open => {
+                // RFC 6455 section 5.5.1: answer with the same code; 7.1.1: the server closes TCP.
+                let answer = close_frame((code != NO_STATUS).then_some(code), "");
+                self.end(slot, Ended::ByReader, answer.as_slice(), Ending::HangUp);
+            }
+            Phase::Closing(Ending::Wait) => self.forget(slot),
+            _ => {}
+        }
+    }
+
+    fn inflate(&mut self, slot: u32, text: bool, payload: &[u8]) -> Result<(), Violation> {
+        let most = self.settings().message_bytes as usize;
+        let mut inflater = self.input.inflater.take().unwrap_or_default();
+        let result = inflater.inflate(payload, most).and_then(|message| {
+            if text && simdutf8::basic::from_utf8(message).is_err() {
+                return Err(Violation::InvalidPayload);
+            }
+            let opcode = if text { frame::TEXT } else { frame::BINARY };
+            self.on_message(slot, opcode, message);
+            Ok(())
+        });
+        self.input.inflater = Some(inflater);
+        result
+    }
+
+    fn on_message(&mut self, slot: u32, opcode: u8, payload: &[u8]) {
+        if self.slab.at(slot).framing == Framing::Raw {
+            return self.on_text(slot, opcode, payload);
+        }
+        let mut texts = std::mem::take(&mut self.input.texts);
+        let read = texts.read(payload);
+        for text in texts.iter() {
+            self.on_text(slot, frame::TEXT, text.as_bytes());
+        }
+        self.input.texts = texts;
+        if read.is_err() {
+            self.end_abruptly(slot);
+        }
+    }
+
+    /// What is in one message, or in one string of a SockJS array.
+    fn on_text(&mut self, slot: u32, opcode: u8, text: &[u8]) {
+        if self.echo { self.send_back(slot, opcode, text) } else { self.on_verb(slot, text) }
+    }
+
+    /// End a connection whose SockJS frame is broken JSON: abruptly, as SockJS 1.0 has it, without
+    /// frames of its own before the close frame.
+    fn end_abruptly(&mut self, slot: u32) {
+        let reason = self.policy.reason(CloseReason::ProtocolError);
+        let last = close_frame(Some(reason.code), &reason.text);
+        let ended = Ended::Closed(CloseReason::ProtocolError);
+        self.end(slot, ended, last.as_slice(), Ending::HangUp);
+    }
+}

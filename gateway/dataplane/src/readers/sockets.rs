@@ -1,0 +1,124 @@
+//! Readers' sockets in one epoll set, and the sends that go out together.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use crate::slab::Connection;
+use crate::sys::{self, Epoll, MOST_SENDS, Send, Sender};
+
+/// The sockets of one I/O thread.
+pub(super) struct Sockets {
+    epoll: Epoll,
+    sender: Sender,
+    /// Those that could not be written: they end after the turn, when nobody is using them.
+    broken: Vec<(u32, u32)>,
+}
+
+impl Sockets {
+    pub(super) fn new() -> io::Result<Sockets> {
+        Ok(Sockets { epoll: Epoll::new()?, sender: Sender::default(), broken: Vec::new() })
+    }
+
+    pub(super) fn epoll(&self) -> &Epoll {
+        &self.epoll
+    }
+
+    /// Send in batches from now on if this kernel can; why it can't. On the thread that will send.
+    pub(super) fn begin_batches(&mut self) -> Option<io::Error> {
+        let (sender, why) = Sender::new();
+        self.sender = sender;
+        why
+    }
+
+    /// Be woken by this connection's socket: to read, and to write while it is blocked.
+    pub(super) fn add(&self, slot: u32, connection: &Connection) -> io::Result<()> {
+        self.epoll.add(connection.fd, interest(connection), token(slot, connection))
+    }
+
+    /// The same after `blocked` has changed.
+    pub(super) fn update(&self, slot: u32, connection: &Connection) -> io::Result<()> {
+        self.epoll.modify(connection.fd, interest(connection), token(slot, connection))
+    }
+
+    /// How much the kernel takes of `bytes`; `None` if the peer is gone, which the end of the turn
+    /// deals with.
+    pub(super) fn send(
+        &mut self,
+        slot: u32,
+        connection: &mut Connection,
+        bytes: &[u8],
+    ) -> Option<usize> {
+        let failed = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        self.taken(slot, connection, sys::send(connection.fd, bytes).map_err(failed))
+    }
+
+    /// The same, of a send that was tried.
+    pub(super) fn taken(
+        &mut self,
+        slot: u32,
+        connection: &mut Connection,
+        taken: Result<usize, i32>,
+    ) -> Option<usize> {
+        match taken.map_err(io::Error::from_raw_os_error) {
+            Ok(sent) => Some(sent),
+            // Out of memory for now is as good as full: EPOLLOUT comes back.
+            Err(error) if sys::would_block(&error) || sys::exhausted(&error) => Some(0),
+            Err(_) => {
+                // No more is written; whoever is iterating over readers isn't disturbed.
+                connection.blocked = true;
+                self.end_after_turn(slot, connection);
+                None
+            }
+        }
+    }
+
+    /// Not now: whoever called may still be looking at the connection.
+    pub(super) fn end_after_turn(&mut self, slot: u32, connection: &Connection) {
+        self.broken.push((slot, connection.generation));
+    }
+
+    /// One of those, by slot and generation.
+    pub(super) fn next_broken(&mut self) -> Option<(u32, u32)> {
+        self.broken.pop()
+    }
+
+    /// Make all `offers`: each with what came of it.
+    pub(super) fn make<'a>(
+        &mut self,
+        mut offers: Offers<'a>,
+    ) -> impl Iterator<Item = (u32, Send<'a>)> + use<'a> {
+        self.sender.send(&mut offers.sends[..offers.count]);
+        offers.slots.into_iter().zip(offers.sends).take(offers.count)
+    }
+}
+
+fn interest(connection: &Connection) -> u32 {
+    if connection.blocked { sys::READ | sys::WRITE } else { sys::READ }
+}
+
+/// What epoll gives back: the slot in the lower half, its generation in the upper.
+fn token(slot: u32, connection: &Connection) -> u64 {
+    u64::from(connection.generation) << 32 | u64::from(slot)
+}
+
+/// What up to [`MOST_SENDS`] readers are to be sent at once.
+pub(super) struct Offers<'a> {
+    slots: [u32; MOST_SENDS],
+    sends: [Send<'a>; MOST_SENDS],
+    count: usize,
+}
+
+impl Default for Offers<'_> {
+    fn default() -> Self {
+        Offers { slots: [0; MOST_SENDS], sends: [Send::new(-1, &[]); MOST_SENDS], count: 0 }
+    }
+}
+
+impl<'a> Offers<'a> {
+    /// One more; there must be room.
+    pub(super) fn add(&mut self, slot: u32, fd: RawFd, bytes: &'a [u8]) {
+        self.slots[self.count] = slot;
+        self.sends[self.count] = Send::new(fd, bytes);
+        self.count += 1;
+    }
+}

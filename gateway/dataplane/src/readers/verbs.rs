@@ -1,0 +1,240 @@
+//! Verbs, one after the other to the control plane.
+//!
+//! One verb of a connection is with the control plane at a time, and is kept until it is answered. So answers
+//! come in order without anyone numbering them, and a verb that a dying control plane took
+//! with it is asked again. The others wait here, bounded in number and in bytes.
+
+use std::sync::Arc;
+
+use super::Readers;
+use crate::bucket::Throttle;
+use crate::closing::CloseReason;
+use crate::counters::Count;
+use crate::orders::Report;
+use crate::ping::{Pulse, pong};
+use crate::policy::error_push;
+use crate::slab::{Extra, Phase, Waiting};
+
+/// Verbs wait while more than this waits for the reader.
+const VERBS_WAIT_ABOVE: usize = 64 * 1024;
+/// Bytes of verbs that wait in one connection.
+const WAITING_BYTES: usize = 64 * 1024;
+/// Bytes of verbs that wait or are asked, in all connections of all threads: a crowd of 100,000 may log in
+/// at once. A control plane that attaches is asked them again, all at once.
+const HELD_BYTES: usize = 128 << 20;
+
+/// Who answers verbs, and how many bytes of them are kept.
+pub(super) struct Verbs {
+    /// 0 while no control plane is attached.
+    attachment: u32,
+    /// When it was last heard.
+    pulse: Arc<Pulse>,
+    /// Of verbs that wait or are asked, in all connections.
+    held_bytes: usize,
+    most_bytes: usize,
+}
+
+impl Verbs {
+    /// For one of so many `threads`.
+    pub(super) fn new(pulse: Arc<Pulse>, threads: usize) -> Verbs {
+        Verbs { attachment: 0, pulse, held_bytes: 0, most_bytes: HELD_BYTES / threads }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    pub(super) fn attachment(&self) -> u32 {
+        self.attachment
+    }
+
+    /// Whether a verb that comes now may go on at once.
+    fn may_ask(&self, extra: Option<&Extra>) -> bool {
+        let free = |extra: &Extra| {
+            extra.asked.is_none()
+                && extra.waiting.is_empty()
+                && extra.outbox.pending_bytes() <= VERBS_WAIT_ABOVE
+        };
+        self.attachment > 0 && extra.is_none_or(free)
+    }
+
+    fn has_room(&self, verb: &[u8]) -> bool {
+        self.held_bytes + verb.len() <= self.most_bytes
+    }
+
+    fn ask(&mut self, extra: &mut Extra, verb: &[u8]) {
+        self.held_bytes += verb.len();
+        extra.asked = Some(verb.into());
+    }
+
+    /// Keep a verb until those before it are answered; false if there is no room.
+    fn wait(&mut self, extra: &mut Extra, verb: &[u8], most: usize) -> bool {
+        let fits = extra.waiting.len() < most
+            && extra.waiting_bytes + verb.len() <= WAITING_BYTES
+            && self.has_room(verb);
+        if fits {
+            extra.waiting.push_back(Waiting::Verb(verb.into()));
+            extra.waiting_bytes += verb.len();
+            self.held_bytes += verb.len();
+        }
+        fits
+    }
+
+    fn next(&mut self, extra: &mut Extra) -> Option<Waiting> {
+        let next = extra.waiting.pop_front()?;
+        if let Waiting::Verb(verb) = &next {
+            extra.waiting_bytes -= verb.len();
+            self.held_bytes -= verb.len();
+        }
+        Some(next)
+    }
+
+    /// The verb that was asked, which isn't any more.
+    fn take_asked(&mut self, extra: &mut Extra) -> Option<Box<[u8]>> {
+        let asked = extra.asked.take()?;
+        self.held_bytes -= asked.len();
+        Some(asked)
+    }
+
+    /// All verbs of a connection that ends.
+    pub(super) fn drop_all(&mut self, extra: &mut Extra) {
+        self.take_asked(extra);
+        extra.waiting.clear();
+        self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
+    }
+
+    /// Those of a connection that was taken over.
+    pub(super) fn hold_all(&mut self, extra: &Extra) {
+        let asked = extra.asked.as_ref().map_or(0, |verb| verb.len());
+        self.held_bytes += asked + extra.waiting_bytes;
+    }
+}
+
+impl Readers {
+    /// Another control plane is there: ask again what the last one didn't answer.
+    pub(crate) fn attached(&mut self, attachment: u32) {
+        self.verbs.attachment = attachment;
+        for slot in 0..self.slab.slots() {
+            let connection = self.slab.at(slot);
+            if connection.phase != Phase::Open {
+                continue;
+            }
+            let extra = connection.extra.as_deref_mut();
+            match extra.and_then(|extra| self.verbs.take_asked(extra)) {
+                Some(verb) => self.ask_control_plane(slot, verb),
+                None => self.ask_next(slot),
+            }
+        }
+    }
+
+    pub(crate) fn detached(&mut self) {
+        self.verbs.attachment = 0;
+    }
+
+    pub(crate) fn has_control_plane(&self) -> bool {
+        self.verbs.attachment > 0
+    }
+
+    /// A verb has come in.
+    pub(super) fn on_verb(&mut self, slot: u32, verb: &[u8]) {
+        let connection = self.slab.at(slot);
+        if connection.phase != Phase::Open {
+            return;
+        }
+        match connection.bucket.admit(&self.policy.settings, self.clock.now_ms() as u32) {
+            Throttle::Allow => self.ask(slot, verb),
+            Throttle::Refuse => self.refuse_in_turn(slot, Waiting::Refusal),
+            Throttle::HangUp => self.refuse_in_turn(slot, Waiting::HangUp),
+        }
+    }
+
+    /// Answer a flood when the verbs before it are answered. How many such answers can wait is
+    /// bounded by the setting `refusals`: after them comes the end.
+    fn refuse_in_turn(&mut self, slot: u32, answer: Waiting) {
+        if self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
+            return self.serve_waiting(slot, answer);
+        }
+        let waiting = &mut self.extra(slot).waiting;
+        if !matches!(waiting.back(), Some(Waiting::HangUp)) {
+            waiting.push_back(answer);
+        }
+    }
+
+    fn refuse_verb(&mut self, slot: u32) {
+        self.counters.add(Count::Error111);
+        self.push(slot, &error_push("", "", 111, "too many requests", true));
+    }
+
+    /// Have a verb answered, in its turn.
+    pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
+        if self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
+            if self.answer_ping(slot, verb) {
+            } else if self.verbs.has_room(verb) {
+                self.ask_control_plane(slot, verb.into());
+            } else {
+                self.refuse_verb(slot);
+            }
+            return;
+        }
+        let most = self.settings().waiting as usize;
+        let extra = self.slab.extra(slot, &self.policy);
+        if !self.verbs.wait(extra, verb, most) {
+            self.refuse_verb(slot);
+        }
+    }
+
+    /// Answer a verb whose turn has come, if it is a plain ping and the control plane is well.
+    fn answer_ping(&mut self, slot: u32, verb: &[u8]) -> bool {
+        let Some(pong) = pong(verb) else {
+            return false;
+        };
+        if self.verbs.pulse.silent_ms() >= u64::from(self.settings().pong_ms) {
+            return false;
+        }
+        self.counters.add(Count::Pings);
+        self.push(slot, &pong);
+        true
+    }
+
+    fn ask_control_plane(&mut self, slot: u32, verb: Box<[u8]>) {
+        let id = self.id_of(slot);
+        self.verbs.ask(self.slab.extra(slot, &self.policy), &verb);
+        let auth = self.auth.of(slot).map_or_else(Box::default, |state| state.blob().into());
+        self.report(Report::Verb(self.verbs.attachment, id, auth, verb));
+    }
+
+    /// The verb that was asked is answered: go on with the next.
+    pub(super) fn answered(&mut self, slot: u32) {
+        if let Some(extra) = self.slab.at(slot).extra.as_deref_mut() {
+            self.verbs.take_asked(extra);
+            self.ask_next(slot);
+            self.slab.at(slot).shrink();
+        }
+    }
+
+    /// Ask the next verb that waits, if its turn has come.
+    pub(super) fn ask_next(&mut self, slot: u32) {
+        if !self.has_control_plane() || self.slab.at(slot).phase != Phase::Open {
+            return;
+        }
+        while let Some(extra) = self.slab.at(slot).extra.as_deref_mut()
+            && extra.asked.is_none()
+            && extra.outbox.pending_bytes() <= VERBS_WAIT_ABOVE
+            && let Some(next) = self.verbs.next(extra)
+        {
+            self.serve_waiting(slot, next);
+        }
+    }
+
+    fn serve_waiting(&mut self, slot: u32, next: Waiting) {
+        match next {
+            Waiting::Verb(verb) => {
+                if !self.answer_ping(slot, &verb) {
+                    self.ask_control_plane(slot, verb);
+                }
+            }
+            Waiting::Refusal => self.refuse_verb(slot),
+            Waiting::HangUp => self.close(slot, CloseReason::TooManyRequests, None),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Bytes out: directly while the kernel takes them, through the outbox while it doesn't; and goodbyes.
+//!
+//! A connection whose socket is full is *blocked*: nothing may be written past what waits. EPOLLOUT is asked for only
+//! then. While it isn't blocked it owns nothing, so a delivery is one `send` of shared bytes.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Readers;
+use super::sockets::Offers;
+use crate::closing::{CloseReason, Ended, Ending};
+use crate::counters::Count;
+use crate::frame::{self, close_frame};
+use crate::head::Framing;
+use crate::policy::{disconnect_push, error_push};
+use crate::publication::Frame;
+use crate::slab::Phase;
+use crate::sockjs;
+use crate::sys::{self, MOST_SENDS};
+
+/// Frames that leave the outbox in one write.
+const PARTS: usize = 64;
+
+/// What keeps proxies from closing an idle connection. SockJS has no answer to `h`; the ping's
+/// pong tells that the reader lives.
+fn heartbeat(framing: Framing) -> &'static [u8] {
+    match framing {
+        Framing::Raw => &frame::PING_FRAME,
+        Framing::SockJs => &[0x81, 1, b'h', 0x89, 0],
+    }
+}
+
+/// Append a push as a connection of this framing gets it.
+fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
+    match framing {
+        Framing::Raw => frame::put_frame(out, frame::TEXT, false, push.as_bytes()),
+        Framing::SockJs => {
+            let mut payload = Vec::with_capacity(push.len() + push.len() / 4 + 8);
+            sockjs::put_message(&mut payload, push);
+            frame::put_frame(out, frame::TEXT, false, &payload);
+        }
+    }
+}
+
+impl Readers {
+    /// Send what must not be dropped.
+    pub(crate) fn write(&mut self, slot: u32, bytes: &[u8]) {
+        let connection = self.slab.at(slot);
+        if connection.blocked {
+            return self.queue_firm(slot, Arc::from(bytes));
+        }
+        if let Some(sent) = self.sockets.send(slot, connection, bytes)
+            && sent < bytes.len()
+        {
+            self.keep_rest(slot, Arc::from(&bytes[sent..]), 0);
+        }
+    }
+
+    /// Send each of these its heartbeat.
+    pub(super) fn send_heartbeats(&mut self, slots: &[u32]) {
+        for slots in slots.chunks(MOST_SENDS) {
+            let mut offers = Offers::default();
+            for &slot in slots {
+                let connection = self.slab.at(slot);
+                offers.add(slot, connection.fd, heartbeat(connection.framing));
+            }
+            for (slot, send) in self.sockets.make(offers) {
+                let sent = self.sockets.taken(slot, self.slab.at(slot), send.taken);
+                if let Some(sent) = sent.filter(|sent| *sent < send.bytes.len()) {
+                    self.keep_rest(slot, Arc::from(&send.bytes[sent..]), 0);
+                }
+            }
+        }
+    }
+
+    /// The kernel took only `written` of `frame`: the rest goes first when there is room.
+    pub(super) fn keep_rest(&mut self, slot: u32, frame: Frame, written: usize) {
+        let extra = self.slab.extra(slot, &self.policy);
+        extra.outbox.started(frame, written, &mut self.budget.account);
+        extra.behind_since_ms = self.clock.now_ms();
+        self.watch_stall(slot);
+        let connection = self.slab.at(slot);
+        connection.blocked = true;
+        if self.sockets.update(slot, connection).is_err() {
+            self.sockets.end_after_turn(slot, connection);
+        }
+    }
+
+    /// Queue what must not be dropped behind what waits.
+    pub(super) fn queue_firm(&mut self, slot: u32, frame: Frame) {
+        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        let fits = outbox.push_firm(frame, self.clock.now_ms(), &mut self.budget.account);
+        self.queued(slot, fits);
+    }
+
+    /// Something was queued for a reader, who is too slow if it doesn't fit.
+    pub(super) fn queued(&mut self, slot: u32, fits: bool) {
+        let dropped = self.slab.extra(slot, &self.policy).outbox.take_dropped();
+        self.counters.add_many(Count::DroppedConflate, dropped.conflate);
+        self.counters.add_many(Count::DroppedOldest, dropped.drop_oldest);
+        if !fits {
+            self.close(slot, CloseReason::SlowReader, None);
+        }
+    }
+
+    /// There is room again: write what waits.
+    pub(crate) fn flush(&mut self, slot: u32) {
+        loop {
+            let connection = self.slab.at(slot);
+            let fd = connection.fd;
+            let Some(extra) = connection.extra.as_deref_mut().filter(|it| !it.outbox.is_empty())
+            else {
+                break;
+            };
+            let mut parts = [io::IoSlice::new(&[]); PARTS];
+            let count = extra.outbox.slices(&mut parts);
+            match sys::send_all(fd, &parts[..count]) {
+                Ok(sent) => {
+                    extra.outbox.advance(sent, &mut self.budget.account);
+                    extra.taken_ms = self.clock.now_ms();
+                }
+                Err(error) if sys::would_block(&error) || sys::exhausted(&error) => return,
+                Err(_) => return self.lose(slot),
+            }
+        }
+        self.unblock(slot);
+    }
+
+    fn unblock(&mut self, slot: u32) {
+        let connection = self.slab.at(slot);
+        connection.blocked = false;
+        let since_ms = connection.extra.as_deref().map_or(0, |extra| extra.behind_since_ms);
+        if since_ms > 0 {
+            let took_us = self.clock.now_ms().saturating_sub(since_ms) * 1_000;
+            self.counters.delays.behind.add(took_us, 1);
+        }
+        if self.sockets.update(slot, connection).is_err() {
+            return self.lose(slot);
+        }
+        match connection.phase {
+            Phase::Open => {
+                self.answer_last_ping(slot);
+                self.ask_next(slot);
+                self.slab.at(slot).shrink();
+            }
+            Phase::Closing(ending) => self.all_sent(slot, ending),
+            Phase::Free | Phase::Head => {}
+        }
+    }
+
+    /// Send a push that is not a message.
+    pub(crate) fn push(&mut self, slot: u32, push: &str) {
+        let connection = self.slab.at(slot);
+        if connection.phase == Phase::Open {
+            let mut bytes = Vec::with_capacity(push.len() + 16);
+            put_push(&mut bytes, connection.framing, push);
+            self.write(slot, &bytes);
+        }
+    }
+
+    /// Say `disconnect`, then goodbye in the transport's way. Nothing if it isn't open.
+    pub(crate) fn close(&mut self, slot: u32, why: CloseReason<'_>, retry_after_ms: Option<u32>) {
+        if self.slab.at(slot).phase != Phase::Open {
+            return;
+        }
+        let reason = self.policy.reason(why);
+        // What echoes says nothing of its own.
+        let silent = self.echo;
+        if why == CloseReason::TooBig && !silent {
+            // A verb that can't be read is answered like one that can't be obeyed.
+            self.push(slot, &error_push("", "", 107, &reason.text, false));
+        }
+        if why == CloseReason::SlowReader {
+            // What waits would only keep the reader from hearing why it is closed.
+            let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+            let count = outbox.clear(&mut self.budget.account);
+            self.counters.add_many(Count::DroppedDisconnect, count as u64);
+        }
+        let framing = self.slab.at(slot).framing;
+        let wait = retry_after_ms.unwrap_or(reason.retry_after_ms);
+        let mut last = Vec::with_capacity(320);
+        if !silent {
+            put_push(&mut last, framing, &disconnect_push(&reason, wait));
+        }
+        if framing == Framing::SockJs {
+            let mut payload = Vec::with_capacity(128);
+            sockjs::put_close(&mut payload, reason.code, &reason.text);
+            frame::put_frame(&mut last, frame::TEXT, false, &payload);
+        }
+        last.extend_from_slice(close_frame(Some(reason.code), &reason.text).as_slice());
+        self.end(slot, Ended::Closed(why), &last, why.ending());
+    }
+
+    /// Leave, send the last bytes and end. Whatever the reader does, it is over after the linger.
+    pub(super) fn end(&mut self, slot: u32, ended: Ended<'_>, last: &[u8], ending: Ending) {
+        self.leave(slot, ended, ending);
+        self.linger(slot);
+        self.write(slot, last);
+        if !self.slab.at(slot).blocked {
+            self.all_sent(slot, ending);
+        }
+    }
+
+    /// Forget this connection when a goodbye has taken as long as it may.
+    pub(crate) fn linger(&mut self, slot: u32) {
+        let deadline = self.clock.now_ms() + u64::from(self.settings().linger_ms);
+        self.wheel.set(slot, deadline);
+    }
+
+    fn all_sent(&mut self, slot: u32, ending: Ending) {
+        let connection = self.slab.at(slot);
+        match ending {
+            Ending::Wait => {}
+            Ending::HalfClose => sys::finish_writing(connection.fd),
+            Ending::HangUp => self.sockets.end_after_turn(slot, connection),
+        }
+    }
+}

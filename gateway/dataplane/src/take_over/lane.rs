@@ -1,0 +1,159 @@
+//! The socket between an I/O thread and the newer one in its place: records, and descriptors with them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::record::{self, Record};
+use crate::control::Malformed;
+use crate::sys;
+
+/// Written and read at a time.
+const PIECE: usize = 64 * 1024;
+/// How soon the kernel is asked again that has too many descriptors under way.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The giving end. What is put leaves in big pieces; the last with [`Giver::finish`].
+pub struct Giver {
+    socket: OwnedFd,
+    deadline: Instant,
+    bytes: Vec<u8>,
+    descriptors: Vec<RawFd>,
+}
+
+impl Giver {
+    /// Give over `socket`, until `deadline`.
+    pub fn new(socket: OwnedFd, deadline: Instant) -> Giver {
+        Giver { socket, deadline, bytes: Vec::new(), descriptors: Vec::new() }
+    }
+
+    /// Give a record, and the descriptor that goes with it.
+    pub fn put(&mut self, record: &Record<'_>, descriptor: Option<RawFd>) -> io::Result<()> {
+        record.put(&mut self.bytes);
+        self.descriptors.extend(descriptor);
+        if self.bytes.len() >= PIECE || self.descriptors.len() == sys::MOST_DESCRIPTORS {
+            return self.finish();
+        }
+        Ok(())
+    }
+
+    /// Send what was put.
+    pub fn finish(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.bytes.len() {
+            let fd = self.socket.as_raw_fd();
+            match sys::send_descriptors(fd, &self.bytes[sent..], &self.descriptors) {
+                Ok(count) => {
+                    sent += count;
+                    self.descriptors.clear();
+                }
+                Err(error) if sys::would_block(&error) => {
+                    sys::wait_until(self.deadline, fd, true)?;
+                }
+                // Too many that nobody has received yet, in all threads together.
+                Err(error) if error.raw_os_error() == Some(libc::ETOOMANYREFS) => {
+                    if Instant::now() >= self.deadline {
+                        return Err(error);
+                    }
+                    thread::sleep(PAUSE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// The receiving end.
+pub struct Receiver {
+    socket: OwnedFd,
+    deadline: Instant,
+    bytes: Vec<u8>,
+    /// How much of `bytes` was used.
+    used: usize,
+    arrived: Vec<OwnedFd>,
+    descriptors: VecDeque<OwnedFd>,
+    buffer: Vec<u8>,
+}
+
+impl Receiver {
+    /// Receive from `socket`, until `deadline`.
+    pub fn new(socket: OwnedFd, deadline: Instant) -> Receiver {
+        Receiver {
+            socket,
+            deadline,
+            bytes: Vec::new(),
+            used: 0,
+            arrived: Vec::new(),
+            descriptors: VecDeque::new(),
+            buffer: vec![0; PIECE],
+        }
+    }
+
+    /// The next record, and the descriptor that goes with it.
+    ///
+    /// # Errors
+    /// Of the kind `InvalidData` if what came is none, of another if nothing came.
+    pub fn record(&mut self) -> io::Result<(Record<'_>, Option<OwnedFd>)> {
+        let (kind, body, descriptor) = self.message(record::carries_descriptor)?;
+        Ok((Record::decode(kind, body).map_err(malformed)?, descriptor))
+    }
+
+    /// The next message of any kind: its type and its body, and its descriptor if it `carries` one.
+    ///
+    /// # Errors
+    /// As [`Receiver::record`].
+    pub fn message(&mut self, carries: fn(u8) -> bool) -> io::Result<(u8, &[u8], Option<OwnedFd>)> {
+        let end = loop {
+            let waiting = &self.bytes[self.used..];
+            match record::length(waiting).map_err(malformed)? {
+                Some(length) if length <= waiting.len() => break self.used + length,
+                _ => self.fill()?,
+            }
+        };
+        let start = self.used + 4;
+        self.used = end;
+        let kind = self.bytes[start];
+        let descriptor = if carries(kind) {
+            let lost = || malformed(Malformed::Value("descriptor, which is missing"));
+            Some(self.descriptors.pop_front().ok_or_else(lost)?)
+        } else {
+            None
+        };
+        Ok((kind, &self.bytes[start + 1..end], descriptor))
+    }
+
+    /// What it receives from.
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Wait until then from now on.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        let fd = self.socket.as_raw_fd();
+        match sys::receive_descriptors(fd, &mut self.buffer, &mut self.arrived) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.bytes.extend_from_slice(&self.buffer[..count]),
+            Err(error) if sys::would_block(&error) => {
+                sys::wait_until(self.deadline, fd, false)?;
+            }
+            Err(error) => return Err(error),
+        }
+        self.descriptors.extend(self.arrived.drain(..));
+        Ok(())
+    }
+}
+
+/// What came isn't what a data plane sends.
+pub fn malformed(why: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+}

@@ -1,0 +1,184 @@
+use std::net::{IpAddr, SocketAddr};
+
+use super::*;
+use crate::closing::Ending;
+use crate::control::Slow;
+use crate::deflate::Agreement;
+use crate::head::Framing;
+use crate::slab::Phase;
+use proptest::prelude::*;
+
+/// It is read as it was written, and isn't read when it is cut at one of `ends`.
+fn again(record: &Record<'_>, ends: impl Fn(usize) -> std::ops::Range<usize>) {
+    let mut bytes = Vec::new();
+    record.put(&mut bytes);
+    assert_eq!(length(&bytes), Ok(Some(bytes.len())));
+    let (kind, body) = (bytes[4], &bytes[5..]);
+    assert_eq!(Record::decode(kind, body).as_ref(), Ok(record));
+    for end in ends(body.len()) {
+        // A part of a list of bytes or identities is one too.
+        let cut = Record::decode(kind, &body[..end]);
+        assert!(cut.is_err() || matches!(kind, 3 | 5), "cut at {end}");
+    }
+    let longer = [body, &[0]].concat();
+    assert!(Record::decode(kind, &longer).is_err() || kind == 3);
+}
+
+fn everywhere(size: usize) -> std::ops::Range<usize> {
+    0..size
+}
+
+#[test]
+fn every_record_is_read_as_it_was_written() {
+    let topic = Topic { name: "news.x", slow: Slow::Conflate };
+    let message = Message { id: [9; 16], version: -1, key: "k", push: b"{}" };
+    again(&Record::Thread { number: 3, now_ms: 1 << 40 }, everywhere);
+    again(&Record::Publication { number: 7, topic, message }, everywhere);
+    again(&Record::Frame { number: 8, bytes: b"\x81\x02{}" }, everywhere);
+    again(&Record::Shared, everywhere);
+    again(&Record::Seen { start: 5, identities: vec![[1; 10], [2; 10]] }, everywhere);
+    again(&Record::Topic("a"), everywhere);
+    again(&Record::Free(u32::MAX), everywhere);
+    again(&Record::End(0), everywhere);
+    let auth = Record::Auth { user: "42", issued_ms: 5, ends_ms: 6, blob: b"me" };
+    again(&auth, everywhere);
+}
+
+#[test]
+fn an_impossible_length_is_refused_before_its_bytes_come() {
+    assert_eq!(length(&[0, 0, 0, 0]), Err(Malformed::Length));
+    assert_eq!(length(&u32::MAX.to_le_bytes()), Err(Malformed::Length));
+    assert_eq!(length(&[1, 0, 0]), Ok(None));
+}
+
+#[test]
+fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
+    let mut body = b"\x01x\0\0".to_vec();
+    body.extend_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(Record::decode(6, &body), Err(Malformed::Short));
+}
+
+#[test]
+fn a_free_slot_is_no_connection() {
+    let mut bytes = Vec::new();
+    let saved = SavedConnection { phase: Phase::Free, ..plain() };
+    Record::Connection(Box::new(saved)).put(&mut bytes);
+    assert_eq!(Record::decode(8, &bytes[5..]), Err(Malformed::Value("phase")));
+}
+
+fn plain() -> SavedConnection<'static> {
+    SavedConnection {
+        generation: 1,
+        phase: Phase::Open,
+        framing: Framing::Raw,
+        deflate: None,
+        low_water: false,
+        heard: 0,
+        bucket: 0,
+        timer: None,
+        counted: None,
+        decoder: b"",
+        topics: Vec::new(),
+        extra: None,
+    }
+}
+
+const PHASES: [Phase; 5] = [
+    Phase::Head,
+    Phase::Open,
+    Phase::Closing(Ending::Wait),
+    Phase::Closing(Ending::HalfClose),
+    Phase::Closing(Ending::HangUp),
+];
+
+proptest! {
+    #[test]
+    fn a_connection_is_read_as_it_was_written(
+        (generation, heard, bucket) in any::<(u32, u32, u64)>(),
+        phase in 0_usize..5,
+        (sockjs, low_water, window) in any::<(bool, bool, u8)>(),
+        (timer, counted) in any::<(Option<u64>, Option<[u8; 4]>)>(),
+        (decoder, topics) in any::<(Vec<u8>, Vec<u32>)>(),
+        (busy, asked, verbs) in any::<(bool, Option<Vec<u8>>, Vec<Option<Vec<u8>>>)>(),
+        (ping, proxied) in any::<(Option<Vec<u8>>, Option<([u8; 16], u16)>)>(),
+        (frames, written, soft_since) in any::<(Vec<(u32, Option<u32>)>, u32, Option<u64>)>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let extra = SavedExtra {
+            proxied: proxied.map(|(ip, port)| SocketAddr::new(ip.into(), port)),
+            asked: asked.as_deref(),
+            waiting: verbs
+                .iter()
+                .map(|verb| verb.as_deref().map_or(SavedWaiting::Refusal, SavedWaiting::Verb))
+                .chain([SavedWaiting::HangUp])
+                .collect(),
+            ping: ping.as_deref(),
+            frames,
+            written,
+            soft_since,
+        };
+        again(&Record::Connection(Box::new(SavedConnection {
+            generation,
+            phase: PHASES[phase],
+            framing: if sockjs { Framing::SockJs } else { Framing::Raw },
+            deflate: Agreement::from_byte(window % 20),
+            low_water,
+            heard,
+            bucket,
+            timer,
+            counted: counted.map(IpAddr::from),
+            decoder: &decoder,
+            topics,
+            extra: busy.then_some(extra),
+        })), |size| {
+            let end = cut.index(size);
+            end..end + 1
+        });
+    }
+
+    #[test]
+    fn any_bytes_are_a_record_or_an_error(kind in 0_u8..12, body: Vec<u8>) {
+        let _ = Record::decode(kind, &body);
+    }
+}
+
+#[test]
+fn a_connection_has_the_bytes_that_it_has_always_had() {
+    let extra = SavedExtra {
+        proxied: Some(SocketAddr::from(([10, 0, 0, 1], 0x1234))),
+        asked: Some(b"ask"),
+        waiting: vec![SavedWaiting::Verb(b"v"), SavedWaiting::Refusal, SavedWaiting::HangUp],
+        ping: None,
+        frames: vec![(7, None), (8, Some(9))],
+        written: 5,
+        soft_since: Some(6),
+    };
+    let busy = SavedConnection {
+        generation: 0x0102_0304,
+        phase: Phase::Closing(Ending::HalfClose),
+        framing: Framing::SockJs,
+        deflate: Agreement::from_byte(15),
+        low_water: true,
+        heard: 11,
+        bucket: 12,
+        timer: Some(13),
+        counted: Some(IpAddr::from([1_u16; 8])),
+        decoder: b"de",
+        topics: vec![3, 4],
+        extra: Some(extra),
+    };
+    assert_eq!(
+        hex(&Record::Connection(Box::new(busy))),
+        "7d000000080403020104010f010b0000000c00000000000000010d00000000000000060001000100010001000100010001000102000000646502000000030000000400000001040a0000013412010300000061736b0300000000010000007601020002000000070000000008000000010900000005000000010600000000000000"
+    );
+    assert_eq!(
+        hex(&Record::Connection(Box::new(plain()))),
+        "2000000008010000000200ff000000000000000000000000000000000000000000000000"
+    );
+}
+
+fn hex(record: &Record<'_>) -> String {
+    let mut bytes = Vec::new();
+    record.put(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,213 @@
+"""The data plane's readers, as the desk knows them.
+
+Nothing is kept of a reader: whoever asked is a handle in the answer, and who it is came with its
+verb, as its auth state. Each verb gets exactly one answer. If the attachment that it came by has
+ended it gets none, and comes again with the next one.
+
+A crowd says the same, so a text is read once (:mod:`gateway.native.said`), and its answer is made
+once for as long as nothing has changed. What is replayed is sent with the answer to the first
+reader who is given it, since most are the only one; from the second on it is a batch, which the
+data plane keeps, whatever else their verbs say.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import weakref
+from collections.abc import Sequence
+
+import orjson
+
+from gateway.auth_state import ANONYMOUS, AuthState, decode_auth
+from gateway.desk import Desk, Pending
+from gateway.native import commands
+from gateway.native.plane import Plane
+from gateway.native.said import Said, Sayings
+from gateway.native.wire import ConnectionId
+from gateway.protocol import (
+    History,
+    Intent,
+    LogIn,
+    Ping,
+    Refusal,
+    Session,
+    SetMark,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    subscribed_push,
+)
+from gateway.publication import Publication
+from gateway.recalled import Recalled
+from gateway.settings import GatewaySettings
+from gateway.tasks import Spawn
+from newsfabric.closing import INTERNAL, CloseReason
+from newsfabric.topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+
+class NativeReaders:
+    """Has the desk answer what the readers of one data plane say."""
+
+    def __init__(
+        self,
+        *,
+        settings: GatewaySettings,
+        table: TopicTable,
+        plane: Plane,
+        desk: Desk,
+        spawn: Spawn,
+    ) -> None:
+        self.plane = plane
+        self._replay_bytes = settings.replay_bytes
+        self._table = table
+        self._desk = desk
+        self._spawn = spawn
+        # Shared by all: rates and subscriptions are counted by the data plane.
+        self._session = Session(table, settings.reader, 0.0)
+        self._said = Sayings()
+        # Numbers of batches: those that the data plane has, of what was replayed, and the last one.
+        self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
+        self._batch_of: weakref.WeakKeyDictionary[Recalled, int] = weakref.WeakKeyDictionary()
+        self._batches = 0
+
+    def answer(self, connection: ConnectionId, auth: bytes, text: bytes) -> None:
+        """A reader with ``auth`` has said ``text``."""
+        said = self._said.find(text) or self._learn(text)
+        reader = NativeReader(self, connection, auth, said)
+        try:
+            pending = self._desk.decide(reader, said.intent)
+        except Exception:
+            logger.exception("a verb can't be answered: its reader has to come again")
+            reader.close(INTERNAL)
+            return
+        if pending is not None:
+            self._spawn(self._finish(reader, pending))
+
+    async def _finish(self, reader: NativeReader, pending: Pending) -> None:
+        """Await an answer; a reader that gets none would wait for ever."""
+        try:
+            await pending
+        except Exception:
+            reader.close(INTERNAL)
+            # It is logged as that of any task.
+            raise
+
+    def attached(self) -> None:
+        """An attachment has begun: it has none of the batches of the one before."""
+        self._said.clear()
+        self._batch_of.clear()
+        self._kept.clear()
+
+    def subscribed(self, said: Said, verb: Subscribe, told: Subscribed, replay: Recalled) -> bytes:
+        """The answer to ``said``, a subscribe; for any connection (``subscribe_again``)."""
+        is_same = said.replays(replay) and said.told == told
+        if is_same and said.answer and (not said.batch or said.batch in self._kept):
+            return said.answer
+        messages = replay.that_fit(self._replay_bytes)
+        batch = self._batch(verb.topic, replay, messages) if messages else 0
+        alone = [] if batch else messages
+        answer = commands.subscribe(
+            commands.ANY_CONNECTION,
+            verb.topic,
+            self._table.known(verb.topic),
+            batch=batch,
+            seen=not replay.is_ahead,
+            ref=b"" if verb.ref is None else orjson.dumps(verb.ref),
+            push=subscribed_push(verb, told),
+            messages=alone,
+        )
+        said.note(replay, told, batch, b"" if alone else answer)
+        self._said.weigh(said)
+        return answer
+
+    def _batch(self, topic: str, replay: Recalled, messages: Sequence[Publication]) -> int:
+        """The batch with these; 0 for the first reader who gets them: most are the only one."""
+        number = self._batch_of.get(replay)
+        if number is None:
+            self._batch_of[replay] = number = 0
+        elif number not in self._kept:
+            self._batches = number = self._batches + 1
+            self.plane.send(commands.batch(number, topic, self._table.known(topic), messages))
+            self._kept.append(number)
+            self._batch_of[replay] = number
+        return number
+
+    def _learn(self, text: bytes) -> Said:
+        said = Said(text, self._session.read(text))
+        if self._is_said_by_many(said.intent):
+            self._said.keep(said)
+        return said
+
+    def _is_said_by_many(self, intent: Intent) -> bool:
+        """A token, and what is about a topic of one's own, is nobody else's business."""
+        match intent:
+            case Subscribe() | History():
+                return self._table.known(intent.topic).access != "owner"
+            case Unsubscribe() | Ping() | Refusal():
+                return True
+            case LogIn() | SetMark():
+                return False
+
+
+class NativeReader:
+    """One reader of the data plane, until its verb is answered (:class:`gateway.desk.Port`)."""
+
+    __slots__ = ("_attachment", "_auth", "_connection", "_readers", "_said")
+
+    def __init__(
+        self, readers: NativeReaders, connection: ConnectionId, auth: bytes, said: Said
+    ) -> None:
+        self._readers = readers
+        self._connection = connection
+        self._auth = auth
+        self._said = said
+        self._attachment = readers.plane.attachment
+
+    @property
+    def auth(self) -> AuthState:
+        """Who it is; anonymous if another release made its auth state: it has to log in again."""
+        try:
+            return decode_auth(self._auth)
+        except ValueError:
+            return ANONYMOUS
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the data plane has to take answers before others are made."""
+        return self._readers.plane.full
+
+    async def room(self) -> None:
+        """Return when it has taken some, or there is no attachment."""
+        await self._readers.plane.room()
+
+    def clash(self, verb: Subscribe) -> Refusal | None:
+        """The data plane knows its topics, and refuses."""
+
+    def push(self, push: bytes) -> None:
+        """Answer with ``push``."""
+        self._send(commands.reply(self._connection, push))
+
+    def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
+        """Answer a subscribe: the same to all who say the same."""
+        if self._attachment == self._readers.plane.attachment:
+            answer = self._readers.subscribed(self._said, verb, told, replay)
+            self._send(commands.subscribe_again(answer, self._connection))
+
+    def unsubscribe(self, topic: str, push: bytes) -> None:
+        """Answer an unsubscribe."""
+        self._send(commands.unsubscribe(self._connection, topic, push))
+
+    def identify(self, auth: AuthState, push: bytes) -> None:
+        """Answer a login."""
+        self._send(commands.auth(self._connection, auth, push))
+
+    def close(self, reason: CloseReason) -> None:
+        """End the connection."""
+        self._send(commands.close(self._connection, reason))
+
+    def _send(self, command: bytes) -> None:
+        if self._attachment == self._readers.plane.attachment:
+            self._readers.plane.send(command)

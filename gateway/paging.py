@@ -1,0 +1,82 @@
+"""Pages of what a reader has missed: some of it, and the position behind it (``GET /history``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from gateway.hub import Hub
+from gateway.logs import Logs
+from gateway.position import MAX_LOGS, UNKNOWN, Copy, Listed, Position, decode, encode, log_hash
+from gateway.publication import Publication
+from gateway.recalled import Recalled
+
+
+def page(
+    recalled: Recalled, token: str | None, hub: Hub, *, limit: int, most_bytes: int
+) -> tuple[list[Publication], str]:
+    """The first of what was recalled, and the position of a reader who has those.
+
+    They are in the order in which they were routed: only so can a position stand between two of
+    them. That position stands for this topic alone: it says nothing of others' messages, which
+    have numbers in the same logs.
+    """
+    publications = sorted(recalled.publications, key=lambda one: min(map(_routed, one.copies)))
+    count = _that_fit(publications[:limit], most_bytes)
+    begins = UNKNOWN if token is None else decode(token)
+    if not all(any(_is_up_to_mark(copy, hub.logs) for copy in one.copies) for one in publications):
+        # A number is missing here that lies before: no position stands between two of these.
+        count = len(publications)
+    while count < len(publications):
+        taken, rest = publications[:count], publications[count:]
+        reached = _after(begins, taken, rest, hub.logs)
+        covered = (any(reached.covers(*copy[:2]) for copy in one.copies) for one in taken)
+        if len(reached.listed) <= MAX_LOGS and all(covered):
+            return taken, encode(reached)
+        # A router's clock was set back between the two.
+        count += 1
+    return publications, hub.position(time.time())
+
+
+def _is_up_to_mark(copy: Copy, logs: Logs) -> bool:
+    known = logs.find(copy.log)
+    return known is None or copy.seq <= known.mark
+
+
+def _after(
+    begins: Position, taken: list[Publication], rest: list[Publication], logs: Logs
+) -> Position:
+    """Beyond ``begins`` there are these two, and the reader has the first.
+
+    Nobody has what is missing here: it comes later, though others of its log that were routed after
+    it are taken now.
+    """
+    listed = dict(begins.listed)
+    for copy in _copies(taken):
+        known = listed.get(hash_ := log_hash(copy.log), Listed(0, copy.log.epoch))
+        here = logs.find(copy.log)
+        seq = copy.seq if here is None else min(copy.seq, here.mark)
+        listed[hash_] = Listed(max(known.mark, seq), known.whole_ms)
+    for copy in _copies(rest):
+        known = listed.get(hash_ := log_hash(copy.log), Listed(copy.seq, copy.routed_ms))
+        mark = max(0, min(known.mark, copy.seq - 1))
+        listed[hash_] = Listed(mark, min(known.whole_ms, copy.routed_ms))
+    return Position(begins.time_ms, listed)
+
+
+def _routed(copy: Copy) -> tuple[int, bytes, int]:
+    return (copy.routed_ms, log_hash(copy.log), copy.seq)
+
+
+def _copies(publications: Iterable[Publication]) -> Iterable[Copy]:
+    return (copy for publication in publications for copy in publication.copies)
+
+
+def _that_fit(publications: list[Publication], most_bytes: int) -> int:
+    """How many of the first are within ``most_bytes``, at least one."""
+    size = 0
+    for count, publication in enumerate(publications):
+        size += publication.weight
+        if size > most_bytes and count > 0:
+            return count
+    return len(publications)

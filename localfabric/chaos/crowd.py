@@ -1,0 +1,71 @@
+"""The process of a chaos run's readers: ``python -m localfabric.chaos.crowd``.
+
+Every delivery becomes a line on stdout; ``ready`` says that all are subscribed. The plan is the
+first line of stdin, a second one calls back who is absent, and they end when it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from localfabric.chaos.devices import Device
+from localfabric.chaos.reading import ChaosReader, EventWriter, Plan
+
+
+async def read_all(
+    plans: Sequence[Plan], log: EventWriter, called: asyncio.Event, *, seed: int
+) -> None:
+    """All of them at once, until cancelled; says ``ready`` when each is subscribed.
+
+    Who is absent comes back when they are ``called``.
+    """
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    readers = [
+        (ChaosReader if plan.token is None else Device)(
+            plan,
+            log,
+            random.Random(rng.random()),  # noqa: S311
+            called,
+        )
+        for plan in plans
+    ]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(log.flush())
+        for reader in readers:
+            group.create_task(reader.run())
+            await asyncio.sleep(0.01)
+        for reader in readers:
+            await reader.subscribed.wait()
+        log.write("ready", "-", 0)
+
+
+async def _main(document: dict[str, Any]) -> None:
+    plans = [
+        Plan(**entry | {"topics": tuple(entry["topics"]), "regions": tuple(entry["regions"])})
+        for entry in document["plans"]
+    ]
+    log = EventWriter(sys.stdout, document["run"])
+    called = asyncio.Event()
+    reading = asyncio.create_task(read_all(plans, log, called, seed=document["seed"]))
+
+    def on_stdin() -> None:
+        # No line: whoever started us has closed it or died.
+        if sys.stdin.buffer.readline():
+            called.set()
+        else:
+            reading.cancel()
+
+    asyncio.get_running_loop().add_reader(sys.stdin, on_stdin)
+    with suppress(asyncio.CancelledError):
+        await reading
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(orjson.loads(sys.stdin.buffer.readline())))

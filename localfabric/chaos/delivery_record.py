@@ -1,0 +1,370 @@
+"""The account of a chaos run: every message against every reader who should have had it. Pure.
+
+Times are seconds since the run began. A reader should get each message of its topics that a
+publisher tried to send, since all readers are subscribed before the first is; it is *owed* those
+whose publisher holds a receipt. Bronze may be dropped under pressure, so what is missing of it is
+told and breaks nothing. Who came back and was told ``recovered: true`` must have all that had a
+receipt when it asked. What a user has dismissed on one device is owed to no other any more, but
+the device that dismissed it has to be told that it is.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from localfabric.chaos.answers import Answer, told_wrongly
+
+Class = Literal["gold", "silver", "bronze"]
+CLASSES: Final[tuple[Class, ...]] = ("gold", "silver", "bronze")
+#: How one delivery looked to the reader: the first of its identity, one that an earlier
+#: connection had brought already (dropped, as every library does), or a second on one connection.
+Sort = Literal["new", "repeat", "double"]
+Broken = Literal["lost", "doubled", "told wrongly"]
+#: The habit of those who leave early and come back when all is over.
+ABSENT: Final = "absent"
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Message:
+    """One message from its publisher's side. ``sent`` is the first try, ``receipted`` the end."""
+
+    n: int
+    topic: str
+    klass: Class
+    region: str
+    sent: float
+    receipted: float | None = None
+    id: str | None = None
+    router: str | None = None
+    rejected: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderProfile:
+    """Who reads what. ``habit`` is staying, reconnecting, roaming, absent, or a kind of device.
+
+    What waits for one that ``goes_away`` for a while isn't late, so it has no part in delays.
+    """
+
+    name: str
+    habit: str
+    topics: frozenset[str]
+    goes_away: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrival:
+    """One delivery: ``reader``'s ``connection``-th connection brought message ``n`` at ``at``."""
+
+    reader: str
+    connection: int
+    n: int
+    at: float
+    sort: Sort
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Connection:
+    """A reader's ``number``-th connection, begun at ``at`` with the gateway at ``url``."""
+
+    number: int
+    at: float
+    url: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gap:
+    """A resume of ``topic`` that was answered ``recovered: false``, and why."""
+
+    reader: str
+    connection: int
+    topic: str
+    at: float
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong:
+    """A broken promise: message ``n`` and those readers for whom it is true.
+
+    ``told wrongly``: they came back, were told that they get all, and didn't get this one by it.
+    """
+
+    n: int
+    what: Broken
+    readers: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """Seconds from the publisher's first try to readers, over ``count`` first deliveries."""
+
+    count: int
+    p50: float
+    p99: float
+    worst: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Delays | None:
+        """None for no samples."""
+        if not samples:
+            return None
+        ordered = sorted(samples)
+
+        def at(share: float) -> float:
+            return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+        return cls(count=len(ordered), p50=at(0.5), p99=at(0.99), worst=ordered[-1])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What came of it all. ``owed`` and ``paid`` count pairs of a receipted message and a reader.
+
+    ``missing_bronze`` are pairs too; ``unreceipted`` messages are owed to nobody. ``repeats`` were
+    dropped by identity, ``gaps`` are times that a gateway said ``recovered: false`` and
+    ``recovered`` that it said ``true``; ``reread`` deliveries came from a history that was read for
+    such a gap. ``shed`` are times that bronze was dropped before it was stored, and its publisher
+    told to send it again. ``unheard`` of the ``dismissed`` messages were never announced as such.
+    """
+
+    published: int
+    receipted: int
+    rejected: int
+    unreceipted: int
+    readers: int
+    connections: int
+    owed: int
+    paid: int
+    repeats: int
+    gaps: int
+    reread: int
+    recovered: int
+    shed: int
+    missing_bronze: int
+    dismissed: int
+    unheard: int
+    wrong: tuple[Wrong, ...]
+    delays: Mapping[str, Delays]
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.wrong
+
+    def count(self, what: Broken) -> int:
+        """For how many messages that is true, for at least one reader."""
+        return sum(wrong.what == what for wrong in self.wrong)
+
+
+class DeliveryRecord:
+    """Takes down what is sent and what arrives, in any order, and says how it stands."""
+
+    def __init__(self, readers: Iterable[ReaderProfile]) -> None:
+        self.readers = {reader.name: reader for reader in readers}
+        self.messages: dict[int, Message] = {}
+        self.doubles: list[Arrival] = []
+        self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
+        #: By message, who had it first from a history: no gateway delivered it.
+        self.from_history: dict[int, set[str]] = collections.defaultdict(set)
+        #: First deliveries so far.
+        self.arrivals = 0
+        #: Receipts that told a publisher of bronze to come again later.
+        self.shed = 0
+        self._repeats = 0
+        self.told_gaps: list[Gap] = []
+        # By reader and topic, in order.
+        self._answers: dict[tuple[str, str], list[Answer]] = collections.defaultdict(list)
+        self._dismissed: set[int] = set()
+        #: Dismissed messages of which the device that dismissed them wasn't told yet.
+        self.unheard: set[int] = set()
+        self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
+        self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
+        for reader in self.readers.values():
+            for topic in reader.topics:
+                self._by_topic[topic].append(reader.name)
+
+    def sent(self, message: Message) -> None:
+        """A publisher tries to send ``message`` for the first time; it fills in the rest later."""
+        self.messages[message.n] = message
+
+    def connected(self, reader: str, connection: Connection) -> None:
+        """A reader has connected."""
+        self._connections[reader].append(connection)
+
+    def connections(self, reader: str, *, since: float, until: float) -> list[Connection]:
+        """Those that ``reader`` had or began between the two times."""
+        before = [c for c in self._connections[reader] if c.at < since][-1:]
+        return before + [c for c in self._connections[reader] if since <= c.at < until]
+
+    def gap(self, gap: Gap) -> None:
+        """A gateway told a reader who resumed that it can't say what was missed."""
+        self.told_gaps.append(gap)
+        answer = Answer(asked=gap.at, at=gap.at, recovered=False)
+        self._answers[gap.reader, gap.topic].append(answer)
+
+    def recovered(self, reader: str, topic: str, *, asked: float, at: float) -> None:
+        """A gateway told a reader who had ``asked`` that it gets all that it missed."""
+        url = self._connections[reader][-1].url if self._connections[reader] else ""
+        answer = Answer(asked=asked, at=at, recovered=True, url=url)
+        self._answers[reader, topic].append(answer)
+
+    def disconnected(self, reader: str, at: float) -> None:
+        """The connection of ``reader`` has ended."""
+        for topic in self.readers[reader].topics:
+            if answers := self._answers.get((reader, topic)):
+                answers[-1].until = min(answers[-1].until, at)
+
+    def gaps(self, reader: str) -> list[Gap]:
+        """What ``reader`` was told so."""
+        return [gap for gap in self.told_gaps if gap.reader == reader]
+
+    def arrived(self, arrival: Arrival) -> None:
+        """A delivery. What a reader takes for new and has had under its number is a double too:
+        the two copies had different identities."""
+        if arrival.sort == "repeat":
+            self._repeats += 1
+        elif arrival.sort == "double" or arrival.reader in self.first[arrival.n]:
+            self.doubles.append(arrival)
+        else:
+            self.first[arrival.n][arrival.reader] = arrival.at
+            self.arrivals += 1
+
+    def reread(self, reader: str, n: int, at: float) -> None:
+        """``reader`` was told that something may be missing, and found it in the history."""
+        if reader not in self.first[n]:
+            self.first[n][reader] = at
+            self.from_history[n].add(reader)
+            self.arrivals += 1
+
+    def dismissed(self, n: int) -> None:
+        """A device is about to dismiss message ``n``, which it has."""
+        self._dismissed.add(n)
+        self.unheard.add(n)
+
+    def dismissal_heard(self, n: int) -> None:
+        """It was told that message ``n`` is dismissed."""
+        self.unheard.discard(n)
+
+    def overdue(self, *, at: float, after: float) -> Iterator[Message]:
+        """Those of :meth:`missing` whose receipts are ``after`` seconds old at ``at``.
+
+        Who is absent is expected to miss them.
+        """
+        for message, names in self.missing():
+            here = any(self.readers[name].habit != ABSENT for name in names)
+            if here and message.receipted is not None and message.receipted <= at - after:
+                yield message
+
+    def missing(self) -> Iterator[tuple[Message, tuple[str, ...]]]:
+        """Receipted messages and the readers who haven't had them."""
+        for message in self.messages.values():
+            if message.receipted is None or message.rejected is not None:
+                continue
+            have = self.first.get(message.n, {})
+            names = self.owed_to(message)
+            if len(have) < len(names) and (lack := tuple(n for n in names if n not in have)):
+                yield message, lack
+
+    def readers_of(self, topic: str) -> list[str]:
+        """Who reads ``topic``."""
+        return self._by_topic.get(topic, [])
+
+    def owed_to(self, message: Message) -> list[str]:
+        """Who is to have ``message``; when it is dismissed, those alone who had it before."""
+        names = self.readers_of(message.topic)
+        if message.n not in self._dismissed:
+            return names
+        have = self.first.get(message.n, {})
+        return [name for name in names if name in have]
+
+    def settled(self) -> bool:
+        """Whether every publisher and device has its answer and every reader what it is owed."""
+        answered = all(message.receipted is not None for message in self.messages.values())
+        return answered and not self.unheard and next(self.missing(), None) is None
+
+    def prompt(self, n: int) -> list[float]:
+        """When message ``n`` came to those of its readers who don't go away."""
+        had = self.first.get(n, {})
+        return [at for name, at in had.items() if not self.readers[name].goes_away]
+
+    def delays(
+        self, *, since: float = 0.0, until: float = float("inf"), klass: Class | None = None
+    ) -> list[float]:
+        """Of :meth:`prompt` deliveries of messages (of ``klass``) sent in ``[since, until)``."""
+        return [
+            at - message.sent
+            for message in self.messages.values()
+            if since <= message.sent < until and klass in (None, message.klass)
+            for at in self.prompt(message.n)
+        ]
+
+    def account(self) -> Account:
+        """How it stands now."""
+        messages = self.messages.values()
+        routed = [m for m in messages if m.receipted is not None and m.rejected is None]
+        missing = list(self.missing())
+        lost = [(m, names) for m, names in missing if m.klass != "bronze"]
+        owed = sum(len(self.owed_to(m)) for m in routed)
+        return Account(
+            published=len(messages),
+            receipted=len(routed),
+            rejected=sum(m.rejected is not None for m in messages),
+            unreceipted=sum(m.receipted is None for m in messages),
+            readers=len(self.readers),
+            connections=sum(map(len, self._connections.values())),
+            owed=owed,
+            paid=owed - sum(len(names) for _, names in missing),
+            repeats=self._repeats,
+            gaps=len(self.told_gaps),
+            reread=sum(map(len, self.from_history.values())),
+            recovered=sum(a.recovered for answers in self._answers.values() for a in answers),
+            shed=self.shed,
+            missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
+            dismissed=len(self._dismissed),
+            unheard=len(self.unheard),
+            wrong=(
+                *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),
+                *self._doubled(),
+                *self._told_wrongly(routed),
+            ),
+            delays={name: found for name, found in self._delays_by_class() if found is not None},
+        )
+
+    def _doubled(self) -> Iterator[Wrong]:
+        names: dict[int, list[str]] = collections.defaultdict(list)
+        for arrival in self.doubles:
+            names[arrival.n].append(arrival.reader)
+        for n, readers in names.items():
+            yield Wrong(n=n, what="doubled", readers=tuple(dict.fromkeys(readers)))
+
+    def _told_wrongly(self, routed: Iterable[Message]) -> Iterator[Wrong]:
+        for message in routed:
+            if message.klass == "bronze" or message.receipted is None:
+                continue
+            had = self.first.get(message.n, {})
+            given: dict[str, float] = {}
+            for name, at in had.items():
+                if name in self.from_history[message.n]:
+                    continue
+                if here := self.connections(name, since=at, until=at):
+                    given[here[-1].url] = min(at, given.get(here[-1].url, at))
+            names = tuple(
+                name
+                for name in self.owed_to(message)
+                if told_wrongly(
+                    self._answers.get((name, message.topic), ()),
+                    receipted=message.receipted,
+                    given=given,
+                    arrived=had.get(name),
+                )
+            )
+            if names:
+                yield Wrong(n=message.n, what="told wrongly", readers=names)
+
+    def _delays_by_class(self) -> Iterator[tuple[str, Delays | None]]:
+        for name in CLASSES:
+            yield name, Delays.of(self.delays(klass=name))

@@ -1,0 +1,175 @@
+"""Devices of registered users in a chaos run: individual messages, kept, marked and dismissed.
+
+Each user has two, at home in different regions. The *phone* stays, goes on from its position after
+a disconnect, and dismisses most of what it gets, again and again until it is told that it is
+dismissed. The *page* comes and goes; each time it logs in it opens the mailbox anew, so all that
+came meanwhile has to be in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import random
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from typing import Any, Final
+
+from localfabric.chaos.delivery_record import Sort
+from localfabric.chaos.reading import ChaosReader, EventWriter, Plan
+from newsfabric.envelope import identity_of_id
+from newsfabric.errors import Disconnected
+from newsfabric.reader import Push
+from newsfabric.reader import Reader as NewsReader
+
+#: Users of a run.
+USERS: Final = 4
+# A mailbox has 1,000 messages at the most; this is what is left of a run as long as one likes.
+MOST_KEPT: Final = 100
+# One in so many is kept, and so owed to every device, whenever it comes.
+_KEPT_OF: Final = 3
+# docs/protocol.md: no push, say it again.
+_AGAIN_SECONDS: Final = 5.0
+_LOOK_EVERY: Final = 0.25
+# Verbs at a time: a gateway refills a reader's bucket with ten a second.
+_AT_ONCE: Final = 2
+_REF: Final = "dismiss"
+
+
+def make_devices(tokens: Mapping[str, str], endpoints: Sequence[str], *, seed: int) -> list[Plan]:
+    """A phone and a page for each user, whose token is given."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    plans = []
+    for n, (user, token) in enumerate(tokens.items()):
+        for m, habit in enumerate(("phone", "page")):
+            home = (n + m) % len(endpoints)
+            stays = habit == "phone"
+            plans.append(
+                Plan(
+                    name=f"{habit}-{n}",
+                    habit=habit,
+                    topics=(f"user.{user}",),
+                    regions=tuple(endpoints[home:]) + tuple(endpoints[:home]),
+                    transport="sockjs" if n % 4 == m else "websocket",
+                    stays=None if stays else rng.uniform(8.0, 20.0),
+                    away=0.0 if stays else rng.uniform(3.0, 8.0),
+                    token=token,
+                )
+            )
+    return plans
+
+
+class Clearing:
+    """What a user dismisses, and which of that it wasn't told of yet. Pure; ``now`` in seconds."""
+
+    def __init__(self, *, most_kept: int = MOST_KEPT) -> None:
+        self._most_kept = most_kept
+        # Message numbers and ids, oldest first.
+        self._kept: collections.deque[tuple[int, str]] = collections.deque()
+        # By identity: number, id, and when to say it next.
+        self._unheard: dict[int, tuple[int, str, float]] = {}
+
+    def had(self, n: int, id_: str, now: float) -> int | None:
+        """Message ``n`` came as ``id_``; returns the number of the one to dismiss, if any."""
+        if n % _KEPT_OF == 0:
+            self._kept.append((n, id_))
+            if len(self._kept) <= self._most_kept:
+                return None
+            n, id_ = self._kept.popleft()
+        self._unheard[identity_of_id(id_)] = (n, id_, now)
+        return n
+
+    def due(self, now: float, most: int) -> list[str]:
+        """Ids to dismiss now, for the first time or again, at most so many."""
+        due = [entry for entry in self._unheard.items() if entry[1][2] <= now][:most]
+        for identity, (n, id_, _) in due:
+            self._unheard[identity] = (n, id_, now + _AGAIN_SECONDS)
+        return [id_ for _, (_, id_, _) in due]
+
+    def note_dismissed(self, identity: int) -> int | None:
+        """A push says that it is dismissed; its number, if nothing had said so before."""
+        entry = self._unheard.pop(identity, None)
+        return None if entry is None else entry[0]
+
+    def opened(self, identities: Set[int]) -> list[int]:
+        """A mailbox has only these: the numbers of those that are gone from it."""
+        gone = [identity for identity in self._unheard if identity not in identities]
+        return [self._unheard.pop(identity)[0] for identity in gone]
+
+
+class Device(ChaosReader):
+    """One device for as long as the run."""
+
+    def __init__(
+        self, plan: Plan, log: EventWriter, rng: random.Random, called: asyncio.Event
+    ) -> None:
+        super().__init__(plan, log, rng, called)
+        (self._topic,) = plan.topics
+        self._clearing = Clearing()
+        self._reader: NewsReader | None = None
+        # Whether what comes is the mailbox, whose last push has a position.
+        self._opening = False
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run())
+            group.create_task(self._dismiss())
+
+    async def _ask(self, reader: NewsReader) -> None:
+        if self._plan.away:
+            self._positions.clear()
+        position = self._positions.get(self._topic)
+        self._opening = position is None
+        await reader.send({"action": "login", "token": self._plan.token})
+        await reader.subscribe(self._topic, position=position)
+        self._reader = reader
+
+    async def _dismiss(self) -> None:
+        """Say what is to be dismissed, until it is heard back."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._reader is not None:
+                for id_ in self._clearing.due(loop.time(), _AT_ONCE):
+                    verb = {"action": "dismiss", "topic": self._topic, "id": id_, "ref": _REF}
+                    await self._say(self._reader, verb)
+            await asyncio.sleep(_LOOK_EVERY)
+
+    @staticmethod
+    async def _say(reader: NewsReader, verb: dict[str, Any]) -> None:
+        # Whoever reads finds out that the connection is gone.
+        with suppress(Disconnected):
+            await reader.send(verb)
+
+    def _take(self, push: Push) -> None:
+        if push.type == "error" and push.fields.get("ref") == _REF:
+            # The box's broker is away: it is said again.
+            return
+        super()._take(push)
+        if push.type == "dismissed":
+            self._told(self._clearing.note_dismissed(identity_of_id(str(push.fields["id"]))))
+        if push.position is not None:
+            self._positions[self._topic] = push.position
+            if self._opening:
+                self._opening = False
+                for n in self._clearing.opened(self._here):
+                    self._told(n)
+
+    def _subscribed(self, push: Push) -> None:
+        super()._subscribed(push)
+        if not self._opening and not push.fields.get("recovered"):
+            # What it can't go on from is in the mailbox.
+            del self._positions[self._topic]
+            raise Disconnected(1012, "opens its mailbox instead")
+
+    def _message(self, push: Push) -> Sort | None:
+        sort = super()._message(push)
+        if sort == "new" and not self._plan.away:
+            now = asyncio.get_running_loop().time()
+            gone = self._clearing.had(push.fields["body"]["n"], str(push.fields["id"]), now)
+            if gone is not None:
+                self._write("dismiss", gone)
+        return sort
+
+    def _told(self, n: int | None) -> None:
+        if n is not None:
+            self._write("dismissed", n)

@@ -1,0 +1,64 @@
+"""Traces of messages for which a promise is broken, or seems to be, taken while the world runs.
+
+Routers and gateways remember some thousand messages, for ten minutes and for as long as they
+live. So a message that is overdue is traced at once, not when the run is over and its
+witnesses have forgotten it. What arrives later all the same makes room for others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from localfabric.chaos.delivery_record import DeliveryRecord
+from localfabric.world.finding import world_of
+from localfabric.world.layout import WorldLayout
+from newsfabric.cli.trace import describe
+
+#: Broken promises that are told in full, with their traces.
+TOLD: Final = 20
+_LOOK_EVERY: Final = 5.0
+# A backlog of a minute is late, not lost; nobody should be later by much.
+_OVERDUE: Final = 60.0
+
+
+class MessageTraces:
+    """Fills ``traces``: by the message's number, what `newsfabric trace` shows."""
+
+    def __init__(self, layout: WorldLayout, record: DeliveryRecord, *, run: str) -> None:
+        self._world = world_of(layout)
+        self._record = record
+        self._run = run
+        self.traces: dict[int, str] = {}
+
+    @asynccontextmanager
+    async def watching(self, began: float) -> AsyncGenerator[None]:
+        """Inside, trace what is overdue. Times of the record count from ``began``."""
+        watching = asyncio.create_task(self._watch(began))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def trace_wrong(self) -> None:
+        """Trace those for which a promise is broken and that were not traced before."""
+        for wrong in self._record.account().wrong[:TOLD]:
+            await self._trace(wrong.n)
+
+    async def _watch(self, began: float) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            overdue = [m.n for m in self._record.overdue(at=time.time() - began, after=_OVERDUE)]
+            self.traces = {n: text for n, text in self.traces.items() if n in overdue}
+            for n in overdue[: TOLD - len(self.traces)]:
+                await self._trace(n)
+
+    async def _trace(self, n: int) -> None:
+        if n not in self.traces:
+            message = self._record.messages[n]
+            name = message.id or f"{self._run}-{n}"
+            self.traces[n] = await describe(name, self._world, topic=message.topic)

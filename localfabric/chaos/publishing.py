@@ -1,0 +1,124 @@
+"""Publishers of a chaos run: a steady rate into every region, each message until its receipt.
+
+Open loop: a message is due when it is due, whatever became of those before it, and its delay counts
+from its first try. What waits for a receipt is bounded; at the bound the publisher waits, as
+one with a full outbox does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import orjson
+
+from localfabric.chaos.delivery_record import Class, DeliveryRecord, Message
+from newsfabric.amqp import Message as AmqpMessage
+from newsfabric.backoff import Backoff
+from newsfabric.cli.messages import make_message
+from newsfabric.cli.sending import send_with_retry
+from newsfabric.control import Receipt
+from newsfabric.errors import AccessRefused
+from newsfabric.publish import AsyncPublisher
+
+APP_ID: Final = "newsfabric-chaos"
+_IN_FLIGHT: Final = 5_000
+
+#: Topics of each class. They match the project's topics.toml.
+TOPICS: Final[Mapping[str, Class]] = {
+    **{f"live.chaos-{n}": "gold" for n in range(6)},
+    **{f"news.chaos-{n}": "silver" for n in range(8)},
+    **{f"markets.chaos-{n}": "bronze" for n in range(4)},
+}
+
+
+class Publishing:
+    """Publishes to the client clusters in ``urls`` (by region) and writes it into ``record``."""
+
+    def __init__(
+        self,
+        urls: Mapping[str, Sequence[str]],
+        record: DeliveryRecord,
+        *,
+        run: str,
+        began: float,
+        seed: int,
+        topics: Mapping[str, Class] = TOPICS,
+    ) -> None:
+        self._urls = urls
+        self._topics = topics
+        self._record = record
+        self._run = run
+        self._began = began
+        self._rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self._publishers: dict[str, AsyncPublisher] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(_IN_FLIGHT)
+
+    async def __aenter__(self) -> Publishing:
+        for region, urls in self._urls.items():
+            self._publishers[region] = await AsyncPublisher.open(
+                [",".join(urls)], app_id=APP_ID, timeout=None, window=_IN_FLIGHT
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+        for publisher in self._publishers.values():
+            await publisher.close()
+
+    async def publish(self, *, rate: float, seconds: float) -> None:
+        """Begin to send ``rate`` messages a second for ``seconds``; returns when all are begun."""
+        began = time.monotonic()
+        topics, regions = list(self._topics), list(self._urls)
+        for n in range(int(rate * seconds)):
+            await asyncio.sleep(max(0.0, began + n / rate - time.monotonic()))
+            await self._room.acquire()
+            topic = self._rng.choice(topics)
+            region = self._rng.choice(regions)
+            task = asyncio.create_task(self._send(n, topic, region))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send(self, n: int, topic: str, region: str) -> None:
+        now = time.time()
+        entry = Message(
+            n=n, topic=topic, klass=self._topics[topic], region=region, sent=now - self._began
+        )
+        self._record.sent(entry)
+        message = make_message(
+            topic,
+            orjson.dumps({"run": self._run, "n": n}),
+            message_id=f"{self._run}-{n}",
+            app_id=APP_ID,
+            now_ms=int(now * 1000),
+        )
+        try:
+            receipt = await self._until_answered(message, region)
+        finally:
+            self._room.release()
+        entry.receipted = time.time() - self._began
+        entry.id = receipt.id
+        entry.router = receipt.router
+        entry.rejected = receipt.reason if receipt.status == "rejected" else None
+
+    async def _until_answered(self, message: AmqpMessage, region: str) -> Receipt:
+        """Send it until there is a receipt that isn't about the moment."""
+        backoff = Backoff(base=1.0, cap=10.0)
+        while True:
+            try:
+                receipt = await send_with_retry(self._publishers[region], message)
+            except AccessRefused:
+                # A broker that is being killed or started may say so; it isn't for long.
+                await asyncio.sleep(backoff.failed(time.monotonic(), self._rng))
+                continue
+            if receipt.reason != "overload":
+                return receipt
+            # Bronze that was dropped: docs/publishing.md says to come again later.
+            self._record.shed += 1
+            await asyncio.sleep(backoff.failed(time.monotonic(), self._rng))

@@ -1,0 +1,105 @@
+"""The process of a run's readers (``crowd``), from the side of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import IO, Final
+
+import orjson
+
+from localfabric.chaos.delivery_record import DeliveryRecord
+from localfabric.chaos.reading import Plan, read_line
+from newsfabric.errors import WorldError
+
+_READY_WITHIN: Final = 90.0
+_LINE_LIMIT: Final = 1 << 20
+
+
+def _first_line(run: str, seed: int, plans: Sequence[Plan]) -> bytes:
+    document = {"run": run, "seed": seed, "plans": [dataclasses.asdict(plan) for plan in plans]}
+    return orjson.dumps(document) + b"\n"
+
+
+class Readers:
+    """The readers' process, and what it says entered into the record."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, record: DeliveryRecord, log: IO[str]
+    ) -> None:
+        self._process = process
+        self._record = record
+        self._log = log
+        self._ready = asyncio.Event()
+        self._ended = False
+        self._began: float | None = None
+        # What they said before the run began.
+        self._early: list[str] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls, plans: Sequence[Plan], record: DeliveryRecord, log: IO[str], *, run: str, seed: int
+    ) -> AsyncGenerator[Readers]:
+        """Start it; it is ended with the block."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "localfabric.chaos.crowd"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LINE_LIMIT,
+            # A Ctrl-C is for us: they end with their stdin.
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(_first_line(run, seed, plans))
+        readers = cls(process, record, log)
+        taking = asyncio.create_task(readers._take())
+        try:
+            yield readers
+        finally:
+            process.stdin.close()
+            await process.wait()
+            await taking
+
+    async def ready(self) -> None:
+        """Return when every reader is subscribed."""
+        try:
+            async with asyncio.timeout(_READY_WITHIN):
+                await self._ready.wait()
+        except TimeoutError as exc:
+            raise WorldError(
+                f"not all readers were subscribed within {_READY_WITHIN:.0f} s"
+            ) from exc
+
+    def begin(self, at: float) -> None:
+        """The run begins; its times count from now on."""
+        self._began = at
+        for text in self._early:
+            read_line(text, self._record, at)
+        self._early.clear()
+
+    def call_back(self) -> None:
+        """Whoever is absent comes back."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    def check(self) -> None:
+        """WorldError if they have died: then nothing that is missing says anything."""
+        if self._ended:
+            raise WorldError("the process of the readers has died")
+
+    async def _take(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            if b"\tready\t" in line:
+                self._ready.set()
+            text = line.decode()
+            self._log.write(text)
+            if self._began is None:
+                self._early.append(text)
+            else:
+                read_line(text, self._record, self._began)
+        self._ended = True

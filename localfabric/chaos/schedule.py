@@ -1,0 +1,242 @@
+"""What breaks when: a schedule made from a seed. Pure.
+
+A schedule is one incident after another, each with time to recover before the next. Most are one
+fault for seconds: what has to survive is the death of any *one* thing. Outages are what lasts
+for so long that others draw conclusions from it, and what happens while it lasts.
+
+A run of ten minutes has every kind of fault at least once, in a world of two regions with Cassandra
+too. A long one kills each kind of process again; a short one takes what comes first in the list,
+and that is ordered by how much a fault has to teach.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+Verb = Literal["kill", "stop", "cut", "slow", "lose"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """``name`` is broken at ``at`` (seconds) and healed ``lasts`` later."""
+
+    at: float
+    lasts: float
+    verb: Verb
+    kind: str
+    name: str
+
+    @property
+    def until(self) -> float:
+        """When it is healed."""
+        return self.at + self.lasts
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Recipe:
+    """How a kind of thing is broken, for how long, and what it then needs to be well again."""
+
+    verb: Verb
+    kind: str
+    lasts: float
+    recovers: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Within:
+    """What is broken ``after`` so many seconds of an outage."""
+
+    after: float
+    recipe: _Recipe
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Incident:
+    """``of`` happens, and ``within`` while it lasts."""
+
+    of: _Recipe
+    within: tuple[_Within, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Until all is well again."""
+        return self.of.lasts + self.of.recovers
+
+    def parts(self) -> Iterator[tuple[float, _Recipe]]:
+        """All that is broken, and how many seconds after it began."""
+        yield 0.0, self.of
+        yield from ((within.after, within.recipe) for within in self.within)
+
+    def only(self, names: Mapping[str, Sequence[str]]) -> _Incident:
+        """Without what there is nothing of to break."""
+        there = tuple(within for within in self.within if names.get(within.recipe.kind))
+        return dataclasses.replace(self, within=there)
+
+
+# A node of RabbitMQ boots in about eight seconds; systemd starts a service again after one or two.
+# Who owns a queue looks after it every five seconds.
+_FIRST: Final = (
+    _Recipe("kill", "core node", 3, 17),
+    _Recipe("kill", "gateway", 2, 8),
+    _Recipe("kill", "router", 2, 6),
+    _Recipe("kill", "dataplane", 0, 8),
+    _Recipe("kill", "mailbox", 2, 6),
+    _Recipe("lose", "router queue", 0, 12),
+    _Recipe("kill", "retail node", 3, 15),
+    _Recipe("kill", "keeper", 2, 6),
+    _Recipe("kill", "store node", 8, 22),
+    _Recipe("lose", "feed queue", 0, 15),
+    _Recipe("cut", "link", 30, 20),
+    _Recipe("kill", "client node", 3, 15),
+    _Recipe("kill", "box", 20, 20),
+    _Recipe("stop", "gateway", 6, 6),
+    _Recipe("lose", "mailbox queue", 0, 10),
+    _Recipe("kill", "agent", 2, 6),
+    _Recipe("kill", "frontdesk", 2, 6),
+    _Recipe("lose", "gateway queue", 0, 15),
+    _Recipe("lose", "region queue", 0, 12),
+    _Recipe("stop", "router", 6, 6),
+    _Recipe("slow", "link", 15, 5),
+    _Recipe("lose", "receipts queue", 0, 12),
+    _Recipe("lose", "upstream queue", 0, 12),
+)
+_AGAIN: Final = tuple(recipe for recipe in _FIRST if recipe.verb == "kill" and recipe.kind != "box")
+# A router's log is closed by another one after 60 to 75 s without a word.
+_CLOSED: Final = 85.0
+
+# What happens while a router is away is nothing that the other one needs.
+_OUTAGES: Final = (
+    # Frozen beyond its lease, and dead: in both cases its log is closed without it.
+    _Incident(
+        _Recipe("stop", "router", _CLOSED, 15),
+        (
+            _Within(15, _Recipe("kill", "mailbox", 2, 0)),
+            _Within(30, _Recipe("kill", "keeper", 2, 0)),
+            _Within(45, _Recipe("lose", "feed queue", 0, 0)),
+            _Within(65, _Recipe("slow", "link", 15, 0)),
+        ),
+    ),
+    _Incident(
+        _Recipe("kill", "router", _CLOSED, 15),
+        (
+            _Within(15, _Recipe("kill", "frontdesk", 2, 0)),
+            _Within(25, _Recipe("kill", "agent", 2, 0)),
+            _Within(40, _Recipe("lose", "gateway queue", 0, 0)),
+            _Within(60, _Recipe("lose", "receipts queue", 0, 0)),
+            _Within(70, _Recipe("lose", "upstream queue", 0, 0)),
+        ),
+    ),
+    # What begins while a region is cut off knows the other one from its store alone.
+    _Incident(
+        _Recipe("cut", "link", 75, 45),
+        (
+            _Within(10, _Recipe("kill", "gateway", 2, 0)),
+            _Within(25, _Recipe("kill", "router", 2, 0)),
+            _Within(40, _Recipe("kill", "dataplane", 0, 0)),
+        ),
+    ),
+    # News comes before the store that it would be repaired from, and then it doesn't come.
+    _Incident(
+        _Recipe("cut", "store link", 30, 20), (_Within(10, _Recipe("lose", "region queue", 0, 0)),)
+    ),
+    # The store has what the feed doesn't bring.
+    _Incident(_Recipe("cut", "feed link", 30, 20)),
+)
+# Nothing breaks before the first messages have come through, nor after the last second.
+_QUIET: Final = 10.0
+# The most of a run that one fault may take, but for outages.
+_SHARE: Final = 0.1
+# The most of it that one outage may take.
+_OUTAGE_SHARE: Final = 0.25
+
+
+def make_schedule(
+    names: Mapping[str, Sequence[str]], *, seconds: float, seed: int
+) -> tuple[Fault, ...]:
+    """Faults for a run of ``seconds``; ``names`` are what there is of each kind.
+
+    The same arguments give the same schedule. A kind that there is none of is left out.
+    """
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    room = max(0.0, seconds - 2 * _QUIET)
+    outages = (outage for outage in _OUTAGES if outage.seconds <= _OUTAGE_SHARE * room)
+    chosen = _fitting(outages, names, room)
+    played = {(recipe.verb, recipe.kind) for each in chosen for _, recipe in each.parts()}
+    first = (recipe for recipe in _FIRST if (recipe.verb, recipe.kind) not in played)
+    short = [_Incident(_shortened(recipe, seconds)) for recipe in (*first, *_AGAIN)]
+    chosen += _fitting(short, names, room - _seconds(chosen))
+    rng.shuffle(chosen)
+    pause = (room - _seconds(chosen)) / max(1, len(chosen))
+    return tuple(_carried_out(chosen, names, rng, pause=pause))
+
+
+def make_outages(
+    names: Mapping[str, Sequence[str]], *, seconds: float, seed: int
+) -> tuple[Fault, ...]:
+    """Outages alone for a run of ``seconds``: each kind in turn, in an order of the seed, for as
+    long as there is time."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    there = _fitting(_OUTAGES, names, float("inf"))
+    chosen: list[_Incident] = []
+    for outage in itertools.cycle(rng.sample(there, len(there))):
+        if _seconds([*chosen, outage]) > seconds - 2 * _QUIET:
+            break
+        chosen.append(outage)
+    return tuple(_carried_out(chosen, names, rng, pause=0.0))
+
+
+def _fitting(
+    incidents: Iterable[_Incident], names: Mapping[str, Sequence[str]], room: float
+) -> list[_Incident]:
+    """Those of ``incidents`` that there is something of to break, while they fit into ``room``."""
+    chosen: list[_Incident] = []
+    for incident in incidents:
+        if names.get(incident.of.kind) and incident.seconds <= room - _seconds(chosen):
+            chosen.append(incident.only(names))
+    return chosen
+
+
+def _seconds(incidents: Iterable[_Incident]) -> float:
+    return sum(incident.seconds for incident in incidents)
+
+
+def _carried_out(
+    incidents: Iterable[_Incident],
+    names: Mapping[str, Sequence[str]],
+    rng: random.Random,
+    *,
+    pause: float,
+) -> Iterator[Fault]:
+    left: dict[tuple[str, str], list[str]] = {}
+    at = _QUIET
+    for incident in incidents:
+        for after, recipe in incident.parts():
+            yield Fault(
+                at=at + after,
+                lasts=recipe.lasts,
+                verb=recipe.verb,
+                kind=recipe.kind,
+                name=_next_name(recipe, names[recipe.kind], left, rng),
+            )
+        at += incident.seconds + pause
+
+
+def _shortened(recipe: _Recipe, seconds: float) -> _Recipe:
+    return dataclasses.replace(recipe, lasts=min(recipe.lasts, _SHARE * seconds))
+
+
+def _next_name(
+    recipe: _Recipe,
+    names: Sequence[str],
+    left: dict[tuple[str, str], list[str]],
+    rng: random.Random,
+) -> str:
+    """One of that kind; none a second time in the same way before all others had their turn."""
+    turn = left.setdefault((recipe.verb, recipe.kind), [])
+    if not turn:
+        turn += rng.sample(list(names), len(names))
+    return turn.pop()

@@ -1,0 +1,149 @@
+"""A Cassandra cluster of any shape."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from localfabric.nodes.ports import free_ports
+from localfabric.world.broker import HOST
+from localfabric.world.cassandra import (
+    HEAP_MB,
+    START_TIMEOUT,
+    StoreNode,
+    answers,
+    command,
+    environment,
+    few_wakeups,
+    prepare,
+    tokens,
+)
+from localfabric.world.cassandra_home import CassandraHome
+from localfabric.world.processes import last_lines, spawn
+from newsfabric.errors import WorldError
+
+
+class LocalCassandra:
+    """A cluster of ``centres`` data centres with ``nodes`` nodes each, for tests and benches.
+
+    Blocking; in a running loop use ``asyncio.to_thread``. Ports stay the same over restarts.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        home: CassandraHome,
+        *,
+        centres: Sequence[str] = ("oregon",),
+        nodes: int = 1,
+        heap_mb: int = HEAP_MB,
+        optimised: bool = False,
+        settings: Mapping[str, object] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        """``settings`` are as for :func:`prepare`, ``options`` as for :func:`command`."""
+        self.folder = folder
+        self._home = home
+        self._heap_mb = heap_mb
+        self._optimised = optimised
+        self._settings = settings
+        self._options = options
+        ports = iter(free_ports(2 * nodes * len(centres)))
+        pairs = list(itertools.islice(zip(ports, ports, strict=True), nodes * len(centres)))
+        seeds = tuple(f"{HOST}:{gossip}" for _, gossip in pairs)
+        self.nodes = tuple(
+            StoreNode(
+                name=f"{centre}-store-{n + 1}",
+                datacentre=centre,
+                folder=folder / f"{centre}-store-{n + 1}",
+                cql_port=pairs[c * nodes + n][0],
+                gossip_port=pairs[c * nodes + n][1],
+                tokens=tokens(centre=c, node=n, nodes=nodes),
+                seeds=seeds,
+                single=nodes == 1,
+            )
+            for c, centre in enumerate(centres)
+            for n in range(nodes)
+        )
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, *names: str, timeout: float = START_TIMEOUT) -> None:
+        """Start these nodes (all, if none is named); WorldError with the last words of one that
+        dies or doesn't answer."""
+        chosen = [node for node in self.nodes if not names or node.name in names]
+        for node in chosen:
+            prepare(node, self._settings)
+            words = command(
+                node,
+                self._home,
+                heap_mb=self._heap_mb,
+                optimised=self._optimised,
+                options=self._options,
+            )
+            with contextlib.nullcontext() if self._optimised else few_wakeups():
+                self._processes[node.name] = spawn(
+                    words,
+                    environment=environment(self.folder),
+                    folder=node.folder,
+                    log=self._log(node),
+                )
+        deadline = time.monotonic() + timeout
+        for node in chosen:
+            self._await(node, deadline)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a node a signal: SIGSTOP and SIGCONT freeze and wake it."""
+        self._processes[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        """End a node as a power cut would (SIGKILL)."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait(timeout=30)
+
+    def stop(self, name: str) -> None:
+        """End a node cleanly: what it had in memory is on its disk then."""
+        process = self._processes.pop(name)
+        process.terminate()
+        process.wait(timeout=60)
+
+    def close(self) -> None:
+        """End all nodes. Idempotent."""
+        for name in [*self._processes]:
+            self.kill(name)
+
+    def url(self, keyspace: str, *, centre: str | None = None) -> str:
+        """The store's URL for a program in data centre ``centre``, by default the first."""
+        chosen = centre or self.nodes[0].datacentre
+        nearest = sorted(self.nodes, key=lambda node: node.datacentre != chosen)
+        contacts = ",".join(node.contact for node in nearest)
+        return f"cassandra://{contacts}/{keyspace}?dc={chosen}"
+
+    def __enter__(self) -> LocalCassandra:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _log(self, node: StoreNode) -> Path:
+        return self.folder / f"{node.name}.log"
+
+    def _await(self, node: StoreNode, deadline: float) -> None:
+        process = self._processes[node.name]
+        while not answers(node.cql_port):
+            if process.poll() is not None:
+                words = last_lines(self._log(node))
+                raise WorldError(f"{node.name} died ({process.returncode}):\n{words}")
+            if time.monotonic() > deadline:
+                raise WorldError(f"{node.name} doesn't answer, see {self._log(node)}")
+            time.sleep(0.05)

@@ -1,0 +1,210 @@
+"""One RabbitMQ node as a process of ours: its files, its environment, its start.
+
+It knows no topology: what the node holds is in the definitions file that it is given.
+
+A node keeps nothing worth keeping, so killing it is a proper way to stop it. It logs to
+stdout alone, because a boot that fails early says so nowhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from localfabric.world.processes import MARKER
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.environment import without_secrets
+
+HOST: Final = "127.0.0.1"
+# RabbitMQ's own default, said aloud because what entrances have must stay below it.
+FRAME_MAX: Final = 131_072
+# Of entrances (client and proxy clusters). Each shovel adds to a message, whose properties RabbitMQ
+# doesn't cut into frames: with room to grow they stay below what the core's nodes agree on.
+_ENTRANCE_FRAME_MAX: Final = 65_536
+# A body in bytes: anything that comes through an entrance, which takes twice what a router does. A
+# shovel fetches a thousand messages ahead: 128 MiB, where a node's alarm is at 512 MB.
+_MESSAGE_MAX: Final = 1_048_576
+_ENTRANCE_MESSAGE_MAX: Final = 131_072
+PLUGINS: Final = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
+# Older ones refuse to start on a setting they don't know (seen with 3.10.8).
+_STAMPS_SINCE: Final = (3, 12)
+# AMQP 0-9-1 section 4.2.2: what an initiator says first.
+_PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+# Alone on a machine a node takes 4 s; eight at once on two slow cores took 40 s.
+START_TIMEOUT: Final = 120.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """What a node is: its name, its folder, its ports, its peers.
+
+    ``peers`` are the names of all nodes of its cluster, itself included; empty for a node
+    of its own. ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties,
+    ``message_max`` (bytes) its body.
+    ``definitions`` is loaded at boot and must then also make the user. ``settings`` are more lines
+    for ``rabbitmq.conf``, ``plugins`` more plugins.
+    """
+
+    name: str
+    folder: Path
+    amqp_port: int
+    management_port: int
+    distribution_port: int
+    epmd_port: int
+    peers: tuple[str, ...] = ()
+    frame_max: int = FRAME_MAX
+    message_max: int = _MESSAGE_MAX
+    definitions: Path | None = None
+    settings: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> str:
+        """The Erlang node name."""
+        return f"{self.name}@localhost"
+
+    @property
+    def amqp_url(self) -> str:
+        """Where publishers, services and shovels connect; without credentials."""
+        return f"amqp://{HOST}:{self.amqp_port}/%2F"
+
+    @property
+    def management_url(self) -> str:
+        """Base of the management API and its pages."""
+        return f"http://{HOST}:{self.management_port}"
+
+
+def entrance(broker: Broker) -> Broker:
+    """``broker`` as publishers may connect to it: it takes smaller frames and messages."""
+    return dataclasses.replace(
+        broker, frame_max=_ENTRANCE_FRAME_MAX, message_max=_ENTRANCE_MESSAGE_MAX
+    )
+
+
+def configuration(broker: Broker, version: str) -> str:
+    """The ``rabbitmq.conf`` of ``broker`` for a RabbitMQ of ``version``."""
+    lines = [
+        f"listeners.tcp.default = {HOST}:{broker.amqp_port}",
+        f"management.tcp.ip = {HOST}",
+        f"management.tcp.port = {broker.management_port}",
+        "vm_memory_high_watermark.absolute = 512MB",
+        "disk_free_limit.absolute = 50MB",
+        f"max_message_size = {broker.message_max}",
+        f"frame_max = {broker.frame_max}",
+        # Nobody looks at rates here, and six nodes share this machine.
+        "management.rates_mode = none",
+        "log.console.level = info",
+    ]
+    if _release(version) >= _STAMPS_SINCE:
+        # The first broker stamps a message; what is stamped stays as it is.
+        lines.append("message_interceptors.incoming.set_header_timestamp.overwrite = false")
+    if broker.definitions is not None:
+        lines.append(f"load_definitions = {broker.definitions}")
+    lines += broker.settings
+    if len(broker.peers) > 1:
+        lines.append("cluster_formation.peer_discovery_backend = classic_config")
+        lines += [
+            f"cluster_formation.classic_config.nodes.{n} = {peer}@localhost"
+            for n, peer in enumerate(broker.peers, 1)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def environment(
+    broker: Broker, home: RabbitmqHome, environ: Mapping[str, str], *, marker: Path, erlang: Path
+) -> dict[str, str]:
+    """The environment to run ``broker`` (or its ctl) in, on top of a person's ``environ``.
+
+    ``erlang`` is the folder with the cookie that the nodes of one world share.
+    """
+    folder = broker.folder
+    return (
+        # Nothing else: neither a person's logins nor a RABBITMQ_NODENAME or ERL_FLAGS.
+        without_secrets(environ)
+        | home.environment
+        | {
+            MARKER: str(marker),
+            "HOME": str(erlang),
+            "ERL_EPMD_PORT": str(broker.epmd_port),
+            "ERL_EPMD_ADDRESS": HOST,
+            "RABBITMQ_NODENAME": broker.node,
+            "RABBITMQ_DIST_PORT": str(broker.distribution_port),
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
+            "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
+            "RABBITMQ_FEATURE_FLAGS_FILE": str(folder / "feature_flags"),
+            "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1} +S 1:1"
+            ),
+            # Makes the script become the Erlang VM instead of watching over it: one pid a node.
+            "RUNNING_UNDER_SYSTEMD": "1",
+        }
+    )
+
+
+def prepare(broker: Broker, version: str) -> None:
+    """Write the node's files for a RabbitMQ of ``version``; what an earlier run left is kept."""
+    broker.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(broker.folder / "rabbitmq.conf", configuration(broker, version))
+    _write(broker.folder / "enabled_plugins", f"[{','.join((*PLUGINS, *broker.plugins))}].\n")
+    # Present and empty, so that the system's own isn't read.
+    _write(broker.folder / "rabbitmq-env.conf", "")
+
+
+def prepare_cookie(erlang: Path) -> None:
+    """Give the world's nodes a secret of their own to know each other by."""
+    erlang.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cookie = erlang / ".erlang.cookie"
+    if not cookie.exists():
+        _write(cookie, secrets.token_hex(20))
+        # Erlang refuses a cookie that others may read.
+        cookie.chmod(0o400)
+
+
+def epmd_command(home: RabbitmqHome, port: int) -> list[str]:
+    """Run Erlang's port mapper in the foreground, on loopback."""
+    return [str(home.epmd), "-port", str(port), "-address", HOST]
+
+
+def broker_command(home: RabbitmqHome) -> list[str]:
+    """Run a node in the foreground; the environment says which."""
+    return [str(home.sbin / "rabbitmq-server")]
+
+
+def answers(port: int, *, timeout: float = 1.0) -> bool:
+    """Whether a broker on ``port`` answers an AMQP greeting. RabbitMQ listens last of all."""
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout) as connection:
+            connection.sendall(_PROTOCOL_HEADER)
+            # A method frame (type 1), Connection.Start, and not another protocol header.
+            return connection.recv(1) == b"\x01"
+    except OSError:
+        return False
+
+
+def listening(port: int) -> bool:
+    """Whether something accepts connections on loopback ``port``."""
+    try:
+        socket.create_connection((HOST, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")

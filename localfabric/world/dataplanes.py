@@ -1,0 +1,39 @@
+"""The data planes of a world: a gateway's second process, which outlives the first on purpose.
+
+No program of the world starts one: its gateway does, and it stays when the gateway is killed. So it
+is found as everything here is found, by the mark in its environment, and known for what it is by
+the control socket that its command line names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Final
+
+from localfabric.world.processes import ProcessId, arguments_of, marked
+
+_OPTION: Final = "--control"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dataplane:
+    """A living data plane, and where it listens for its control plane."""
+
+    process: ProcessId
+    socket: Path
+
+
+def dataplanes(state: Path) -> list[Dataplane]:
+    """Every living data plane of the world in ``state``."""
+    found = ((process, control_socket(arguments_of(process))) for process in marked(state))
+    return [Dataplane(process, socket) for process, socket in found if socket is not None]
+
+
+def control_socket(arguments: list[str]) -> Path | None:
+    """The control socket that a data plane with these ``arguments`` has; None if it is none."""
+    for option, value in itertools.pairwise(arguments):
+        if option == _OPTION:
+            return Path(value)
+    return None

@@ -1,0 +1,88 @@
+"""The world that a command is for: at once, or when it is ready for messages.
+
+Commands of `newsfabric` come here through the entry point ``newsfabric.worlds``; they get a
+:class:`~newsfabric.worlds.World`, not the layout.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from localfabric.world.broker import HOST
+from localfabric.world.layout import WorldLayout
+from localfabric.world.state import read_notes, read_running, shown
+from newsfabric.errors import WorldError
+from newsfabric.worlds import Process, Say, World
+
+# `newsfabric up --detach & newsfabric publish …` begin at the same moment.
+_MAY_APPEAR: Final = 3.0
+_LOOK_AGAIN: Final = 0.1
+# How long a publisher that has waited for a world lets its readers go first.
+_READERS_FIRST: Final = 2.0
+
+
+def running(state: Path) -> World:
+    """See :func:`newsfabric.worlds.running_world`."""
+    return world_of(read_running(state)[0])
+
+
+def to_read(state: Path, say: Say) -> World:
+    """See :func:`newsfabric.worlds.world_to_read`."""
+    return world_of(ready_layout(state, say))
+
+
+def to_publish_to(state: Path, say: Say) -> World:
+    """See :func:`newsfabric.worlds.world_to_publish_to`."""
+    notes = read_notes(state)
+    layout = ready_layout(state, say)
+    if notes is None or not notes.ready:
+        time.sleep(_READERS_FIRST)
+    return world_of(layout)
+
+
+def ready_layout(state: Path, say: Say) -> WorldLayout:
+    """The world in ``state``; waits while an ``up`` is starting it. WorldError if there is none."""
+    _await_beginning(state, say)
+    waiting = False
+    while True:
+        layout, notes = read_running(state)
+        if notes.ready:
+            return layout
+        if notes.keeper is None or not notes.keeper.alive:
+            raise WorldError(
+                f"the world in {shown(state)} never got ready: `newsfabric down` first"
+            )
+        if not waiting:
+            say(f"waiting for the world in {shown(state)} to be ready")
+            waiting = True
+        time.sleep(_LOOK_AGAIN)
+
+
+def _await_beginning(state: Path, say: Say) -> None:
+    if read_notes(state) is not None:
+        return
+    say(f"no world in {shown(state)} yet; waiting {_MAY_APPEAR:.0f} s for one to start")
+    deadline = time.monotonic() + _MAY_APPEAR
+    while read_notes(state) is None and time.monotonic() < deadline:
+        time.sleep(_LOOK_AGAIN)
+
+
+def world_of(layout: WorldLayout) -> World:
+    """What the commands of `newsfabric` know of a world."""
+    return World(
+        fabric=layout.fabric(),
+        topics=layout.paths.topics,
+        processes=tuple(_processes(layout)),
+        stores={region.name: layout.store_url(region) for region in layout.regions},
+    )
+
+
+def _processes(layout: WorldLayout) -> Iterator[Process]:
+    for region in layout.regions:
+        for n, port in enumerate(region.router_ports, 1):
+            yield Process("router", region.router_name(n), region.name, f"http://{HOST}:{port}")
+        for box in region.boxes:
+            yield Process("gateway", box.gateway, region.name, box.admin_url)

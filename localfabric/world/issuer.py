@@ -1,0 +1,64 @@
+"""A world's own issuer of readers' tokens: a key pair, and tokens for whoever asks.
+
+For one machine and for trying things out. A real fabric is told where the keys of the site's
+accounts are (``--token-keys``), and issues nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from localfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
+from localfabric.world.paths import Paths
+from localfabric.world.state import write_private
+from newsfabric.errors import WorldError
+from newsfabric.tokens import MAX_PATTERN_BYTES, MAX_PATTERNS, is_user
+from newsfabric.topics import is_pattern
+
+
+def make_keys(paths: Paths) -> None:
+    """A fresh key pair: the gateways' half and ours, readable by the world's owner alone."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    write_private(paths.token_key, private.decode())
+    write_private(paths.token_keys, public.decode())
+
+
+def issue(
+    paths: Paths, user: str, topics: Sequence[str], ttl: float, *, operator: bool = False
+) -> str:
+    """A token of ``user`` for ``ttl`` seconds from now; WorldError if there can't be one.
+
+    An ``operator``'s opens the operations board.
+    """
+    if not is_user(user):
+        raise WorldError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
+    for pattern in topics:
+        if not is_pattern(pattern):
+            raise WorldError(f"{pattern!r} is no pattern of topics")
+    if len(topics) > MAX_PATTERNS or sum(map(len, topics)) > MAX_PATTERN_BYTES:
+        raise WorldError(f"at most {MAX_PATTERNS} patterns of {MAX_PATTERN_BYTES} bytes together")
+    try:
+        key = paths.token_key.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise WorldError(f"this world has no key for tokens: {exc.strerror}") from exc
+    now = time.time()
+    claims: dict[str, Any] = {"sub": user, "iat": now, "exp": now + ttl}
+    claims |= {"aud": READERS_AUDIENCE, "iss": READERS_ISSUER}
+    if operator:
+        claims["operator"] = True
+    if topics:
+        claims["topics"] = list(topics)
+    return jwt.encode(claims, key, algorithm="EdDSA")

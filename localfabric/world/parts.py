@@ -1,0 +1,165 @@
+"""The parts of a world that can be broken, by the names that ``status`` shows. Pure.
+
+Two names stand for several parts: ``oregon-retail-1-box`` is everything of that box, and a region's
+own name, where a link is asked for, is every link of that region. Where stores replicate over a
+link, its two parts have names, too: ``oregon-dublin-store`` and ``oregon-dublin-feed``. Erlang's
+port mapper has a name but is no part of the fabric: production has one on each machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
+
+from localfabric.world.layout import Box, RegionLayout, WorldLayout
+from localfabric.world.links import LINK_SUFFIX
+from localfabric.world.options import PROXY
+from localfabric.world.programs import LINKS
+from newsfabric.errors import ConfigError
+
+Kind = Literal[
+    "client node",
+    "core node",
+    "retail node",
+    "store node",
+    "proxy node",
+    "router",
+    "mailbox",
+    "frontdesk",
+    "keeper",
+    "scaler",
+    "agent",
+    "gateway",
+    "dataplane",
+    "links",
+]
+# What the names of a link's two parts end with.
+STORE_PART: Final = "-store"
+FEED_PART: Final = "-feed"
+_ROLES: Final[dict[str, Kind]] = {
+    "client": "client node",
+    "core": "core node",
+    "retail": "retail node",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One process of a world. ``box`` is the name of the box that it belongs to, if any."""
+
+    name: str
+    kind: Kind
+    region: str
+    box: str | None = None
+
+
+def parts(layout: WorldLayout) -> dict[str, Part]:
+    """Every part by name, region by region."""
+    found = {part.name: part for region in layout.regions for part in _parts(region)}
+    for broker in layout.proxy_nodes:
+        found[broker.name] = Part(name=broker.name, kind="proxy node", region=PROXY)
+    if layout.proxies:
+        found[LINKS] = Part(name=LINKS, kind="links", region="")
+    return found
+
+
+def links(layout: WorldLayout) -> dict[str, list[str]]:
+    """The names of each link's proxies, by the link's name; none where links are straight."""
+    found: dict[str, list[str]] = {}
+    for proxy in layout.proxies:
+        found.setdefault(proxy.link, []).append(proxy.name)
+    return found
+
+
+def link_parts(layout: WorldLayout) -> dict[str, list[str]]:
+    """As :func:`links`, the two parts of each link that stores replicate over.
+
+    The store's part is what their nodes tell each other, the feed's all the rest.
+    """
+    found: dict[str, list[str]] = {}
+    replicated = {proxy.link for proxy in layout.proxies if proxy.what == "store"}
+    for proxy in layout.proxies:
+        if proxy.link in replicated:
+            part = STORE_PART if proxy.what == "store" else FEED_PART
+            found.setdefault(proxy.link.removesuffix(LINK_SUFFIX) + part, []).append(proxy.name)
+    return found
+
+
+def find_links(layout: WorldLayout, names: Sequence[str]) -> list[str]:
+    """The links and parts of links called ``names``, or that lead to regions called so, each once.
+
+    ConfigError lists those there are.
+    """
+    known = links(layout)
+    pieces = link_parts(layout)
+    regions = [region.name for region in layout.regions] if known else []
+    found: list[str] = []
+    for name in names:
+        if name not in known and name not in pieces and name not in regions:
+            raise unknown_name(name, (*known, *pieces, *regions), "link")
+        found += [name] if name in pieces else []
+        found += (p.link for p in layout.proxies if name in (p.link, p.region, p.other))
+    return list(dict.fromkeys(found))
+
+
+def box_name(box: Box) -> str:
+    """What the whole of ``box`` is called; its own name is its broker's."""
+    return f"{box.name}-box"
+
+
+def dataplane_name(box: Box) -> str:
+    """What the second process of the box's gateway is called."""
+    return f"{box.name}-dataplane"
+
+
+def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
+    """The parts called ``names``, each once; ConfigError lists those there are."""
+    known = parts(layout)
+    groups = {box_name(box): _of_box(known, box) for box in layout.boxes()}
+    found: dict[str, Part] = {}
+    for name in names:
+        if name not in known and name not in groups:
+            raise unknown_name(name, (*known, *groups), "part")
+        for part in groups.get(name) or [known[name]]:
+            found[part.name] = part
+    return list(found.values())
+
+
+def unknown_name(name: str, known: Sequence[str], what: str) -> ConfigError:
+    """The error for a name that is none of ``known``, with the one that was meant."""
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    there_is = ", ".join(known) or "none"
+    return ConfigError(f"no {what} {name!r} in this world{meant} (there is: {there_is})")
+
+
+def _of_box(known: dict[str, Part], box: Box) -> list[Part]:
+    return [part for part in known.values() if part.box == box.name]
+
+
+def _parts(region: RegionLayout) -> Iterator[Part]:
+    boxes = {box.name for box in region.boxes}
+    for role, broker in region.brokers():
+        owner = broker.name if broker.name in boxes else None
+        yield Part(name=broker.name, kind=_ROLES[role], region=region.name, box=owner)
+    for node in region.store_nodes:
+        yield Part(name=node.name, kind="store node", region=region.name)
+    for n in range(1, len(region.router_ports) + 1):
+        yield Part(name=region.router_name(n), kind="router", region=region.name)
+    for n in range(1, len(region.mailbox_ports) + 1):
+        yield Part(name=region.mailbox_name(n), kind="mailbox", region=region.name)
+    yield Part(name=region.frontdesk_name, kind="frontdesk", region=region.name)
+    yield Part(name=region.keeper_name, kind="keeper", region=region.name)
+    for n in range(1, len(region.scaler_ports) + 1):
+        yield Part(name=region.scaler_name(n), kind="scaler", region=region.name)
+    for box in region.boxes:
+        for name, kind in _box_services(box):
+            yield Part(name=name, kind=kind, region=region.name, box=box.name)
+
+
+def _box_services(box: Box) -> Iterator[tuple[str, Kind]]:
+    yield f"{box.name}-agent", "agent"
+    yield box.gateway, "gateway"
+    yield dataplane_name(box), "dataplane"

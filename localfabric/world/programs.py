@@ -1,0 +1,189 @@
+"""The services of a world: their commands and what their environment says.
+
+Everything follows from a :class:`~localfabric.world.layout.WorldLayout`; what runs them is
+:mod:`localfabric.world.running`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Final
+
+from localfabric.world.broker import HOST
+from localfabric.world.layout import (
+    READERS_AUDIENCE,
+    READERS_ISSUER,
+    Box,
+    RegionLayout,
+    WorldLayout,
+)
+from newsfabric.settings import AMQP_LOGIN, SHOVEL_LOGIN, login_variables
+from newsfabric.topology.roles import Service, user_name
+
+# A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
+# patience.
+_DRAIN_SECONDS: Final = 2
+# Who says how many readers a box takes has a crowd, which mustn't run to the next box all at once.
+_CROWD_DRAIN_SECONDS: Final = 8
+
+# A box boots in seconds here, and there is one zone. Who tries this wants to see boxes go, too.
+_SCALER_PLAN: Final = {"boot": "20s", "drain": "15s", "zones": 1, "calm": "30s"}
+
+# The process that is all links between regions.
+LINKS: Final = "links"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One service process: its name, the command that runs it, and what its environment adds."""
+
+    name: str
+    command: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+def links_program(layout: WorldLayout) -> Program | None:
+    """Toxiproxy, if it is used."""
+    if not layout.proxies:
+        return None
+    assert layout.options.toxiproxy is not None
+    words = ("-host", HOST, "-port", str(layout.toxiproxy_port), "-config", str(layout.paths.links))
+    return Program(name=LINKS, command=(layout.options.toxiproxy, *words))
+
+
+def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program, ...]:
+    """The services of ``region``, in the order in which they are started."""
+    return (
+        _keeper(layout, region),
+        *(_agent(layout, region, box) for box in region.boxes),
+        *(_router(layout, region, n) for n in range(1, len(region.router_ports) + 1)),
+        *(_mailbox(layout, region, n) for n in range(1, len(region.mailbox_ports) + 1)),
+        *(_gateway(layout, region, box) for box in region.boxes),
+        _frontdesk(layout, region),
+        *(_scaler(layout, region, n) for n in range(1, len(region.scaler_ports) + 1)),
+    )
+
+
+def box_programs(layout: WorldLayout, region: RegionLayout, box: Box) -> tuple[Program, ...]:
+    """The services of one box of ``region``."""
+    return (_agent(layout, region, box), _gateway(layout, region, box))
+
+
+def _keeper(layout: WorldLayout, region: RegionLayout) -> Program:
+    paths = layout.paths
+    seen = paths.fabric_seen_from(region.name)
+    options = {"region": region.name, "fabric": seen, "topics": paths.topics}
+    program = _program(region.keeper_name, "shovels", options | {"port": region.keeper_port})
+    keeper = _logs_in(layout, program, "keeper", region.name)
+    return _logs_in(layout, keeper, "shovel", region.name, SHOVEL_LOGIN)
+
+
+def _router(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
+    name = region.router_name(n)
+    options = _wholesale(layout, name, region) | {"port": region.router_ports[n - 1]}
+    return _logs_in(layout, _program(name, "wholesale router", options), "router", region.name)
+
+
+def _mailbox(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
+    name = region.mailbox_name(n)
+    options = _wholesale(layout, name, region) | {"port": region.mailbox_ports[n - 1]}
+    return _logs_in(layout, _program(name, "wholesale mailbox", options), "mailbox", region.name)
+
+
+def _scaler(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
+    assert layout.options.scale is not None
+    least, most = layout.options.scale
+    name = region.scaler_name(n)
+    options: dict[str, object] = {
+        "name": name,
+        "region": region.name,
+        "fabric": layout.paths.fabric_seen_from(region.name),
+        "port": region.scaler_ports[n - 1],
+        "driver": "world",
+        "world": layout.paths.state,
+        "least": least,
+        "most": most,
+        **_SCALER_PLAN,
+    }
+    if layout.options.box_capacity is not None:
+        options["per-box"] = layout.options.box_capacity
+    program = _program(name, "wholesale scaler", options)
+    return _logs_in(layout, program, "scaler", region.name)
+
+
+def _frontdesk(layout: WorldLayout, region: RegionLayout) -> Program:
+    name = region.frontdesk_name
+    options = _wholesale(layout, name, region) | {
+        "host": HOST,
+        "port": region.frontdesk_port,
+        "admin-port": region.frontdesk_admin_port,
+    }
+    program = _program(name, "wholesale frontdesk", options)
+    return _logs_in(layout, program, "frontdesk", region.name)
+
+
+def _logs_in(
+    layout: WorldLayout, program: Program, service: Service, place: str, prefix: str = AMQP_LOGIN
+) -> Program:
+    """``program``, told the user that it is and where the password lies."""
+    name = user_name(service, place)
+    said = login_variables(name, layout.paths.users / name, prefix)
+    return dataclasses.replace(program, variables=(*program.variables, *said.items()))
+
+
+def _wholesale(layout: WorldLayout, name: str, region: RegionLayout) -> dict[str, object]:
+    return {
+        "name": name,
+        "region": region.name,
+        "fabric": layout.paths.fabric_seen_from(region.name),
+        "topics": layout.paths.topics,
+        "store": layout.store_url(region),
+    }
+
+
+def _gateway(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
+    capacity = layout.options.box_capacity
+    options: dict[str, object] = {
+        "name": box.name,
+        "region": region.name,
+        "broker": box.broker.amqp_url,
+        "topics": layout.paths.topics,
+        "store": layout.store_url(region),
+        "host": HOST,
+        "port": box.reader_port,
+        "admin-port": box.admin_port,
+        "drain-seconds": _DRAIN_SECONDS if capacity is None else _CROWD_DRAIN_SECONDS,
+        "token-keys": layout.paths.token_keys,
+        "token-audience": READERS_AUDIENCE,
+        "token-issuer": READERS_ISSUER,
+    }
+    if capacity is not None:
+        options["capacity"] = capacity
+    if box.control_socket is not None:
+        options["dataplane-socket"] = box.control_socket
+    program = _logs_in(layout, _program(box.gateway, "gateway", options), "box", box.name)
+    others = (other for other in layout.regions if other is not region)
+    urls = (one.endpoints_url for one in (region, *others))
+    words = (word for url in urls for word in ("--endpoints", url))
+    return dataclasses.replace(program, command=(*program.command, *words))
+
+
+def _agent(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
+    options = {
+        "name": box.name,
+        "region": region.name,
+        "broker": box.broker.amqp_url,
+        "management": box.broker.management_url,
+        "gateway-admin": box.admin_url,
+        "port": box.agent_port,
+    }
+    program = _program(f"{box.name}-agent", "retail", options)
+    program = _logs_in(layout, program, "box", box.name)
+    cores = (word for broker in region.core for word in ("--core", broker.amqp_url))
+    return dataclasses.replace(program, command=(*program.command, *cores))
+
+
+def _program(name: str, module: str, options: dict[str, object]) -> Program:
+    words = (word for key, value in options.items() for word in (f"--{key}", str(value)))
+    return Program(name=name, command=(sys.executable, "-m", *module.split(), *words))

@@ -1,0 +1,242 @@
+"""Brings a world up: files, brokers, services, canaries. What it starts, ``stop`` ends.
+
+All brokers and store nodes start at once, the services of a region as soon as its brokers answer
+and the store has its tables. The order is for speed alone: every service waits by itself for
+what it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from localfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
+from localfabric.world.canary import Canaries
+from localfabric.world.issuer import make_keys
+from localfabric.world.layout import Box, RegionLayout, WorldLayout, box_ports
+from localfabric.world.links import configuration
+from localfabric.world.options import PROXY
+from localfabric.world.programs import region_programs
+from localfabric.world.running import Running
+from localfabric.world.state import write_private
+from localfabric.world.store_start import bring_up_store
+from newsfabric.errors import ConfigError, ManagementError, WorldError
+from newsfabric.management import Management
+from newsfabric.passwords import passwords_in
+from newsfabric.settings import Credentials, dump_fabric
+from newsfabric.topics import CANARY_TOPIC, TopicTable, load_topics
+from newsfabric.topology import Cluster, client_definitions, core_definitions, retail_definitions
+from newsfabric.topology.rights import User, publisher
+from newsfabric.topology.roles import box_user, cluster_users, operator
+
+_LOOK_AGAIN: Final = 0.1
+_CLUSTER_LOOK_AGAIN: Final = 0.5
+
+
+class Progress(Protocol):
+    """Is told how far a start has come. ``part`` is a line for a person."""
+
+    def begin(self, part: str) -> None:
+        """``part`` has begun."""
+
+    def done(self, part: str) -> None:
+        """``part`` is done."""
+
+
+def check_ports(layout: WorldLayout) -> None:
+    """WorldError naming the first port of ``layout`` that is taken, and what it is for."""
+    _check_free(layout.ports())
+
+
+def check_ports_of(box: Box) -> None:
+    """:func:`check_ports`, for a box that is added."""
+    _check_free(box_ports(box))
+
+
+def _check_free(ports: Iterable[tuple[int, str]]) -> None:
+    for port, purpose in ports:
+        with socket.socket() as probe:
+            # As servers do: the remains of closed connections don't count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as exc:
+                raise WorldError(
+                    f"port {port} ({purpose}) is taken: stop what uses it, or choose --port-base"
+                ) from exc
+
+
+def write_files(layout: WorldLayout, topics_file: Path) -> None:
+    """Everything that brokers and services read: the world needs no other file afterwards."""
+    paths = layout.paths
+    shutil.copyfile(topics_file, paths.topics)
+    paths.topics.chmod(0o600)
+    topics = load_topics(topics_file)
+    if topics.find(CANARY_TOPIC) is None:
+        raise ConfigError(f"{topics_file}: it must allow the topic {CANARY_TOPIC}")
+    write_private(paths.fabric, dump_fabric(layout.fabric()))
+    for region in layout.regions:
+        seen = dump_fabric(layout.fabric_seen_from(region.name))
+        write_private(paths.fabric_seen_from(region.name), seen)
+    if layout.proxies:
+        write_private(paths.links, configuration(layout.proxies))
+    prepare_cookie(paths.erlang)
+    make_keys(paths)
+    write_definitions(layout, topics)
+
+
+def write_definitions(layout: WorldLayout, topics: TopicTable) -> None:
+    """What each broker loads at boot; makes the passwords that are missing."""
+    for name, definitions in _definitions(layout, topics).items():
+        write_private(layout.paths.definitions(name), json.dumps(definitions, indent=1))
+
+
+def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str, Any]]:
+    fabric, paths = layout.fabric(), layout.paths
+    person = Credentials()
+    publishers = [publisher(rights) for rights in topics.publishers]
+    passwords = {person.username: person.password}
+    passwords |= passwords_in(paths.publishers, (user.name for user in publishers))
+
+    def known(users: Iterable[User]) -> list[User]:
+        listed = list(users)
+        passwords.update(passwords_in(paths.users, (user.name for user in listed)))
+        return [operator(person.username), *listed]
+
+    def on(cluster: Cluster, boxes: Iterable[str] = ()) -> list[User]:
+        return known(cluster_users(fabric, topics, cluster, boxes))
+
+    found = {}
+    for region, laid in zip(fabric.regions, layout.regions, strict=True):
+        users = [*on(Cluster(region.name, "client")), *publishers]
+        found[f"{region.name}-client"] = client_definitions(users, passwords)
+        users = on(Cluster(region.name, "core"), (box.name for box in laid.boxes))
+        found[f"{region.name}-core"] = core_definitions(topics, region, users, passwords)
+        for box in laid.boxes:
+            found[box.name] = retail_definitions(known([box_user(box.name)]), passwords)
+    if layout.proxy_nodes:
+        users = [*on(Cluster(PROXY, "proxy")), *publishers]
+        found[PROXY] = client_definitions(users, passwords)
+    return found
+
+
+async def bring_up(running: Running, progress: Progress, *, seconds: float) -> None:
+    """Start everything and return when canaries have arrived everywhere.
+
+    WorldError when a process dies, or when after ``seconds`` something isn't ready: it says what.
+    Either way the processes are left as they are.
+    """
+    waiting: dict[str, str] = {}
+    try:
+        async with asyncio.timeout(seconds):
+            await _bring_up(running, progress, waiting)
+    except TimeoutError as exc:
+        what = "".join(f"\n  {text}" for text in waiting.values())
+        raise WorldError(f"not ready after {seconds:.0f} s:{what}") from exc
+
+
+async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str]) -> None:
+    running.start_epmd()
+    await _until(listening, running.layout.epmd_port)
+    running.start_links()
+    running.start_brokers()
+    canaries = Canaries(running.layout)
+    try:
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(_watch(running))
+            stored = group.create_task(bring_up_store(running, progress, waiting))
+            regions = [
+                group.create_task(
+                    _Region(running, region, canaries, progress, waiting, stored).bring_up()
+                )
+                for region in running.layout.regions
+            ]
+            await asyncio.wait(regions, return_when=asyncio.FIRST_EXCEPTION)
+            watch.cancel()
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from group
+    finally:
+        await canaries.close()
+
+
+async def _watch(running: Running) -> None:
+    while True:
+        running.check()
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
+class _Region:
+    """One region on its way up. ``waiting`` says what it waits for, should time run out."""
+
+    def __init__(
+        self,
+        running: Running,
+        region: RegionLayout,
+        canaries: Canaries,
+        progress: Progress,
+        waiting: dict[str, str],
+        stored: asyncio.Task[None],
+    ) -> None:
+        self._running = running
+        self._region = region
+        self._canaries = canaries
+        self._progress = progress
+        self._waiting = waiting
+        self._stored = stored
+
+    async def bring_up(self) -> None:
+        region = self._region
+        await self._part(f"brokers of {region.name}", self._brokers)
+        self._waiting.pop(region.name, None)
+        await self._stored
+        for program in region_programs(self._running.layout, region):
+            self._running.start_program(program)
+        self._canaries.release(region)
+        await self._part(f"canaries in {region.name}", self._arrivals)
+        self._waiting.pop(region.name, None)
+
+    async def _part(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._progress.begin(part)
+        await work()
+        self._progress.done(part)
+
+    async def _brokers(self) -> None:
+        for _, broker in self._region.brokers():
+            self._waiting[self._region.name] = f"{broker.name} doesn't answer"
+            await _until(answers, broker.amqp_port)
+        for cluster in (self._region.client, self._region.core):
+            await self._clustered(cluster)
+
+    async def _clustered(self, cluster: tuple[Broker, ...]) -> None:
+        """Wait until every node of ``cluster`` has found the others."""
+        if len(cluster) == 1:
+            return
+        async with Management(cluster[0].management_url, Credentials()) as management:
+            while (found := await _members(management)) < len(cluster):
+                names = ", ".join(broker.name for broker in cluster)
+                self._waiting[self._region.name] = f"a cluster of {names}: {found} nodes so far"
+                await asyncio.sleep(_CLUSTER_LOOK_AGAIN)
+
+    async def _arrivals(self) -> None:
+        async for missing in self._canaries.arrivals(self._region):
+            self._waiting[self._region.name] = missing
+
+
+async def _members(management: Management) -> int:
+    try:
+        return sum((await management.nodes()).values())
+    except ManagementError:
+        return 0
+
+
+async def _until(check: Callable[[int], bool], port: int) -> None:
+    while True:
+        # In a thread: a broker that starts may take its time to answer a greeting.
+        if await asyncio.to_thread(check, port):
+            return
+        await asyncio.sleep(_LOOK_AGAIN)

@@ -1,0 +1,253 @@
+"""The state folder of a world: what is running is noted in it, before and after it is started.
+
+``world.json`` holds the options (from which everything else follows), the processes, and who
+keeps the world: the ``up`` that starts it or stays in the foreground. Notes are replaced
+whole (written aside, then renamed), never half. They make ``status`` quick and ``down``
+orderly, but nobody relies on them to find a process: see :mod:`localfabric.world.processes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from localfabric.world.layout import WorldLayout, lay_out
+from localfabric.world.options import WorldOptions
+from localfabric.world.processes import ProcessId, marked
+from newsfabric.errors import ConfigError, WorldError
+
+_NOTES: Final = "world.json"
+# All that a world makes in its folder, and so all that is removed from it.
+_FILES: Final = (
+    _NOTES,
+    "fabric.json",
+    "links.json",
+    "topics.toml",
+    "token-key.pem",
+    "token-keys.pem",
+    "store.sqlite",
+    "store.sqlite-wal",
+    "store.sqlite-shm",
+)
+_FOLDERS: Final = (
+    "fabric",
+    "definitions",
+    "publishers",
+    "users",
+    "brokers",
+    "erlang",
+    "sockets",
+    "logs",
+)
+_FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """What ``world.json`` says. A process that is planned but not started yet has no id.
+
+    ``keeper`` is the ``up`` that is starting the world or stands in the foreground;
+    ``ready`` says that the canaries have arrived. ``newest`` has for regions that have grown the
+    number of the box that was started last.
+    """
+
+    options: WorldOptions
+    processes: dict[str, ProcessId | None]
+    keeper: ProcessId | None = None
+    ready: bool = False
+    newest: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def running(self) -> dict[str, ProcessId]:
+        """Those of its processes that are alive, by name."""
+        return {name: p for name, p in self.processes.items() if p is not None and p.alive}
+
+
+def state_path(path: Path) -> Path:
+    """``path`` as it is known everywhere: absolute, no links in it."""
+    return path.expanduser().resolve()
+
+
+def read_notes(state: Path) -> Notes | None:
+    """The notes in ``state``; None if there are none, WorldError if they can't be read."""
+    try:
+        text = (state / _NOTES).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise WorldError(f"{state / _NOTES}: {exc.strerror}") from exc
+    try:
+        return parse_notes(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as exc:
+        raise WorldError(f"{state / _NOTES} isn't what newsfabric wrote: {exc!r}") from exc
+
+
+def has_notes(state: Path) -> bool:
+    """Whether ``state`` is the folder of a world, alive or dead."""
+    return (state / _NOTES).is_file()
+
+
+def write_notes(state: Path, notes: Notes) -> None:
+    """Replace the notes in ``state``, which must exist."""
+    write_private(state / _NOTES, json.dumps(dump_notes(notes), indent=2) + "\n")
+
+
+def dump_notes(notes: Notes) -> dict[str, Any]:
+    """``notes`` as JSON."""
+    return dataclasses.asdict(notes)
+
+
+def parse_notes(document: Any) -> Notes:
+    """The reverse of :func:`dump_notes`; ValueError, KeyError or TypeError otherwise."""
+    options = document["options"]
+    return Notes(
+        options=WorldOptions(**options | _tuples(options)),
+        processes={name: _process(entry) for name, entry in document["processes"].items()},
+        keeper=_process(document["keeper"]),
+        ready=document["ready"] is True,
+        newest={name: int(number) for name, number in document.get("newest", {}).items()},
+    )
+
+
+def _tuples(options: dict[str, Any]) -> dict[str, Any]:
+    """What JSON has as lists."""
+    scale = options.get("scale")
+    return {
+        "regions": tuple(options["regions"]),
+        "boxes": tuple(tuple(map(int, numbers)) for numbers in options.get("boxes", ())),
+        "scale": None if scale is None else (int(scale[0]), int(scale[1])),
+    }
+
+
+def _process(entry: Any) -> ProcessId | None:
+    return None if entry is None else ProcessId(int(entry["pid"]), int(entry["started"]))
+
+
+def read_running(state: Path) -> tuple[WorldLayout, Notes]:
+    """The world in ``state``; WorldError (one line) when there is none."""
+    notes = read_notes(state)
+    if notes is None:
+        raise WorldError(f"no world in {shown(state)}: start one with `newsfabric up`")
+    if not notes.running() and (notes.keeper is None or not notes.keeper.alive):
+        raise WorldError(f"the world in {shown(state)} is dead: `newsfabric down` cleans up")
+    return lay_out(notes.options, state), notes
+
+
+def check_free(state: Path) -> None:
+    """WorldError if a world runs in ``state``, or something lies there that is no world's."""
+    if marked(state):
+        raise WorldError(
+            f"a world is running already in {shown(state)}: `newsfabric down` stops it"
+        )
+    if not state.is_dir() or has_notes(state) or _only_kept_logs(state):
+        return
+    if foreign := sorted(entry.name for entry in state.iterdir()):
+        raise WorldError(f"{shown(state)} holds {foreign[0]}, which is no world's: choose --state")
+
+
+def make_folder(state: Path, notes: Notes) -> None:
+    """Begin a new world in ``state``, after :func:`check_free`; what a dead one left is removed.
+
+    ``notes`` say what is going to be started. They come first, so that what a crash leaves
+    behind is known as a world's.
+    """
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _empty(state)
+    write_notes(state, notes)
+    for name in _FOLDERS:
+        (state / name).mkdir(mode=0o700)
+
+
+def _only_kept_logs(state: Path) -> bool:
+    logs = state / "logs"
+    return list(state.iterdir()) == [logs] and all(log.suffix == ".log" for log in logs.iterdir())
+
+
+@contextmanager
+def locked(state: Path) -> Iterator[None]:
+    """Hold the folder while starting: of two ``up`` at once, the second gets WorldError."""
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The folder itself is the lock: a lock file would have to outlive the folder's removal.
+    descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        _lock(descriptor, state)
+        stack.callback(_remove_if_empty, state)
+        yield
+
+
+@contextmanager
+def changing(state: Path) -> Iterator[None]:
+    """Hold the notes of a running world while they are read, changed and written; waits its turn.
+
+    Another lock than :func:`locked`, which an ``up`` in the foreground holds all the time.
+    """
+    try:
+        descriptor = os.open(state / "logs", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as exc:
+        raise WorldError(f"no world in {shown(state)}: {exc.strerror}") from exc
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_if_empty(state: Path) -> None:
+    # Somebody else may be removing it too: a person's `down` beside the watchdog's.
+    with suppress(FileNotFoundError):
+        if not any(state.iterdir()):
+            state.rmdir()
+
+
+def _lock(descriptor: int, state: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as exc:
+        raise WorldError(
+            f"`newsfabric up` is running already in {shown(state)}: `newsfabric down` stops it"
+        ) from exc
+
+
+def remove(state: Path, *, keep_logs: bool = False) -> None:
+    """Remove what a world made in ``state``, and ``state`` itself if that leaves it empty.
+
+    Call it for a folder with notes only: without them its ``logs`` may be somebody else's.
+    """
+    _empty(state, keep_logs=keep_logs)
+    _remove_if_empty(state)
+
+
+def _empty(state: Path, *, keep_logs: bool = False) -> None:
+    for name in (*_FOLDERS, *_FOLDERS_WHEN_NEEDED):
+        if not (keep_logs and name == "logs"):
+            shutil.rmtree(state / name, ignore_errors=True)
+    for name in (*_FILES, *(_aside(Path(name)).name for name in _FILES)):
+        (state / name).unlink(missing_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put ``text`` into ``path`` at once or not at all, readable by its owner alone."""
+    aside = _aside(path)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    aside.replace(path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
+def shown(path: Path) -> str:
+    """``path`` as a person would write it from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,36 @@
+"""Where Prometheus finds the processes of a world: its ``file_sd`` document. Pure.
+
+The labels are those that ``deploy/observability`` counts on: ``region``, ``process`` (what kind
+it is), ``instance`` (its name, whatever port it has), and ``box`` for what belongs to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from localfabric.world.broker import HOST
+from localfabric.world.layout import RegionLayout, WorldLayout
+
+
+def targets(layout: WorldLayout) -> list[dict[str, Any]]:
+    """One group for each process that serves ``/metrics``."""
+    return [group for region in layout.regions for group in _of_region(region)]
+
+
+def _of_region(region: RegionLayout) -> Iterator[dict[str, Any]]:
+    def group(process: str, name: str, port: int, **labels: str) -> dict[str, Any]:
+        told = {"region": region.name, "process": process, "instance": name} | labels
+        return {"targets": [f"{HOST}:{port}"], "labels": told}
+
+    for n, port in enumerate(region.router_ports, 1):
+        yield group("router", f"{region.name}-router-{n}", port)
+    for n, port in enumerate(region.mailbox_ports, 1):
+        yield group("mailbox", f"{region.name}-mailbox-{n}", port)
+    for n, port in enumerate(region.scaler_ports, 1):
+        yield group("scaler", region.scaler_name(n), port)
+    yield group("frontdesk", region.frontdesk_name, region.frontdesk_admin_port)
+    yield group("keeper", region.keeper_name, region.keeper_port)
+    for box in region.boxes:
+        yield group("gateway", box.gateway, box.admin_port, box=box.name)
+        yield group("agent", f"{box.name}-agent", box.agent_port, box=box.name)

@@ -1,0 +1,68 @@
+"""Ends a world whose ``up`` was killed before it could do so.
+
+A shell waits at the end of a pipe that ``up`` alone holds open. ``up`` says a word into it when
+the world may live on (it is ready and detached) or has ended. If the pipe ends without a word,
+``up`` is gone, and the shell becomes ``newsfabric down``, which finds everything.
+
+Not PR_SET_PDEATHSIG: that is lost by what starts processes of its own, as a gateway does, and
+couldn't be taken back when a world is detached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from localfabric.world.processes import MARKER
+
+# A megabyte that waits, instead of a Python of forty.
+_WAIT = 'read -r _ || exec "$@"'
+_GRACE = 5.0
+
+
+class Watchdog:
+    """Watches over this process on behalf of the world in ``state``, until :meth:`release`.
+
+    It has the world's mark, so that ``down`` ends it with the rest.
+    """
+
+    def __init__(self, state: Path) -> None:
+        down = [
+            sys.executable,
+            "-m",
+            "newsfabric.cli",
+            "down",
+            "--keep-logs",
+            "--state",
+            str(state),
+        ]
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", _WAIT, "newsfabric-watchdog", *down],
+            env={**os.environ, MARKER: str(state)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # A terminal's Ctrl-C, or its end, is for `up`.
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._shell.pid
+
+    def release(self) -> None:
+        """The world may live without this process from now on, or is no more. Idempotent."""
+        # It may have been ended with the world. On a busy machine it may take its time to go, but
+        # has its word.
+        with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
+            self._shell.communicate(b"\n", timeout=_GRACE)
+
+    def __enter__(self) -> Watchdog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

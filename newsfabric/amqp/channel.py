@@ -1,0 +1,99 @@
+"""One AMQP channel, whose requests are awaited: pika's channel, with futures for its callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pika.exceptions
+
+from newsfabric.amqp.connection import Connection, link_error
+from newsfabric.errors import LinkError
+
+
+class Channel:
+    """A channel of ``connection``. Made by :meth:`open`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        loop = asyncio.get_running_loop()
+        self._closed: asyncio.Future[LinkError] = loop.create_future()
+        # Fails with the reason if it is closed before it is open.
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self._waiting: set[asyncio.Future[Any]] = {self.opened}
+        self._because: LinkError | None = None
+        self._pika = connection.open_channel(self._on_open)
+        # pika calls nobody back for requests that a close overtakes: this is how we know.
+        self._pika.add_on_close_callback(self._on_close)
+
+    @classmethod
+    async def open(cls, connection: Connection) -> Channel:
+        """Open a channel; LinkClosed if the connection goes first."""
+        channel = cls(connection)
+        await channel.opened
+        return channel
+
+    @property
+    def number(self) -> int:
+        """The channel's number on its connection."""
+        return int(self._pika.channel_number)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used now."""
+        return bool(self._pika.is_open)
+
+    async def closed(self) -> LinkError:
+        """Wait until it is closed, by anyone; returns the reason."""
+        return await asyncio.shield(self._closed)
+
+    async def request(self, method: str, **arguments: Any) -> Any:
+        """Call pika's ``method`` and wait for the broker's answer, whose frame is returned.
+
+        Raises LinkError with the broker's words if it closes the channel instead, as it does
+        for each refusal; LinkClosed if the connection went.
+        """
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.add(answer)
+        try:
+            getattr(self._pika, method)(**arguments, callback=_setter(answer))
+            return await answer
+        except pika.exceptions.AMQPError as exc:
+            raise link_error(exc) from exc
+        finally:
+            self._waiting.discard(answer)
+
+    def on_cancel(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback(frame)`` when the broker cancels the channel's consumer."""
+        self._pika.add_on_cancel_callback(callback)
+
+    def close(self, because: LinkError | None = None) -> None:
+        """Begin to close it, if it is open; ``because`` is what :meth:`closed` shall say."""
+        if self.is_open and self.connection.is_open:
+            self._because = because
+            self._pika.close()
+
+    def _on_open(self, _channel: Any) -> None:
+        if self.opened.cancelled():
+            # Whoever wanted it has gone, and nobody else would close it.
+            self.close()
+        else:
+            self.opened.set_result(None)
+
+    def _on_close(self, _channel: Any, reason: Exception) -> None:
+        error = self._because or link_error(self.connection.why or reason)
+        self._closed.set_result(error)
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(error)
+
+
+def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:
+    """A callback that resolves ``future``, unless whoever waited has gone."""
+
+    def set_result(value: Any) -> None:
+        if not future.done():
+            future.set_result(value)
+
+    return set_result

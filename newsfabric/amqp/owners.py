@@ -1,0 +1,86 @@
+"""The open channels of one connection, and who is told what arrives on each. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from newsfabric.amqp.message import Message
+from newsfabric.amqp.wire import Returned, WireError
+
+
+class ChannelOwner(Protocol):
+    """Who is told what happens on one channel."""
+
+    def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
+        """A message for the channel's consumer."""
+
+    def on_return(self, reason: Returned, message: Message) -> None:
+        """A mandatory message came back."""
+
+    def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
+        """The broker took (or refused) publications."""
+
+    def on_unblocked(self) -> None:
+        """The broker reads publications again."""
+
+
+class Owners:
+    """The :class:`newsfabric.amqp.wire.Sink` of a connection. ``to_pika`` takes other frames."""
+
+    def __init__(self, to_pika: Callable[[bytes], None]) -> None:
+        self._to_pika = to_pika
+        # Of each open channel. A declaration's has none: all that it hears is pika's.
+        self._owners: dict[int, ChannelOwner | None] = {}
+
+    def opened(self, channel: int) -> None:
+        """``channel`` is pika's from now on."""
+        self._owners[channel] = None
+
+    def closed(self, channel: int) -> None:
+        """Nothing may arrive on ``channel`` any more."""
+        del self._owners[channel]
+
+    def attach(self, channel: int, owner: ChannelOwner) -> None:
+        """What arrives on ``channel`` is for ``owner`` until :meth:`detach`, if it is open."""
+        if channel in self._owners:
+            self._owners[channel] = owner
+
+    def detach(self, channel: int, owner: ChannelOwner) -> None:
+        """Forget ``owner``, unless the channel number is another's by now."""
+        if self._owners.get(channel) is owner:
+            self._owners[channel] = None
+
+    def unblocked(self) -> None:
+        """Tell everyone that the broker reads publications again."""
+        for owner in list(self._owners.values()):
+            if owner is not None:
+                owner.on_unblocked()
+
+    def on_deliver(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, message: Message
+    ) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`. A channel of ours has one consumer."""
+        if owner := self._owners.get(channel):
+            owner.on_deliver(tag, redelivered, message)
+
+    def on_return(self, channel: int, reason: Returned, message: Message) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`."""
+        if owner := self._owners.get(channel):
+            owner.on_return(reason, message)
+
+    def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`."""
+        if owner := self._owners.get(channel):
+            owner.on_confirm(tag, multiple, taken)
+
+    def on_frame(self, frame: bytes) -> None:
+        """See :class:`newsfabric.amqp.wire.Sink`: pika's business."""
+        # pika logs each of them, and goes on.
+        if (channel := int.from_bytes(frame[1:3], "big")) and channel not in self._owners:
+            raise WireError(f"a frame for channel {channel}, which isn't open")
+        try:
+            self._to_pika(frame)
+        except Exception as exc:
+            # It raises whatever its parts do at a frame that makes no sense, or none now.
+            raise WireError(f"a frame that can't be followed: {exc!r:.200}") from exc

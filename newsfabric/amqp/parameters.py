@@ -1,0 +1,117 @@
+"""Where to connect and as whom, read from an AMQP URL.
+
+pika reads the URL, but not what it says of TLS: there RabbitMQ's shovels are our model, whose
+URLs name files. pika would take Python's own options, which could turn verification off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+import pika
+
+from newsfabric.errors import ConfigError
+from newsfabric.settings import Credentials, TlsFiles
+from newsfabric.tls import ClientTls
+
+# Seconds. pika looks each interval and five seconds whether anything came since it last
+# looked, so a silent peer is noticed after 15 to 30 s. A closed socket is noticed at once.
+HEARTBEAT: Final = 10
+# A broker that has stopped reading for so long is left; another node may do better.
+BLOCKED_TIMEOUT: Final = 300.0
+
+# What a URL may say of TLS.
+_IN_URL: Final = ("auth_mechanism", "cacertfile", "certfile", "keyfile", "ssl_options", "verify")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameters:
+    """Where to connect, and as whom."""
+
+    #: What operators see the connection as.
+    name: str
+    host: str
+    port: int
+    #: None for amqp://.
+    tls: ClientTls | None
+    #: The same and the rest, as pika wants to be told.
+    for_pika: Any
+
+
+def parameters_of(url: str, *, name: str, credentials: Credentials | None) -> Parameters:
+    """How to connect to ``url``; ConfigError if it isn't an AMQP URL.
+
+    Without ``credentials`` those in the URL hold, and else ``guest``. A broker at ``amqps://`` must
+    show a certificate for its host's name, by an authority of ``credentials``, or of the PEM file
+    ``?cacertfile=``. It knows us by our certificate if ``credentials`` have one, or the URL has
+    ``certfile``, ``keyfile`` and ``auth_mechanism=external``.
+    """
+    shown = url.rsplit("@", 1)[-1]
+    if not url.startswith(("amqp://", "amqps://")):
+        raise ConfigError(f"not an AMQP URL (amqp:// or amqps://): {shown!r}")
+    try:
+        return _parameters(
+            credentials.in_url(url) if credentials else url,
+            name,
+            credentials.tls if credentials else TlsFiles(),
+        )
+    except (ValueError, TypeError) as exc:
+        raise ConfigError(f"not an AMQP URL: {shown!r}: {exc}") from exc
+
+
+def _parameters(url: str, name: str, files: TlsFiles) -> Parameters:
+    url, told = _without_tls(url)
+    for_pika = pika.URLParameters(url)
+    for_pika.heartbeat = HEARTBEAT
+    for_pika.blocked_connection_timeout = BLOCKED_TIMEOUT
+    for_pika.client_properties = {"connection_name": name, "product": "newsfabric"}
+    tls = None
+    if for_pika.ssl_options is not None:
+        # Of a certificate in the URL RabbitMQ's own client says how it is used; so must who asks.
+        ours = files.certificate is not None
+        files = _with_url(files, told)
+        tls = ClientTls(files)
+        if _is_external(told.get("auth_mechanism", "external" if ours else "plain"), files):
+            for_pika.credentials = pika.credentials.ExternalCredentials()
+    elif told:
+        raise ValueError(f"{min(told)} is for amqps://")
+    return Parameters(name, for_pika.host, for_pika.port, tls, for_pika)
+
+
+def _without_tls(url: str) -> tuple[str, dict[str, str]]:
+    """``url`` without what it says of TLS, and that."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    told = {}
+    for name in _IN_URL:
+        if values := query.pop(name, None):
+            if len(values) > 1:
+                raise ValueError(f"{name} is there {len(values)} times")
+            told[name] = values[0]
+    if "ssl_options" in told:
+        raise ValueError("ssl_options could turn verification off: there is cacertfile")
+    if told.get("verify", "verify_peer") != "verify_peer":
+        raise ValueError("certificates are always verified (verify_peer)")
+    rest = urlencode(query, doseq=True)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, rest, parts.fragment)), told
+
+
+def _with_url(files: TlsFiles, told: dict[str, str]) -> TlsFiles:
+    if "cacertfile" in told:
+        files = dataclasses.replace(files, authorities=Path(told["cacertfile"]))
+    if "certfile" in told:
+        key = Path(told.get("keyfile", told["certfile"]))
+        files = dataclasses.replace(files, certificate=Path(told["certfile"]), key=key)
+    return files
+
+
+def _is_external(mechanism: str, files: TlsFiles) -> bool:
+    """Whether the certificate of ``files`` is the login."""
+    if mechanism not in ("plain", "external"):
+        raise ValueError("auth_mechanism is plain or external")
+    if mechanism == "external" and files.certificate is None:
+        raise ValueError("auth_mechanism=external needs certfile and keyfile")
+    return mechanism == "external"

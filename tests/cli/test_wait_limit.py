@@ -1,0 +1,210 @@
+"""Commands on a world that went away: what they wait for is said, and they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from click.testing import CliRunner, Result
+from worlds import PORTS
+
+from localfabric.world.layout import WorldLayout
+from localfabric.world.options import WorldOptions
+from localfabric.world.processes import process_id
+from localfabric.world.state import Notes, make_folder, read_running
+from newsfabric.cli import cli, wait_limit
+from newsfabric.cli.wait_limit import HINT, WaitLimit, wait_limited
+from newsfabric.errors import NewsfabricError
+
+SELF = process_id(os.getpid())
+# Behind those of the worlds that run meanwhile.
+OPTIONS = WorldOptions(port_base=PORTS + 1_400)
+LIMIT = "0.6"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_limit, "SAY_AFTER", 0.1)
+
+
+@pytest.fixture
+def gone(tmp_path: Path) -> WorldLayout:
+    """A world that was ready, and of which nothing is left but Erlang's port mapper."""
+    state = tmp_path / "world"
+    make_folder(state, Notes(options=OPTIONS, processes={"epmd": SELF}, keeper=None, ready=True))
+    layout = read_running(state)[0]
+    layout.paths.topics.write_text('[[topic]]\npattern = "news.world"\n', encoding="utf-8")
+    return layout
+
+
+@pytest.fixture
+def silent(gone: WorldLayout) -> Iterator[WorldLayout]:
+    """One of which all takes connections and says nothing, as after SIGSTOP."""
+    ports = {
+        int(url.rsplit(":", 1)[1].split("/")[0])
+        for region in gone.regions
+        for url in (
+            *(broker.amqp_url for broker in (*region.client, *region.core)),
+            *(broker.management_url for broker in region.core),
+            region.endpoints_url,
+        )
+    }
+    with contextlib.ExitStack() as stack:
+        for port in ports:
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        yield gone
+
+
+def run(layout: WorldLayout, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments, "--state", str(layout.paths.state)])
+
+
+def day(folder: Path) -> str:
+    file = folder / "day.jsonl"
+    file.write_text('{"at": 0, "topic": "news.world", "body": 1}\n' * 3)
+    return str(file)
+
+
+@pytest.mark.parametrize("world", ["gone", "silent"])
+def test_a_replay_says_what_it_waits_for_and_gives_up(
+    world: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    layout = request.getfixturevalue(world)
+    result = run(layout, "replay", day(tmp_path), "--timeout", LIMIT)
+    assert (result.exit_code, result.stdout) == (1, "")
+    waiting, *_, error = result.stderr.splitlines()
+    broker = layout.region(None).client[0].amqp_url
+    assert waiting.startswith(f"waiting for a receipt from {broker}")
+    assert error.startswith(f"error: gave up waiting for a receipt from {broker}")
+    assert error.endswith(f"after {LIMIT} s: {HINT}")
+
+
+@pytest.mark.parametrize("world", ["gone", "silent"])
+def test_a_publication_says_what_it_waits_for_and_gives_up(
+    world: str, request: pytest.FixtureRequest
+) -> None:
+    layout = request.getfixturevalue(world)
+    result = run(layout, "publish", "news.world", "1", "--timeout", LIMIT, "--message-id", "m-1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    waiting, error = result.stderr.splitlines()
+    assert waiting.startswith("waiting for a receipt from ")
+    assert "send it again with --message-id m-1" in error
+    assert error.endswith(HINT)
+
+
+@pytest.mark.parametrize("options", [("--timeout", LIMIT), ("--timeout", LIMIT, "--count", "1")])
+def test_a_tail_says_what_it_waits_for_and_gives_up(
+    gone: WorldLayout, options: tuple[str, ...]
+) -> None:
+    result = run(gone, "tail", "news.world", *options)
+    assert (result.exit_code, result.stdout) == (1, "")
+    waiting, error = result.stderr.splitlines()
+    assert waiting.startswith("waiting for a gateway (")
+    assert error.startswith("error: gave up waiting for a gateway (")
+    assert error.endswith(f"after {LIMIT} s: {HINT}")
+
+
+def test_a_tail_of_a_frontdesk_that_says_nothing_gives_up(silent: WorldLayout) -> None:
+    # As a process of its own: what Tornado leaves of a request that was broken off ends with it.
+    words = ("tail", "news.world", "--timeout", "2.5", "--state", str(silent.paths.state))
+    result = subprocess.run(
+        [sys.executable, "-m", "newsfabric.cli", *words], capture_output=True, text=True, timeout=60
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    url = silent.region(None).endpoints_url
+    assert result.stderr.splitlines() == [
+        f"waiting for a gateway ({url})",
+        f"error: gave up waiting for a gateway ({url}) after 2.5 s: {HINT}",
+    ]
+
+
+def test_a_tail_without_a_timeout_doesnt_wait_for_ever_for_a_gateway(
+    gone: WorldLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("newsfabric.cli.tail.GIVE_UP_AFTER", 0.5)
+    result = run(gone, "tail", "news.world")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].endswith(f"after 0.5 s: {HINT}")
+
+
+@pytest.mark.parametrize("world", ["gone", "silent"])
+def test_a_revocation_says_what_it_waits_for_and_gives_up(
+    world: str, request: pytest.FixtureRequest
+) -> None:
+    result = run(request.getfixturevalue(world), "revoke", "42", "--timeout", LIMIT)
+    assert (result.exit_code, result.stdout) == (1, "")
+    waiting, error = result.stderr.splitlines()
+    assert waiting == "waiting for the routers of oregon, dublin"
+    assert error.startswith("error: 42 isn't revoked: oregon: ")
+    assert error.endswith(HINT)
+
+
+@pytest.mark.parametrize("command", [("rejected",), ("trace", "story-17")])
+def test_what_asks_a_world_that_went_away_ends_with_one_line(
+    gone: WorldLayout, command: tuple[str, ...]
+) -> None:
+    result = run(gone, *command)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "\nerror: " in f"\n{result.stderr}"
+
+
+class Limit:
+    """What a command's time is: on or off."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.running: list[bool] = []
+
+    def reschedule(self, when: float | None) -> None:
+        assert not self.over
+        self.running.append(when is not None)
+
+    def expired(self) -> bool:
+        return self.over
+
+
+async def test_the_time_runs_while_something_is_under_way_and_anew_with_each_answer() -> None:
+    limit = Limit()
+    waiting = WaitLimit(cast(asyncio.Timeout, limit), lambda: "waiting", 30.0, lambda _text: None)
+    waiting.began()
+    waiting.began()
+    assert limit.running == [False, True]
+    waiting.ended()
+    assert limit.running[2:] == [False, True]
+    # Nothing is under way: the next message may be due in an hour.
+    waiting.ended()
+    assert limit.running[4:] == [False]
+    waiting.began()
+    assert limit.running[5:] == [False, True]
+    # What is cancelled because the time is over ends, too.
+    limit.over = True
+    waiting.ended()
+    waiting.rest()
+
+
+async def test_it_gives_up_when_nothing_comes() -> None:
+    async def nothing_comes() -> None:
+        async with wait_limited(lambda: "waiting", 0.2, say=lambda _text: None) as waiting:
+            waiting.began()
+            await asyncio.Event().wait()
+
+    with pytest.raises(NewsfabricError, match=r"gave up waiting after 0\.2 s"):
+        await nothing_comes()
+
+
+async def test_an_error_of_its_own_stays_what_it_is() -> None:
+    async def fails() -> None:
+        async with wait_limited(lambda: "waiting", 60.0) as waiting:
+            waiting.began()
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await fails()

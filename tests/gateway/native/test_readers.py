@@ -1,0 +1,677 @@
+"""What the data plane's readers are answered, and how little that costs when many say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from envelopes import START_MS, envelope
+from fake_dataplane import (
+    READER,
+    Command,
+    FakeDataplane,
+    Visit,
+    fake_dataplane,
+    verbs,
+    verbs_with_auth,
+)
+from gateways import until
+from signing import AUDIENCE, ISSUER, keys_file, token
+from tornado.httpserver import HTTPServer
+from tornado.web import Application
+
+import gateway.desk
+from gateway.auth_state import AuthState, decode_auth, encode_auth
+from gateway.core import Core
+from gateway.logs import LeftLogs
+from gateway.native import commands
+from gateway.native.engine import NativeEngine
+from gateway.native.plane import Plane, State
+from gateway.native.said import SHORT, Sayings
+from gateway.native.serving import Serving
+from gateway.position import Position, decode, encode, log_of
+from gateway.protocol import Intent, ReaderLimits, Session
+from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError
+from newsfabric.store.memory import MemoryStore
+from newsfabric.tokens import Login
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TABLE = TopicTable(
+    [
+        TopicPolicy(pattern="news.latest", keep=3, latest=True, slow="conflate"),
+        TopicPolicy(pattern="news.*", keep=3, slow="drop_oldest"),
+        TopicPolicy(pattern="user.*", access="owner"),
+        TopicPolicy(pattern="desk.*", access="registered"),
+    ]
+)
+
+OTHER = struct.pack("<HII", 0, 8, 1)
+THIRD = struct.pack("<HII", 0, 9, 1)
+FOREVER_MS = 2**53
+FORTY_TWO = AuthState(
+    Login(user="42", topics=(), issued_ms=1, expires_ms=FOREVER_MS, ends_ms=FOREVER_MS)
+)
+
+
+class CountingStore(MemoryStore):
+    """Counts reads of histories, and of what readers missed; may be spoilt or slow."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE, now_ms=lambda: START_MS)
+        self.reads = 0
+        self.resumes = 0
+        self.spoilt = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def since(self, *args: Any, **kwargs: Any) -> list[Envelope]:
+        self.resumes += 1
+        return await super().since(*args, **kwargs)
+
+    async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
+        self.reads += 1
+        await self.gate.wait()
+        if self.spoilt:
+            raise StoreError("spoilt")
+        return await super().history(*args, **kwargs)
+
+
+class Desk:
+    """A gateway attached to a data plane of ours, which asks as readers would."""
+
+    def __init__(
+        self,
+        core: Core,
+        plane: Plane,
+        serving: Serving,
+        store: CountingStore,
+        fake: FakeDataplane,
+        visit: Visit,
+    ) -> None:
+        self.core, self.plane, self.serving = core, plane, serving
+        self.store, self.fake, self.visit = store, fake, visit
+        self.young_ms = int(time.time() * 1000)
+        # All that an answer is made with goes by this clock.
+        self.now = self.young_ms / 1000 + 1
+        self.texts_read: list[bytes] = []
+
+    def news(self, number: int, **fields: Any) -> Envelope:
+        """Number ``number`` of a log that is younger than the gateway: only what that saw is past.
+
+        It was routed within the last second.
+        """
+        at = self.young_ms + number - START_MS
+        return envelope(number, at=at, epoch=self.young_ms, **fields)
+
+    async def say(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
+        said = verbs_with_auth(auth, text, connection=by) if auth else verbs(text, connection=by)
+        await self.visit.say(said)
+
+    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> Command:
+        """Say ``verb``; the command that comes of it."""
+        await self.say(json.dumps(verb).encode(), auth=auth, by=by)
+        return await self.visit.hear()
+
+    async def subscribed(self, **verb: Any) -> dict[str, Any]:
+        """The answer to a ``subscribe``, which comes at once."""
+        command = await self.ask(action="subscribe", **verb)
+        assert command.name == "subscribe", command
+        return command.fields
+
+    async def replied(self, **verb: Any) -> dict[str, Any]:
+        """The push with which ``verb`` is answered, and nothing else."""
+        command = await self.ask(**verb)
+        assert (command.name, command.fields["connection"]) == ("reply", READER)
+        return dict(json.loads(command.fields["push"]))
+
+    async def leaves(self) -> None:
+        """The data plane goes away, and nobody listens in its place yet."""
+        self.visit.leave()
+        await until(lambda: self.plane.state is State.AWAY)
+        self.fake.close()
+
+
+async def attached(
+    fake: FakeDataplane, plane: Plane, serving: Serving, attachment: int = 1
+) -> Visit:
+    attaching = asyncio.create_task(plane.attach(serving))
+    visit = await fake.visited()
+    await visit.greet(attachment=attachment)
+    await asyncio.wait_for(attaching, 60)
+    return visit
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    path = tmp_path / "control"
+    store = CountingStore()
+    told = GatewaySettings(
+        name="b",
+        region="oregon",
+        native=NativeSettings(socket=path),
+        store_timeout=30.0,
+        replay_bytes=10_000,
+        reader=ReaderLimits(bad_tokens=2),
+        tokens=TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER),
+    )
+    async with fake_dataplane(path) as fake:
+        plane = Plane(told, Path("/nowhere"), path)
+        engine = NativeEngine(told, plane)
+        core = Core(told, TABLE, store, engine)
+        serving = Serving(core, engine, HTTPServer(Application()), asyncio.Event())
+        # It reads who was revoked.
+        await core.gate.start()
+        store.reads = 0
+        visit = await attached(fake, plane, serving)
+        core.follower.begin(LeftLogs((), 0))
+        desk = Desk(core, plane, serving, store, fake, visit)
+        monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
+        monkeypatch.setattr(core.desk._past, "_now", lambda: desk.now)
+        monkeypatch.setattr(core.resumer, "_now", lambda: desk.now)
+        read = Session.read
+
+        def counted(session: Session, text: bytes) -> Intent:
+            desk.texts_read.append(text)
+            return read(session, text)
+
+        monkeypatch.setattr(Session, "read", counted)
+        yield desk
+        await core.close()
+
+
+def past(*numbers: int, topic: str = "news.a", **fields: Any) -> list[Envelope]:
+    """Those of a log that ended long before the gateway began."""
+    return [envelope(number, topic=topic, at=number, **fields) for number in numbers]
+
+
+def seqs(messages: list[dict[str, Any]]) -> list[int]:
+    return [int(json.loads(message["push"])["body"]["headline"]) for message in messages]
+
+
+# One answer each.
+
+
+async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(desk: Desk) -> None:
+    await desk.store.write(past(1, 2))
+    fields = await desk.subscribed(topic="news.a", ref="r")
+    push = json.loads(fields.pop("push"))
+    assert fields == {
+        "connection": READER, "topic": ("news.a", 2), "batch": 0, "seen": 1, "ref": b'"r"',
+        "messages": [],
+    }  # fmt: skip
+    assert decode(push.pop("position"))
+    assert push == {"type": "subscribed", "ref": "r", "topic": "news.a", "recovered": False}
+    assert desk.store.reads == 0
+
+
+async def test_what_becomes_of_slow_readers_of_a_topic_is_told_with_it(desk: Desk) -> None:
+    assert (await desk.subscribed(topic="news.latest"))["topic"] == ("news.latest", 1)
+
+
+async def test_a_ref_is_echoed_as_it_was_said(desk: Desk) -> None:
+    for ref in (1, True, 1.0, "\u00fc"):
+        fields = await desk.subscribed(topic="news.a", ref=ref)
+        assert json.loads(fields["ref"]) == ref
+        assert type(json.loads(fields["ref"])) is type(ref)
+    assert (await desk.subscribed(topic="news.a"))["ref"] == b""
+
+
+async def test_unsubscribe_and_ping(desk: Desk) -> None:
+    command = await desk.ask(action="unsubscribe", topic="news.a", ref=1)
+    push = json.loads(command.fields.pop("push"))
+    assert push == {"type": "unsubscribed", "ref": 1, "topic": "news.a"}
+    assert command == Command("unsubscribe", {"connection": READER, "name": "news.a"})
+    assert await desk.replied(action="ping") == {"type": "pong"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "code"),
+    [
+        ({"action": "subscribe", "topic": "user.7"}, 101),
+        ({"action": "subscribe", "topic": "weather.oslo"}, 102),
+        ({"action": "history", "topic": "user.7"}, 101),
+        ({"action": "read", "topic": "user.7", "id": envelope(1).id}, 101),
+        ({"action": "shout"}, 107),
+    ],
+)
+async def test_refusals_are_replies(desk: Desk, verb: dict[str, Any], code: int) -> None:
+    push = await desk.replied(**verb)
+    assert (push["type"], push["code"]) == ("error", code)
+
+
+async def test_what_is_no_json_is_refused(desk: Desk) -> None:
+    for text in (b"", b"\xff", b"[]"):
+        await desk.say(text)
+        assert json.loads((await desk.visit.hear_named("reply"))["push"])["code"] == 107
+
+
+async def test_a_mark_that_cant_be_sent_is_refused_for_now(desk: Desk) -> None:
+    auth = encode_auth(FORTY_TWO)
+    push = await desk.replied(action="read", topic="user.42", id=envelope(1).id, ref=5, auth=auth)
+    assert (push["code"], push["temporary"], push["ref"]) == (100, True, 5)
+
+
+# Texts.
+
+
+async def test_a_text_is_read_once_whoever_says_it(desk: Desk) -> None:
+    text = b'{"action":"subscribe","topic":"news.a","ref":1}'
+    for by in (READER, OTHER, THIRD):
+        await desk.say(text, by=by)
+        assert (await desk.visit.hear_named("subscribe"))["connection"] == by
+    assert desk.texts_read == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"action":"ping","ref":"' + b"x" * SHORT + b'"}',
+        b'{"action":"subscribe","topic":"user.42"}',
+        b'{"action":"history","topic":"user.42"}',
+        b'{"action":"read","topic":"user.42","id":"' + envelope(1).id.encode() + b'"}',
+        b'{"action":"login","token":"x"}',
+    ],
+    ids=["a long one", "of a mailbox", "of its history", "of its marks", "a token"],
+)
+async def test_a_text_that_is_nobody_elses_is_not_remembered(desk: Desk, text: bytes) -> None:
+    for _ in range(2):
+        await desk.say(text)
+        await desk.visit.hear()
+    assert desk.texts_read == [text, text]
+
+
+async def test_an_answer_counts_in_what_is_remembered_of_its_text(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Room for two texts of 170 bytes, and not for their answers, each of which has more.
+    monkeypatch.setattr(desk.serving._readers, "_said", Sayings(4_600))
+    one, other = ({"topic": "news.a", "ref": letter * 120} for letter in "xy")
+    for verb in (one, other):
+        await desk.subscribed(**verb)
+    before = len(desk.texts_read)
+    await desk.subscribed(**other)
+    assert len(desk.texts_read) == before
+    await desk.subscribed(**one)
+    assert len(desk.texts_read) == before + 1
+
+
+async def test_who_says_the_same_is_answered_the_same_by_name(desk: Desk) -> None:
+    text = b'{"action":"subscribe","topic":"news.latest"}'
+    await desk.visit.say(verbs(text) + verbs(text, connection=OTHER))
+    first, second = [await desk.visit.hear_named("subscribe") for _ in range(2)]
+    assert (first["connection"], second["connection"]) == (READER, OTHER)
+    assert {**first, "connection": OTHER} == second
+
+
+async def test_the_same_text_is_answered_with_the_position_of_the_moment(desk: Desk) -> None:
+    made = desk.news(1, topic="news.b")
+    before = await desk.subscribed(topic="news.a")
+    desk.core.hub.offer(made, desk.now)
+    after = await desk.subscribed(topic="news.a")
+    positions = [json.loads(fields["push"])["position"] for fields in (before, after)]
+    assert [decode(one).covers(log_of(made), 1) for one in positions] == [False, True]
+
+
+# What is replayed.
+
+
+async def test_a_cold_topic_is_read_once_however_many_wait_and_sent_once_to_the_rest(
+    desk: Desk,
+) -> None:
+    await desk.store.write(past(*range(5)))
+    desk.store.gate.clear()
+    text = b'{"action":"subscribe","topic":"news.a","rewind":2}'
+    for by in (READER, OTHER, THIRD):
+        await desk.say(text, by=by)
+    # They don't keep the others waiting.
+    assert await desk.replied(action="ping") == {"type": "pong"}
+    desk.store.gate.set()
+    first = await desk.visit.hear_named("subscribe")
+    assert (first["connection"], first["batch"], seqs(first["messages"])) == (READER, 0, [3, 4])
+    batch = await desk.visit.hear_named("batch")
+    assert batch == {"number": 1, "topic": ("news.a", 2), "messages": first["messages"]}
+    for by in (OTHER, THIRD):
+        answer = await desk.visit.hear_named("subscribe")
+        assert answer == {**first, "connection": by, "batch": 1, "messages": []}
+    assert desk.store.reads == 1
+
+
+async def test_a_rewind_beyond_memory_brings_the_older_ones_along(desk: Desk) -> None:
+    await desk.store.write(past(*range(9)))
+    fields = await desk.subscribed(topic="news.a", rewind=7)
+    assert (fields["batch"], seqs(fields["messages"])) == (0, [2, 3, 4, 5, 6, 7, 8])
+
+
+async def test_the_newest_version_of_each_key_is_sent(desk: Desk) -> None:
+    old, new = past(1, 2, topic="news.latest", key="k", version=1)
+    await desk.store.write([old, *past(3, topic="news.latest", key="l", version=7), new])
+    fields = await desk.subscribed(topic="news.latest")
+    assert [(m["key"], m["version"]) for m in fields["messages"]] == [("k", 1), ("l", 7)]
+    assert seqs(fields["messages"]) == [2, 3]
+
+
+async def test_of_more_than_one_replay_may_have_the_newest_are_sent(desk: Desk) -> None:
+    bodies = [b'{"headline": %d, "text": "%s"}' % (n, b"x" * 4_000) for n in range(3)]
+    made = [envelope(n, topic="news.a", at=n, body=body) for n, body in enumerate(bodies)]
+    await desk.store.write(made)
+    fields = await desk.subscribed(topic="news.a", rewind=3)
+    assert seqs(fields["messages"]) == [1, 2]
+
+
+async def test_who_asks_after_something_came_is_given_it_too(desk: Desk) -> None:
+    await desk.store.write(past(1, 2))
+    verb = {"topic": "news.a", "rewind": 3}
+    assert seqs((await desk.subscribed(**verb))["messages"]) == [1, 2]
+    desk.core.hub.offer(desk.news(3, topic="news.a"), desk.now)
+    # The first who is given just this: it isn't sent as a batch.
+    fields = await desk.subscribed(**verb)
+    assert (fields["batch"], seqs(fields["messages"])) == (0, [1, 2, 3])
+    assert (await desk.ask(action="subscribe", **verb)).name == "batch"
+
+
+async def test_a_batch_goes_on_being_sent_when_only_the_position_is_another(desk: Desk) -> None:
+    await desk.store.write(past(1, 2))
+    verb = {"topic": "news.a", "rewind": 2}
+    await desk.subscribed(**verb)
+    assert (await desk.ask(action="subscribe", **verb)).name == "batch"
+    before = await desk.visit.hear_named("subscribe")
+    made = desk.news(1, topic="news.b")
+    desk.core.hub.offer(made, desk.now)
+    after = await desk.subscribed(**verb)
+    assert (before["batch"], after["batch"], after["messages"]) == (1, 1, [])
+    assert decode(json.loads(after["push"])["position"]).covers(log_of(made), 1)
+
+
+async def test_a_batch_that_the_data_plane_has_forgotten_is_sent_again(desk: Desk) -> None:
+    def verb(number: int) -> dict[str, Any]:
+        return {"topic": f"news.t{number}", "rewind": 2}
+
+    most = commands.MOST_BATCHES
+    for number in range(1, most + 2):
+        await desk.store.write(past(2 * number, 2 * number + 1, topic=f"news.t{number}"))
+    for number in range(1, most + 2):
+        assert (await desk.subscribed(**verb(number)))["batch"] == 0
+        asked = await desk.ask(action="subscribe", **verb(number))
+        assert (asked.name, asked.fields["number"]) == ("batch", number)
+        assert (await desk.visit.hear_named("subscribe"))["batch"] == number
+    # The second one is there still, the first one isn't.
+    assert (await desk.subscribed(**verb(2)))["batch"] == 2
+    again = await desk.ask(action="subscribe", **verb(1))
+    assert (again.name, again.fields["number"]) == ("batch", most + 2)
+    assert seqs(again.fields["messages"]) == [2, 3]
+    assert (await desk.visit.hear_named("subscribe"))["batch"] == most + 2
+
+
+async def test_who_is_given_the_same_gets_a_batch_whatever_its_verb_says(desk: Desk) -> None:
+    await desk.store.write(past(1, 2))
+    assert (await desk.subscribed(topic="news.a", rewind=2, ref=1))["batch"] == 0
+    asked = await desk.ask(action="subscribe", topic="news.a", rewind=2, ref=2)
+    assert (asked.name, seqs(asked.fields["messages"])) == ("batch", [1, 2])
+    await desk.visit.hear_named("subscribe")
+    for ref in (3, "x" * 60):
+        answer = await desk.subscribed(topic="news.a", rewind=2, ref=ref)
+        assert (answer["batch"], answer["messages"]) == (1, [])
+
+
+async def test_a_verb_that_cant_be_answered_ends_its_connection(
+    desk: Desk, expect_error_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("a bug of ours")
+
+    expect_error_log("a verb can't be answered")
+    monkeypatch.setattr(desk.core.hub, "position", breaks)
+    closed = await desk.ask(action="subscribe", topic="news.a")
+    assert closed.name == "close"
+
+
+async def test_history_comes_from_memory_else_from_the_store(desk: Desk) -> None:
+    await desk.store.write(past(*range(9)))
+    verb = {"action": "history", "topic": "news.a", "limit": 2, "ref": 3}
+    push = await desk.replied(**verb)
+    assert [message["body"]["headline"] for message in push.pop("messages")] == [7, 8]
+    assert push == {"type": "history", "ref": 3, "topic": "news.a", "more": True}
+    assert desk.store.reads == 1
+    await desk.replied(**verb)
+    assert desk.store.reads == 1
+    push = await desk.replied(**verb, before=past(2)[0].id)
+    assert [message["body"]["headline"] for message in push["messages"]] == [0, 1]
+    assert desk.store.reads == 2
+
+
+async def test_without_the_store_subscribing_works_and_history_is_refused(desk: Desk) -> None:
+    desk.store.spoilt = True
+    fields = await desk.subscribed(topic="news.a", rewind=2)
+    assert (fields["batch"], fields["messages"]) == (0, [])
+    push = await desk.replied(action="history", topic="news.a", ref=3)
+    assert (push["code"], push["temporary"], push["ref"]) == (100, True, 3)
+
+
+async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(
+    desk: Desk,
+) -> None:
+    made = [desk.news(n) for n in range(1, 7)]
+    logs = desk.core.hub.logs
+    logs.heard(log_of(made[0]), 0, 0, sent_ms=int(desk.now * 1000), now=desk.core.clock())
+    begin = desk.core.hub.position(desk.now)
+    # Memory has three of them; the sixth is still to come, on the feed or by its number.
+    for one in made[:5]:
+        desk.core.hub.offer(one, desk.now)
+    await desk.store.write(made)
+    verb = {"topic": "news.breaking", "ref": 1, "position": begin}
+    first = await desk.subscribed(**verb)
+    push = json.loads(first["push"])
+    assert (push["recovered"], push["ref"], push["position"]) == (True, 1, begin)
+    assert (first["batch"], seqs(first["messages"])) == (0, [1, 2, 3, 4, 5])
+    batch = await desk.ask(action="subscribe", **verb)
+    assert batch == Command(
+        "batch", {"number": 1, "topic": ("news.breaking", 2), "messages": first["messages"]}
+    )
+    second = await desk.visit.hear_named("subscribe")
+    assert second == {**first, "batch": 1, "messages": []}
+    assert await desk.subscribed(**verb) == second
+    assert desk.store.resumes == 1
+
+
+async def test_who_has_missed_nothing_is_told_the_position_of_the_moment(desk: Desk) -> None:
+    made = desk.news(1)
+    desk.core.hub.offer(made, desk.now)
+    begin = desk.core.hub.position(desk.now)
+    verb = {"topic": "news.breaking", "position": begin}
+    for topic in ("news.b", "news.c"):
+        desk.core.hub.offer(desk.news(2 + (topic == "news.c"), topic=topic), desk.now)
+        for _ in range(2):
+            fields = await desk.subscribed(**verb)
+            assert (fields["batch"], fields["messages"]) == (0, [])
+            push = json.loads(fields["push"])
+            assert (push["recovered"], push["position"]) == (
+                True, desk.core.hub.position(desk.now)
+            )  # fmt: skip
+    assert json.loads(fields["push"])["position"] != begin
+
+
+async def test_who_resumes_with_more_than_one_replay_may_have_is_told_so(desk: Desk) -> None:
+    long = [
+        desk.news(n, body=b'{"headline": %d, "text": "%s"}' % (n, b"x" * 4_000)) for n in (1, 2, 3)
+    ]
+    logs = desk.core.hub.logs
+    logs.heard(log_of(long[0]), 0, 0, sent_ms=int(desk.now * 1000), now=desk.core.clock())
+    begin = desk.core.hub.position(desk.now)
+    for one in long:
+        desk.core.hub.offer(one, desk.now)
+    fields = await desk.subscribed(topic="news.breaking", position=begin)
+    push = json.loads(fields["push"])
+    assert (push["recovered"], push["reason"]) == (False, "too_large")
+    assert push["position"] == desk.core.hub.position(desk.now)
+    assert seqs(fields["messages"]) == [2, 3]
+
+
+async def test_a_position_that_is_too_old_for_all_is_answered_as_far_as_there_is_anything(
+    desk: Desk,
+) -> None:
+    first, second = past(1, 2, topic="news.latest", key="k")
+    await desk.store.write([first, second, *past(3, topic="news.latest", key="l")])
+    ancient = encode(Position(START_MS - 10**9, {}))
+    fields = await desk.subscribed(topic="news.latest", position=ancient)
+    push = json.loads(fields["push"])
+    assert (push["recovered"], push["reason"]) == (False, "expired")
+    assert seqs(fields["messages"]) == [1, 2, 3]
+
+
+async def test_a_position_that_is_too_old_for_all_is_answered_with_the_rewind_if_there_is_one(
+    desk: Desk,
+) -> None:
+    await desk.store.write(past(1, 2, 3, topic="news.latest", key="k"))
+    ancient = encode(Position(START_MS - 10**9, {}))
+    fields = await desk.subscribed(topic="news.latest", position=ancient, rewind=2)
+    push = json.loads(fields["push"])
+    assert (push["recovered"], push["reason"]) == (False, "expired")
+    assert seqs(fields["messages"]) == [2, 3]
+
+
+# Who a reader is.
+
+
+async def test_an_auth_state_says_who_speaks(desk: Desk) -> None:
+    auth = encode_auth(FORTY_TWO)
+    fields = await desk.subscribed(topic="user.42", auth=auth)
+    push = json.loads(fields["push"])
+    assert (fields["connection"], push["topic"], push["recovered"]) == (READER, "user.42", True)
+    assert (await desk.replied(action="subscribe", topic="user.7", auth=auth))["code"] == 103
+
+
+async def test_the_same_text_is_answered_by_who_says_it(desk: Desk) -> None:
+    verb = {"action": "subscribe", "topic": "desk.plans"}
+    auth = encode_auth(FORTY_TWO)
+    for _ in range(2):
+        assert (await desk.replied(**verb))["code"] == 101
+        assert (await desk.ask(**verb, auth=auth)).name == "subscribe"
+    assert len(desk.texts_read) == 1
+
+
+async def test_with_an_auth_state_that_another_release_made_one_is_a_stranger(desk: Desk) -> None:
+    verb = {"action": "subscribe", "topic": "user.42"}
+    assert (await desk.replied(**verb, auth=b"of another release"))["code"] == 101
+    fields = await desk.subscribed(topic="news.a", auth=b"of another release")
+    assert fields["topic"] == ("news.a", 2)
+
+
+async def test_who_logs_in_is_given_an_auth_state(desk: Desk) -> None:
+    auth = encode_auth(AuthState(None, 1))
+    command = await desk.ask(action="login", token=token("42"), ref="r", auth=auth)
+    assert (command.name, command.fields["connection"], command.fields["user"]) == (
+        "auth", READER, "42",
+    )  # fmt: skip
+    push = json.loads(command.fields["push"])
+    assert (push["type"], push["user"], push["ref"]) == ("logged_in", "42", "r")
+    auth = decode_auth(command.fields["blob"])
+    assert auth.login is not None
+    # What it did before isn't forgotten.
+    assert (auth.login.user, auth.bad_tokens) == ("42", 1)
+    assert command.fields["ends_ms"] == auth.login.ends_ms
+    fields = await desk.subscribed(topic="user.42", auth=command.fields["blob"])
+    assert fields["topic"] == ("user.42", 2)
+
+
+async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_end(
+    desk: Desk,
+) -> None:
+    first = await desk.ask(action="login", token="x")
+    assert (first.name, first.fields["user"]) == ("auth", "")
+    assert json.loads(first.fields["push"])["code"] == 101
+    assert decode_auth(first.fields["blob"]) == AuthState(None, 1)
+    second = await desk.ask(action="login", token="x", auth=first.fields["blob"])
+    assert decode_auth(second.fields["blob"]) == AuthState(None, 2)
+    closed = await desk.visit.hear_named("close")
+    assert (closed["connection"], closed["name"]) == (READER, "invalid_token")
+
+
+# Attachments, and room.
+
+
+async def test_answers_that_come_after_their_attachment_arent_sent(
+    desk: Desk, tmp_path: Path
+) -> None:
+    await desk.store.write(past(1, 2))
+    desk.store.gate.clear()
+    text = b'{"action":"subscribe","topic":"news.a","rewind":2}'
+    await desk.say(text)
+    await desk.say(text, by=OTHER)
+    await desk.say(b'{"action":"history","topic":"news.a"}', by=THIRD)
+    assert await desk.replied(action="ping") == {"type": "pong"}
+    await desk.leaves()
+    async with fake_dataplane(tmp_path / "control") as fake:
+        desk.visit = await attached(fake, desk.plane, desk.serving, attachment=2)
+        desk.store.gate.set()
+        # The topic's past is worth knowing whoever asked for it.
+        await until(lambda: desk.core.hub.is_warm("news.a"))
+        assert await desk.replied(action="ping") == {"type": "pong"}
+        # The readers' verbs come again.
+        await desk.say(text)
+        answer = await desk.visit.hear_named("subscribe")
+        assert (answer["batch"], seqs(answer["messages"])) == (0, [1, 2])
+        assert desk.store.reads == 1
+
+
+async def test_what_one_attachment_had_is_sent_anew_to_the_next(desk: Desk, tmp_path: Path) -> None:
+    await desk.store.write(past(1, 2))
+    verb = {"topic": "news.a", "rewind": 2}
+    await desk.subscribed(**verb)
+    assert (await desk.ask(action="subscribe", **verb)).fields["number"] == 1
+    await desk.visit.hear_named("subscribe")
+    await desk.leaves()
+    async with fake_dataplane(tmp_path / "control") as fake:
+        desk.visit = await attached(fake, desk.plane, desk.serving, attachment=2)
+        first = await desk.subscribed(**verb)
+        assert (first["batch"], seqs(first["messages"])) == (0, [1, 2])
+        batch = await desk.ask(action="subscribe", **verb)
+        assert (batch.name, batch.fields["number"]) == ("batch", 2)
+        assert (await desk.visit.hear_named("subscribe"))["batch"] == 2
+
+
+async def test_nothing_is_read_for_a_reader_until_its_data_plane_takes_what_there_is(
+    desk: Desk,
+) -> None:
+    await desk.store.write(past(1, 2))
+    huge = commands.reply(READER, bytes(12 << 20))
+    for _ in range(2):
+        desk.plane.send(huge)
+    assert desk.plane.full
+    desk.serving.verb(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
+    await desk.visit.hear_named("reply")
+    # As much as before waits still.
+    assert (desk.plane.full, desk.store.reads) == (True, 0)
+    await desk.visit.hear_named("reply")
+    assert seqs((await desk.visit.hear_named("subscribe"))["messages"]) == [1, 2]
+    assert desk.store.reads == 1
+
+
+async def test_what_was_missed_is_looked_up_when_the_data_plane_takes_it(desk: Desk) -> None:
+    made = [desk.news(n) for n in range(1, 6)]
+    logs = desk.core.hub.logs
+    logs.heard(log_of(made[0]), 0, 0, sent_ms=int(desk.now * 1000), now=desk.core.clock())
+    begin = desk.core.hub.position(desk.now)
+    for one in made[:4]:
+        desk.core.hub.offer(one, desk.now)
+    await desk.store.write(made)
+    for _ in range(2):
+        desk.plane.send(commands.reply(READER, bytes(12 << 20)))
+    verb = {"action": "subscribe", "topic": "news.breaking", "position": begin}
+    desk.serving.verb(READER, b"", json.dumps(verb).encode())
+    await desk.visit.hear_named("reply")
+    assert desk.plane.full
+    assert desk.store.resumes == 0
+    desk.core.hub.offer(made[4], desk.now)
+    await desk.visit.hear_named("reply")
+    answer = await desk.visit.hear_named("subscribe")
+    assert seqs(answer["messages"]) == [1, 2, 3, 4, 5]
+    assert json.loads(answer["push"])["recovered"]

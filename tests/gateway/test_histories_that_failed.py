@@ -1,0 +1,203 @@
+"""Histories in which gateways lost a message without a word when they went by times, not by logs.
+
+Each was found by a dice and is of one kind with others; here it is played on the whole gateway
+(tests/support/log_fabric.py). Dublin is cut off, from gateways of Oregon and from their store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from log_fabric import AWAY, BEGAN, HOME, TOPIC, Fabric, Reader, Written
+from quick_time import run
+
+from gateway.core import Core
+
+LOST: tuple[float, ...] = ()
+AT_ONCE = (0.0,)
+
+
+def played(history: Callable[[Fabric], Coroutine[None, None, None]]) -> None:
+    async def whole() -> None:
+        fabric = Fabric()
+        await history(fabric)
+        await fabric.end()
+
+    run(whole(), began=BEGAN)
+
+
+async def routes(fabric: Fabric, one: Written, count: int, way: tuple[float, ...]) -> None:
+    for _ in range(count):
+        fabric.route(one, "routed", way, next(fabric.messages))
+        await asyncio.sleep(0.01)
+
+
+def core_of(fabric: Fabric) -> Core:
+    assert fabric.core is not None
+    return fabric.core
+
+
+def given(fabric: Fabric) -> int:
+    """How many messages the reader who stays was given, each once."""
+    assert fabric.reader.twice == []
+    return len(fabric.reader.got)
+
+
+async def begins(fabric: Fabric) -> None:
+    """A gateway begins, and a reader comes to it."""
+    await fabric.end()
+    fabric.reader = Reader()
+    fabric.stores.replicate()
+    await fabric.begin()
+
+
+async def cut(fabric: Fabric) -> None:
+    fabric.stores.replicate()
+    fabric.stores.is_cut = True
+
+
+async def healed(fabric: Fabric) -> None:
+    """What Dublin has comes, and the directory is read again."""
+    fabric.stores.is_cut = False
+    fabric.stores.replicate()
+    await asyncio.sleep(20.0)
+
+
+async def resumed(fabric: Fabric, position: str) -> tuple[set[str | None], bool]:
+    """What a reader who comes with ``position`` is given, and whether it was told that is all."""
+    recalled = await core_of(fabric).resumer.recover(TOPIC, position)
+    return {one.envelope.message_id for one in recalled.publications}, recalled.recovered
+
+
+def position(fabric: Fabric) -> str:
+    core = core_of(fabric)
+    return core.hub.position(BEGAN + asyncio.get_running_loop().time())
+
+
+def test_what_a_router_routed_that_began_just_before_us_is_looked_for() -> None:
+    """Seeds 903, 2034, 2370, 3141 and 3811 of repair: nothing of it was stored when we began."""
+
+    async def history(fabric: Fabric) -> None:
+        young = fabric.starts_log(HOME)
+        await asyncio.sleep(10.0)
+        await begins(fabric)
+        await routes(fabric, young, 2, LOST)
+        await routes(fabric, young, 1, AT_ONCE)
+        await asyncio.sleep(2.0)
+        assert given(fabric) == 3
+
+    played(history)
+
+
+def test_what_was_missing_is_looked_for_by_the_next_control_plane_too() -> None:
+    """Seed 87539 of repair: the one before died while it looked."""
+
+    async def history(fabric: Fabric) -> None:
+        stranger = fabric.starts_log(AWAY)
+        await asyncio.sleep(10.0)
+        await begins(fabric)
+        # The first that is heard is number 3, and its store can't be asked.
+        await routes(fabric, stranger, 2, LOST)
+        await routes(fabric, stranger, 1, AT_ONCE)
+        fabric.stores.is_cut = True
+        await asyncio.sleep(2.0)
+        await fabric.leave()
+        await fabric.restart()
+        await asyncio.sleep(2.0)
+        assert given(fabric) == 1
+        await healed(fabric)
+        assert given(fabric) == 3
+
+    played(history)
+
+
+def test_a_position_made_within_a_cut_stands_for_no_log_that_wasnt_listed() -> None:
+    """Seeds 2468, 3794, 7229, 9329, 13109 and 19242 of resume: its time stood for that log."""
+
+    async def history(fabric: Fabric) -> None:
+        fabric.stores.is_cut = True
+        unheard = fabric.starts_log(AWAY)
+        await asyncio.sleep(10.0)
+        await routes(fabric, unheard, 2, LOST)
+        fabric.lists(unheard)
+        await begins(fabric)
+        await asyncio.sleep(3_000.0)
+        token = position(fabric)
+        fabric.stores.is_cut = False
+        # For this gateway both are past.
+        await begins(fabric)
+        assert core_of(fabric).hub.logs.gave(unheard.log, 2)
+        assert await resumed(fabric, token) == ({"m-1", "m-2"}, True)
+
+    played(history)
+
+
+def test_the_past_of_a_log_that_was_cut_off_when_we_began_is_given_to_who_was_connected() -> None:
+    """Seeds 11702 and 17814 of resume: it counted as seen as soon as it was heard again."""
+
+    async def history(fabric: Fabric) -> None:
+        far = fabric.starts_log(AWAY)
+        await routes(fabric, far, 1, LOST)
+        fabric.lists(far)
+        await cut(fabric)
+        await routes(fabric, far, 2, LOST)
+        await begins(fabric)
+        await asyncio.sleep(700.0)
+        token = position(fabric)
+        fabric.stores.is_cut = False
+        await routes(fabric, far, 1, AT_ONCE)
+        await healed(fabric)
+        # All but number 1, which is past.
+        assert given(fabric) == 3
+        # Who was cut off before that lacks them, and has number 1.
+        assert await resumed(fabric, token) == ({"m-2", "m-3", "m-4"}, True)
+
+    played(history)
+
+
+def test_who_resumes_right_after_a_cut_takes_nothing_from_those_who_are_connected() -> None:
+    """Seed 28431 of resume: what one was given from the store counted as given to all."""
+
+    async def history(fabric: Fabric) -> None:
+        far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
+        await cut(fabric)
+        await routes(fabric, far, 2, LOST)
+        await begins(fabric)
+        await asyncio.sleep(60.0)
+        token = position(fabric)
+        fabric.stores.is_cut = False
+        fabric.stores.replicate()
+        fabric.tick(far, AT_ONCE)
+        await asyncio.sleep(0.01)
+        # The store has both, and neither was given here: they come live to all.
+        assert await resumed(fabric, token) == (set(), True)
+        assert given(fabric) == 0
+        # One comes as another copy first.
+        fabric.route(near, "routed", AT_ONCE, 1)
+        await asyncio.sleep(0.01)
+        assert given(fabric) == 1
+        await asyncio.sleep(20.0)
+        assert given(fabric) == 2
+
+    played(history)
+
+
+def test_what_a_router_routed_that_died_within_the_cut_is_given_to_who_stayed() -> None:
+    """Seed 28278 of resume: nobody heard of it, and after an hour every position covered it."""
+
+    async def history(fabric: Fabric) -> None:
+        fabric.stores.is_cut = True
+        dead = fabric.starts_log(AWAY)
+        await routes(fabric, dead, 2, LOST)
+        await begins(fabric)
+        fabric.dies(dead)
+        fabric.closes(dead)
+        await asyncio.sleep(4_000.0)
+        token = position(fabric)
+        assert given(fabric) == 0
+        await healed(fabric)
+        assert given(fabric) == 2
+        assert await resumed(fabric, token) == ({"m-1", "m-2"}, True)
+
+    played(history)

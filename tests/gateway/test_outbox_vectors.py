@@ -1,0 +1,131 @@
+"""The data plane's outbox, identities and token bucket are tested against what ours do.
+
+What ours answer to random operations is in ``gateway/dataplane/tests/vectors/outbox.txt``, which
+``gateway/dataplane/tests/outbox.rs`` replays. Here it is checked that the file says what
+they answer today; ``python tests/gateway/test_outbox_vectors.py`` writes it anew.
+
+A line is an operation, and behind `` : `` the answer. Clocks are multiples of 125 ms, so that
+seconds as floats are exact.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gateway.identities import SeenIdentities
+from gateway.outbox import Account, Outbox, OutboxLimits
+from gateway.protocol import ReaderLimits, Session
+from gateway.publication import Publication
+from newsfabric.envelope import Envelope, id_of
+from newsfabric.topics import SlowPolicy, TopicPolicy, TopicTable
+
+FILE: Final = Path(__file__).parents[2] / "gateway/dataplane/tests/vectors/outbox.txt"
+START_MS: Final = 1_700_000_000_000
+TICK_MS: Final = 125
+ROUNDS: Final = 16
+STEPS: Final = 60
+
+SLOW: Final[tuple[SlowPolicy, ...]] = ("conflate", "drop_oldest", "disconnect")
+TABLE: Final = TopicTable([TopicPolicy(pattern=f"slow.{slow}", slow=slow) for slow in SLOW])
+
+
+def envelope(slow: SlowPolicy, key: str | None, version: int | None) -> Envelope:
+    return Envelope(
+        id=id_of(START_MS, 7),
+        identity=7,
+        topic=f"slow.{slow}",
+        body=b"1",
+        published_ms=START_MS,
+        origin="eu",
+        router="r",
+        epoch=0,
+        seq=0,
+        key=key,
+        version=version,
+    )
+
+
+def text(one: Envelope) -> str:
+    version = -1 if one.version is None else one.version
+    return f"{one.id.replace('-', '')}/{version}/{one.key or '-'}"
+
+
+def frame(number: int, size: int) -> bytes:
+    return (f"{number:04}" * size)[:size].encode()
+
+
+def outbox_lines(dice: random.Random) -> Iterator[str]:
+    yield "outbox 2500 1500 1000"
+    box = Outbox(OutboxLimits(hard_bytes=2500, soft_bytes=1500, soft_seconds=1.0), Account())
+    now = 0
+    for number in range(STEPS):
+        now += TICK_MS * dice.randrange(4)
+        size, roll = dice.randrange(4, 500), dice.randrange(10)
+        if roll < 6:
+            slow, key, version = dice.choice(SLOW), dice.choice("ab-"), dice.randrange(-1, 5)
+            one = envelope(slow, None if key == "-" else key, None if version < 0 else version)
+            policy = TABLE.find(one.topic)
+            assert policy is not None
+            publication = Publication(one, policy, None)
+            fits = box.push(frame(number, size), publication, now / 1000)
+            said = f"push {number} {size} {now} {slow} {text(one)}"
+        elif roll < 7:
+            fits = box.push_firm(frame(number, size), now / 1000)
+            said = f"firm {number} {size} {now}"
+        elif roll < 9:
+            taken = box.take(size * 2)
+            numbers = "".join(f" {int(one[:4])}" for one in taken)
+            yield f"take {sum(map(len, taken))} :{numbers}"
+            continue
+        else:
+            yield f"clear : {box.clear()}" if size < 100 else f"len : {len(box)}"
+            continue
+        dropped = box.take_dropped()
+        counts = f"{dropped.get('conflate', 0)} {dropped.get('drop_oldest', 0)}"
+        yield f"{said} : {int(fits)} {box.pending_bytes} {counts}"
+
+
+def seen_lines(dice: random.Random) -> Iterator[str]:
+    limit = dice.randrange(5, 40)
+    yield f"seen 20000 {limit}"
+    seen = SeenIdentities(seconds=20.0, limit=limit)
+    now = START_MS
+    for _ in range(STEPS):
+        now += TICK_MS * dice.randrange(60)
+        one, other = dice.randrange(50), dice.randrange(50)
+        seen.add(one, now / 1000)
+        yield f"add {id_of(0, one).replace('-', '')} {now} : {len(seen)}"
+        yield f"has {id_of(0, other).replace('-', '')} : {int(other in seen)}"
+
+
+def bucket_lines(dice: random.Random) -> Iterator[str]:
+    verbs, rate, refusals = dice.randrange(1, 8), dice.randrange(1, 8), dice.randrange(4)
+    yield f"bucket {verbs} {rate} {refusals}"
+    limits = ReaderLimits(verbs=verbs, verbs_per_second=rate, refusals=refusals)
+    session = Session(TABLE, limits, 0.0)
+    now = 0
+    for _ in range(STEPS):
+        now += TICK_MS * dice.choice([0, 0, 0, 1, 4, 16])
+        yield f"admit {now} : {session.admit(now / 1000).value}"
+
+
+def vectors() -> str:
+    """All lines; the same ones every time."""
+    dice = random.Random(1812)
+    lines: list[str] = []
+    for _ in range(ROUNDS):
+        lines += outbox_lines(dice)
+        lines += seen_lines(dice)
+        lines += bucket_lines(dice)
+    return "\n".join(lines) + "\n"
+
+
+def test_the_data_planes_vectors_are_what_the_hub_answers_today() -> None:
+    assert FILE.read_text() == vectors()
+
+
+if __name__ == "__main__":
+    FILE.write_text(vectors())

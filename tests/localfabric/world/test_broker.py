@@ -1,0 +1,96 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.broker import Broker, answers, configuration, entrance, environment
+from localfabric.world.processes import MARKER
+from localfabric.world.rabbitmq_home import RabbitmqHome
+
+HOME = RabbitmqHome(
+    version="3.10.8", sbin=Path("/r/sbin"), epmd=Path("/r/epmd"), environment={"PATH": "/r/sbin"}
+)
+
+
+def broker(**fields: object) -> Broker:
+    defaults = {
+        "name": "oregon-core-1",
+        "folder": Path("/w/brokers/oregon-core-1"),
+        "amqp_port": 1,
+        "management_port": 2,
+        "distribution_port": 3,
+        "epmd_port": 4,
+    }
+    return Broker(**{**defaults, **fields})  # type: ignore[arg-type]
+
+
+def test_all_its_listeners_are_on_loopback() -> None:
+    lines = configuration(broker(), "3.10.8").splitlines()
+    assert "listeners.tcp.default = 127.0.0.1:1" in lines
+    assert "management.tcp.ip = 127.0.0.1" in lines
+
+
+def test_how_large_frames_and_messages_may_be_is_said_aloud_and_less_at_an_entrance() -> None:
+    inside = configuration(broker(), "3.10.8").splitlines()
+    assert {"frame_max = 131072", "max_message_size = 1048576"} <= set(inside)
+    outside = configuration(entrance(broker()), "4.0.5").splitlines()
+    assert {"frame_max = 65536", "max_message_size = 131072"} <= set(outside)
+
+
+def test_it_is_told_to_stamp_messages_only_where_it_knows_how() -> None:
+    stamp = "message_interceptors.incoming.set_header_timestamp.overwrite = false"
+    assert stamp in configuration(broker(), "3.13.7")
+    assert stamp in configuration(broker(), "4.0.5")
+    assert "interceptors" not in configuration(broker(), "3.10.8")
+
+
+def test_nodes_of_a_cluster_are_told_all_of_each_other() -> None:
+    text = configuration(broker(peers=("a", "b")), "3.10.8")
+    assert "cluster_formation.classic_config.nodes.1 = a@localhost" in text
+    assert "cluster_formation.classic_config.nodes.2 = b@localhost" in text
+    assert "cluster_formation" not in configuration(broker(), "3.10.8")
+
+
+def test_a_persons_own_rabbitmq_settings_do_not_leak_into_a_node() -> None:
+    person = {
+        "RABBITMQ_NODENAME": "mine@host",
+        "RABBITMQ_PLUGINS_DIR": "/mine",
+        "ERL_FLAGS": "+mine",
+        "NOTIFY_SOCKET": "/run/mine",
+        "LANG": "C.UTF-8",
+    }
+    found = environment(broker(), HOME, person, marker=Path("/w"), erlang=Path("/w/erlang"))
+    assert found["RABBITMQ_NODENAME"] == "oregon-core-1@localhost"
+    assert found["LANG"] == "C.UTF-8"
+    assert found[MARKER] == "/w"
+    assert not {"RABBITMQ_PLUGINS_DIR", "ERL_FLAGS", "NOTIFY_SOCKET"} & set(found)
+
+
+@pytest.mark.broker
+def test_a_killed_node_comes_back_on_the_same_ports(
+    rabbitmq_factory: Callable[[], LocalNode],
+) -> None:
+    node = rabbitmq_factory()
+    node.start()
+    assert answers(node.broker.amqp_port)
+    assert node.ctl("eval", "node().").strip() == "node@localhost"
+    node.kill()
+    assert not answers(node.broker.amqp_port)
+    node.start()
+    assert answers(node.broker.amqp_port)
+
+
+@pytest.mark.broker
+def test_a_node_that_cannot_start_says_why(rabbitmq_factory: Callable[[], LocalNode]) -> None:
+    node = rabbitmq_factory()
+    node.broker.folder.mkdir(parents=True)
+    (node.broker.folder / "advanced.config").write_text("this is no Erlang term")
+    with pytest.raises(Exception, match=r"(?s)node died.*advanced"):
+        node.start(timeout=60)
+
+
+def test_silence_and_other_protocols_are_no_broker(unused_tcp_port: int) -> None:
+    assert not answers(unused_tcp_port)
+    assert os.environ.get(MARKER) is None

@@ -1,0 +1,136 @@
+"""A core cluster in memory, and a router on it, for tests of the wholesale services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from newsfabric import control, topology
+from newsfabric.amqp import Declare, Message, Properties
+from newsfabric.amqp.stub import StubBroker, StubLink
+from newsfabric.control import Receipt, Tick
+from newsfabric.envelope import Envelope, decode
+from newsfabric.races import Races
+from newsfabric.store import Store
+from newsfabric.store.logs import Log
+from newsfabric.topics import TopicTable
+from wholesale.router import counters
+from wholesale.router.listing import awake_clock
+from wholesale.router.router import Router
+from wholesale.source import QueueSource
+
+EPOCH = 1_735_689_600_000
+TIMEOUT = 60.0
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    """Let the loop turn until ``holds()``; TimeoutError when it never does."""
+    async with asyncio.timeout(TIMEOUT):
+        while not holds():  # noqa: ASYNC110 - what is awaited has no event of its own
+            await asyncio.sleep(0)
+
+
+def message(topic: str = "news.world", body: bytes = b"{}", **properties: Any) -> Message:
+    return Message(topic, body, Properties(**properties))
+
+
+@dataclasses.dataclass
+class CoreCluster:
+    """A core cluster in memory with taps on what a router sends out."""
+
+    broker: StubBroker
+    link: StubLink
+    store: Store
+    topics: TopicTable
+
+    def __post_init__(self) -> None:
+        self.taps: dict[str, str] = {}
+        self.seen: dict[str, list[Message]] = {}
+
+    async def open(self) -> None:
+        part = topology.core(self.topics, ["oregon-core-1"])
+
+        async def declare(broker: Declare) -> None:
+            await topology.declare_part(broker, part)
+
+        await self.link.on_connect(declare)
+        for exchange in ("postoffice", "outbound", "rejected", "receipts"):
+            self.taps[exchange] = self.broker.tap(exchange)
+            self.seen[exchange] = []
+
+    def publish(self, *messages: Message) -> None:
+        for each in messages:
+            self.broker.publish("intake", each)
+
+    def arrived(self, exchange: str) -> list[Message]:
+        """Everything that was published to ``exchange`` so far, ticks left out."""
+        new = self.broker.take(self.taps[exchange])
+        self.seen[exchange] += [m for m in new if m.properties.type != control.TICK]
+        return self.seen[exchange]
+
+    def envelopes(self, exchange: str = "postoffice") -> list[Envelope]:
+        return [decode(m) for m in self.arrived(exchange)]
+
+    def receipts(self) -> list[Receipt]:
+        return [control.decode_receipt(m) for m in self.arrived("receipts")]
+
+    def ticks(self) -> list[Tick]:
+        found = self.broker.take(self.taps["postoffice"])
+        return [control.decode_tick(m) for m in found if m.properties.type == control.TICK]
+
+    async def none_owed(self, router: Router) -> None:
+        """Wait until the broker has nothing left and the router owes nothing."""
+        await until(lambda: all(self.broker.depth(q) == 0 for q in topology.router_queues()))
+        async with asyncio.timeout(TIMEOUT):
+            await router.settled()
+
+
+@contextlib.asynccontextmanager
+async def running(
+    core: CoreCluster,
+    *,
+    name: str = "oregon-router-1",
+    link: StubLink | None = None,
+    now_ms: Callable[[], int] = lambda: EPOCH,
+    now: Callable[[], float] = time.monotonic,
+    queues: Sequence[str] = topology.router_queues(),
+    prefetch: int = 500,
+    bronze_room: int = 250,
+    epoch: int = EPOCH,
+    awake: Callable[[], float] = awake_clock,
+) -> AsyncIterator[Router]:
+    """A router on ``core`` that takes what comes into ``queues``."""
+    link = link or core.link
+    router = Router(
+        Log("oregon", name, epoch),
+        topics=core.topics,
+        store=core.store,
+        routes=await link.publisher(),
+        answers=await link.publisher(),
+        races=Races(counters.COPIES, counters.LEAD),
+        now_ms=now_ms,
+        now=now,
+        bronze_room=bronze_room,
+        awake=awake,
+    )
+    task = asyncio.create_task(router.run())
+    consumers = []
+    for queue in queues:
+        source = QueueSource()
+        take = functools.partial(router.take_delivery, source)
+        consumer = await link.consumer(queue, take, prefetch=prefetch)
+        source.attach(consumer)
+        consumers.append(consumer)
+    try:
+        yield router
+    finally:
+        for consumer in consumers:
+            await consumer.cancel()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,427 @@
+"""One gateway, whole but for its listeners, between feeds, stores and routers that fail.
+
+The gateway is the real one: core, feed, follower, hub. Around it are a feed that loses, doubles and
+delays, stores that are behind or can't be asked, and routers that write their logs by the
+rules (numbers and closing are the real ones) until they die at any point. Time is quick_time's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import itertools
+import time
+from collections.abc import Collection, Iterator
+from typing import Any, cast
+
+import pytest
+from envelopes import envelope
+from quick_time import quick_loop
+
+from gateway import core as gateway_core
+from gateway.app import feed_of
+from gateway.core import Core
+from gateway.feed import Feed
+from gateway.frames import Variant
+from gateway.hub import Hub
+from gateway.logs import LeftLogs
+from gateway.native.marks import decode_marks, encode_marks
+from gateway.position import copy_of
+from gateway.publication import Publication
+from gateway.settings import GatewaySettings
+from newsfabric.amqp.message import Delivery, Message
+from newsfabric.closing import CloseReason
+from newsfabric.control import Tick, encode_tick
+from newsfabric.envelope import MAX_MS, Envelope, encode, id_of, ms_of_id
+from newsfabric.errors import StoreUnavailable
+from newsfabric.store import Store
+from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.topics import TopicPolicy, TopicTable
+from wholesale.router.closing import EndSearch
+from wholesale.router.numbering import Numbering
+
+TOPIC = "news.a"
+TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=2, ttl=864_000.0)])
+BEGAN = 1_735_689_600.0
+HOME, AWAY = "oregon", "dublin"
+# So many numbers of a log are under way at most.
+WINDOW = 4
+# Copies of one message get their numbers so many seconds apart at most.
+APART = 700.0
+
+Place = tuple[Log, int]
+
+
+@dataclasses.dataclass
+class Written:
+    """A log, as its own region has it."""
+
+    log: Log
+    numbering: Numbering = dataclasses.field(default_factory=lambda: Numbering(window=WINDOW))
+    rows: dict[int, Number] = dataclasses.field(default_factory=dict)
+    published: set[int] = dataclasses.field(default_factory=set)
+    # What isn't settled yet.
+    under_way: dict[int, Envelope] = dataclasses.field(default_factory=dict)
+    lives: bool = True
+
+    def messages(self, row: DirectoryRow) -> Iterator[tuple[int, Envelope]]:
+        """Those that count: what was published, and what the log has when it has ended."""
+        voids = {n for first, last in row.voids for n in range(first, last + 1)}
+        for seq, number in self.rows.items():
+            within = row.ended is not None and seq <= row.ended and seq not in voids
+            if number.envelope is not None and (seq in self.published or within):
+                yield seq, number.envelope
+
+
+class Stores:
+    """What the gateway reads of: rows of its own region are there, others come when they come."""
+
+    def __init__(self) -> None:
+        self.logs: dict[Log, Written] = {}
+        #: The directory as each region has its own part of it.
+        self.listed: dict[Log, DirectoryRow] = {}
+        # And as the gateway's region has it.
+        self._listed_here: dict[Log, DirectoryRow] = {}
+        self._here: set[Place] = set()
+        self.is_cut = self.is_down = self.is_behind = False
+
+    def replicate(self) -> None:
+        """What the other region has comes here, if it can."""
+        for log, row in self.listed.items():
+            if log.region == HOME or not (self.is_cut or self.is_behind):
+                self._listed_here[log] = row
+                self._here.update((log, seq) for seq in self.logs[log].rows)
+
+    def listed_here(self, log: Log) -> DirectoryRow | None:
+        return self._listed_here.get(log)
+
+    def settled_here(self) -> dict[Log, int]:
+        """Of each log that is listed how far it is settled for certain."""
+        rows = self._listed_here.items()
+        return {log: row.low if row.ended is None else row.ended for log, row in rows}
+
+    def ask(self, region: str | None) -> None:
+        if self.is_down or (region == AWAY and self.is_cut):
+            raise StoreUnavailable("away")
+
+    async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
+        self.ask(None)
+        return sorted({(log.region, log.day) for log in self._listed_here})
+
+    async def directory(
+        self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
+    ) -> list[DirectoryRow]:
+        self.ask(None)
+        rows = self._listed_here.values()
+        return [r for r in rows if (r.log.region, r.log.day) == (region, day) and r.log not in but]
+
+    async def numbers(
+        self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
+    ) -> list[Number]:
+        self.ask(log.region if at_home else None)
+        known = self.logs.get(log)
+        rows = sorted(known.rows.items()) if known is not None else []
+        there = (n for seq, n in rows if first <= seq <= last and self._is_seen(log, seq, at_home))
+        return list(itertools.islice(there, limit))
+
+    async def since(
+        self,
+        topic: str,
+        *,
+        from_ms: int,
+        to_ms: int = MAX_MS + 1,
+        limit: int,
+        region: str | None = None,
+    ) -> list[Envelope]:
+        self.ask(region)
+        found = [
+            number.envelope
+            for log, known in self.logs.items()
+            for seq, number in known.rows.items()
+            if number.envelope is not None
+            and number.envelope.topic == topic
+            and from_ms <= ms_of_id(number.envelope.id) < to_ms
+            and (log.region == region or self._is_seen(log, seq, at_home=False))
+        ]
+        return sorted(found, key=lambda one: one.id)[-limit:]
+
+    def _is_seen(self, log: Log, seq: int, at_home: bool) -> bool:
+        return at_home or log.region == HOME or (log, seq) in self._here
+
+    async def close(self) -> None:
+        pass
+
+
+class NotedHub(Hub):
+    """Notes which numbers it was offered."""
+
+    def __init__(self, offered: set[Place], *told: Any) -> None:
+        super().__init__(*told)
+        self._offered = offered
+
+    def offer(self, envelope: Envelope, now: float) -> Publication | None:
+        place = copy_of(envelope)[:2]
+        if not self.logs.has(*place):
+            self._offered.add(place)
+        return super().offer(envelope, now)
+
+    def drop(self, envelope: Envelope) -> None:
+        self._offered.add(copy_of(envelope)[:2])
+        super().drop(envelope)
+
+
+class Reader:
+    """One that stays, and what it was given; a data plane drops what it has given before."""
+
+    transport, variant = "websocket", Variant.RAW
+
+    def __init__(self) -> None:
+        self.got: dict[int, Core] = {}
+        self.twice: list[int] = []
+        self.core: Core | None = None
+
+    def deliver(self, frame: bytes, publication: Publication) -> bool:
+        identity = publication.envelope.identity
+        assert self.core is not None
+        if self.got.get(identity) is self.core:
+            self.twice.append(identity)
+        self.got.setdefault(identity, self.core)
+        return True
+
+    def close(self, reason: CloseReason) -> None:
+        raise AssertionError(reason)
+
+
+class Fabric:
+    """One gateway in HOME and all that is around it; each step may be told at any time."""
+
+    def __init__(self) -> None:
+        self.stores = Stores()
+        self.offered: set[Place] = set()
+        self.reader = Reader()
+        self.core: Core | None = None
+        self.feed: Feed | None = None
+        self.left: bytes | None = None
+        # Where each log begins for this gateway.
+        self.starts: dict[Log, int] = {}
+        # By message: its identity's number and when it was routed first.
+        self.routed_at: dict[int, float] = {}
+        self.routed_in: dict[int, set[str]] = {}
+        self.messages = itertools.count(1)
+
+    @property
+    def wall_ms(self) -> int:
+        return int((BEGAN + quick_loop().time()) * 1000)
+
+    # Routers.
+
+    def living(self, region: str) -> list[Written]:
+        return [one for one in self.stores.logs.values() if one.lives and one.log.region == region]
+
+    def starts_log(self, region: str) -> Written:
+        name = f"{region}-router-{len(self.stores.logs)}"
+        one = Written(Log(region, name, self.wall_ms))
+        self.stores.logs[one.log] = one
+        self.stores.listed[one.log] = DirectoryRow(one.log)
+        return one
+
+    def route(self, one: Written, fate: str, way: tuple[float, ...], message: int) -> None:
+        if one.numbering.room <= 0:
+            return
+        self.routed_at.setdefault(message, quick_loop().time())
+        self.routed_in.setdefault(message, set()).add(one.log.region)
+        low, seq = one.numbering.low, one.numbering.give()
+        made = self._envelope(one.log, seq, message)
+        if fate == "void":
+            one.rows[seq] = Number(seq, State.VOID)
+            one.numbering.settle(seq)
+            return
+        one.under_way[seq] = made
+        if fate == "half":
+            one.rows[seq] = Number(seq, State.HALF)
+        if fate in ("half", "unwritten"):
+            return
+        one.rows[seq] = Number(seq, State.MESSAGE, made)
+        if fate == "unpublished":
+            return
+        self._publish(one, made, low, way)
+        if fate == "routed":
+            self._settle(one, seq)
+
+    def _envelope(self, log: Log, seq: int, message: int) -> Envelope:
+        made = envelope(
+            seq,
+            message_id=f"m-{message}",
+            topic=TOPIC,
+            origin=log.region,
+            router=log.router,
+            epoch=log.epoch,
+        )
+        return dataclasses.replace(made, id=id_of(self.wall_ms, made.identity))
+
+    def _publish(self, one: Written, made: Envelope, low: int, way: tuple[float, ...]) -> None:
+        one.published.add(made.seq)
+        self._send(one.log, encode(made, low=low), way)
+
+    def _settle(self, one: Written, seq: int) -> None:
+        del one.under_way[seq]
+        one.numbering.settle(seq)
+
+    def resolve(self, one: Written) -> None:
+        """Its router gets on: everything under way is stored, published and confirmed."""
+        for seq, made in list(one.under_way.items()):
+            one.rows[seq] = Number(seq, State.MESSAGE, made)
+            self._publish(one, made, one.numbering.low, ())
+            self._settle(one, seq)
+
+    def dies(self, one: Written) -> None:
+        """The broker gives what was under way to another router of the region, but what is old."""
+        one.lives = False
+        others = self.living(one.log.region) or [self.starts_log(one.log.region)]
+        for made in list(one.under_way.values()):
+            message = int((made.message_id or "").partition("-")[2])
+            if quick_loop().time() - self.routed_at[message] <= APART:
+                self.route(others[0], "routed", (), message)
+
+    def late_rows(self, one: Written) -> None:
+        """What a router that is gone had tried to write is in the store only now."""
+        for seq, made in one.under_way.items():
+            one.rows[seq] = Number(seq, State.MESSAGE, made)
+
+    def closes(self, one: Written) -> None:
+        row = self.stores.listed[one.log]
+        if one.lives or row.ended is not None:
+            return
+        search, rows = EndSearch(row, window=WINDOW), sorted(one.rows.items())
+        while not search.found(n for seq, n in rows if search.next[0] <= seq <= search.next[1]):
+            pass
+        self.stores.listed[one.log] = search.ending
+
+    def lists(self, one: Written, *, ended: bool = False) -> None:
+        """Its router writes its row; a last one if it stops with everything settled."""
+        row, numbering = self.stores.listed[one.log], one.numbering
+        if not one.lives:
+            return
+        is_over = ended and numbering.low == numbering.last
+        self.stores.listed[one.log] = dataclasses.replace(
+            row,
+            version=row.version + 1,
+            low=numbering.low,
+            ended=numbering.last if is_over else None,
+        )
+        one.lives = not is_over
+
+    def tick(self, one: Written, way: tuple[float, ...]) -> None:
+        if one.lives:
+            tick = Tick(
+                origin=one.log.region,
+                router=one.log.router,
+                epoch=one.log.epoch,
+                seq=one.numbering.last,
+                sent_ms=self.wall_ms,
+                low=one.numbering.low,
+            )
+            self._send(one.log, encode_tick(tick), way)
+
+    def _send(self, log: Log, message: Message, way: tuple[float, ...]) -> None:
+        if log.region == AWAY and self.stores.is_cut:
+            return
+        for seconds in way:
+            quick_loop().call_later(seconds, self._arrives, message)
+
+    def _arrives(self, message: Message) -> None:
+        if self.feed is not None:
+            self.feed.take(Delivery(message, redelivered=False, tag=0, generation=0))
+
+    # The gateway.
+
+    async def begin(self, left: LeftLogs | None = None) -> None:
+        told = GatewaySettings(name="box", region=HOME)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gateway_core, "Hub", functools.partial(NotedHub, self.offered))
+            core = Core(told, TABLE, cast("Store", self.stores))
+        # It took the clock when it was imported, before time was quick.
+        core.resumer._now = lambda: time.time()
+        if left is None:
+            # A log that is listed begins where it is settled.
+            self.starts = self.stores.settled_here()
+        core.follower.begin(left)
+        await core.follower.begun()
+        self.core = self.reader.core = core
+        core.hub.subscribe(TOPIC, self.reader)
+        self.feed = feed_of(core)
+
+    async def leave(self) -> None:
+        """The control plane leaves what it knows with the data plane."""
+        assert self.core is not None
+        left = self.core.hub.logs.left()
+        # Its publications go before it.
+        await asyncio.sleep(0.01)
+        self.left = encode_marks(left, 1 << 20)
+
+    async def restart(self) -> None:
+        """Another control plane goes on from what was left."""
+        await self.end()
+        assert self.left is not None
+        await self.begin(decode_marks(self.left))
+
+    async def end(self) -> None:
+        if self.core is not None:
+            self.feed = None
+            await self.core.close()
+
+    # What must be true.
+
+    def passed_without_an_offer(self) -> list[Place]:
+        """L2: published, or within a log that has ended and not void, up to a mark, not offered."""
+        assert self.core is not None
+        return [
+            (known.log, seq)
+            for known in self.core.hub.logs
+            for seq, _ in self.stores.logs[known.log].messages(self.stores.listed[known.log])
+            if self.starts.get(known.log, 0) < seq <= known.mark
+            and (known.log, seq) not in self.offered
+        ]
+
+    def never_given(self) -> set[str | None]:
+        """L3: messages of which nothing was past when the gateway began, and that nobody got."""
+        owed: dict[int, str | None] = {}
+        past: set[int] = set()
+        for log, one in self.stores.logs.items():
+            for seq, made in one.messages(self.stores.listed[log]):
+                owed[made.identity] = made.message_id
+                if seq <= self.starts.get(log, 0):
+                    past.add(made.identity)
+        return {
+            name for identity, name in owed.items() if identity not in {*self.reader.got, *past}
+        }
+
+    def concluded(self) -> list[Place | Log]:
+        """L5: what the gateway takes for void or ended, and no row of the log's region says so."""
+        assert self.core is not None
+        found: list[Place | Log] = []
+        for known in self.core.hub.logs:
+            row = self.stores.listed_here(known.log)
+            rows = self.stores.logs[known.log].rows
+            if known.ended is not None and (row is None or row.ended != known.ended):
+                found.append(known.log)
+            voids = {n for a, b in (row.voids if row else ()) for n in range(a, b + 1)}
+            voids |= {seq for seq, number in rows.items() if number.state is State.VOID}
+            passed = (n for a, b in known.passed for n in range(a, b + 1))
+            found += [(known.log, seq) for seq in passed if seq not in voids]
+        return found
+
+    async def heal(self) -> None:
+        """Nothing goes wrong any more, and every router has said its last word."""
+        stores = self.stores
+        stores.is_cut = stores.is_down = stores.is_behind = False
+        for one in list(stores.logs.values()):
+            self.resolve(one) if one.lives else self.closes(one)
+            self.lists(one, ended=True)
+        stores.replicate()
+        assert self.core is not None
+        for _ in range(90):
+            await asyncio.sleep(2.0)
+            if not self.core.hub.logs.missing and not self.never_given():
+                break

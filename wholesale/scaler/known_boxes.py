@@ -1,0 +1,392 @@
+"""What a scaler knows of its region's boxes, from their load reports and a driver's list. Pure.
+
+A report is one box's own word. What a box carries is the median of what boxes say, within a factor
+of two of what the plan says. No box counts for more readers than two such, and its arrivals for no
+more than three until another stands: a box that lies costs some boxes, not a fleet.
+
+**Silence is not emptiness.** A box that falls silent is remembered with the readers that it had.
+What is wanted because of them at once is bounded by the most readers that there were of late, since
+they come back on other boxes. What would be enough is counted as if they were all still there.
+
+Times are seconds of one monotonic clock. A box's own clock only tells which of two reports is
+newer, and not even that once it has been silent.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+from newsfabric.control import BoxState, LoadReport
+from wholesale.scaler.drivers import Instance
+from wholesale.scaler.plan import MOST_BOXES, Plan
+from wholesale.scaler.wish import Demand
+
+# A report is due each second.
+SILENT_AFTER: Final = 10.0
+# An agent that starts again is back within this; until then its box counts as before.
+DOUBT_AFTER: Final = 60.0
+# Readers of a box that is gone come back elsewhere within this.
+REFUGE: Final = 120.0
+# A silent box of which no driver knows is remembered so long.
+FORGET: Final = 3600.0
+# Growth is measured over so long, arrivals that last over so long.
+SLOPE: Final = 20.0
+LASTING: Final = 120.0
+_SHORTEST_SLOPE: Final = 5.0
+# Less growth than this share of all readers within SLOPE is noise.
+NOISE: Final = 0.02
+PEAK: Final = 600.0
+# A scaler that looked no more often than this was stopped, or its machine was.
+PAUSED: Final = 30.0
+# One box's word counts for so many boxes.
+_MOST_CARRIED: Final = 2.0
+_MOST_COMING: Final = 3.0
+# What boxes say of their capacity is believed within this factor of what the plan says.
+_AS_TOLD: Final = 2.0
+
+Kind = Literal["ready", "booting", "unready", "leaving", "silent", "unknown", "failed"]
+
+
+@dataclasses.dataclass(slots=True)
+class _Heard:
+    """A box as it said; ``readers`` is the last number that its gateway gave."""
+
+    state: BoxState
+    readers: int
+    capacity: int
+    connects: float
+    sent_ms: int
+    first: float
+    seen: float
+    # Since when it is ready, or isn't.
+    since: float
+    ready_once: bool
+    # Since when it drains and has no reader, by its own word.
+    empty_since: float | None
+    # Whether a driver ever knew of it.
+    listed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """One box as a scaler sees it.
+
+    ``unready`` was ready once and says that it isn't; ``silent`` has said nothing for a while;
+    ``unknown`` is on the driver's list, and nobody has heard of it since this scaler listens;
+    ``failed`` never became ready, and has no readers that this scaler knows of. ``silent_for`` is
+    infinite for a box that was never heard. ``listed`` says that the driver knows it.
+    """
+
+    name: str
+    kind: Kind
+    readers: float
+    capacity: int
+    silent_for: float | None
+    empty_for: float | None
+    listed: bool
+    zone: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """All boxes at one time. ``listed`` is how many the driver lists, None if it doesn't.
+
+    ``now_needed`` is what more boxes are asked for; ``kept_for`` what must stay enough.
+    """
+
+    boxes: tuple[Box, ...]
+    now_needed: Demand
+    kept_for: Demand
+    listed: int | None
+    heard_for: float
+
+    def of(self, *kinds: Kind) -> list[Box]:
+        """The boxes of these kinds."""
+        return [box for box in self.boxes if box.kind in kinds]
+
+
+class KnownBoxes:
+    """Boxes of ``region``."""
+
+    def __init__(self, region: str, plan: Plan) -> None:
+        self._region = region
+        self._plan = plan
+        self._heard: dict[str, _Heard] = {}
+        self._born: dict[str, tuple[float, str]] | None = None
+        # Boxes that were there when this scaler began to listen: ages are by somebody's clock.
+        self._elders: set[str] = set()
+        self._lists_elders = True
+        self._listening_since: float | None = None
+        self._looked = -math.inf
+        self._per_box = plan.per_box
+        self._history: collections.deque[_Moment] = collections.deque()
+        self._peaks = Highest(PEAK)
+
+    def hear(self, report: LoadReport, *, now: float) -> bool:
+        """Note ``report``; False if of another region, older than the last, or one too many."""
+        known = self._heard.get(report.box)
+        if report.region != self._region:
+            return False
+        if known is None:
+            if len(self._heard) >= MOST_BOXES and not self._forget_one(now):
+                return False
+            known = self._heard[report.box] = _Heard(
+                report.state, 0, 0, 0.0, 0, now, now, now, False, None
+            )
+        elif report.sent_ms < known.sent_ms and now - known.seen <= SILENT_AFTER:
+            return False
+        _note(known, report, now)
+        return True
+
+    def listed(self, instances: Sequence[Instance] | None, *, now: float) -> None:
+        """The driver's list, just come; None if it has none."""
+        if instances is None:
+            self._born = None
+            self._lists_elders = True
+            return
+        self._born = {
+            each.name: (now - each.age_seconds, each.zone) for each in instances[:MOST_BOXES]
+        }
+        if self._lists_elders:
+            self._elders.update(self._born)
+            self._lists_elders = False
+        self._elders &= self._born.keys()
+        for name in self._born.keys() & self._heard.keys():
+            self._heard[name].listed = True
+
+    def deaf(self) -> None:
+        """Nothing can be heard now: what isn't heard says nothing."""
+        self._listening_since = None
+
+    def look(self, *, now: float) -> Sight:
+        """What is known now. After :meth:`deaf`, and after a pause, it listens from now on."""
+        if self._listening_since is None or now - self._looked > PAUSED:
+            self._listening_since = now
+            self._history.clear()
+            self._peaks.clear()
+            self._elders.update(self._born or ())
+            for known in self._heard.values():
+                # Nobody knows what they said meanwhile: who was empty may have readers again.
+                known.seen = max(known.seen, now - SILENT_AFTER)
+                if known.empty_since is not None:
+                    known.empty_since = now
+        self._looked = now
+        self._forget_gone(now)
+        said = self._boxes(now)
+        self._per_box = self._carried_by_one(said)
+        boxes = tuple(map(self._believed, said))
+        return Sight(
+            boxes=boxes,
+            now_needed=self._needed(boxes, now),
+            kept_for=self._kept(boxes),
+            listed=None if self._born is None else len(self._born),
+            heard_for=now - self._listening_since,
+        )
+
+    # --- boxes ----------------------------------------------------------------------------
+
+    def _boxes(self, now: float) -> list[Box]:
+        born = self._born or {}
+        names = dict.fromkeys([*self._heard, *born])
+        return [self._box(name, now, born) for name in sorted(names)]
+
+    def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> Box:
+        heard = self._heard.get(name)
+        at, zone = born.get(name, (None, ""))
+        silent = math.inf if heard is None else max(0.0, now - heard.seen)
+        empty = None if heard is None or heard.empty_since is None else now - heard.empty_since
+        kind = self._unheard(name, at, now) if heard is None else self._kind(name, heard, at, now)
+        return Box(
+            name=name,
+            kind=kind,
+            readers=0 if heard is None else heard.readers,
+            capacity=0 if heard is None else heard.capacity,
+            silent_for=silent if silent > SILENT_AFTER else None,
+            empty_for=empty,
+            listed=name in born,
+            zone=zone,
+        )
+
+    def _kind(self, name: str, heard: _Heard, born: float | None, now: float) -> Kind:
+        if heard.state == "draining":
+            return "leaving"
+        silent = now - heard.seen > SILENT_AFTER
+        if heard.ready_once:
+            if silent:
+                return "silent"
+            if heard.state == "ready":
+                return "ready"
+            by_its_word = heard.readers == 0 and heard.capacity > 0
+            hopeless = by_its_word and now - heard.since > self._plan.overdue
+            return "failed" if hopeless else "unready"
+        # It was never ready while somebody listened.
+        at = heard.first if born is None else born
+        if now - at <= self._plan.overdue:
+            return "booting"
+        by_its_word = not silent and heard.readers == 0 and heard.capacity > 0
+        if by_its_word or self._heard_all_of(name, at):
+            return "failed" if heard.readers == 0 else "unready"
+        return "silent" if silent else "unready"
+
+    def _unheard(self, name: str, born: float | None, now: float) -> Kind:
+        assert born is not None
+        if now - born <= self._plan.overdue:
+            return "booting"
+        return "failed" if self._heard_all_of(name, born) else "unknown"
+
+    def _heard_all_of(self, name: str, born: float) -> bool:
+        """Whether this scaler listened all the time since ``born``: then silence is a fact."""
+        if self._listening_since is None or name in self._elders:
+            return False
+        return born >= self._listening_since
+
+    def _believed(self, box: Box) -> Box:
+        most = int(self._per_box * _MOST_CARRIED)
+        return dataclasses.replace(
+            box, readers=min(box.readers, most), capacity=min(box.capacity, most)
+        )
+
+    def _carried_by_one(self, boxes: Iterable[Box]) -> int:
+        said = [box.capacity for box in boxes if box.kind == "ready" and box.capacity > 0]
+        if not said:
+            return self._per_box
+        told = self._plan.per_box
+        # A single box is its own median, and may lie.
+        return int(min(max(statistics.median_low(said), told / _AS_TOLD, 1), told * _AS_TOLD))
+
+    # --- what is needed -------------------------------------------------------------------
+
+    def _needed(self, boxes: Sequence[Box], now: float) -> Demand:
+        here = sum(box.readers for box in boxes if box.silent_for is None)
+        lost = sum(box.readers for box in boxes if box.silent_for is not None)
+        self._peaks.add(here, now=now)
+        missing = min(lost, max(0.0, self._peaks.highest(now=now) - here))
+        connects = self._connects(boxes)
+        self._history.append(_Moment(now, here + missing, connects))
+        while self._history[0].at < now - LASTING:
+            self._history.popleft()
+        lasting = statistics.fmean(moment.connects for moment in self._history)
+        enough = now - self._history[0].at >= SLOPE
+        return Demand(
+            readers=here,
+            missing=missing,
+            growth=self._growth(now),
+            # Of a storm that is shorter than a boot no new box would see anything.
+            connects=lasting if enough else 0.0,
+            per_box=self._per_box,
+        )
+
+    def _kept(self, boxes: Sequence[Box]) -> Demand:
+        here = sum(box.readers for box in boxes if box.silent_for is None)
+        lost = sum(box.readers for box in boxes if box.silent_for is not None)
+        # Of a box that nobody has heard, nobody knows that it isn't full.
+        unknown = sum(self._per_box for box in boxes if box.kind == "unknown")
+        return Demand(readers=here, missing=lost + unknown, per_box=self._per_box)
+
+    def _connects(self, boxes: Iterable[Box]) -> float:
+        most = min(self._plan.connects_per_box, _MOST_COMING * self._per_box / self._plan.lead)
+        return sum(
+            min(self._heard[box.name].connects, most)
+            for box in boxes
+            if box.silent_for is None and box.name in self._heard
+        )
+
+    def _growth(self, now: float) -> float:
+        """More readers a second, never more than arrived: boxes that come back bring none."""
+        then = next(m for m in self._history if m.at >= now - SLOPE)
+        last = self._history[-1]
+        seconds = now - then.at
+        if seconds < _SHORTEST_SLOPE:
+            return 0.0
+        more = last.readers - then.readers
+        if more <= NOISE * last.readers:
+            return 0.0
+        arrived = [m.connects for m in self._history if m.at >= then.at]
+        return min(more / seconds, statistics.fmean(arrived))
+
+    # --- forgetting -----------------------------------------------------------------------
+
+    def _forget_gone(self, now: float) -> None:
+        heard = self._heard
+        for name in [each for each in heard if self._is_gone(each, heard[each], now)]:
+            del self._heard[name]
+
+    def _is_gone(self, name: str, heard: _Heard, now: float) -> bool:
+        if self._born is not None and name in self._born:
+            return False
+        # Of one that its driver has ended nobody waits for a word.
+        ended = self._born is not None and heard.listed
+        return now - heard.seen > (REFUGE if ended else FORGET)
+
+    def _forget_one(self, now: float) -> bool:
+        """Make room for one more: the one that is silent longest, if it has no readers."""
+        found = [
+            (heard.seen, name)
+            for name, heard in self._heard.items()
+            if now - heard.seen > SILENT_AFTER and heard.readers == 0
+        ]
+        if found:
+            del self._heard[min(found)[1]]
+        return bool(found)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Moment:
+    at: float
+    readers: float
+    connects: float
+
+
+class Highest:
+    """The highest of the numbers of the last ``seconds``, kept in a bounded number of steps."""
+
+    _STEPS: Final = 60
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._steps: collections.deque[tuple[float, float]] = collections.deque()
+
+    def add(self, value: float, *, now: float) -> None:
+        """``value``, as it is at ``now``."""
+        if self._steps and now - self._steps[-1][0] < self._seconds / self._STEPS:
+            since, highest = self._steps[-1]
+            self._steps[-1] = (since, max(highest, value))
+        else:
+            self._steps.append((now, value))
+        # A step counts until its last value is too old.
+        oldest = now - self._seconds * (1 + 1 / self._STEPS)
+        while self._steps[0][0] < oldest:
+            self._steps.popleft()
+
+    def highest(self, *, now: float) -> float:
+        """The highest of them; 0 if there is none."""
+        return max((value for at, value in self._steps if at <= now), default=0.0)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._steps.clear()
+
+
+def _note(known: _Heard, report: LoadReport, now: float) -> None:
+    if (report.state == "ready") != (known.state == "ready"):
+        known.since = now
+    known.state = report.state
+    known.seen = now
+    known.sent_ms = report.sent_ms
+    known.ready_once = known.ready_once or report.state == "ready"
+    known.connects = report.connects_per_second
+    # A capacity of 0 is an agent's word for a gateway that doesn't answer. Its readers may well be
+    # there: the data plane outlives the control plane.
+    if report.capacity > 0:
+        known.readers = report.connections
+        known.capacity = report.capacity
+    empty = report.state == "draining" and report.connections == 0 and report.capacity > 0
+    if report.state != "draining" or (report.capacity > 0 and report.connections > 0):
+        known.empty_since = None
+    elif empty and known.empty_since is None:
+        known.empty_since = now
