@@ -18,7 +18,7 @@ from gateway import measures
 from gateway.access import refusal
 from gateway.auth_state import AuthState
 from gateway.fitting import newest_that_fit
-from gateway.frames import Variant, messages_push
+from gateway.frames import Variant, encode_push, messages_push
 from gateway.gate import Gate, Verdict
 from gateway.hub import Hub
 from gateway.mailroom import Mailroom
@@ -36,10 +36,6 @@ from gateway.protocol import (
     Subscribed,
     Unsubscribe,
     error_push,
-    logged_in_push,
-    marked_push,
-    pong_push,
-    unsubscribed_push,
 )
 from gateway.publication import push_bytes
 from gateway.recalled import Recalled
@@ -139,9 +135,10 @@ class Desk:
             case LogIn():
                 return self._log_in(reader, intent)
             case Unsubscribe():
-                reader.unsubscribe(intent.topic, unsubscribed_push(intent))
+                push = encode_push("unsubscribed", ref=intent.ref, topic=intent.topic)
+                reader.unsubscribe(intent.topic, push)
             case Ping():
-                reader.push(pong_push(intent))
+                reader.push(encode_push("pong", ref=intent.ref))
             case _:
                 assert_never(intent)
         return None
@@ -261,7 +258,8 @@ class Desk:
         except LinkError:
             _refuse(reader, _not_now(verb, "marks can't be sent now"))
         else:
-            reader.push(marked_push(verb))
+            push = encode_push("marked", ref=verb.ref, topic=verb.topic, id=verb.id, mark=verb.kind)
+            reader.push(push)
 
     def _log_in(self, reader: Port, verb: LogIn) -> Pending | None:
         verdict = self._gate.decide(reader.auth, verb)
@@ -280,7 +278,8 @@ class Desk:
         else:
             login = verdict.auth.login
             assert login is not None
-            push = logged_in_push(verb, login.user, login.expires_ms)
+            kind = "refreshed" if verb.refresh else "logged_in"
+            push = encode_push(kind, ref=verb.ref, user=login.user, expires_at=login.expires_ms)
         reader.identify(verdict.auth, push)
         if verdict.hang_up:
             reader.close(INVALID_TOKEN)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
@@ -135,25 +135,24 @@ def sse_event(push: bytes, position: str | None = None) -> bytes:
     return data if position is None else b"id: " + position.encode() + b"\n" + data
 
 
-def encode_push(fields: Mapping[str, Any]) -> bytes:
-    """A push that isn't a message, as JSON text; fields that are None are left out."""
-    return orjson.dumps({name: value for name, value in fields.items() if value is not None})
+def encode_push(kind: str, /, **fields: Any) -> bytes:
+    """A push of this ``type`` that isn't a message, as JSON text, without fields that are None."""
+    said = {name: value for name, value in fields.items() if value is not None}
+    return orjson.dumps({"type": kind} | said)
 
 
 def disconnect_push(reason: CloseReason, retry_after_ms: int) -> bytes:
     """The ``disconnect`` push that goes before every close of ours (proxies eat close frames)."""
     return encode_push(
-        {
-            "type": "disconnect",
-            "code": reason.code,
-            "reason": reason.text,
-            "reconnect": reason.reconnect,
-            "retry_after_ms": retry_after_ms,
-        }
+        "disconnect",
+        code=reason.code,
+        reason=reason.text,
+        reconnect=reason.reconnect,
+        retry_after_ms=retry_after_ms,
     )
 
 
 def messages_push(ref: Any, topic: str, messages: Iterable[bytes], more: bool) -> bytes:
     """The reply to ``history``: ``messages`` are ``message`` pushes, oldest first."""
-    head = encode_push({"type": "history", "ref": ref, "topic": topic, "more": more})
+    head = encode_push("history", ref=ref, topic=topic, more=more)
     return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple, TypeGuard
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, TypeGuard
 
 import orjson
 
@@ -167,7 +166,7 @@ class Throttle(enum.Enum):
 class _Bad(Exception):
     """Leaves the parser with a refusal's code and reason; never leaves this module."""
 
-    def __init__(self, code: ErrorCode, reason: str) -> None:
+    def __init__(self, reason: str, code: ErrorCode = ErrorCode.BAD_REQUEST) -> None:
         super().__init__(reason)
         self.code = code
         self.reason = reason
@@ -231,13 +230,26 @@ class Session:
         return Refusal(code=code, reason=reason, topic=verb.topic, ref=verb.ref)
 
     def _intent(self, fields: Mapping[str, Any], ref: Ref) -> Intent:
-        action = fields.get("action")
-        if not isinstance(action, str):
-            raise _bad("action must be a verb")
-        read = _VERBS.get(action)
-        if read is None:
-            raise _bad("unknown verb")
-        return read(self, fields, ref)
+        match fields.get("action"):
+            case "subscribe":
+                return self._subscribe(fields, ref)
+            case "unsubscribe":
+                return Unsubscribe(topic=_topic(fields), ref=ref)
+            case "history":
+                return self._history(fields, ref)
+            case "login" | "refresh" as action:
+                token = fields.get("token")
+                if not isinstance(token, str):
+                    raise _Bad("token must be a string")
+                return LogIn(token=token, refresh=action == "refresh", ref=ref)
+            case "ping":
+                return Ping(ref=ref)
+            case str(kind) if kind in MARK_KINDS:
+                return self._mark(fields, ref, kind)
+            case str():
+                raise _Bad("unknown verb")
+            case _:
+                raise _Bad("action must be a verb")
 
     def _subscribe(self, fields: Mapping[str, Any], ref: Ref) -> Subscribe:
         topic = self._known_topic(fields)
@@ -245,46 +257,34 @@ class Session:
         rewind = self._rewind(fields.get("rewind"))
         return Subscribe(topic=topic, position=position, rewind=rewind, ref=ref)
 
-    def _unsubscribe(self, fields: Mapping[str, Any], ref: Ref) -> Unsubscribe:
-        return Unsubscribe(topic=_topic(fields), ref=ref)
-
     def _history(self, fields: Mapping[str, Any], ref: Ref) -> History:
         topic = self._known_topic(fields)
         limit = fields.get("limit", 20)
         if not is_whole(limit, 1, self._limits.history):
-            raise _bad(f"limit must be a whole number from 1 to {self._limits.history}")
+            raise _Bad(f"limit must be a whole number from 1 to {self._limits.history}")
         before = fields.get("before")
         if before is not None and not _is_id(before):
-            raise _bad("before must be a message's id")
+            raise _Bad("before must be a message's id")
         return History(topic=topic, limit=limit, before=before, ref=ref)
-
-    def _ping(self, fields: Mapping[str, Any], ref: Ref) -> Ping:
-        return Ping(ref=ref)
 
     def _mark(self, fields: Mapping[str, Any], ref: Ref, kind: MarkKind) -> SetMark:
         topic = self._known_topic(fields)
         policy = self._table.find(topic)
         if policy is None or policy.access != "owner":
-            raise _bad("only individual messages can be marked")
+            raise _Bad("only individual messages can be marked")
         id_ = fields.get("id")
         if not _is_id(id_):
-            raise _bad("id must be a message's id")
+            raise _Bad("id must be a message's id")
         try:
             UserMark(topic=topic, id=id_, kind=kind, at_ms=0)
         except ValueError as exc:
-            raise _bad("this topic's messages can't be marked") from exc
+            raise _Bad("this topic's messages can't be marked") from exc
         return SetMark(topic=topic, id=id_, kind=kind, ref=ref)
-
-    def _log_in(self, fields: Mapping[str, Any], ref: Ref) -> LogIn:
-        return LogIn(token=_token(fields), ref=ref)
-
-    def _refresh(self, fields: Mapping[str, Any], ref: Ref) -> LogIn:
-        return LogIn(token=_token(fields), refresh=True, ref=ref)
 
     def _known_topic(self, fields: Mapping[str, Any]) -> str:
         topic = _topic(fields)
         if self._table.find(topic) is None:
-            raise _Bad(ErrorCode.UNKNOWN_TOPIC, "unknown topic")
+            raise _Bad("unknown topic", ErrorCode.UNKNOWN_TOPIC)
         return topic
 
     def _rewind(self, value: Any) -> Rewind | None:
@@ -296,58 +296,36 @@ class Session:
             try:
                 seconds = parse_duration(value)
             except ValueError as exc:
-                raise _bad("rewind must be a number of messages, or like 90s, 5m, 2h") from exc
+                raise _Bad("rewind must be a number of messages, or like 90s, 5m, 2h") from exc
             if 0 < seconds <= self._limits.rewind_seconds:
                 return Rewind(seconds=seconds)
-        raise _bad(f"rewind must be 1 to {self._limits.rewind} messages, or like 90s, 5m, 2h")
+        raise _Bad(f"rewind must be 1 to {self._limits.rewind} messages, or like 90s, 5m, 2h")
 
     def _ref(self, fields: Mapping[str, Any]) -> Ref:
         ref = fields.get("ref")
         if isinstance(ref, str) and len(ref.encode()) > self._limits.ref_bytes:
-            raise _bad(f"ref has more than {self._limits.ref_bytes} bytes")
+            raise _Bad(f"ref has more than {self._limits.ref_bytes} bytes")
         if ref is None or isinstance(ref, str | int | float | bool):
             return ref
-        raise _bad("ref must be a string or a number")
-
-
-_VERBS: Final[Mapping[str, Callable[[Session, Mapping[str, Any], Ref], Intent]]] = {
-    "subscribe": Session._subscribe,
-    "unsubscribe": Session._unsubscribe,
-    "history": Session._history,
-    "login": Session._log_in,
-    "refresh": Session._refresh,
-    "ping": Session._ping,
-    **{kind: functools.partial(Session._mark, kind=kind) for kind in MARK_KINDS},
-}
-
-
-def _bad(reason: str) -> _Bad:
-    return _Bad(ErrorCode.BAD_REQUEST, reason)
+        raise _Bad("ref must be a string or a number")
 
 
 def _topic(fields: Mapping[str, Any]) -> str:
     topic = fields.get("topic")
     if not isinstance(topic, str) or not is_topic(topic):
-        raise _bad("topic must be dotted words of A-Z a-z 0-9 _ and -")
+        raise _Bad("topic must be dotted words of A-Z a-z 0-9 _ and -")
     return topic
-
-
-def _token(fields: Mapping[str, Any]) -> str:
-    token = fields.get("token")
-    if not isinstance(token, str):
-        raise _bad("token must be a string")
-    return token
 
 
 def _position(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _bad("position must be a string")
+        raise _Bad("position must be a string")
     try:
         decode(value)
     except ValueError as exc:
-        raise _Bad(ErrorCode.UNRECOVERABLE_POSITION, "not a position of this fabric") from exc
+        raise _Bad("not a position of this fabric", ErrorCode.UNRECOVERABLE_POSITION) from exc
     return value
 
 
@@ -364,14 +342,12 @@ def _is_id(value: Any) -> TypeGuard[str]:
 def error_push(refusal: Refusal) -> bytes:
     """The ``error`` push."""
     return encode_push(
-        {
-            "type": "error",
-            "ref": refusal.ref,
-            "topic": refusal.topic,
-            "code": int(refusal.code),
-            "reason": refusal.reason,
-            "temporary": refusal.temporary,
-        }
+        "error",
+        ref=refusal.ref,
+        topic=refusal.topic,
+        code=int(refusal.code),
+        reason=refusal.reason,
+        temporary=refusal.temporary,
     )
 
 
@@ -390,46 +366,11 @@ class Subscribed(NamedTuple):
 
 def subscribed_push(verb: Subscribe, told: Subscribed) -> bytes:
     """The reply to ``subscribe``."""
-    push = {
-        "type": "subscribed",
-        "ref": verb.ref,
-        "topic": verb.topic,
-        "recovered": told.recovered,
-        "position": told.position,
-    }
-    return encode_push(push if told.gap is None else push | {"reason": told.gap.value})
-
-
-def unsubscribed_push(verb: Unsubscribe) -> bytes:
-    """The reply to ``unsubscribe``, also when there was nothing to take back."""
-    return encode_push({"type": "unsubscribed", "ref": verb.ref, "topic": verb.topic})
-
-
-def logged_in_push(verb: LogIn, user: str, expires_ms: int) -> bytes:
-    """The reply to ``login`` and ``refresh``: who the reader is, and until when."""
     return encode_push(
-        {
-            "type": "refreshed" if verb.refresh else "logged_in",
-            "ref": verb.ref,
-            "user": user,
-            "expires_at": expires_ms,
-        }
+        "subscribed",
+        ref=verb.ref,
+        topic=verb.topic,
+        recovered=told.recovered,
+        position=told.position,
+        reason=None if told.gap is None else told.gap.value,
     )
-
-
-def marked_push(verb: SetMark) -> bytes:
-    """The reply to ``ack``, ``read`` and ``dismiss``: the mark is on its way."""
-    return encode_push(
-        {
-            "type": "marked",
-            "ref": verb.ref,
-            "topic": verb.topic,
-            "id": verb.id,
-            "mark": verb.kind,
-        }
-    )
-
-
-def pong_push(verb: Ping) -> bytes:
-    """The reply to ``ping``."""
-    return encode_push({"type": "pong", "ref": verb.ref})

@@ -94,7 +94,7 @@ def test_every_variant_carries_the_same_message(body: bytes) -> None:
 
 @given(JSON)
 def test_any_json_survives_sockjs_and_sse(value: object) -> None:
-    push = encode_push({"type": "x", "value": value, "n": 1})
+    push = encode_push("x", value=value, n=1)
     assert json.loads(json.loads(dress(push, Variant.SOCKJS))) == json.loads(push)
     (event,) = events(dress(push, Variant.SSE))
     assert json.loads(event["data"]) == json.loads(push)

@@ -15,6 +15,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.frames import encode_push
 from gateway.native.events import Decoder
 from gateway.native.marks import decode_marks
 from gateway.native.wire import WireError
@@ -31,10 +32,7 @@ from gateway.protocol import (
     Subscribed,
     Unsubscribe,
     error_push,
-    marked_push,
-    pong_push,
     subscribed_push,
-    unsubscribed_push,
 )
 from gateway.rfc6455 import FrameParser
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -93,13 +91,11 @@ def check(intent: Intent) -> None:
     match intent:
         case Refusal():
             push = error_push(intent)
-        case Ping():
-            push = pong_push(intent)
         case SetMark():
             assert (intent.topic, intent.id[14:]) == ("user.7", "7000-8000-000000000000")
-            push = marked_push(intent)
-        case Unsubscribe():
-            push = unsubscribed_push(intent)
+            push = encode_push("marked", ref=intent.ref)
+        case Ping() | Unsubscribe():
+            push = encode_push("pong", ref=intent.ref)
         case Subscribe(rewind=rewind):
             push = subscribed_push(intent, Subscribed("AQ"))
             if rewind is not None:
