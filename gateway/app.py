@@ -26,7 +26,7 @@ from gateway.listener import Listener
 from gateway.rebalance import Rebalance
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
-from gateway.websocket import NoWebSocketHandler, WebSocketHandler
+from gateway.websocket import WebSocketHandler
 from newsfabric.amqp import Link
 from newsfabric.service import health_routes, up
 from newsfabric.store import Store
@@ -126,14 +126,13 @@ def feed_of(core: Core) -> Feed:
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     """What serves readers' HTTP requests, until ``stack`` is left."""
-    fabric = sockjs.SockJs(core)
-    stack.callback(fabric.stop)
-    with_websocket = core.settings.websocket
+    router = sockjs.Router(core)
+    stack.callback(router.stop)
     routes: list[Any] = [
-        (r"/websocket", WebSocketHandler if with_websocket else NoWebSocketHandler, {"core": core}),
+        (r"/websocket", WebSocketHandler, {"core": core}),
         (r"/events", SseHandler, {"core": core}),
         (r"/history", CatchUpHandler, {"core": core}),
-        *fabric.routes,
+        *sockjs.routes(router),
         *health_routes(core.readiness),
     ]
     application = tornado.web.Application(routes, log_function=lambda handler: None)

@@ -12,7 +12,6 @@ import contextlib
 import orjson
 
 from gateway.access import refusal
-from gateway.admission import Welcome
 from gateway.auth_state import AuthState
 from gateway.frames import Variant
 from gateway.paging import page
@@ -37,9 +36,7 @@ class CatchUpHandler(PageHandler):
     """
 
     async def get(self) -> None:
-        verdict = self._welcome()
-        if verdict is not Welcome.YES:
-            self._turn_away(verdict)
+        if not self._is_welcome():
             return
         wait = self.core.history_pace.ask(self.request.remote_ip or "", self.core.clock())
         if wait:

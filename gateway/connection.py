@@ -1,14 +1,9 @@
-"""One reader's connection, the same for every transport: session, outbox, life and death.
-
-::
-
-    OPEN ──close()──► CLOSING ──the transport is gone──► CLOSED
-      └──────────── the transport is gone ───────────────┘
+"""The readers of this process and their connections, the same for every transport.
 
 A connection leaves the hub at once when it starts to close, so nothing is sent to it but the
-``disconnect`` push and its transport's goodbye. Writing never raises and never waits: a
-transport that takes nothing now is *blocked*, and its frames go to the outbox. While it isn't
-blocked the outbox is empty, so a delivery is one call and one write.
+``disconnect`` push and its transport's goodbye. It is gone when its transport is. Writing never
+raises and never waits: a transport that takes nothing now is *blocked*, and its frames go to the
+outbox. While it isn't blocked the outbox is empty, so a delivery is one call and one write.
 
 Verbs are obeyed strictly in order. They wait while the store is asked for one of them, and
 while the reader hasn't taken what it asked for before; so a replay never finds an outbox full of
@@ -20,18 +15,18 @@ from __future__ import annotations
 import abc
 import asyncio
 import collections
-import enum
+import dataclasses
 import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, ClassVar, Final, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, ClassVar, Final
 
 from gateway import measures
 from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import Budget, ReaderStream
-from gateway.desk import Desk
+from gateway.desk import Desk, refuse
 from gateway.frames import Variant, disconnect_push, dress
 from gateway.hub import Hub
 from gateway.kept_topics import Subscription
@@ -43,13 +38,15 @@ from gateway.protocol import (
     Subscribe,
     Subscribed,
     Throttle,
-    error_push,
     subscribed_push,
 )
 from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
+from gateway.tasks import Spawn
 from newsfabric.closing import (
+    INVALID_TOKEN,
+    REBALANCE,
     SLOW_READER,
     TOKEN_EXPIRED,
     TOO_BIG,
@@ -61,6 +58,8 @@ from newsfabric.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
+# Connections over capacity that are being told so; beyond them the answer is a bare 503.
+_TURNED_AWAY_AT_ONCE: Final = 1_000
 # How much leaves the outbox in one write.
 _WRITE_BYTES: Final = 64 * 1024
 # Verbs wait while more than this waits for the reader.
@@ -68,48 +67,93 @@ _VERBS_WAIT_ABOVE: Final = 64 * 1024
 _BUSY: Final = Refusal(code=ErrorCode.TOO_MANY_REQUESTS, reason="too many requests", temporary=True)
 
 
-class State(enum.Enum):
-    """The life of a connection."""
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Readers:
+    """The open connections, those that are saying goodbye, and who is logged in on which.
 
-    OPEN = "open"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
-STEPS: Final[Mapping[State, frozenset[State]]] = {
-    State.OPEN: frozenset({State.CLOSING, State.CLOSED}),
-    State.CLOSING: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
-}
-
-
-class Home(Protocol):
-    """What a connection needs of its gateway."""
+    ``clock`` gives seconds, and only goes on. ``changed`` is called when one has come or gone.
+    """
 
     settings: GatewaySettings
     table: TopicTable
     hub: Hub
     desk: Desk
-    budget: Budget
     clock: Callable[[], float]
+    spawn: Spawn
+    changed: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        # In the order they came.
+        self.open: dict[Connection, None] = {}
+        self.closing: set[Connection] = set()
+        self.budget = Budget(
+            self.settings.outbox_memory,
+            self.settings.stalled_seconds,
+            lambda: (*self.open, *self.closing),
+            self.clock,
+        )
+        #: How many have come since the start.
+        self.connects = 0
+        self._by_user: dict[str, set[Connection]] = {}
+        # Set while there is no connection at all.
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def can_turn_away(self) -> bool:
+        """Whether there is room for one more reader who is only told that there is none."""
+        return len(self.closing) < _TURNED_AWAY_AT_ONCE
 
     def joined(self, connection: Connection) -> None:
-        """It is open."""
+        """``connection`` is open."""
+        self.open[connection] = None
+        self._empty.clear()
+        self.connects += 1
+        measures.CONNECTS.labels(connection.transport).inc()
+        measures.READERS.labels(connection.transport).inc()
+        self.changed()
 
     def leaving(self, connection: Connection) -> None:
-        """It is closing."""
+        """``connection`` is closing: it doesn't count any more, but must be waited for."""
+        del self.open[connection]
+        self.closing.add(connection)
+        measures.READERS.labels(connection.transport).dec()
+        self.changed()
 
     def left(self, connection: Connection) -> None:
-        """It is gone."""
+        """``connection`` is gone. Idempotent."""
+        self.closing.discard(connection)
+        if not self.open and not self.closing:
+            self._empty.set()
+
+    async def all_left(self) -> None:
+        """Return when there is no connection any more."""
+        await self._empty.wait()
 
     def logged_in(self, user: str, connection: Connection) -> None:
-        """It is ``user``'s."""
+        """``connection`` is ``user``'s."""
+        self._by_user.setdefault(user, set()).add(connection)
 
     def logged_out(self, user: str, connection: Connection) -> None:
         """It isn't any more."""
+        connections = self._by_user[user]
+        connections.discard(connection)
+        if not connections:
+            del self._by_user[user]
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``work`` as a task of the gateway's."""
+    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        """Close the connections of users who were revoked, unless they have logged in since."""
+        for user, at_ms in revoked:
+            for connection in tuple(self._by_user.get(user, ())):
+                login = connection.auth.login
+                if login is not None and login.issued_ms <= at_ms:
+                    connection.close(INVALID_TOKEN)
+
+    def send_away(self, count: int) -> None:
+        """Have ``count`` readers, or all if there are fewer, connect to another box."""
+        rng = random.Random()  # noqa: S311 - jitter, not a secret
+        for connection in list(itertools.islice(self.open, count)):
+            wait = rng.randint(0, self.settings.retry_after_ms)
+            connection.close(REBALANCE, retry_after_ms=wait)
 
 
 class Connection(abc.ABC):
@@ -121,14 +165,15 @@ class Connection(abc.ABC):
     most_verb_bytes = 64 * 1024
     _numbers: ClassVar = itertools.count(1)
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
+    def __init__(self, readers: Readers) -> None:
+        self.readers = readers
+        self.settings = readers.settings
         self.number = next(self._numbers)
-        self.state = State.OPEN
+        self.is_open = True
         self.blocked = False
         self.subscriptions: dict[str, Subscription] = {}
-        self.outbox = Outbox(home.settings.outbox, home.budget.account)
-        self.session = Session(home.table, home.settings.reader, home.clock())
+        self.outbox = Outbox(self.settings.outbox, readers.budget.account)
+        self.session = Session(readers.table, self.settings.reader, readers.clock())
         self.auth = ANONYMOUS
         self._expiry: asyncio.TimerHandle | None = None
         # What waits for its turn, and how long its text was.
@@ -139,7 +184,8 @@ class Connection(abc.ABC):
         self._busy = False
         # When a message first had to wait; None while none does.
         self._behind_since: float | None = None
-        home.joined(self)
+        self._beat: asyncio.TimerHandle | None = None
+        readers.joined(self)
 
     # What the desk calls (gateway.desk.Port).
 
@@ -157,17 +203,16 @@ class Connection(abc.ABC):
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
         """Say ``subscribed``, replay, and give it the topic from now on."""
-        if self.state is not State.OPEN:
-            return
-        self.subscriptions[verb.topic] = self.home.hub.subscribe(verb.topic, self)
-        self.push(subscribed_push(verb, told))
-        self.replay(replay.that_fit(self.home.settings.replay_bytes))
+        if self.is_open:
+            self.subscriptions[verb.topic] = self.readers.hub.subscribe(verb.topic, self)
+            self.push(subscribed_push(verb, told))
+            self._replay(replay.that_fit(self.settings.replay_bytes))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
         """Take a subscription back, if there is one, and say ``push``."""
         subscription = self.subscriptions.pop(topic, None)
         if subscription is not None:
-            self.home.hub.unsubscribe(subscription)
+            self.readers.hub.unsubscribe(subscription)
         self.push(push)
 
     def identify(self, auth: AuthState, push: bytes) -> None:
@@ -176,7 +221,12 @@ class Connection(abc.ABC):
             self.set_auth(auth)
         self.push(push)
 
-    # What the hub, the desk and the drain call.
+    def push(self, push: bytes) -> None:
+        """Send a push that is not a message."""
+        if self.is_open:
+            self._firm(dress(push, self.variant))
+
+    # What the hub and the drain call.
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:
         """Send one frame, or keep it under its topic's policy while the transport is blocked.
@@ -187,62 +237,20 @@ class Connection(abc.ABC):
             self._write([frame])
             return True
         if self._behind_since is None:
-            self._behind_since = self.home.clock()
-        if not self.outbox.push(frame, publication, self.home.clock()):
+            self._behind_since = self.readers.clock()
+        if not self.outbox.push(frame, publication, self.readers.clock()):
             self.close(SLOW_READER)
         elif self.outbox.dropped:
             self._count_dropped()
         return False
 
-    def push(self, text: bytes) -> None:
-        """Send a push that is not a message."""
-        if self.state is State.OPEN:
-            self._firm(dress(text, self.variant))
-
-    def replay(self, publications: list[Publication]) -> None:
-        """Send messages that were asked for: none of them is dropped or conflated."""
-        was_blocked, self.blocked = self.blocked, True
-        for publication in publications:
-            if self.state is State.OPEN:
-                self._firm(self._replayed(publication))
-        if not was_blocked:
-            self._flush()
-
-    def _replayed(self, publication: Publication) -> bytes:
-        return publication.frame(self.variant)
-
-    def set_auth(self, auth: AuthState) -> None:
-        """From now on the reader is who ``auth`` says, until that one's token has run out."""
-        if self.state is not State.OPEN:
-            return
-        self._log_out()
-        self.auth = auth
-        if (login := auth.login) is not None:
-            self.home.logged_in(login.user, self)
-            left = max(0.0, login.ends_ms / 1000 - time.time())
-            loop = asyncio.get_running_loop()
-            self._expiry = loop.call_later(left, self.close, TOKEN_EXPIRED)
-
-    def _log_out(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-        if self.auth.login is not None:
-            self.home.logged_out(self.auth.login.user, self)
-        self.auth = ANONYMOUS
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Send an ``error`` push."""
-        measures.ERRORS.labels(int(refusal.code)).inc()
-        self.push(error_push(refusal))
-
     def close(self, reason: CloseReason, *, retry_after_ms: int | None = None) -> None:
         """Say ``disconnect``, then goodbye in the transport's way. Harmless when it is closing."""
-        if self.state is not State.OPEN:
+        if not self.is_open:
             return
         if reason is TOO_BIG:
             # A verb that can't be read is answered like one that can't be obeyed.
-            self.refuse(Refusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
+            refuse(self, Refusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
         if reason is SLOW_READER:
             behind = self.outbox.pending_bytes
             # What waits would only keep the reader from hearing why it is closed.
@@ -250,29 +258,41 @@ class Connection(abc.ABC):
             measures.DROPPED.labels("disconnect").inc(count)
             text, about = "closing %d: %s (%d bytes behind)", {"connection": self.number}
             logger.debug(text, self.number, reason.name, behind, extra=about)
-        self._leave(State.CLOSING, reason.name)
+        self._leave(reason.name)
         wait = reason.retry_after_ms if retry_after_ms is None else retry_after_ms
         self._say_goodbye(disconnect_push(reason, wait), reason)
 
     # What transports call.
 
+    def set_auth(self, auth: AuthState) -> None:
+        """From now on the reader is who ``auth`` says, until that one's token has run out."""
+        if not self.is_open:
+            return
+        self._log_out()
+        self.auth = auth
+        if (login := auth.login) is not None:
+            self.readers.logged_in(login.user, self)
+            left = max(0.0, login.ends_ms / 1000 - time.time())
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(left, self.close, TOKEN_EXPIRED)
+
     def received(self, data: str | bytes) -> None:
         """A verb has come in."""
-        if self.state is not State.OPEN:
+        if not self.is_open:
             return
-        verdict = self.session.admit(self.home.clock())
+        verdict = self.session.admit(self.readers.clock())
         if verdict is Throttle.HANG_UP:
             self.close(TOO_MANY_REQUESTS)
         elif verdict is Throttle.REFUSE:
-            self.refuse(_BUSY)
+            refuse(self, _BUSY)
         else:
             self.ask(self.session.read(data), len(data))
 
     def ask(self, intent: Intent, size: int = 0) -> None:
         """Obey ``intent``, of a text of ``size`` bytes, when its turn comes."""
-        full = len(self._verbs) >= self.home.settings.reader.waiting
+        full = len(self._verbs) >= self.settings.reader.waiting
         if full or (self._verbs and self._verb_bytes + size > self.most_verb_bytes):
-            self.refuse(_BUSY)
+            refuse(self, _BUSY)
             return
         self._verbs.append((intent, size))
         self._hold_verbs(size)
@@ -297,27 +317,31 @@ class Connection(abc.ABC):
         """The transport takes bytes again: send what waits, then go on with the verbs."""
         self._flush()
         if not self.blocked and self._behind_since is not None:
-            measures.BEHIND.labels().observe(self.home.clock() - self._behind_since)
+            measures.BEHIND.labels().observe(self.readers.clock() - self._behind_since)
             self._behind_since = None
-        if self.state is State.OPEN:
+        if self.is_open:
             self._obey()
         elif not self.blocked:
             self._all_sent()
 
-    def reader_leaves(self) -> bool:
-        """The reader has said goodbye. False if that only answers ours."""
-        if self.state is not State.OPEN:
-            return False
-        self._leave(State.CLOSING, "reader")
-        return True
-
-    def lost(self, why: str) -> None:
-        """The transport is gone; ``why`` is the metric's label if that wasn't our doing."""
-        if self.state is State.OPEN:
-            self._leave(State.CLOSED, why)
-        self.state = State.CLOSED
+    def lost(self) -> None:
+        """The transport is gone. Idempotent."""
+        if self.is_open:
+            self._leave("lost")
         self.outbox.clear()
-        self.home.left(self)
+        self.readers.left(self)
+
+    def start_beat(self) -> None:
+        """Send heartbeats from now on. The first phase is random: so a crowd spreads out."""
+        if self._beat is None:
+            wait = self.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret
+            self._beat = asyncio.get_running_loop().call_later(wait, self._on_beat)
+
+    def stop_beat(self) -> None:
+        """Send none, until they are started anew."""
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = None
 
     # What transports implement.
 
@@ -329,13 +353,29 @@ class Connection(abc.ABC):
         """
 
     @abc.abstractmethod
+    def _heartbeat(self) -> None:
+        """Send what keeps proxies from closing an idle connection, if it can be sent now."""
+
+    @abc.abstractmethod
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         """Send the undressed ``push`` and the transport's own close, then :meth:`lost`."""
 
     def _all_sent(self) -> None:  # noqa: B027 - most transports have nothing to do then
         """A closing connection's last frame has left."""
 
+    def _replayed(self, publication: Publication) -> bytes:
+        return publication.frame(self.variant)
+
     # Private.
+
+    def _replay(self, publications: list[Publication]) -> None:
+        """Send messages that were asked for: none of them is dropped or conflated."""
+        was_blocked, self.blocked = self.blocked, True
+        for publication in publications:
+            if self.is_open:
+                self._firm(self._replayed(publication))
+        if not was_blocked:
+            self._flush()
 
     def _flush(self) -> None:
         self.blocked = False
@@ -345,24 +385,24 @@ class Connection(abc.ABC):
     def _firm(self, frame: bytes) -> None:
         if not self.blocked:
             self._write([frame])
-        elif not self.outbox.push_firm(frame, self.home.clock()):
+        elif not self.outbox.push_firm(frame, self.readers.clock()):
             self.close(SLOW_READER)
 
     def _obey(self) -> None:
         while (
             self._verbs
             and not self._busy
-            and self.state is State.OPEN
+            and self.is_open
             and self.outbox.pending_bytes <= _VERBS_WAIT_ABOVE
         ):
             self._busy = True
             intent, size = self._verbs.popleft()
             self._hold_verbs(-size)
-            pending = self.home.desk.decide(self, intent)
+            pending = self.readers.desk.decide(self, intent)
             if pending is None:
                 self._busy = False
             else:
-                self.home.spawn(self._finish(pending))
+                self.readers.spawn(self._finish(pending))
 
     async def _finish(self, pending: Coroutine[Any, Any, None]) -> None:
         try:
@@ -371,27 +411,36 @@ class Connection(abc.ABC):
             self._busy = False
         self._obey()
 
-    def _leave(self, state: State, why: str) -> None:
-        assert state in STEPS[self.state]
-        self.state = state
+    def _on_beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._beat = loop.call_later(self.settings.heartbeat, self._on_beat)
+        self._heartbeat()
+
+    def _leave(self, why: str) -> None:
+        """It begins to close, or is gone; ``why`` is the metric's label."""
+        self.is_open = False
         for subscription in self.subscriptions.values():
-            self.home.hub.unsubscribe(subscription)
+            self.readers.hub.unsubscribe(subscription)
         self.subscriptions.clear()
         self._verbs.clear()
         self._hold_verbs(-self._verb_bytes)
         self._log_out()
         measures.CLOSES.labels(why).inc()
         self._count_dropped()
-        self.home.leaving(self)
+        self.readers.leaving(self)
+
+    def _log_out(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if self.auth.login is not None:
+            self.readers.logged_out(self.auth.login.user, self)
+        self.auth = ANONYMOUS
 
     def _hold_verbs(self, size: int) -> None:
         self._verb_bytes += size
-        self.home.budget.account.hold(size)
+        self.readers.budget.account.hold(size)
 
     def _count_dropped(self) -> None:
         for policy, count in self.outbox.take_dropped().items():
             measures.DROPPED.labels(policy).inc(count)
-
-    def first_beat(self) -> float:
-        """Seconds until the first heartbeat: a random phase, so that a crowd spreads out."""
-        return self.home.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret

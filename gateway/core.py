@@ -11,9 +11,10 @@ import time
 from collections.abc import Sequence
 
 from gateway import measures
-from gateway.admission import Admission
+from gateway.admission import Admission, Origins
 from gateway.archive import Archive
 from gateway.broadcast import Broadcast
+from gateway.connection import Readers
 from gateway.desk import Desk
 from gateway.engine import Engine, InProcess
 from gateway.fanout import Fanout
@@ -23,9 +24,7 @@ from gateway.gate import Gate
 from gateway.hub import Hub
 from gateway.logs import Logs
 from gateway.mailroom import Mailroom
-from gateway.origins import Origins
 from gateway.past import Past
-from gateway.readers import Readers
 from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks

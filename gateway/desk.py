@@ -10,6 +10,7 @@ more than news that went; a history, and a mailbox, are refused with a temporary
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar, assert_never
@@ -86,44 +87,32 @@ class Port(Protocol):
         """End it."""
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, slots=True)
 class Desk:
     """One verb at a time for each reader; any number of readers at once.
 
     ``can_serve`` says whether the gateway knows where it begins.
     """
 
-    def __init__(
-        self,
-        *,
-        table: TopicTable,
-        replay_bytes: int,
-        hub: Hub,
-        past: Past,
-        resumer: Resumer,
-        mailroom: Mailroom,
-        upstream: Upstream,
-        gate: Gate,
-        can_serve: Callable[[], bool],
-    ) -> None:
-        self._table = table
-        self._replay_bytes = replay_bytes
-        self._hub = hub
-        self._past = past
-        self._resumer = resumer
-        self._mailroom = mailroom
-        self._upstream = upstream
-        self._gate = gate
-        self._can_serve = can_serve
+    table: TopicTable
+    replay_bytes: int
+    hub: Hub
+    past: Past
+    resumer: Resumer
+    mailroom: Mailroom
+    upstream: Upstream
+    gate: Gate
+    can_serve: Callable[[], bool]
 
     def decide(self, reader: Port, intent: Intent) -> Pending | None:
         """Answer ``intent`` now, or return what must be awaited before the next one."""
         if isinstance(intent, Refusal):
-            _refuse(reader, intent)
+            refuse(reader, intent)
             return None
         measures.VERBS.labels(type(intent).__name__.lower()).inc()
         denied = self._denied(reader, intent)
         if denied is not None:
-            _refuse(reader, denied)
+            refuse(reader, denied)
             return None
         match intent:
             case Subscribe():
@@ -147,10 +136,10 @@ class Desk:
         """Why this reader can't have this, whatever is known of the topic."""
         if not isinstance(intent, Subscribe | History | SetMark):
             return None
-        if not isinstance(intent, SetMark) and not self._can_serve():
+        if not isinstance(intent, SetMark) and not self.can_serve():
             # Of readers that the data plane had before us.
             return _not_now(intent, "the gateway is starting")
-        policy = self._table.known(intent.topic)
+        policy = self.table.known(intent.topic)
         if policy.access != "public":
             denied = refusal(intent, policy, reader.auth.login)
             if denied is not None:
@@ -160,10 +149,10 @@ class Desk:
     def _subscribe(self, reader: Port, verb: Subscribe) -> Pending | None:
         if verb.position is not None:
             return self._resume(reader, verb, verb.position)
-        if verb.rewind is None and self._table.known(verb.topic).access == "owner":
+        if verb.rewind is None and self.table.known(verb.topic).access == "owner":
             return self._open_mailbox(reader, verb)
         asked_at = time.time()
-        found = self._past.recall(verb, asked_at)
+        found = self.past.recall(verb, asked_at)
         if found is None:
             return self._rewind(reader, verb, asked_at, None)
         self._join(reader, verb, found, recovered=False)
@@ -173,19 +162,19 @@ class Desk:
         self, reader: Port, verb: Subscribe, asked_at: float, gap: Gap | None
     ) -> None:
         """Subscribe to the past and what is live; ``gap``: why a position is of no use."""
-        found = await _with_room(reader, lambda: self._past.recover(verb, asked_at))
+        found = await _with_room(reader, lambda: self.past.recover(verb, asked_at))
         self._join(reader, verb, found, recovered=False, gap=gap)
 
     async def _open_mailbox(self, reader: Port, verb: Subscribe) -> None:
         try:
-            kept = await _with_room(reader, lambda: self._mailroom.collect(verb.topic))
+            kept = await _with_room(reader, lambda: self.mailroom.collect(verb.topic))
         except StoreError:
-            _refuse(reader, _not_now(verb, "the store is away"))
+            refuse(reader, _not_now(verb, "the store is away"))
         else:
             self._join(reader, verb, kept, recovered=kept.recovered, gap=kept.gap)
 
     def _resume(self, reader: Port, verb: Subscribe, position: str) -> Pending | None:
-        missed = self._resumer.recall(verb.topic, position)
+        missed = self.resumer.recall(verb.topic, position)
         if missed is None or not missed.recovered:
             return self._resume_with_store(reader, verb, position)
         self._join(reader, verb, missed, recovered=True)
@@ -194,20 +183,18 @@ class Desk:
     async def _resume_with_store(self, reader: Port, verb: Subscribe, position: str) -> None:
         asked_at = time.time()
         missed = await _with_room(reader, lambda: self._recover(verb.topic, position))
-        if missed.gap is None:
-            self._join(reader, verb, missed, recovered=True)
-        elif verb.rewind is not None:
+        if missed.gap is not None and verb.rewind is not None:
             await self._rewind(reader, verb, asked_at, missed.gap)
         else:
-            self._join(reader, verb, missed, recovered=False, gap=missed.gap)
+            self._join(reader, verb, missed, recovered=missed.recovered, gap=missed.gap)
 
     async def _recover(self, topic: str, position: str) -> Recalled:
         """What was missed; if that can't be known, what can be had and the newest of each key."""
-        missed = await self._resumer.recover(topic, position)
-        if missed.gap is None or not self._table.known(topic).latest:
+        missed = await self.resumer.recover(topic, position)
+        if missed.gap is None or not self.table.known(topic).latest:
             return missed
-        await self._past.try_to_warm(topic)
-        return self._resumer.salvage(topic, position, missed.gap, with_latest=True)
+        await self.past.try_to_warm(topic)
+        return self.resumer.salvage(topic, position, missed.gap, with_latest=True)
 
     def _join(
         self,
@@ -219,19 +206,19 @@ class Desk:
         gap: Gap | None = None,
     ) -> None:
         """Subscribe without a pause after ``replay`` was made: nothing is lost or sent twice."""
-        fitting = replay.that_fit(self._replay_bytes)
+        fitting = replay.that_fit(self.replay_bytes)
         if recovered and len(fitting) < len(replay.publications):
             recovered, gap = False, Gap.TOO_LARGE
         if verb.position is not None:
-            self._resumer.answered(verb.topic, gap)
-        position: str | None = self._hub.position(time.time())
+            self.resumer.answered(verb.topic, gap)
+        position: str | None = self.hub.position(time.time())
         if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
             position = verb.position
         reader.subscribe(verb, Subscribed(position, recovered, gap), replay)
 
     def _history(self, reader: Port, verb: History) -> Pending | None:
-        found = self._past.recall_history(verb)
+        found = self.past.recall_history(verb)
         if found is None:
             return self._history_with_store(reader, verb)
         self._send_history(reader, verb, found)
@@ -239,14 +226,14 @@ class Desk:
 
     async def _history_with_store(self, reader: Port, verb: History) -> None:
         try:
-            found = await _with_room(reader, lambda: self._past.recover_history(verb))
+            found = await _with_room(reader, lambda: self.past.recover_history(verb))
         except StoreError:
-            _refuse(reader, _not_now(verb, "the store is away"))
+            refuse(reader, _not_now(verb, "the store is away"))
         else:
             self._send_history(reader, verb, found)
 
     def _send_history(self, reader: Port, verb: History, found: Selection) -> None:
-        fitting = newest_that_fit(found.publications, push_bytes, self._replay_bytes)
+        fitting = newest_that_fit(found.publications, push_bytes, self.replay_bytes)
         more = len(found.publications) >= verb.limit or len(fitting) < len(found.publications)
         messages = [publication.frame(Variant.RAW) for publication in fitting]
         reader.push(messages_push(verb.ref, verb.topic, messages, more))
@@ -254,22 +241,22 @@ class Desk:
     async def _mark(self, reader: Port, verb: SetMark) -> None:
         mark = UserMark(topic=verb.topic, id=verb.id, kind=verb.kind, at_ms=clock_ms())
         try:
-            await self._upstream.send(mark)
+            await self.upstream.send(mark)
         except LinkError:
-            _refuse(reader, _not_now(verb, "marks can't be sent now"))
+            refuse(reader, _not_now(verb, "marks can't be sent now"))
         else:
             push = encode_push("marked", ref=verb.ref, topic=verb.topic, id=verb.id, mark=verb.kind)
             reader.push(push)
 
     def _log_in(self, reader: Port, verb: LogIn) -> Pending | None:
-        verdict = self._gate.decide(reader.auth, verb)
+        verdict = self.gate.decide(reader.auth, verb)
         if verdict is None:
             return self._log_in_later(reader, verb)
         self._identify(reader, verb, verdict)
         return None
 
     async def _log_in_later(self, reader: Port, verb: LogIn) -> None:
-        self._identify(reader, verb, await self._gate.decide_later(reader.auth, verb))
+        self._identify(reader, verb, await self.gate.decide_later(reader.auth, verb))
 
     def _identify(self, reader: Port, verb: LogIn, verdict: Verdict) -> None:
         if verdict.refusal is not None:
@@ -290,15 +277,15 @@ async def _with_room(reader: Port, read: Callable[[], Awaitable[Found]]) -> Foun
 
     A crowd that has waited for one read finds no room for all at once.
     """
-    await reader.room()
-    found = await read()
-    while reader.is_full:
+    while True:
         await reader.room()
         found = await read()
-    return found
+        if not reader.is_full:
+            return found
 
 
-def _refuse(reader: Port, refused: Refusal) -> None:
+def refuse(reader: Port, refused: Refusal) -> None:
+    """Answer that it can't be."""
     measures.ERRORS.labels(int(refused.code)).inc()
     reader.push(error_push(refused))
 

@@ -1,6 +1,6 @@
 """What differs between the engines: whether another process holds readers' connections too.
 
-A gateway always serves some readers itself (:mod:`gateway.readers`). With the native engine most
+A gateway always serves some readers itself (:mod:`gateway.connection`). With the native engine most
 of them are in the data plane; with the Tornado engine there is none, and :class:`InProcess` stands
 for it.
 """

@@ -13,25 +13,18 @@ without ids, and then one id alone, of before the first of them had joined.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from gateway.access import refusal
-from gateway.admission import Welcome
 from gateway.auth_state import AuthState
 from gateway.budget import ReaderStream
-from gateway.connection import Home, State
+from gateway.connection import Readers
 from gateway.frames import Variant, dress
 from gateway.protocol import Intent, Refusal, Session, Subscribe
 from gateway.publication import Publication
 from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
 from newsfabric.numbers import whole_number
-
-if TYPE_CHECKING:
-    pass
-
-# A comment: a line that begins with a colon.
-_HEARTBEAT: Final = b":\n\n"
 
 
 class SseConnection(StreamConnection):
@@ -40,13 +33,14 @@ class SseConnection(StreamConnection):
     transport = "sse"
     variant = Variant.SSE
 
-    def __init__(self, home: Home, stream: ReaderStream) -> None:
-        super().__init__(home, stream)
-        # The last beat at which the kernel was taking bytes.
-        self._taking_at = home.clock()
+    # A comment: a line that begins with a colon.
+    heartbeat = b":\n\n"
+
+    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+        super().__init__(readers, stream)
         # The position to begin with, until everything asked for has been sent.
-        self._begin: str | None = home.hub.position(time.time())
-        self._firm(f"retry: {home.settings.retry_after_ms}\n\n".encode())
+        self._begin: str | None = readers.hub.position(time.time())
+        self._firm(f"retry: {self.settings.retry_after_ms}\n\n".encode())
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:
         """Send one event, without its id as long as that would say too much."""
@@ -58,7 +52,7 @@ class SseConnection(StreamConnection):
 
     def _obey(self) -> None:
         super()._obey()
-        if self._begin is not None and self.state is State.OPEN and not self.waiting:
+        if self._begin is not None and self.is_open and not self.waiting:
             # An event without data: it only sets the id (WHATWG HTML section 9.2.6).
             self._firm(b"id: " + self._begin.encode() + b"\n\n")
             self._begin = None
@@ -66,14 +60,11 @@ class SseConnection(StreamConnection):
     def _on_bytes(self, data: bytes) -> None:
         """Nothing is expected; what comes is dropped."""
 
-    def _heartbeat(self) -> bytes:
-        return _HEARTBEAT
-
-    def _silence(self) -> float:
+    def _heartbeat(self) -> None:
         # There is no pong: all that can be known is that a dead reader's kernel takes nothing.
         if not self.blocked:
-            self._taking_at = self.home.clock()
-        return self.home.clock() - self._taking_at
+            self._heard_at = self.readers.clock()
+        super()._heartbeat()
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         self._part(dress(push, self.variant), Ending.HANG_UP)
@@ -83,9 +74,7 @@ class SseHandler(PageHandler):
     """``GET /events``."""
 
     async def get(self) -> None:
-        verdict = self._welcome()
-        if verdict is not Welcome.YES:
-            self._turn_away(verdict)
+        if not self._is_welcome():
             return
         auth = await self._who()
         if auth is None:

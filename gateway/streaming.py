@@ -23,7 +23,7 @@ from tornado.iostream import StreamClosedError
 from gateway.admission import Welcome
 from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import ReaderStream
-from gateway.connection import Connection, Home, State
+from gateway.connection import Connection, Readers
 from gateway.protocol import LogIn, Refusal, error_push
 from newsfabric.closing import NO_PONG, ErrorCode
 
@@ -52,14 +52,18 @@ class Ending(enum.Enum):
 class StreamConnection(Connection):
     """A connection on a TCP stream of its own."""
 
-    def __init__(self, home: Home, stream: ReaderStream) -> None:
-        super().__init__(home)
+    # What keeps proxies from closing an idle connection.
+    heartbeat: bytes
+
+    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+        super().__init__(readers)
         self._stream = self.stream = stream
         stream.reader = self
         # Kept, because a stream forgets its socket when it closes.
         self._socket = stream.socket
         self._loop = asyncio.get_running_loop()
-        self._beat: asyncio.TimerHandle | None = None
+        # The last sign of life, as far as the transport can know of one.
+        self._heard_at = readers.clock()
         self._linger: asyncio.TimerHandle | None = None
         self._ending = Ending.WAIT
         if stream.writing():
@@ -69,8 +73,8 @@ class StreamConnection(Connection):
 
     async def run(self) -> None:
         """Serve the connection until it is gone. Its owner is the HTTP handler that awaits it."""
-        if self.state is State.OPEN:
-            self._beat = self._loop.call_later(self.first_beat(), self._on_beat)
+        if self.is_open:
+            self.start_beat()
         try:
             while True:
                 data = await self._stream.read_bytes(_READ_BYTES, partial=True)
@@ -82,19 +86,11 @@ class StreamConnection(Connection):
         finally:
             self._stream.close()
             self._stop_timers()
-            self.lost("lost")
+            self.lost()
 
     @abc.abstractmethod
     def _on_bytes(self, data: bytes) -> None:
         """The reader has sent something."""
-
-    @abc.abstractmethod
-    def _heartbeat(self) -> bytes:
-        """What keeps proxies from closing an idle connection."""
-
-    @abc.abstractmethod
-    def _silence(self) -> float:
-        """Seconds without a sign of life, as far as the transport can know."""
 
     def _write(self, frames: list[bytes]) -> None:
         data = frames[0] if len(frames) == 1 else b"".join(frames)
@@ -116,21 +112,16 @@ class StreamConnection(Connection):
         if not written.cancelled() and written.exception() is None:
             self.unblocked()
 
-    def _on_beat(self) -> None:
-        heartbeat = self.home.settings.heartbeat
-        if self.state is not State.OPEN:
-            return
-        if self._silence() > 2 * heartbeat:
+    def _heartbeat(self) -> None:
+        if self.readers.clock() - self._heard_at > 2 * self.settings.heartbeat:
             self.close(NO_PONG)
-            return
-        if not self.blocked:
-            self._write([self._heartbeat()])
-        self._beat = self._loop.call_later(heartbeat, self._on_beat)
+        elif not self.blocked:
+            self._write([self.heartbeat])
 
     def _part(self, last: bytes, ending: Ending) -> None:
         """Send the last bytes and end. Whatever the reader does, it is over after the linger."""
         self._stop_timers()
-        self._linger = self._loop.call_later(self.home.settings.linger, self._stream.close)
+        self._linger = self._loop.call_later(self.settings.linger, self._stream.close)
         self._ending = ending
         self._firm(last)
         if not self.blocked:
@@ -144,30 +135,42 @@ class StreamConnection(Connection):
                 self._socket.shutdown(socket.SHUT_WR)
 
     def _stop_timers(self) -> None:
-        for timer in (self._beat, self._linger):
-            if timer is not None:
-                timer.cancel()
+        self.stop_beat()
+        if self._linger is not None:
+            self._linger.cancel()
 
 
-class StreamHandler(tornado.web.RequestHandler):
-    """Base of the handlers that let a reader in and hand the stream to a connection."""
-
-    def initialize(self, core: Core) -> None:
-        self.core = core
+class ReaderHandler(tornado.web.RequestHandler):
+    """Base of all handlers of requests that readers make."""
 
     def set_default_headers(self) -> None:
         self.clear_header("Server")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """A method that isn't there is answered with those that are."""
-        if status_code == 405:
-            refuse_method(self)
-        else:
+        """405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
+        if status_code != 405:
             super().write_error(status_code, **kwargs)
+            return
+        missing = tornado.web.RequestHandler.get
+        names = self.SUPPORTED_METHODS
+        there = [name for name in names if getattr(type(self), name.lower()) is not missing]
+        self.set_header("Allow", ", ".join(there))
+        self.clear_header("Content-Type")
+        self.finish()
 
-    def _welcome(self) -> Welcome:
-        headers = self.request.headers
-        return self.core.admission.ask(headers.get("Origin"), headers.get("Host"))
+
+class StreamHandler(ReaderHandler):
+    """Base of the handlers that let a reader in and hand the stream to a connection."""
+
+    def initialize(self, core: Core) -> None:
+        self.core = core
+
+    def _is_welcome(self) -> bool:
+        """Whether a new reader may come in; if not, that is answered."""
+        verdict = self.core.admission.ask(self.request.headers)
+        if verdict is not Welcome.YES:
+            self._turn_away(verdict)
+        return verdict is Welcome.YES
 
     def _turn_away(self, verdict: Welcome) -> None:
         if verdict is Welcome.BAD_ORIGIN:
@@ -206,11 +209,12 @@ class PageHandler(StreamHandler):
     """Base of the handlers that pages of other origins may ask without a preflight, or with one."""
 
     def prepare(self) -> None:
-        origin = self.request.headers.get("Origin")
-        if self.core.origins.allows(origin, self.request.headers.get("Host")):
+        headers = self.request.headers
+        if self.core.origins.allows(headers):
+            origin = headers.get("Origin")
             self.set_header("Access-Control-Allow-Origin", origin or "*")
             self.set_header("Vary", "Origin")
-            if origin is not None and self.core.origins.lends_cookie(self.request.headers):
+            if origin is not None and self.core.origins.lends_cookie(headers):
                 self.set_header("Access-Control-Allow-Credentials", "true")
 
     def options(self) -> None:
@@ -248,13 +252,3 @@ class PageHandler(StreamHandler):
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(error_push(refusal))
-
-
-def refuse_method(handler: tornado.web.RequestHandler) -> None:
-    """Answer 405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
-    missing = tornado.web.RequestHandler.get
-    names = handler.SUPPORTED_METHODS
-    there = [name for name in names if getattr(type(handler), name.lower()) is not missing]
-    handler.set_header("Allow", ", ".join(there))
-    handler.clear_header("Content-Type")
-    handler.finish()

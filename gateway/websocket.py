@@ -1,33 +1,38 @@
-"""The WebSocket transport: raw at ``/websocket``, and the base of SockJS's."""
+"""The WebSocket transports: raw at ``/websocket``, and SockJS's frames over the same."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
+
+import orjson
 
 from gateway import measures
 from gateway.admission import Welcome
 from gateway.budget import ReaderStream
-from gateway.connection import Home, State
+from gateway.connection import Readers
 from gateway.frames import (
     CLOSE,
     PING,
     PONG,
+    TEXT,
     Variant,
     dress,
+    sockjs_close,
     websocket_close,
     websocket_frame,
 )
 from gateway.protocol import LogIn
 from gateway.rfc6455 import SUBPROTOCOL, FrameParser, Received, accept_key, offered
 from gateway.streaming import Ending, StreamConnection, StreamHandler
-from newsfabric.closing import OVERLOAD, UNFINISHED, CloseReason
+from newsfabric.closing import OVERLOAD, PROTOCOL_ERROR, UNFINISHED, CloseReason
 
 if TYPE_CHECKING:
-    pass
+    from gateway.core import Core
 
 _PING: Final = websocket_frame(PING, b"")
+_SOCKJS_OPEN: Final = websocket_frame(TEXT, b"o")
 
 
 class WebSocketConnection(StreamConnection):
@@ -35,18 +40,18 @@ class WebSocketConnection(StreamConnection):
 
     transport = "websocket"
     variant = Variant.WEBSOCKET
+    heartbeat = _PING
 
-    def __init__(self, home: Home, stream: ReaderStream) -> None:
-        super().__init__(home, stream)
-        self._parser = FrameParser(home.settings.reader.frame_bytes)
-        self._heard_at = home.clock()
+    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+        super().__init__(readers, stream)
+        self._parser = FrameParser(self.settings.reader.frame_bytes)
         # RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
         self._unanswered: bytes | None = None
         # Runs while a message is unfinished, and may outlast that one.
         self._deadline: asyncio.TimerHandle | None = None
 
     def _on_bytes(self, data: bytes) -> None:
-        now = self._heard_at = self.home.clock()
+        now = self._heard_at = self.readers.clock()
         for received in self._parser.feed(data):
             self._on_frame(received)
         if self._parser.violation is not None:
@@ -57,11 +62,11 @@ class WebSocketConnection(StreamConnection):
     def _watch_unfinished(self) -> None:
         """What a reader has begun to say, it must say in time: it is kept till then."""
         self._deadline = None
-        now = self.home.clock()
+        now = self.readers.clock()
         since = self._parser.unfinished_since(now)
-        if since is None or self.state is not State.OPEN:
+        if since is None or not self.is_open:
             return
-        left = since + self.home.settings.unfinished_seconds - now
+        left = since + self.settings.unfinished_seconds - now
         if left > 0:
             self._deadline = self._loop.call_later(left, self._watch_unfinished)
         else:
@@ -86,14 +91,15 @@ class WebSocketConnection(StreamConnection):
         self.received(payload)
 
     def _on_close_frame(self, payload: bytes) -> None:
-        if self.reader_leaves():
+        if self.is_open:
+            self._leave("reader")
             # RFC 6455 section 5.5.1: answer with the same code; 7.1.1: the server closes TCP.
             self._part(websocket_frame(CLOSE, payload[:2]), Ending.HANG_UP)
         else:
             self._stream.close()
 
     def _answer_ping(self) -> None:
-        if self._unanswered is not None and not self.blocked and self.state is State.OPEN:
+        if self._unanswered is not None and not self.blocked and self.is_open:
             self._write([websocket_frame(PONG, self._unanswered)])
             self._unanswered = None
 
@@ -101,35 +107,65 @@ class WebSocketConnection(StreamConnection):
         super().unblocked()
         self._answer_ping()
 
-    def _heartbeat(self) -> bytes:
-        return _PING
-
-    def _silence(self) -> float:
-        return self.home.clock() - self._heard_at
-
-    def end_abruptly(self, reason: CloseReason) -> None:
-        """End it at once, with a close frame and nothing before it."""
-        if self.state is State.OPEN:
-            self._leave(State.CLOSING, reason.name)
-            self._part(websocket_close(reason.code, reason.text), Ending.HANG_UP)
-
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
-        last = dress(push, self.variant) + websocket_close(reason.code, reason.text)
-        self._part(last, self._ending_of_goodbye())
-
-    def _ending_of_goodbye(self) -> Ending:
         # RFC 6455 section 7.1.1: the reader answers, then TCP is closed. After a violation its
         # answer can't be told from what it still sends; that is read and dropped, since a reset
         # would destroy the goodbye.
-        return Ending.WAIT if self._parser.violation is None else Ending.HALF_CLOSE
+        ending = Ending.WAIT if self._parser.violation is None else Ending.HALF_CLOSE
+        self._part(dress(push, self.variant) + self._close_frames(reason), ending)
+
+    def _close_frames(self, reason: CloseReason) -> bytes:
+        return websocket_close(reason.code, reason.text)
+
+
+class SockJsWebSocketConnection(WebSocketConnection):
+    """A reader on SockJS's WebSocket: SockJS frames in both directions."""
+
+    transport = "sockjs-websocket"
+    variant = Variant.SOCKJS_WEBSOCKET
+    # SockJS has no answer to h; the ping's pong tells that the reader lives.
+    heartbeat = websocket_frame(TEXT, b"h") + _PING
+
+    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+        super().__init__(readers, stream)
+        self._firm(_SOCKJS_OPEN)
+
+    def _on_message(self, payload: bytes) -> None:
+        # SockJS 1.0: an empty frame is ignored; broken JSON ends the connection abruptly, without a
+        # frame of SockJS's.
+        if not payload or not self.is_open:
+            return
+        try:
+            messages = orjson.loads(payload)
+        except orjson.JSONDecodeError:
+            self._leave(PROTOCOL_ERROR.name)
+            self._part(super()._close_frames(PROTOCOL_ERROR), Ending.HANG_UP)
+            return
+        for message in messages if isinstance(messages, list) else [messages]:
+            self.received(message if isinstance(message, str) else "")
+
+    def _close_frames(self, reason: CloseReason) -> bytes:
+        goodbye = websocket_frame(TEXT, sockjs_close(reason.code, reason.text))
+        return goodbye + super()._close_frames(reason)
 
 
 class WebSocketHandler(StreamHandler):
-    """The opening handshake (RFC 6455 section 4.2)."""
+    """The opening handshake (RFC 6455 section 4.2) of a ``connection``.
 
-    connection: ClassVar[type[WebSocketConnection]] = WebSocketConnection
+    SockJS 1.0 gives a WebSocket a server and a session in its path; neither means anything to it.
+    """
 
-    async def get(self, *_: str) -> None:
+    def initialize(
+        self, core: Core, connection: type[WebSocketConnection] = WebSocketConnection
+    ) -> None:
+        super().initialize(core)
+        self.connection = connection
+
+    def prepare(self) -> None:
+        if not self.core.settings.websocket:
+            self._refuse(404, "no WebSocket here")
+
+    async def get(self, **_: str) -> None:
         headers = self.request.headers
         accept = None if self.request.body else accept_key(headers)
         if accept is None or self.request.version != "HTTP/1.1":
@@ -142,7 +178,7 @@ class WebSocketHandler(StreamHandler):
         if not self.core.engine.serves_websockets:
             self._refuse_upgrade()
             return
-        verdict = self._welcome()
+        verdict = self.core.admission.ask(headers)
         full = verdict is Welcome.FULL and self.core.readers.can_turn_away()
         if verdict is not Welcome.YES and not full:
             self._turn_away(verdict)
@@ -180,13 +216,6 @@ class WebSocketHandler(StreamHandler):
         stream = self._take_over("503 Service Unavailable", head)
         stream.write(text)
         stream.close()
-
-
-class NoWebSocketHandler(StreamHandler):
-    """What stands in its place where nobody may come over WebSocket."""
-
-    def prepare(self) -> None:
-        self._refuse(404, "no WebSocket here")
 
 
 def _complaint(headers: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """SockJS 1.0 under ``/sockjs``, on sockjs-tornado 1.0.7.
 
 From the library: the table of sessions with its expiry, and the handlers' skeletons. Not
-from it: WebSocket (:mod:`gateway.sockjs_websocket`), the queue of waiting messages
+from it: WebSocket (:mod:`gateway.websocket`), the queue of waiting messages
 (our outbox, so polling readers are bounded like all others), and these faults, mended by
 subclassing:
 
@@ -20,9 +20,8 @@ Here are the routes. A reader's session, which outlives the responses that come 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from gateway.framing import may_be_framed
 from gateway.sockjs.pages import GreetingHandler, IframeHandler, InfoHandler, ScriptHandler
 from gateway.sockjs.receiving import (
     EventSourceHandler,
@@ -33,49 +32,35 @@ from gateway.sockjs.receiving import (
 )
 from gateway.sockjs.sending import JsonpSendHandler, XhrSendHandler
 from gateway.sockjs.sessions import PREFIX, Router
-from gateway.sockjs_websocket import SockJsWebSocketHandler
-from gateway.streaming import StreamHandler
-from gateway.websocket import NoWebSocketHandler, WebSocketHandler
+from gateway.websocket import SockJsWebSocketConnection, WebSocketHandler
 
-if TYPE_CHECKING:
-    from gateway.core import Core
-
-__all__ = ["PREFIX", "SockJs"]
+__all__ = ["PREFIX", "Router", "routes"]
 
 _SESSION: Final = PREFIX + r"/[^/.]+/(?P<session_id>[^/.]+)/"
 
 
-class SockJs:
-    """Routes and sessions of one gateway. Call :meth:`stop` before its loop ends."""
-
-    def __init__(self, core: Core) -> None:
-        self._router = Router(core)
-        http = {"server": self._router}
-        own = {"core": core}
-        raw: type[StreamHandler] = WebSocketHandler
-        framed: type[StreamHandler] = SockJsWebSocketHandler
-        if not core.settings.websocket:
-            raw = framed = NoWebSocketHandler
-        self.routes: list[Any] = [
-            (PREFIX + r"/?", GreetingHandler, http),
-            (PREFIX + r"/info", InfoHandler, http),
-            (PREFIX + r"/websocket", raw, own),
-            (_SESSION + "websocket", framed, own),
-            (_SESSION + "xhr", XhrHandler, http),
-            (_SESSION + "xhr_streaming", XhrStreamingHandler, http),
-            (_SESSION + "xhr_send", XhrSendHandler, http),
-            (_SESSION + "eventsource", EventSourceHandler, http),
-            (r"/sockjs\.min\.js", ScriptHandler),
+def routes(router: Router) -> list[Any]:
+    """The URLs of one gateway. ``router`` has its sessions."""
+    core = router.core
+    http = {"server": router}
+    framed = {"core": core, "connection": SockJsWebSocketConnection}
+    found: list[Any] = [
+        (PREFIX + r"/?", GreetingHandler, http),
+        (PREFIX + r"/info", InfoHandler, http),
+        (PREFIX + r"/websocket", WebSocketHandler, {"core": core}),
+        (_SESSION + "websocket", WebSocketHandler, framed),
+        (_SESSION + "xhr", XhrHandler, http),
+        (_SESSION + "xhr_streaming", XhrStreamingHandler, http),
+        (_SESSION + "xhr_send", XhrSendHandler, http),
+        (_SESSION + "eventsource", EventSourceHandler, http),
+        (r"/sockjs\.min\.js", ScriptHandler),
+    ]
+    if core.origins.may_be_framed:
+        found.append((PREFIX + r"/iframe[0-9-.a-z_]*\.html", IframeHandler, http))
+    if core.settings.sockjs_legacy:
+        found += [
+            (_SESSION + "jsonp", JsonpHandler, http),
+            (_SESSION + "jsonp_send", JsonpSendHandler, http),
+            (_SESSION + "htmlfile", HtmlFileHandler, http),
         ]
-        if may_be_framed(core.settings):
-            self.routes.append((PREFIX + r"/iframe[0-9-.a-z_]*\.html", IframeHandler, http))
-        if core.settings.sockjs_legacy:
-            self.routes += [
-                (_SESSION + "jsonp", JsonpHandler, http),
-                (_SESSION + "jsonp_send", JsonpSendHandler, http),
-                (_SESSION + "htmlfile", HtmlFileHandler, http),
-            ]
-
-    def stop(self) -> None:
-        """Let go of timers and sessions."""
-        self._router.stop()
+    return found

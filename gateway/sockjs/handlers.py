@@ -5,38 +5,27 @@ from __future__ import annotations
 import re
 import time
 from email.utils import formatdate
-from typing import Any, Final
+from typing import Final
 
 from gateway.sockjs.sockjs_tornado import BaseHandler
-from gateway.streaming import refuse_method
+from gateway.streaming import ReaderHandler
 
 _YEAR: Final = 365 * 86400
 # A name or so; what a balancer in front puts before it comes back without.
 _KEPT_COOKIE: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 
-class Polite(BaseHandler):  # type: ignore[misc]
+class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
     """Base of every HTTP handler here."""
-
-    def set_default_headers(self) -> None:
-        self.clear_header("Server")
 
     def prepare(self) -> None:
         super().prepare()
         if not self.verify_origin():
             self._end(403, "origin not allowed")
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """A method that isn't there is answered with those that are."""
-        if status_code == 405:
-            refuse_method(self)
-        else:
-            super().write_error(status_code, **kwargs)
-
     def verify_origin(self) -> bool:
         """Whether the page's origin may connect."""
-        headers = self.request.headers
-        allowed: bool = self.server.core.origins.allows(headers.get("Origin"), headers.get("Host"))
+        allowed: bool = self.server.core.origins.allows(self.request.headers)
         return allowed
 
     def preflight(self) -> None:
@@ -80,8 +69,11 @@ class Polite(BaseHandler):  # type: ignore[misc]
         """Tornado would give one to every answer, and answer a poll with 304."""
         return None
 
-    def check_xsrf_cookie(self) -> None:
-        """No cookie means anything here."""
+    def _answer_politely(self) -> None:
+        """What the head of every answer to a session's requests has."""
+        self.preflight()
+        self.handle_session_cookie()
+        self.disable_cache()
 
     def _end(self, status: int, text: str) -> None:
         self.set_status(status)

@@ -11,7 +11,6 @@ from typing import Final
 import orjson
 import tornado.web
 
-from gateway.framing import content_policy, is_guarded
 from gateway.sockjs.handlers import Polite
 from gateway.sockjs.sockjs_tornado import PreflightHandler
 
@@ -69,12 +68,13 @@ class IframeHandler(Polite):
 
     def compute_etag(self) -> str | None:
         """SockJS 1.0: the page has one. Another policy makes it another page."""
-        version = [*self._write_buffer, (content_policy(self.server.core.settings) or "").encode()]
+        policy = self.server.core.origins.content_policy or ""
+        version = [*self._write_buffer, policy.encode()]
         return f'"{hashlib.sha256(b"".join(version)).hexdigest()}"'
 
     def get(self) -> None:
-        settings = self.server.core.settings
-        policy = content_policy(settings)
+        origins = self.server.core.origins
+        policy = origins.content_policy
         if policy is None:
             self.enable_cache()
         else:
@@ -82,8 +82,9 @@ class IframeHandler(Polite):
             self.set_header("Cache-Control", "no-cache")
             self.set_header("Content-Security-Policy", policy)
         self.set_header("Content-Type", "text/html; charset=UTF-8")
-        domain = "" if is_guarded(settings) else DOMAIN
-        self.finish(IFRAME_PAGE.format(url=html.escape(settings.sockjs_url), domain=domain))
+        domain = "" if origins.is_guarded else DOMAIN
+        url = html.escape(self.server.core.settings.sockjs_url)
+        self.finish(IFRAME_PAGE.format(url=url, domain=domain))
 
 
 class ScriptHandler(tornado.web.RequestHandler):

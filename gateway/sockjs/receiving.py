@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 from gateway import measures
 from gateway.admission import Welcome
-from gateway.framing import content_policy
 from gateway.protocol import LogIn
 from gateway.sockjs.handlers import Polite
 from gateway.sockjs.pages import DOMAIN
-from gateway.sockjs.sockjs_tornado import HTMLFILE_HEAD
-from gateway.sockjs.sockjs_tornado import transports as library
+from gateway.sockjs.sockjs_tornado import (
+    HTMLFILE_HEAD,
+    PollingTransportBase,
+    StreamingTransportBase,
+)
 
 _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
@@ -27,14 +29,16 @@ _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 class Transport(Polite):
     """A response that a reader receives on: one packet at a time."""
 
+    # As in its URL.
+    name: str
+
     def prepare(self) -> None:
         super().prepare()
         if self._finished or self.request.method == "OPTIONS":
             return
         if self.server.get_session(self.path_kwargs["session_id"]) is not None:
             return
-        headers = self.request.headers
-        verdict = self.server.core.admission.ask(headers.get("Origin"), headers.get("Host"))
+        verdict = self.server.core.admission.ask(self.request.headers)
         if verdict is not Welcome.YES:
             self._turn_away(verdict.value)
         elif not self.server.addresses.has_room(self.request.remote_ip):
@@ -46,21 +50,30 @@ class Transport(Polite):
         self.set_header("Retry-After", str(seconds))
         self._end(503, f"not now: {why}")
 
-    def _attach_session(self, session_id: str, start_heartbeat: bool = False) -> bool:
+    def _attach(self, session_id: str) -> bool:
+        """Give it to its session, and send what waits. False: it has got a close frame instead."""
+        # Whoever sends the last packet ends it.
+        self._auto_finish = False
         session = self.server.get_session(session_id)
         is_new = session is None
-        if session is None:
+        if is_new:
             transport = f"sockjs-{self.name}"
             session = self.server.open_session(session_id, transport, self.request.remote_ip)
         if not session.set_handler(self):
             return False
         self.session = session
-        session.verify_state()
-        token = self.server.core.origins.token_of(self.request.headers) if is_new else None
-        if token is not None:
-            # As if it had been the first verb; behind the open frame.
-            session.reader.ask(LogIn(token=token))
+        if is_new:
+            self.send_pack(b"o")
+            token = self.server.core.origins.token_of(self.request.headers)
+            if token is not None:
+                # As if it had been the first verb; behind the open frame.
+                session.reader.ask(LogIn(token=token))
+        if self.session is not None:
+            session.flush()
         return True
+
+    def _framed(self, packet: bytes) -> bytes:
+        return packet + b"\n"
 
     def send_last(self, packet: bytes) -> None:
         """Send the close frame and end the response."""
@@ -68,24 +81,21 @@ class Transport(Polite):
         self.send_pack(packet)
 
 
-class Polling(Transport):
+class Polling(Transport, PollingTransportBase):  # type: ignore[misc]
     """A response that ends with its first packet."""
 
-    def send_pack(self, packet: bytes, binary: bool = False) -> None:
+    def send_pack(self, packet: bytes) -> None:
         self.active = False
         self._detach()
         if not self._finished:
             self.set_header("Content-Type", _JAVASCRIPT)
             self.finish(self._framed(packet))
 
-    def _framed(self, packet: bytes) -> bytes:
-        return packet + b"\n"
 
-
-class Streaming(Transport):
+class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
     """A response that ends after ``response_limit`` bytes, or with the close frame."""
 
-    def send_pack(self, packet: bytes, binary: bool = False) -> None:
+    def send_pack(self, packet: bytes) -> None:
         self.active = False
         data = self._framed(packet)
         self.notify_sent(len(data))
@@ -94,16 +104,10 @@ class Streaming(Transport):
 
     def _begin(self, content_type: str, prelude: str, session_id: str) -> None:
         self.set_header("Content-Type", content_type)
-        self._auto_finish = False
         self.write(prelude)
         self.flush()
-        if not self._attach_session(session_id):
+        if not self._attach(session_id):
             self.finish()
-        elif self.session:
-            self.session.flush()
-
-    def _framed(self, packet: bytes) -> bytes:
-        return packet + b"\n"
 
     def _on_sent(self, sent: asyncio.Future[None]) -> None:
         # A reader who is gone is reported by on_connection_close.
@@ -124,21 +128,34 @@ class Streaming(Transport):
             self.finish()
 
 
-class XhrHandler(Polling, library.XhrPollingTransport):  # type: ignore[misc]
+class XhrHandler(Polling):
     """xhr: each packet is a response."""
 
+    name = "xhr"
 
-class XhrStreamingHandler(Streaming, library.XhrStreamingTransport):  # type: ignore[misc]
+    def post(self, session_id: str) -> None:
+        self._answer_politely()
+        self._attach(session_id)
+
+
+class XhrStreamingHandler(Streaming):
     """xhr_streaming: packets are lines of one long response."""
 
+    name = "xhr_streaming"
 
-class EventSourceHandler(Streaming, library.EventSourceTransport):  # type: ignore[misc]
+    def post(self, session_id: str) -> None:
+        self._answer_politely()
+        # SockJS 1.0: browsers show nothing of less than so much.
+        self._begin(_JAVASCRIPT, "h" * 2048 + "\n", session_id)
+
+
+class EventSourceHandler(Streaming):
     """eventsource: packets are events."""
 
-    async def get(self, session_id: str) -> None:
-        self.preflight()
-        self.handle_session_cookie()
-        self.disable_cache()
+    name = "eventsource"
+
+    def get(self, session_id: str) -> None:
+        self._answer_politely()
         # SockJS 1.0: exactly this. It is always UTF-8 (WHATWG HTML section 9.2.5).
         self._begin("text/event-stream", "\r\n", session_id)
 
@@ -146,63 +163,57 @@ class EventSourceHandler(Streaming, library.EventSourceTransport):  # type: igno
         return b"data: " + packet + b"\r\n\r\n"
 
 
-class JsonpHandler(Polling, library.JSONPTransport):  # type: ignore[misc]
+class Script(Transport):
+    """A response that the browser runs: it calls a function of the page."""
+
+    def verify_origin(self) -> bool:
+        """Browsers say no origin here: none is no program's then."""
+        allowed: bool = self.server.core.origins.allows_page(self.request.headers)
+        return allowed
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self._finished:
+            return
+        # The library takes one from a body as well, and any text.
+        self.callback = self.get_query_argument("c", "", strip=False)
+        if not self.callback:
+            self._end(500, '"callback" parameter required')
+        elif not _CALLBACK.fullmatch(self.callback):
+            self._end(500, 'invalid "callback" parameter')
+
+
+class JsonpHandler(Script, Polling):
     """jsonp: each packet is a script that calls the page."""
 
-    def verify_origin(self) -> bool:
-        return _is_of_an_allowed_page(self)
+    name = "jsonp"
 
-    def prepare(self) -> None:
-        super().prepare()
-        _check_callback(self)
-
-    def _framed(self, packet: bytes) -> bytes:
-        # The comment keeps the answer from being taken for something else (Rosetta Flash). The name
-        # is the one that was checked: the library takes one from a body as well.
-        callback: str = self.get_query_argument("c")
-        return b"/**/" + callback.encode() + b"(" + _script_string(packet) + b");\r\n"
-
-
-class HtmlFileHandler(Streaming, library.HtmlFileTransport):  # type: ignore[misc]
-    """htmlfile: packets are scripts in an endless page."""
-
-    def verify_origin(self) -> bool:
-        return _is_of_an_allowed_page(self)
-
-    def prepare(self) -> None:
-        super().prepare()
-        _check_callback(self)
-
-    async def get(self, session_id: str) -> None:
-        self.preflight()
+    def get(self, session_id: str) -> None:
         self.handle_session_cookie()
         self.disable_cache()
+        self._attach(session_id)
+
+    def _framed(self, packet: bytes) -> bytes:
+        # The comment keeps the answer from being taken for something else (Rosetta Flash).
+        return b"/**/" + self.callback.encode() + b"(" + _script_string(packet) + b");\r\n"
+
+
+class HtmlFileHandler(Script, Streaming):
+    """htmlfile: packets are scripts in an endless page."""
+
+    name = "htmlfile"
+
+    def get(self, session_id: str) -> None:
+        self._answer_politely()
         head = HTMLFILE_HEAD
-        policy = content_policy(self.server.core.settings)
+        policy = self.server.core.origins.content_policy
         if policy is not None:
             self.set_header("Content-Security-Policy", policy)
             head = head.replace(DOMAIN, "")
-        self._begin("text/html; charset=UTF-8", head % self.get_query_argument("c"), session_id)
+        self._begin("text/html; charset=UTF-8", head % self.callback, session_id)
 
     def _framed(self, packet: bytes) -> bytes:
         return b"<script>\np(" + _script_string(packet) + b");\n</script>\r\n"
-
-
-def _is_of_an_allowed_page(handler: Any) -> bool:
-    """For scripts and frames, with which browsers say no origin: none is no program's then."""
-    allowed: bool = handler.server.core.origins.allows_page(handler.request.headers)
-    return allowed
-
-
-def _check_callback(handler: Any) -> None:
-    """End the request if its callback is missing, or anything but a name."""
-    if handler._finished:
-        return
-    callback = handler.get_query_argument("c", "", strip=False)
-    if not callback:
-        handler._end(500, '"callback" parameter required')
-    elif not _CALLBACK.fullmatch(callback):
-        handler._end(500, 'invalid "callback" parameter')
 
 
 def _script_string(packet: bytes) -> bytes:

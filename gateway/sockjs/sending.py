@@ -11,7 +11,7 @@ import tornado.web
 from gateway.bodies import Body, Verdict
 from gateway.sockjs.handlers import Polite
 from gateway.sockjs.sessions import Router
-from gateway.sockjs.sockjs_tornado import transports as library
+from gateway.sockjs.sockjs_tornado import PreflightHandler
 
 # Of a body that is too large so many times the limit is read all the same, and dropped: browsers
 # hear no answer before they have sent everything.
@@ -19,7 +19,7 @@ _REFUSED_BODIES: Final = 4
 
 
 @tornado.web.stream_request_body
-class XhrSendHandler(Polite, library.XhrSendHandler):  # type: ignore[misc]
+class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
     """xhr_send: verbs of a reader on xhr, xhr_streaming or eventsource.
 
     The body is taken as it comes in, so that one that is too large gets an answer which the page
@@ -29,7 +29,8 @@ class XhrSendHandler(Polite, library.XhrSendHandler):  # type: ignore[misc]
     def initialize(self, server: Router) -> None:
         super().initialize(server)
         most = server.core.settings.reader.burst_bytes
-        self.request.connection.set_max_body_size(_REFUSED_BODIES * most)
+        connection: Any = self.request.connection
+        connection.set_max_body_size(_REFUSED_BODIES * most)
         self._body = Body(server.bodies, most)
 
     def prepare(self) -> None:
@@ -58,9 +59,7 @@ class XhrSendHandler(Polite, library.XhrSendHandler):  # type: ignore[misc]
         return None
 
     def post(self, session_id: str) -> None:
-        self.preflight()
-        self.handle_session_cookie()
-        self.disable_cache()
+        self._answer_politely()
         # It may have ended while the body came.
         session = self._open_session()
         if session is None:
@@ -73,11 +72,8 @@ class XhrSendHandler(Polite, library.XhrSendHandler):  # type: ignore[misc]
             self._end(503, "not now: no room")
             return
         payload = self._payload()
-        if not payload:
-            self._end(500, "Payload expected.")
-            return
         try:
-            messages = orjson.loads(payload)
+            messages = orjson.loads(payload) if payload else None
         except orjson.JSONDecodeError:
             self._end(500, "Broken JSON encoding.")
             return

@@ -8,22 +8,14 @@ two polls, within the bounds of all readers. It writes nothing itself: a respons
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from tornado.ioloop import IOLoop
 
 from gateway.bodies import Bodies
-from gateway.connection import Connection, Home
+from gateway.connection import Connection, Readers
 from gateway.frames import Variant, dress, sockjs_array, sockjs_close
-from gateway.sockjs.sockjs_tornado import (
-    CLOSED,
-    CONNECTING,
-    OPEN,
-    BaseSession,
-    SessionMixin,
-    SockJSRouter,
-)
+from gateway.sockjs.sockjs_tornado import SessionMixin, SockJSRouter
 from newsfabric.addresses import Addresses
 from newsfabric.closing import TOO_BIG, CloseReason
 
@@ -57,10 +49,11 @@ class Router(SockJSRouter):  # type: ignore[misc]
         return session
 
     def stop(self) -> None:
+        """Let go of timers and sessions, before the loop ends."""
         self._sessions_cleanup.stop()
         self.stats._callback.stop()
         for session in list(self._sessions._items.values()):
-            session.forget()
+            session.close()
 
 
 class HttpConnection(Connection):
@@ -68,11 +61,11 @@ class HttpConnection(Connection):
 
     variant = Variant.SOCKJS
 
-    def __init__(self, home: Home, session: Session, transport: str) -> None:
+    def __init__(self, readers: Readers, session: Session, transport: str) -> None:
         self.transport = transport
-        super().__init__(home)
+        super().__init__(readers)
         # A body brings all of that at once, and between two polls its verbs wait.
-        self.most_verb_bytes = home.settings.reader.burst_bytes
+        self.most_verb_bytes = self.settings.reader.burst_bytes
         self._session = session
         self.blocked = True
 
@@ -81,9 +74,15 @@ class HttpConnection(Connection):
         self.blocked = True
         self._session.handler.send_pack(sockjs_array(frames))
 
-    def lost(self, why: str) -> None:
+    def _heartbeat(self) -> None:
+        handler = self._session.handler
+        if handler is not None and handler.active:
+            self.blocked = True
+            handler.send_pack(b"h")
+
+    def lost(self) -> None:
         """As :meth:`Connection.lost`; its address may have another one."""
-        super().lost(why)
+        super().lost()
         self._session.leave_address()
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
@@ -91,64 +90,56 @@ class HttpConnection(Connection):
         self._session.ended(reason.code, reason.text)
 
 
-class Session(BaseSession, SessionMixin):  # type: ignore[misc]
+class Session(SessionMixin):  # type: ignore[misc]
     """A SockJS session: whichever response is there now, and the reader behind it.
 
     The session outlives its reader by ``disconnect_delay``, to answer late polls.
     """
 
-    # The library's handlers ask for this before they flush. Here, flushing is always right.
-    send_queue = True
-
     def __init__(self, server: Router, session_id: str, transport: str, address: str) -> None:
-        SessionMixin.__init__(self, session_id, server.settings["disconnect_delay"])
-        BaseSession.__init__(self, lambda _: None, server)
-        self.state: int
+        super().__init__(session_id, server.settings["disconnect_delay"])
+        self.server = server
+        self.handler: Any = None
+        # What the close frame says; None while it is open.
+        self._close_reason: tuple[int, str] | None = None
         # Whose it is, wherever it goes on from: until its reader is gone.
         self._address = address if server.addresses.enter(address) else None
         self.reader = HttpConnection(server.core.readers, self, transport)
-        self._beat: asyncio.TimerHandle | None = None
 
-    def set_handler(self, handler: Any, start_heartbeat: bool = True) -> bool:
+    @property
+    def is_closed(self) -> bool:
+        """Whether only what waits is still to be sent, and the close frame."""
+        return self._close_reason is not None
+
+    def set_handler(self, handler: Any) -> bool:
         """Attach a response; False if it was answered with a close frame instead."""
         if self.handler is not None:
             # SockJS 1.0, "Another connection still open": the first response stays.
             handler.send_pack(sockjs_close(2010, "Another connection still open"))
             return False
-        if self.is_closed and not len(self.reader.outbox):
+        if self._is_over:
             self._told(handler.send_pack)
             return False
-        super().set_handler(handler)
+        self.handler = handler
         self.promote()
         return True
 
-    def verify_state(self) -> None:
-        """Open the session on its first response."""
-        if self.state == CONNECTING:
-            self.state = OPEN
-            self.handler.send_pack(b"o")
-
-    def remove_handler(self, handler: Any) -> None:
+    def remove_handler(self, _: Any) -> None:
         """The response is over."""
-        super().remove_handler(handler)
+        self.handler = None
         self.reader.blocked = True
+        self.reader.stop_beat()
         self.promote()
-        self._stop_beat()
 
     def flush(self) -> None:
         """The response can take a packet: send what waits, the close frame last."""
         handler = self.handler
         if handler is None or not handler.active:
             return
-        self._start_beat()
+        self.reader.start_beat()
         self.reader.unblocked()
-        done = self.is_closed and not len(self.reader.outbox)
-        if done and self.handler is handler and handler.active:
+        if self._is_over and self.handler is handler and handler.active:
             self._told(handler.send_last)
-
-    def start_heartbeat(self) -> None:
-        """The library's handlers call this where flushing found nothing."""
-        self.flush()
 
     def on_messages(self, messages: Any) -> None:
         """Verbs have come in; each should be a string."""
@@ -163,17 +154,14 @@ class Session(BaseSession, SessionMixin):  # type: ignore[misc]
 
     def ended(self, code: int, text: str) -> None:
         """The gateway closes: what waits is still sent, then the close frame."""
-        self.state = CLOSED
-        self.close_reason = (code, text)
+        self._close_reason = (code, text)
         self.promote()
         self.flush()
 
     def close(self, code: int = 3000, message: str = "Go away!") -> None:
         """The reader is gone: its response broke off, or it didn't poll again in time."""
-        if self.state != CLOSED:
-            self.state = CLOSED
-            self.close_reason = (code, message)
-        self.reader.lost("lost")
+        self._close_reason = self._close_reason or (code, message)
+        self.reader.lost()
         if self.handler is not None:
             self.handler.session_closed()
 
@@ -182,12 +170,7 @@ class Session(BaseSession, SessionMixin):  # type: ignore[misc]
         if self.handler is not None and not self.is_closed:
             self.promote()
         else:
-            self.forget()
-
-    def forget(self) -> None:
-        """Nobody will ask for this session again."""
-        self._stop_beat()
-        self.close()
+            self.close()
 
     def leave_address(self) -> None:
         """It doesn't count any more. Idempotent."""
@@ -195,23 +178,11 @@ class Session(BaseSession, SessionMixin):  # type: ignore[misc]
             self.server.addresses.leave(self._address)
             self._address = None
 
+    @property
+    def _is_over(self) -> bool:
+        return self.is_closed and not len(self.reader.outbox)
+
     def _told(self, send: Any) -> None:
-        send(sockjs_close(*self.get_close_reason()))
-        self.reader.lost("lost")
-
-    def _start_beat(self) -> None:
-        if self._beat is None:
-            loop = asyncio.get_running_loop()
-            self._beat = loop.call_later(self.reader.first_beat(), self._on_beat)
-
-    def _on_beat(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._beat = loop.call_later(self.server.core.settings.heartbeat, self._on_beat)
-        if self.handler is not None and self.handler.active:
-            self.reader.blocked = True
-            self.handler.send_pack(b"h")
-
-    def _stop_beat(self) -> None:
-        if self._beat is not None:
-            self._beat.cancel()
-            self._beat = None
+        assert self._close_reason is not None
+        send(sockjs_close(*self._close_reason))
+        self.reader.lost()

@@ -10,21 +10,19 @@ import warnings
 with warnings.catch_warnings():
     # It decorates its handlers with a function that warns, and has a stray escape in a pattern.
     warnings.simplefilter("ignore")
-    from sockjs.tornado import SockJSRouter, transports
+    from sockjs.tornado import SockJSRouter
     from sockjs.tornado.basehandler import BaseHandler, PreflightHandler
-    from sockjs.tornado.session import CLOSED, CONNECTING, OPEN, BaseSession
     from sockjs.tornado.sessioncontainer import SessionMixin
     from sockjs.tornado.transports.htmlfile import HTMLFILE_HEAD
+    from sockjs.tornado.transports.pollingbase import PollingTransportBase
+    from sockjs.tornado.transports.streamingbase import StreamingTransportBase
 
 __all__ = [
-    "CLOSED",
-    "CONNECTING",
     "HTMLFILE_HEAD",
-    "OPEN",
     "BaseHandler",
-    "BaseSession",
+    "PollingTransportBase",
     "PreflightHandler",
     "SessionMixin",
     "SockJSRouter",
-    "transports",
+    "StreamingTransportBase",
 ]

@@ -21,15 +21,15 @@ from tornado.httpserver import HTTPServer
 
 from gateway.app import readers_server
 from gateway.budget import Budget
-from gateway.connection import Connection, State
+from gateway.connection import Connection, Readers
 from gateway.core import Core
 from gateway.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
 from gateway.listener import Listener, serve_connection
 from gateway.logs import LeftLogs
 from gateway.protocol import ReaderLimits
-from gateway.readers import Readers
 from gateway.settings import GatewaySettings
 from gateway.sockjs import PREFIX
+from gateway.streaming import Ending
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -62,16 +62,16 @@ class ClosingReaders(Readers):
 
 def _send_away(connection: Any) -> None:
     """What ``close`` does, without the ``disconnect`` push, which no other server has."""
-    if connection.state is not State.OPEN:
+    if not connection.is_open:
         return
-    connection._leave(State.CLOSING, "test")
+    connection._leave("test")
     if connection.variant is Variant.SOCKJS:
         connection._session.ended(3000, "Go away!")
         return
     last = websocket_close(3000, "Go away!")
     if connection.variant is Variant.SOCKJS_WEBSOCKET:
         last = websocket_frame(TEXT, sockjs_close(3000, "Go away!")) + last
-    connection._part(last, connection._ending_of_goodbye())
+    connection._part(last, Ending.WAIT)
 
 
 def _echo(connection: Connection, data: str | bytes) -> None:

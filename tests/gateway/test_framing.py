@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.framing import content_policy, is_guarded, may_be_framed
-from gateway.settings import ANY_ORIGIN, GatewaySettings, TokenSettings
+from gateway.admission import Origins
+from gateway.settings import ANY_ORIGIN
 
 LISTED = ("https://a.example", "https://b.example:8443")
 
@@ -22,7 +22,6 @@ LISTED = ("https://a.example", "https://b.example:8443")
 def test_who_may_not_connect_may_not_frame(
     origins: tuple[str, ...], cookie: str | None, framed: bool, policy: str | None
 ) -> None:
-    tokens = TokenSettings(keys="keys.pem", cookie=cookie)
-    told = GatewaySettings(name="x", region="y", origins=origins, tokens=tokens)
-    assert (may_be_framed(told), content_policy(told)) == (framed, policy)
-    assert is_guarded(told) == (policy is not None)
+    told = Origins(origins, cookie)
+    assert (told.may_be_framed, told.content_policy) == (framed, policy)
+    assert told.is_guarded == (policy is not None)

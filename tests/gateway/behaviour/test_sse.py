@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -166,10 +167,10 @@ async def test_a_reader_who_breaks_off_before_the_answer_leaves_nothing(
     core, left = box.gateway.core, asyncio.Event()
     ask = core.admission.ask
 
-    def reset_first(origin: str | None, host: str | None) -> Welcome:
+    def reset_first(headers: Mapping[str, str]) -> Welcome:
         reader.close()
         left.set()
-        return ask(origin, host)
+        return ask(headers)
 
     monkeypatch.setattr(core.admission, "ask", reset_first)
     reader = socket.create_connection(("127.0.0.1", box.gateway.port))

@@ -84,7 +84,7 @@ def _nearly(text: str) -> str:
 
 
 def _verbs(payload: bytes) -> list[bytes]:
-    # As gateway.sockjs_websocket does.
+    # As gateway.websocket does.
     if not payload:
         return []
     try:
