@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from tornado.iostream import IOStream
 
+from gateway import measures
 from gateway.outbox import Account, Outbox
 from newsfabric.closing import SLOW_READER, CloseReason
 
@@ -58,7 +59,7 @@ class Budget:
         readers: Callable[[], Iterable[Waiting]],
         clock: Callable[[], float],
     ) -> None:
-        self.account = Account(self._check)
+        self.account = Account(self._check, lambda policy: measures.DROPPED.labels(policy).inc())
         self._most_bytes = self._close_above = most_bytes
         self._stalled_seconds = stalled_seconds
         self._readers = readers

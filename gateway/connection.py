@@ -240,8 +240,6 @@ class Connection(abc.ABC):
             self._behind_since = self.readers.clock()
         if not self.outbox.push(frame, publication, self.readers.clock()):
             self.close(SLOW_READER)
-        elif self.outbox.dropped:
-            self._count_dropped()
         return False
 
     def close(self, reason: CloseReason, *, retry_after_ms: int | None = None) -> None:
@@ -307,11 +305,6 @@ class Connection(abc.ABC):
     def waiting_bytes(self) -> int:
         """What is kept for the reader until it takes what it asked for."""
         return self.outbox.pending_bytes + self._verb_bytes
-
-    @property
-    def waiting(self) -> bool:
-        """Whether something that was asked for hasn't been obeyed yet."""
-        return self._busy or bool(self._verbs)
 
     def unblocked(self) -> None:
         """The transport takes bytes again: send what waits, then go on with the verbs."""
@@ -426,7 +419,6 @@ class Connection(abc.ABC):
         self._hold_verbs(-self._verb_bytes)
         self._log_out()
         measures.CLOSES.labels(why).inc()
-        self._count_dropped()
         self.readers.leaving(self)
 
     def _log_out(self) -> None:
@@ -440,7 +432,3 @@ class Connection(abc.ABC):
     def _hold_verbs(self, size: int) -> None:
         self._verb_bytes += size
         self.readers.budget.account.hold(size)
-
-    def _count_dropped(self) -> None:
-        for policy, count in self.outbox.take_dropped().items():
-            measures.DROPPED.labels(policy).inc(count)

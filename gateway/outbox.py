@@ -51,10 +51,18 @@ class OutboxLimits:
 
 
 class Account:
-    """What waits in all outboxes of a process; ``grown`` is called when it is more than before."""
+    """What waits in all outboxes of a process.
 
-    def __init__(self, grown: Callable[[], None] = lambda: None) -> None:
+    ``grown`` is called when it is more than before, ``dropped`` when a message is dropped.
+    """
+
+    def __init__(
+        self,
+        grown: Callable[[], None] = lambda: None,
+        dropped: Callable[[SlowPolicy], None] = lambda policy: None,
+    ) -> None:
         self.bytes = 0
+        self.dropped = dropped
         self._grown = grown
         # How many wait for each frame, by its address: while one waits, nothing else is there.
         self._frames: dict[int, int] = {}
@@ -101,7 +109,6 @@ class Outbox:
         "_keys",
         "_number",
         "_soft_since",
-        "dropped",
         "limits",
         "pending_bytes",
     )
@@ -110,8 +117,6 @@ class Outbox:
         self.limits = limits
         self._account = account
         self.pending_bytes = 0
-        # Messages dropped so far, by policy; :meth:`take_dropped` hands them to the metrics.
-        self.dropped: collections.Counter[SlowPolicy] = collections.Counter()
         self._number = 0
         self._firm_bytes = 0
         self._entries: collections.OrderedDict[int, _Entry] = collections.OrderedDict()
@@ -134,7 +139,7 @@ class Outbox:
             return True
         entry = _Entry(frame, publication)
         if not self._make_room(entry.cost):
-            self.dropped[policy] += 1
+            self._account.dropped(policy)
             return True
         number = self._append(entry)
         self._droppable[number] = None
@@ -180,19 +185,13 @@ class Outbox:
         self._soft_since = None
         return count
 
-    def take_dropped(self) -> dict[SlowPolicy, int]:
-        """How many messages were dropped since the last call, by policy."""
-        dropped = dict(self.dropped)
-        self.dropped.clear()
-        return dropped
-
     def _conflate(self, slot: tuple[str, str], publication: Publication) -> bool:
         """Take away the waiting version; False if it is the newer one of the two."""
         number = self._keys.get(slot)
         if number is None:
             return True
         waiting = self._entries[number].publication
-        self.dropped["conflate"] += 1
+        self._account.dropped("conflate")
         if waiting is not None and not publication.supersedes(waiting):
             return False
         self._remove(number)
@@ -205,7 +204,7 @@ class Outbox:
             number = next(iter(self._droppable))
             publication = self._entries[number].publication
             assert publication is not None
-            self.dropped[publication.policy.slow] += 1
+            self._account.dropped(publication.policy.slow)
             self._remove(number)
         return True
 

@@ -52,7 +52,7 @@ class SseConnection(StreamConnection):
 
     def _obey(self) -> None:
         super()._obey()
-        if self._begin is not None and self.is_open and not self.waiting:
+        if self._begin is not None and self.is_open and not self._busy and not self._verbs:
             # An event without data: it only sets the id (WHATWG HTML section 9.2.6).
             self._firm(b"id: " + self._begin.encode() + b"\n\n")
             self._begin = None

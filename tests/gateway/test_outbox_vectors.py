@@ -10,6 +10,7 @@ seconds as floats are exact.
 
 from __future__ import annotations
 
+import collections
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,9 @@ def frame(number: int, size: int) -> bytes:
 
 def outbox_lines(dice: random.Random) -> Iterator[str]:
     yield "outbox 2500 1500 1000"
-    box = Outbox(OutboxLimits(hard_bytes=2500, soft_bytes=1500, soft_seconds=1.0), Account())
+    dropped: collections.Counter[str] = collections.Counter()
+    account = Account(dropped=lambda policy: dropped.update([policy]))
+    box = Outbox(OutboxLimits(hard_bytes=2500, soft_bytes=1500, soft_seconds=1.0), account)
     now = 0
     for number in range(STEPS):
         now += TICK_MS * dice.randrange(4)
@@ -83,8 +86,8 @@ def outbox_lines(dice: random.Random) -> Iterator[str]:
         else:
             yield f"clear : {box.clear()}" if size < 100 else f"len : {len(box)}"
             continue
-        dropped = box.take_dropped()
-        counts = f"{dropped.get('conflate', 0)} {dropped.get('drop_oldest', 0)}"
+        counts = f"{dropped['conflate']} {dropped['drop_oldest']}"
+        dropped.clear()
         yield f"{said} : {int(fits)} {box.pending_bytes} {counts}"
 
 
