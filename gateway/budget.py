@@ -83,26 +83,27 @@ class Budget:
 
     def waits(self, stream: ReaderStream) -> None:
         """The kernel didn't take all of what was written to ``stream``."""
-        known, sent, since = self._streams.get(stream, (0, stream.sent, self._clock()))
-        self._streams[stream] = stream.waiting, sent, since
-        self._in_streams += stream.waiting - known
+        self._note(stream)
         self._check()
 
     def look(self) -> None:
         """See what streams have sent, and close those that have sent nothing for too long."""
         now = self._clock()
-        for stream, (known, sent, since) in list(self._streams.items()):
-            waiting = stream.waiting
-            self._in_streams += waiting - known
-            if not waiting:
-                del self._streams[stream]
-            elif stream.sent != sent:
-                self._streams[stream] = waiting, stream.sent, now
-            else:
-                self._streams[stream] = waiting, sent, since
-                if now - since >= self._stalled_seconds:
-                    self._give_up(stream)
+        for stream in list(self._streams):
+            if now - self._note(stream) >= self._stalled_seconds:
+                self._give_up(stream)
         self._close_above = min(self._close_above, max(self._most_bytes, self._enough_more()))
+
+    def _note(self, stream: ReaderStream) -> float:
+        """Count what waits in ``stream`` now; since when has it taken nothing of that?"""
+        now, waiting = self._clock(), stream.waiting
+        known, sent, since = self._streams.pop(stream, (0, stream.sent, now))
+        self._in_streams += waiting - known
+        if not waiting or stream.sent != sent:
+            since = now
+        if waiting:
+            self._streams[stream] = waiting, stream.sent, since
+        return since
 
     def _check(self) -> None:
         if self.waiting_bytes > self._close_above and not self._scheduled:
@@ -146,20 +147,14 @@ class Budget:
             stream.reader.close(SLOW_READER)
             if stream.waiting > _GOODBYE_BEHIND:
                 stream.close()
-        self._forget(stream)
+        self._note(stream)
 
     def _cut_short(self, reader: Waiting) -> None:
         """End what is closing already, at once and without a goodbye."""
         reader.outbox.clear()
         if reader.stream is not None:
             reader.stream.close()
-            self._forget(reader.stream)
-
-    def _forget(self, stream: ReaderStream) -> None:
-        """Nothing waits in a stream any more, if that is so."""
-        if not stream.waiting:
-            known, _, _ = self._streams.pop(stream, (0, 0, 0.0))
-            self._in_streams -= known
+            self._note(reader.stream)
 
 
 def _all_of(reader: Waiting) -> int:
