@@ -11,11 +11,9 @@ import contextlib
 
 import orjson
 
-from gateway.access import refusal
-from gateway.auth_state import AuthState
 from gateway.frames import Variant
 from gateway.paging import page
-from gateway.protocol import Refusal, Session, Subscribe
+from gateway.protocol import Refusal
 from gateway.recalled import Recalled
 from gateway.streaming import PageHandler
 from newsfabric.closing import ErrorCode
@@ -45,9 +43,14 @@ class CatchUpHandler(PageHandler):
         auth = await self._who()
         if auth is None:
             return
-        asked = self._asked(auth)
+        after = self.get_query_argument("after", None) or None
+        topic = self.get_query_argument("topic", None)
+        asked = self._subscribe(auth, topic=topic, position=after)
+        if isinstance(asked, Refusal):
+            self._refuse_verb(asked)
+            return
         limit = self._limit()
-        if asked is None or limit is None:
+        if limit is None:
             return
         core, token = self.core, asked.position
         if token is None:
@@ -72,20 +75,6 @@ class CatchUpHandler(PageHandler):
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(head[:-1] + b',"messages":[' + messages + b"]}")
-
-    def _asked(self, auth: AuthState) -> Subscribe | None:
-        after = self.get_query_argument("after", None) or None
-        topic = self.get_query_argument("topic", None)
-        session = Session(self.core.table, self.core.settings.reader, self.core.clock())
-        intent = session.decide({"action": "subscribe", "topic": topic, "position": after})
-        if isinstance(intent, Subscribe):
-            denied = refusal(intent, self.core.table.known(intent.topic), auth.login)
-            if denied is None:
-                return intent
-            intent = denied
-        assert isinstance(intent, Refusal)
-        self._refuse_verb(intent)
-        return None
 
     def _limit(self) -> int | None:
         text = self.get_query_argument("limit", str(_LIMIT), strip=False)

@@ -13,14 +13,12 @@ without ids, and then one id alone, of before the first of them had joined.
 from __future__ import annotations
 
 import time
-from typing import Any
 
-from gateway.access import refusal
 from gateway.auth_state import AuthState
 from gateway.budget import ReaderStream
 from gateway.connection import Readers
 from gateway.frames import Variant, dress
-from gateway.protocol import Intent, Refusal, Session, Subscribe
+from gateway.protocol import Refusal, Subscribe
 from gateway.publication import Publication
 from gateway.streaming import Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
@@ -79,21 +77,16 @@ class SseHandler(PageHandler):
         auth = await self._who()
         if auth is None:
             return
-        intents = [self._allowed(intent, auth) for intent in self._intents()]
-        refused = next((i for i in intents if isinstance(i, Refusal)), None)
-        if refused is not None and all(isinstance(intent, Refusal) for intent in intents):
-            self._refuse_verb(refused)
+        intents = self._intents(auth)
+        refused = [intent for intent in intents if isinstance(intent, Refusal)]
+        if len(refused) == len(intents):
+            self._refuse_verb(refused[0])
             return
         stream = self._take_over("200 OK", self._head())
         connection = SseConnection(self.core.readers, stream)
         connection.set_auth(auth)
         connection.ask_all(intents)
         await connection.run()
-
-    def _allowed(self, intent: Intent, auth: AuthState) -> Intent:
-        if not isinstance(intent, Subscribe):
-            return intent
-        return refusal(intent, self.core.table.known(intent.topic), auth.login) or intent
 
     def _head(self) -> dict[str, str]:
         head = {
@@ -108,7 +101,7 @@ class SseHandler(PageHandler):
                 head[name] = self._headers[name]
         return head
 
-    def _intents(self) -> list[Intent]:
+    def _intents(self, auth: AuthState) -> list[Subscribe | Refusal]:
         topics = list(dict.fromkeys(self.get_query_arguments("topic")))
         limits = self.core.settings.reader
         if not topics:
@@ -116,16 +109,10 @@ class SseHandler(PageHandler):
         if len(topics) > limits.topics:
             reason = f"at most {limits.topics} topics"
             return [Refusal(code=ErrorCode.LIMIT_EXCEEDED, reason=reason)]
-        session = Session(self.core.table, limits, self.core.clock())
-        asked = self._asked()
-        return [session.decide({"action": "subscribe", "topic": t, **asked}) for t in topics]
-
-    def _asked(self) -> dict[str, Any]:
         last = self.request.headers.get("Last-Event-ID")
         position = last or self.get_query_argument("last_event_id", None) or None
-        most = self.core.settings.reader.rewind
-        rewind = _rewind(self.get_query_argument("rewind", None, strip=False), most)
-        return {"rewind": rewind, "position": position}
+        rewind = _rewind(self.get_query_argument("rewind", None, strip=False), limits.rewind)
+        return [self._subscribe(auth, topic=t, rewind=rewind, position=position) for t in topics]
 
 
 def _without_id(frame: bytes) -> bytes:

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 import tornado.web
 from tornado.iostream import StreamClosedError
 
+from gateway.access import refusal
 from gateway.admission import Welcome
 from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import ReaderStream
 from gateway.connection import Connection, Readers
-from gateway.protocol import LogIn, Refusal, error_push
+from gateway.protocol import LogIn, Refusal, Session, Subscribe, error_push
 from newsfabric.closing import NO_PONG, ErrorCode
 
 if TYPE_CHECKING:
@@ -240,9 +241,19 @@ class PageHandler(StreamHandler):
         self._refuse_verb(verdict.refusal)
         return None
 
-    def _refuse_verb(self, refusal: Refusal, *, retry_after: float = 1.0) -> None:
+    def _subscribe(self, auth: AuthState, **fields: Any) -> Subscribe | Refusal:
+        """What a ``subscribe`` with these fields is, said by who has ``auth``."""
+        core = self.core
+        session = Session(core.table, core.settings.reader, core.clock())
+        verb = session.decide({"action": "subscribe", **fields})
+        if isinstance(verb, Subscribe):
+            return refusal(verb, core.table.known(verb.topic), auth.login) or verb
+        assert isinstance(verb, Refusal)
+        return verb
+
+    def _refuse_verb(self, refused: Refusal, *, retry_after: float = 1.0) -> None:
         """Answer with the ``error`` push, as a connection would get it."""
-        status = _STATUS.get(refusal.code, 400)
+        status = _STATUS.get(refused.code, 400)
         self.set_status(status)
         if status == 401:
             # RFC 9110 section 15.5.2.
@@ -251,4 +262,4 @@ class PageHandler(StreamHandler):
             self.set_header("Retry-After", str(math.ceil(retry_after)))
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
-        self.finish(error_push(refusal))
+        self.finish(error_push(refused))
