@@ -26,7 +26,7 @@ _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 
-class Transport(Polite):
+class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
     """A response that a reader receives on: one packet at a time."""
 
     # As in its URL.
@@ -67,10 +67,16 @@ class Transport(Polite):
             token = self.server.core.origins.token_of(self.request.headers)
             if token is not None:
                 # As if it had been the first verb; behind the open frame.
-                session.reader.ask(LogIn(token=token))
+                session.ask(LogIn(token=token))
         if self.session is not None:
-            session.flush()
+            session.unblocked()
         return True
+
+    def on_connection_close(self) -> None:
+        if self.session is not None:
+            self.session.gone()
+        # Behind the library's, which ends sessions of its own kind.
+        super(PollingTransportBase, self).on_connection_close()
 
     def _framed(self, packet: bytes) -> bytes:
         return packet + b"\n"
@@ -81,7 +87,7 @@ class Transport(Polite):
         self.send_pack(packet)
 
 
-class Polling(Transport, PollingTransportBase):  # type: ignore[misc]
+class Polling(Transport):
     """A response that ends with its first packet."""
 
     def send_pack(self, packet: bytes) -> None:
@@ -118,7 +124,7 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
             self._detach()
             self.safe_finish()
         elif self.session is not None:
-            self.session.flush()
+            self.session.unblocked()
 
     def safe_finish(self) -> None:
         """End the response. HTTP/1.0 knows its end by the connection's."""

@@ -66,7 +66,7 @@ def _send_away(connection: Any) -> None:
         return
     connection._leave("test")
     if connection.variant is Variant.SOCKJS:
-        connection._session.ended(3000, "Go away!")
+        connection.ended(3000, "Go away!")
         return
     last = websocket_close(3000, "Go away!")
     if connection.variant is Variant.SOCKJS_WEBSOCKET:
