@@ -12,7 +12,6 @@ nothing more; close with it.
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import hashlib
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT
 from newsfabric.closing import INVALID_PAYLOAD, PROTOCOL_ERROR, TOO_BIG, CloseReason
 
 SUBPROTOCOL: Final = "newsfabric"
+NO_HANDSHAKE: Final = "Not a WebSocket handshake."
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION: Final = 0x0
 _KNOWN: Final = frozenset({_CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
@@ -29,22 +29,29 @@ _KNOWN: Final = frozenset({_CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
 
 
-def accept_key(headers: Mapping[str, str]) -> str | None:
-    """``Sec-WebSocket-Accept`` for a handshake's headers (RFC 6455 section 4.2); None if bad.
+def accept_key(headers: Mapping[str, str]) -> str:
+    """``Sec-WebSocket-Accept`` for a handshake's headers (RFC 6455 section 4.2).
 
-    ``headers`` must find names whatever their case.
+    ``headers`` must find names whatever their case. ValueError says what is wrong with them, in
+    SockJS's words where it has some.
     """
-    key = headers.get("Sec-WebSocket-Key", "")
-    try:
-        nonce = base64.b64decode(key, validate=True)
-    except binascii.Error:
-        return None
-    upgrade = headers.get("Upgrade", "").lower() == "websocket"
+    if headers.get("Upgrade", "").lower() != "websocket":
+        raise ValueError('Can "Upgrade" only to "WebSocket".')
     tokens = [token.strip().lower() for token in headers.get("Connection", "").split(",")]
-    if len(nonce) != 16 or not upgrade or "upgrade" not in tokens or not headers.get("Host"):
-        return None
+    if "upgrade" not in tokens:
+        raise ValueError('"Connection" must be "Upgrade".')
+    key = headers.get("Sec-WebSocket-Key", "")
+    if not _is_nonce(key) or not headers.get("Host"):
+        raise ValueError(NO_HANDSHAKE)
     digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
     return base64.b64encode(digest).decode()
+
+
+def _is_nonce(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key, validate=True)) == 16
+    except ValueError:
+        return False
 
 
 def offered(headers: Mapping[str, str]) -> tuple[bool, str | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -24,7 +23,7 @@ from gateway.frames import (
     websocket_frame,
 )
 from gateway.protocol import LogIn
-from gateway.rfc6455 import SUBPROTOCOL, FrameParser, Received, accept_key, offered
+from gateway.rfc6455 import NO_HANDSHAKE, SUBPROTOCOL, FrameParser, Received, accept_key, offered
 from gateway.streaming import Ending, StreamConnection, StreamHandler
 from newsfabric.closing import OVERLOAD, PROTOCOL_ERROR, UNFINISHED, CloseReason
 
@@ -167,9 +166,13 @@ class WebSocketHandler(StreamHandler):
 
     async def get(self, **_: str) -> None:
         headers = self.request.headers
-        accept = None if self.request.body else accept_key(headers)
-        if accept is None or self.request.version != "HTTP/1.1":
-            self._refuse(400, _complaint(headers))
+        try:
+            accept = accept_key(headers)
+        except ValueError as exc:
+            self._refuse(400, str(exc))
+            return
+        if self.request.body or self.request.version != "HTTP/1.1":
+            self._refuse(400, NO_HANDSHAKE)
             return
         if headers.get("Sec-WebSocket-Version") != "13":
             # RFC 6455 section 4.4.
@@ -216,12 +219,3 @@ class WebSocketHandler(StreamHandler):
         stream = self._take_over("503 Service Unavailable", head)
         stream.write(text)
         stream.close()
-
-
-def _complaint(headers: Mapping[str, str]) -> str:
-    """What is wrong with a handshake, in SockJS's words where it has some."""
-    if headers.get("Upgrade", "").lower() != "websocket":
-        return 'Can "Upgrade" only to "WebSocket".'
-    if "upgrade" not in headers.get("Connection", "").lower():
-        return '"Connection" must be "Upgrade".'
-    return "Not a WebSocket handshake."

@@ -41,14 +41,16 @@ def test_the_handshake_of_the_rfc() -> None:
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
     assert accept_key(headers) == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-    for name, value in [
-        ("Host", ""),
-        ("Upgrade", "h2c"),
-        ("Connection", "close"),
-        ("Sec-WebSocket-Key", "short"),
-        ("Sec-WebSocket-Key", "dGhl"),
+    for name, value, complaint in [
+        ("Host", "", "Not a WebSocket handshake."),
+        ("Upgrade", "h2c", 'Can "Upgrade" only to "WebSocket".'),
+        ("Connection", "close", '"Connection" must be "Upgrade".'),
+        ("Sec-WebSocket-Key", "short", "Not a WebSocket handshake."),
+        ("Sec-WebSocket-Key", "ключ", "Not a WebSocket handshake."),
+        ("Sec-WebSocket-Key", "dGhl", "Not a WebSocket handshake."),
     ]:
-        assert accept_key({**headers, name: value}) is None
+        with pytest.raises(ValueError, match=complaint):
+            accept_key({**headers, name: value})
 
 
 def test_the_parser_knows_since_when_a_message_is_unfinished() -> None:

@@ -441,6 +441,15 @@ async def get_history(box: Box, **query: Any) -> Any:
     return page.json()
 
 
+async def test_who_asks_for_two_wrong_things_gets_one_answer(
+    engine: str, store: CountingStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened_box(engine, store=store) as box:
+        page = await box.request("GET", "/history?topic=no..topic&limit=none")
+        assert (page.status, page.json()["code"]) == (400, 107)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 async def test_catching_up_over_http_page_by_page(engine: str, store: CountingStore) -> None:
     async with opened_box(engine, store=store) as box:
         begin = await get_history(box, topic=TOPIC)
