@@ -117,16 +117,15 @@ class Admission:
 
     def ask(self, headers: Mapping[str, str]) -> Welcome:
         """Whether a reader whose request has these may come in now. Refusals are counted."""
-        verdict = self._ask(headers)
-        if verdict is not Welcome.YES:
-            measures.REJECTED_CONNECTS.labels(verdict.value).inc()
-        return verdict
-
-    def _ask(self, headers: Mapping[str, str]) -> Welcome:
         if self.draining:
-            return Welcome.DRAINING
-        if not self.can_serve():
-            return Welcome.STARTING
-        if not self.origins.allows(headers):
-            return Welcome.BAD_ORIGIN
-        return Welcome.FULL if self.readers() >= self.capacity else Welcome.YES
+            verdict = Welcome.DRAINING
+        elif not self.can_serve():
+            verdict = Welcome.STARTING
+        elif not self.origins.allows(headers):
+            verdict = Welcome.BAD_ORIGIN
+        elif self.readers() >= self.capacity:
+            verdict = Welcome.FULL
+        else:
+            return Welcome.YES
+        measures.REJECTED_CONNECTS.labels(verdict.value).inc()
+        return verdict

@@ -88,24 +88,14 @@ class Account:
             self._grown()
 
 
-class _Entry:
-    __slots__ = ("cost", "frame", "publication")
-
-    def __init__(self, frame: bytes, publication: Publication | None) -> None:
-        self.frame = frame
-        self.cost = len(frame) + ENTRY_BYTES
-        # None when it is firm.
-        self.publication = publication
-
-
 class Outbox:
     """FIFO of frames waiting for one connection. ``now`` is any clock in seconds."""
 
     __slots__ = (
         "_account",
         "_droppable",
-        "_entries",
         "_firm_bytes",
+        "_frames",
         "_keys",
         "_number",
         "_soft_since",
@@ -119,14 +109,15 @@ class Outbox:
         self.pending_bytes = 0
         self._number = 0
         self._firm_bytes = 0
-        self._entries: collections.OrderedDict[int, _Entry] = collections.OrderedDict()
-        self._droppable: collections.OrderedDict[int, None] = collections.OrderedDict()
-        self._keys: dict[tuple[str, str], int] = {}
+        # By number, in the order to send them; those that aren't firm have a publication.
+        self._frames: collections.OrderedDict[int, bytes] = collections.OrderedDict()
+        self._droppable: collections.OrderedDict[int, Publication] = collections.OrderedDict()
+        self._keys: dict[tuple[str, str | None], int] = {}
         # When the firm bytes first went above the soft limit; None while they are below.
         self._soft_since: float | None = None
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._frames)
 
     def push(self, frame: bytes, publication: Publication, now: float) -> bool:
         """Queue a message's frame under its topic's policy; False if the reader is too slow."""
@@ -137,12 +128,11 @@ class Outbox:
         slot = None if policy != "conflate" or key is None else (publication.envelope.topic, key)
         if slot is not None and not self._conflate(slot, publication):
             return True
-        entry = _Entry(frame, publication)
-        if not self._make_room(entry.cost):
+        if not self._make_room(frame):
             self._account.dropped(policy)
             return True
-        number = self._append(entry)
-        self._droppable[number] = None
+        number = self._append(frame)
+        self._droppable[number] = publication
         if slot is not None:
             self._keys[slot] = number
         return True
@@ -152,33 +142,35 @@ class Outbox:
 
         On False the caller closes with SLOW_READER, and clears the outbox first.
         """
-        entry = _Entry(frame, None)
-        fits = self._make_room(entry.cost)
-        self._append(entry)
-        self._firm_bytes += entry.cost
-        return fits and not self._too_long_above_soft(now)
+        fits = self._make_room(frame)
+        self._append(frame)
+        self._firm_bytes += _cost(frame)
+        if self._soft_since is None and self._firm_bytes > self.limits.soft_bytes:
+            self._soft_since = now
+        above = 0.0 if self._soft_since is None else now - self._soft_since
+        return fits and above <= self.limits.soft_seconds
 
     def take(self, max_bytes: int) -> list[bytes]:
         """The oldest frames, as many as fit into ``max_bytes``, at least one if any waits."""
         frames: list[bytes] = []
         size = 0
-        while self._entries:
-            number, entry = next(iter(self._entries.items()))
-            size += len(entry.frame)
+        while self._frames:
+            number, frame = next(iter(self._frames.items()))
+            size += len(frame)
             if frames and size > max_bytes:
                 break
             self._remove(number)
-            frames.append(entry.frame)
+            frames.append(frame)
         if self._firm_bytes <= self.limits.soft_bytes:
             self._soft_since = None
         return frames
 
     def clear(self) -> int:
         """Drop everything; returns how many frames waited."""
-        count = len(self._entries)
-        for entry in self._entries.values():
-            self._account.leave(entry.frame)
-        self._entries.clear()
+        count = len(self._frames)
+        for frame in self._frames.values():
+            self._account.leave(frame)
+        self._frames.clear()
         self._droppable.clear()
         self._keys.clear()
         self.pending_bytes = self._firm_bytes = 0
@@ -190,46 +182,40 @@ class Outbox:
         number = self._keys.get(slot)
         if number is None:
             return True
-        waiting = self._entries[number].publication
         self._account.dropped("conflate")
-        if waiting is not None and not publication.supersedes(waiting):
+        if not publication.supersedes(self._droppable[number]):
             return False
         self._remove(number)
         return True
 
-    def _make_room(self, cost: int) -> bool:
-        while self.pending_bytes + cost > self.limits.hard_bytes:
+    def _make_room(self, frame: bytes) -> bool:
+        while self.pending_bytes + _cost(frame) > self.limits.hard_bytes:
             if not self._droppable:
                 return False
-            number = next(iter(self._droppable))
-            publication = self._entries[number].publication
-            assert publication is not None
+            number, publication = next(iter(self._droppable.items()))
             self._account.dropped(publication.policy.slow)
             self._remove(number)
         return True
 
-    def _append(self, entry: _Entry) -> int:
+    def _append(self, frame: bytes) -> int:
         self._number += 1
-        self._entries[self._number] = entry
-        self._account.enter(entry.frame)
-        self.pending_bytes += entry.cost
+        self._frames[self._number] = frame
+        self._account.enter(frame)
+        self.pending_bytes += _cost(frame)
         return self._number
 
     def _remove(self, number: int) -> None:
-        entry = self._entries.pop(number)
-        self._account.leave(entry.frame)
-        self.pending_bytes -= entry.cost
-        if entry.publication is None:
-            self._firm_bytes -= entry.cost
+        frame = self._frames.pop(number)
+        self._account.leave(frame)
+        self.pending_bytes -= _cost(frame)
+        publication = self._droppable.pop(number, None)
+        if publication is None:
+            self._firm_bytes -= _cost(frame)
             return
-        del self._droppable[number]
-        envelope = entry.publication.envelope
-        if envelope.key is not None and self._keys.get((envelope.topic, envelope.key)) == number:
-            del self._keys[envelope.topic, envelope.key]
+        slot = publication.envelope.topic, publication.envelope.key
+        if self._keys.get(slot) == number:
+            del self._keys[slot]
 
-    def _too_long_above_soft(self, now: float) -> bool:
-        if self._firm_bytes <= self.limits.soft_bytes:
-            self._soft_since = None
-        elif self._soft_since is None:
-            self._soft_since = now
-        return self._soft_since is not None and now - self._soft_since > self.limits.soft_seconds
+
+def _cost(frame: bytes) -> int:
+    return len(frame) + ENTRY_BYTES
