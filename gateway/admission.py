@@ -98,6 +98,8 @@ class Welcome(enum.Enum):
     DRAINING = "draining"
     STARTING = "starting"
     BAD_ORIGIN = "origin"
+    # There are as many of its address as may be.
+    TOO_MANY = "address"
 
 
 @dataclasses.dataclass

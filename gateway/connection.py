@@ -20,13 +20,13 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Final
 
 from gateway import measures
 from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import Budget, ReaderStream
-from gateway.desk import Desk, refuse
+from gateway.desk import Desk, Pending, refuse
 from gateway.frames import Variant, disconnect_push, dress
 from gateway.hub import Hub
 from gateway.kept_topics import Subscription
@@ -104,7 +104,6 @@ class Readers:
         return len(self.closing) < _TURNED_AWAY_AT_ONCE
 
     def joined(self, connection: Connection) -> None:
-        """``connection`` is open."""
         self.open[connection] = None
         self._empty.clear()
         self.connects += 1
@@ -126,15 +125,12 @@ class Readers:
             self._empty.set()
 
     async def all_left(self) -> None:
-        """Return when there is no connection any more."""
         await self._empty.wait()
 
     def logged_in(self, user: str, connection: Connection) -> None:
-        """``connection`` is ``user``'s."""
         self._by_user.setdefault(user, set()).add(connection)
 
     def logged_out(self, user: str, connection: Connection) -> None:
-        """It isn't any more."""
         connections = self._by_user[user]
         connections.discard(connection)
         if not connections:
@@ -198,27 +194,22 @@ class Connection(abc.ABC):
         """Return at once."""
 
     def clash(self, verb: Subscribe) -> Refusal | None:
-        """Why it can't have another topic, or this one."""
         return self.session.clash(verb, self.subscriptions)
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Say ``subscribed``, replay, and give it the topic from now on."""
         if self.is_open:
             self.subscriptions[verb.topic] = self.readers.hub.subscribe(verb.topic, self)
             self.push(subscribed_push(verb, told))
             self._replay(replay.that_fit(self.settings.replay_bytes))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
-        """Take a subscription back, if there is one, and say ``push``."""
         subscription = self.subscriptions.pop(topic, None)
         if subscription is not None:
             self.readers.hub.unsubscribe(subscription)
         self.push(push)
 
     def identify(self, auth: AuthState, push: bytes) -> None:
-        """From now on it is who ``auth`` says; say ``push``."""
-        if auth != self.auth:
-            self.set_auth(auth)
+        self.set_auth(auth)
         self.push(push)
 
     def push(self, push: bytes) -> None:
@@ -397,7 +388,7 @@ class Connection(abc.ABC):
             else:
                 self.readers.spawn(self._finish(pending))
 
-    async def _finish(self, pending: Coroutine[Any, Any, None]) -> None:
+    async def _finish(self, pending: Pending) -> None:
         try:
             await pending
         finally:

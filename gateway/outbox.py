@@ -91,18 +91,6 @@ class Account:
 class Outbox:
     """FIFO of frames waiting for one connection. ``now`` is any clock in seconds."""
 
-    __slots__ = (
-        "_account",
-        "_droppable",
-        "_firm_bytes",
-        "_frames",
-        "_keys",
-        "_number",
-        "_soft_since",
-        "limits",
-        "pending_bytes",
-    )
-
     def __init__(self, limits: OutboxLimits, account: Account) -> None:
         self.limits = limits
         self._account = account

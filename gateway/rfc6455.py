@@ -211,7 +211,12 @@ class FrameParser:
         final = frame.fin and not frame.left
         if self._opcode == TEXT:
             self._check_text(final=final)
-        return self._whole() if final else None
+        if not final:
+            return None
+        message = Received(self._opcode, bytes(self._message))
+        self._message.clear()
+        self._opcode = self._size = self._valid = 0
+        return message
 
     def _take(self, frame: _Head) -> bytes:
         """What has come of the payload, unmasked (RFC 6455 section 5.3)."""
@@ -237,12 +242,6 @@ class FrameParser:
             self._valid += exc.start
         else:
             self._valid = len(self._message)
-
-    def _whole(self) -> Received:
-        message = Received(self._opcode, bytes(self._message))
-        self._message.clear()
-        self._opcode = self._size = self._valid = 0
-        return message
 
 
 def _check_close(payload: bytes) -> None:

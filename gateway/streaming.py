@@ -144,6 +144,8 @@ class StreamConnection(Connection):
 class ReaderHandler(tornado.web.RequestHandler):
     """Base of all handlers of requests that readers make."""
 
+    core: Core
+
     def set_default_headers(self) -> None:
         self.clear_header("Server")
 
@@ -159,13 +161,6 @@ class ReaderHandler(tornado.web.RequestHandler):
         self.clear_header("Content-Type")
         self.finish()
 
-
-class StreamHandler(ReaderHandler):
-    """Base of the handlers that let a reader in and hand the stream to a connection."""
-
-    def initialize(self, core: Core) -> None:
-        self.core = core
-
     def _is_welcome(self) -> bool:
         """Whether a new reader may come in; if not, that is answered."""
         verdict = self.core.admission.ask(self.request.headers)
@@ -178,15 +173,21 @@ class StreamHandler(ReaderHandler):
             self._refuse(403, "origin not allowed")
         else:
             seconds = max(1, self.core.settings.retry_after_ms // 1000)
-            self._refuse(503, f"not now: {verdict.value}", {"Retry-After": str(seconds)})
+            self.set_header("Retry-After", str(seconds))
+            self._refuse(503, f"not now: {verdict.value}")
 
-    def _refuse(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+    def _refuse(self, status: int, text: str) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
-        for name, value in (headers or {}).items():
-            self.set_header(name, value)
         self.finish(text)
+
+
+class StreamHandler(ReaderHandler):
+    """Base of the handlers that let a reader in and hand the stream to a connection."""
+
+    def initialize(self, core: Core) -> None:
+        self.core = core
 
     def _take_over(self, status: str, headers: Mapping[str, str]) -> ReaderStream:
         """Answer with a head that no framework adds to, and own the stream from here on.

@@ -176,7 +176,8 @@ class WebSocketHandler(StreamHandler):
             return
         if headers.get("Sec-WebSocket-Version") != "13":
             # RFC 6455 section 4.4.
-            self._refuse(426, "only version 13", {"Sec-WebSocket-Version": "13"})
+            self.set_header("Sec-WebSocket-Version", "13")
+            self._refuse(426, "only version 13")
             return
         if not self.core.engine.serves_websockets:
             self._refuse_upgrade()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 from email.utils import formatdate
-from typing import Final
+from typing import Any, Final
 
+from gateway.admission import Welcome
 from gateway.sockjs.sockjs_tornado import BaseHandler
 from gateway.streaming import ReaderHandler
 
@@ -18,15 +19,18 @@ _KEPT_COOKIE: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
     """Base of every HTTP handler here."""
 
+    def initialize(self, server: Any) -> None:
+        super().initialize(server)
+        self.core = server.core
+
     def prepare(self) -> None:
         super().prepare()
         if not self.verify_origin():
-            self._end(403, "origin not allowed")
+            self._turn_away(Welcome.BAD_ORIGIN)
 
     def verify_origin(self) -> bool:
         """Whether the page's origin may connect."""
-        allowed: bool = self.server.core.origins.allows(self.request.headers)
-        return allowed
+        return self.core.origins.allows(self.request.headers)
 
     def preflight(self) -> None:
         """CORS headers, also of answers that aren't to preflights."""
@@ -44,7 +48,7 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
 
     def handle_session_cookie(self) -> None:
         """SockJS 1.0: balancers in front put their mark into ``JSESSIONID``, whatever its value."""
-        settings = self.server.core.settings
+        settings = self.core.settings
         if not settings.sockjs_cookie:
             return
         kept = self.cookies.get("JSESSIONID")
@@ -75,7 +79,7 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
         self.handle_session_cookie()
         self.disable_cache()
 
-    def _end(self, status: int, text: str) -> None:
+    def _refuse(self, status: int, text: str) -> None:
         self.set_status(status)
         self.preflight()
         self.disable_cache()

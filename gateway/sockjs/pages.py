@@ -55,8 +55,8 @@ class InfoHandler(Polite, PreflightHandler):  # type: ignore[misc]
         self.disable_cache()
         self.set_header("Content-Type", "application/json; charset=UTF-8")
         info = {
-            "websocket": self.server.core.settings.websocket,
-            "cookie_needed": self.server.core.settings.sockjs_cookie,
+            "websocket": self.core.settings.websocket,
+            "cookie_needed": self.core.settings.sockjs_cookie,
             "origins": ["*:*"],
             "entropy": secrets.randbits(32),
         }
@@ -68,12 +68,12 @@ class IframeHandler(Polite):
 
     def compute_etag(self) -> str | None:
         """SockJS 1.0: the page has one. Another policy makes it another page."""
-        policy = self.server.core.origins.content_policy or ""
+        policy = self.core.origins.content_policy or ""
         version = [*self._write_buffer, policy.encode()]
         return f'"{hashlib.sha256(b"".join(version)).hexdigest()}"'
 
     def get(self) -> None:
-        origins = self.server.core.origins
+        origins = self.core.origins
         policy = origins.content_policy
         if policy is None:
             self.enable_cache()
@@ -83,7 +83,7 @@ class IframeHandler(Polite):
             self.set_header("Content-Security-Policy", policy)
         self.set_header("Content-Type", "text/html; charset=UTF-8")
         domain = "" if origins.is_guarded else DOMAIN
-        url = html.escape(self.server.core.settings.sockjs_url)
+        url = html.escape(self.core.settings.sockjs_url)
         self.finish(IFRAME_PAGE.format(url=url, domain=domain))
 
 

@@ -38,17 +38,9 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
             return
         if self.server.get_session(self.path_kwargs["session_id"]) is not None:
             return
-        verdict = self.server.core.admission.ask(self.request.headers)
-        if verdict is not Welcome.YES:
-            self._turn_away(verdict.value)
-        elif not self.server.addresses.has_room(self.request.remote_ip):
-            measures.REJECTED_CONNECTS.labels("address").inc()
-            self._turn_away("address")
-
-    def _turn_away(self, why: str) -> None:
-        seconds = max(1, self.server.core.settings.retry_after_ms // 1000)
-        self.set_header("Retry-After", str(seconds))
-        self._end(503, f"not now: {why}")
+        if self._is_welcome() and not self.server.addresses.has_room(self.request.remote_ip):
+            measures.REJECTED_CONNECTS.labels(Welcome.TOO_MANY.value).inc()
+            self._turn_away(Welcome.TOO_MANY)
 
     def _attach(self, session_id: str) -> bool:
         """Give it to its session, and send what waits. False: it has got a close frame instead."""
@@ -64,7 +56,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         self.session = session
         if is_new:
             self.send_pack(b"o")
-            token = self.server.core.origins.token_of(self.request.headers)
+            token = self.core.origins.token_of(self.request.headers)
             if token is not None:
                 # As if it had been the first verb; behind the open frame.
                 session.ask(LogIn(token=token))
@@ -174,8 +166,7 @@ class Script(Transport):
 
     def verify_origin(self) -> bool:
         """Browsers say no origin here: none is no program's then."""
-        allowed: bool = self.server.core.origins.allows_page(self.request.headers)
-        return allowed
+        return self.core.origins.allows_page(self.request.headers)
 
     def prepare(self) -> None:
         super().prepare()
@@ -184,9 +175,9 @@ class Script(Transport):
         # The library takes one from a body as well, and any text.
         self.callback = self.get_query_argument("c", "", strip=False)
         if not self.callback:
-            self._end(500, '"callback" parameter required')
+            self._refuse(500, '"callback" parameter required')
         elif not _CALLBACK.fullmatch(self.callback):
-            self._end(500, 'invalid "callback" parameter')
+            self._refuse(500, 'invalid "callback" parameter')
 
 
 class JsonpHandler(Script, Polling):
@@ -212,7 +203,7 @@ class HtmlFileHandler(Script, Streaming):
     def get(self, session_id: str) -> None:
         self._answer_politely()
         head = HTMLFILE_HEAD
-        policy = self.server.core.origins.content_policy
+        policy = self.core.origins.content_policy
         if policy is not None:
             self.set_header("Content-Security-Policy", policy)
             head = head.replace(DOMAIN, "")

@@ -55,7 +55,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         session = self.server.get_session(self.path_kwargs["session_id"])
         if session is not None and not session.is_closed:
             return session
-        self._end(404, "no such session")
+        self._refuse(404, "no such session")
         return None
 
     def post(self, session_id: str) -> None:
@@ -65,20 +65,20 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         if session is None:
             return
         if self._body.verdict is Verdict.TOO_LARGE:
-            self._end(413, "too large")
+            self._refuse(413, "too large")
             return
         if self._body.verdict is Verdict.NO_ROOM:
             self.set_header("Retry-After", "1")
-            self._end(503, "not now: no room")
+            self._refuse(503, "not now: no room")
             return
         payload = self._payload()
         try:
             messages = orjson.loads(payload) if payload else None
         except orjson.JSONDecodeError:
-            self._end(500, "Broken JSON encoding.")
+            self._refuse(500, "Broken JSON encoding.")
             return
         if not isinstance(messages, list):
-            self._end(500, "Payload expected.")
+            self._refuse(500, "Payload expected.")
             return
         session.on_messages(messages)
         self._accepted()
