@@ -164,6 +164,7 @@ class Connection(abc.ABC):
     def __init__(self, readers: Readers) -> None:
         self.readers = readers
         self.settings = readers.settings
+        self._loop = asyncio.get_running_loop()
         self.number = next(self._numbers)
         self.is_open = True
         self.blocked = False
@@ -262,8 +263,7 @@ class Connection(abc.ABC):
         if (login := auth.login) is not None:
             self.readers.logged_in(login.user, self)
             left = max(0.0, login.ends_ms / 1000 - time.time())
-            loop = asyncio.get_running_loop()
-            self._expiry = loop.call_later(left, self.close, TOKEN_EXPIRED)
+            self._expiry = self._loop.call_later(left, self.close, TOKEN_EXPIRED)
 
     def received(self, data: str | bytes) -> None:
         """A verb has come in."""
@@ -319,7 +319,7 @@ class Connection(abc.ABC):
         """Send heartbeats from now on. The first phase is random: so a crowd spreads out."""
         if self._beat is None:
             wait = self.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret
-            self._beat = asyncio.get_running_loop().call_later(wait, self._on_beat)
+            self._beat = self._loop.call_later(wait, self._on_beat)
 
     def stop_beat(self) -> None:
         """Send none, until they are started anew."""
@@ -396,8 +396,7 @@ class Connection(abc.ABC):
         self._obey()
 
     def _on_beat(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._beat = loop.call_later(self.settings.heartbeat, self._on_beat)
+        self._beat = self._loop.call_later(self.settings.heartbeat, self._on_beat)
         self._heartbeat()
 
     def _leave(self, why: str) -> None:

@@ -62,7 +62,6 @@ class StreamConnection(Connection):
         stream.reader = self
         # Kept, because a stream forgets its socket when it closes.
         self._socket = stream.socket
-        self._loop = asyncio.get_running_loop()
         # The last sign of life, as far as the transport can know of one.
         self._heard_at = readers.clock()
         self._linger: asyncio.TimerHandle | None = None

@@ -84,10 +84,7 @@ class WebSocketConnection(StreamConnection):
         elif received.opcode == CLOSE:
             self._on_close_frame(received.payload)
         elif received.opcode != PONG:
-            self._on_message(received.payload)
-
-    def _on_message(self, payload: bytes) -> None:
-        self.received(payload)
+            self.received(received.payload)
 
     def _on_close_frame(self, payload: bytes) -> None:
         if self.is_open:
@@ -129,19 +126,22 @@ class SockJsWebSocketConnection(WebSocketConnection):
         super().__init__(readers, stream)
         self._firm(_SOCKJS_OPEN)
 
-    def _on_message(self, payload: bytes) -> None:
-        # SockJS 1.0: an empty frame is ignored; broken JSON ends the connection abruptly, without a
-        # frame of SockJS's.
-        if not payload or not self.is_open:
+    def received(self, data: str | bytes) -> None:
+        """An array of verbs has come in, or one alone.
+
+        SockJS 1.0: an empty frame is ignored; broken JSON ends the connection abruptly, without a
+        frame of SockJS's.
+        """
+        if not data or not self.is_open:
             return
         try:
-            messages = orjson.loads(payload)
+            messages = orjson.loads(data)
         except orjson.JSONDecodeError:
             self._leave(PROTOCOL_ERROR.name)
             self._part(super()._close_frames(PROTOCOL_ERROR), Ending.HANG_UP)
             return
         for message in messages if isinstance(messages, list) else [messages]:
-            self.received(message if isinstance(message, str) else "")
+            super().received(message if isinstance(message, str) else "")
 
     def _close_frames(self, reason: CloseReason) -> bytes:
         goodbye = websocket_frame(TEXT, sockjs_close(reason.code, reason.text))

@@ -15,14 +15,14 @@ subclassing:
 
 Here are the routes. A reader's session, which outlives the responses that come and go, is in
 ``sessions``; those that it receives on in ``receiving``; the requests that bring its verbs in
-``sending``; the pages that belong to no session in ``pages``.
+``sending``; the pages that belong to no session in ``handlers``.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.sockjs.pages import GreetingHandler, IframeHandler, InfoHandler, ScriptHandler
+from gateway.sockjs.handlers import GreetingHandler, IframeHandler, InfoHandler, ScriptHandler
 from gateway.sockjs.receiving import (
     EventSourceHandler,
     HtmlFileHandler,

@@ -14,8 +14,7 @@ from typing import Final
 from gateway import measures
 from gateway.admission import Welcome
 from gateway.protocol import LogIn
-from gateway.sockjs.handlers import Polite
-from gateway.sockjs.pages import DOMAIN
+from gateway.sockjs.handlers import DOMAIN, Polite
 from gateway.sockjs.sockjs_tornado import (
     HTMLFILE_HEAD,
     PollingTransportBase,
@@ -28,9 +27,6 @@ _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
     """A response that a reader receives on: one packet at a time."""
-
-    # As in its URL.
-    name: str
 
     def prepare(self) -> None:
         super().prepare()
@@ -49,7 +45,8 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         session = self.server.get_session(session_id)
         is_new = session is None
         if is_new:
-            transport = f"sockjs-{self.name}"
+            # Which of them it is, its URL says.
+            transport = "sockjs-" + self.request.path.rpartition("/")[2]
             session = self.server.open_session(session_id, transport, self.request.remote_ip)
         if not session.set_handler(self):
             return False
@@ -129,8 +126,6 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
 class XhrHandler(Polling):
     """xhr: each packet is a response."""
 
-    name = "xhr"
-
     def post(self, session_id: str) -> None:
         self._answer_politely()
         self._attach(session_id)
@@ -138,8 +133,6 @@ class XhrHandler(Polling):
 
 class XhrStreamingHandler(Streaming):
     """xhr_streaming: packets are lines of one long response."""
-
-    name = "xhr_streaming"
 
     def post(self, session_id: str) -> None:
         self._answer_politely()
@@ -149,8 +142,6 @@ class XhrStreamingHandler(Streaming):
 
 class EventSourceHandler(Streaming):
     """eventsource: packets are events."""
-
-    name = "eventsource"
 
     def get(self, session_id: str) -> None:
         self._answer_politely()
@@ -183,8 +174,6 @@ class Script(Transport):
 class JsonpHandler(Script, Polling):
     """jsonp: each packet is a script that calls the page."""
 
-    name = "jsonp"
-
     def get(self, session_id: str) -> None:
         self.handle_session_cookie()
         self.disable_cache()
@@ -197,8 +186,6 @@ class JsonpHandler(Script, Polling):
 
 class HtmlFileHandler(Script, Streaming):
     """htmlfile: packets are scripts in an endless page."""
-
-    name = "htmlfile"
 
     def get(self, session_id: str) -> None:
         self._answer_politely()
